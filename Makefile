@@ -1,0 +1,47 @@
+# Two targets for everyone: `make demo` and `make test`. Everything else is a part of them.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint unit install reference bench-layout bench-patchgen clean
+
+demo: $(READY)
+	$(BIN)/omni-kit demo --into demo --keep
+
+test: lint unit
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+install: $(READY)
+
+# torch comes first and pinned: an unpinned one would bring several gigabytes of CUDA packages.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch==2.13.0
+	$(PIP) -e '.[parity,veomni,dev]'
+	$(PIP) --no-deps veomni
+	touch $@
+
+# The worked examples, as new-model and patchgen make them today; look at the diff before committing it.
+reference: $(READY)
+	for model in qwen3_moe olmoe; do \
+	    $(BIN)/omni-kit new-model $$model --from $$model --into reference_models/veomni --force && \
+	    $(BIN)/omni-kit patchgen run reference_models/veomni/$$model/$${model}_gpu_patch_gen_config.py || exit 1; \
+	done
+
+bench-layout: $(READY)
+	$(BIN)/python bench/layout.py
+
+bench-patchgen: $(READY)
+	$(BIN)/python bench/patchgen.py
+
+clean:
+	rm -rf $(VENV) demo build dist

@@ -1,0 +1,50 @@
+"""Writing files whole, inside their root, and formatted."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from omni_kit.errors import BadInput
+from omni_kit.files import format_python, inside, write_atomic
+
+
+def test_write_replaces_and_keeps_the_mode(tmp_path: Path) -> None:
+    file = tmp_path / "a" / "b.txt"
+    write_atomic(file, "one")
+    file.chmod(0o640)
+    write_atomic(file, "two")
+    assert file.read_text() == "two"
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(file.parent) == ["b.txt"]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    file = tmp_path / "b.txt"
+    write_atomic(file, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomic(file, "\ud800")
+    assert file.read_text() == "old"
+    assert os.listdir(tmp_path) == ["b.txt"]
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="cannot write"):
+        write_atomic(tmp_path / "file" / "below", "x")
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd"])
+def test_paths_stay_inside(tmp_path: Path, path: str) -> None:
+    with pytest.raises(BadInput, match="lies outside"):
+        inside(tmp_path, path)
+    assert inside(tmp_path, "a/../b") == tmp_path / "a/../b"
+
+
+def test_format_sorts_and_prunes_imports() -> None:
+    assert format_python("import sys\nimport os\nprint( os.sep )\n", "x.py") == "import os\n\nprint(os.sep)\n"
+
+
+def test_format_refuses_what_is_not_python() -> None:
+    with pytest.raises(BadInput, match=r"x\.py is not valid Python"):
+        format_python("def f(:\n", "x.py")

@@ -1,0 +1,8 @@
+"""The Typer app: one file a command. Commands parse, call the library and render; they hold no logic.
+
+Importing this package imports neither torch nor transformers: each command imports its room when it runs.
+"""
+
+from omni_kit.cli.app import app, main
+
+__all__ = ["app", "main"]

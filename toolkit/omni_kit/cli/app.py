@@ -1,0 +1,71 @@
+"""The app, its commands, and the one place where errors become exit codes."""
+
+import sys
+from itertools import pairwise
+from typing import Annotated, Any
+
+import typer
+
+from omni_kit import __version__
+from omni_kit.errors import BadInput, OmniKitError
+from omni_kit.output import Format, Output
+
+# Typer brings its own copy of click in newer releases; its public BadParameter leads to the base class in both.
+_ClickException: type[Exception] = typer.BadParameter.mro()[2]
+
+app = typer.Typer(
+    name="omni-kit",
+    help="Bring a new model into a training or serving framework, and prove that it is right.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"omni-kit {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Bring a new model into a training or serving framework, and prove that it is right."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the CLI and returns the exit code of the contract: 0 fine, 1 wrong, 2 bad input, 3 environment."""
+    given = sys.argv[1:] if arguments is None else arguments
+    output = Output("error", Format.json if _wants_json(given) else Format.human)
+    try:
+        result = app(args=given, standalone_mode=False)
+    except OmniKitError as error:
+        return output.fail(error)
+    except _ClickException as error:
+        return _usage_error(error, output)
+    except (typer.Abort, KeyboardInterrupt):
+        output.diagnostics.print("interrupted")
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    return "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
+
+
+def _usage_error(error: Any, output: Output) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return BadInput.exit_code
+    context = error.ctx
+    return output.fail(
+        BadInput(error.format_message(), f"see {context.command_path if context else 'omni-kit'} --help")
+    )

@@ -1,0 +1,26 @@
+"""Options that several commands share, so that they read the same everywhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from omni_kit.output import Format
+
+FormatOption = Annotated[Format, typer.Option("--format", help="human, or json for scripts and agents.")]
+FullOption = Annotated[bool, typer.Option("--full", help="Do not cut long lists.")]
+SourceArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A checkpoint directory, config.json, *.safetensors, *.safetensors.index.json, or a model_type.",
+    ),
+]
+TransformersOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--transformers", metavar="PATH", help="Another unpacked transformers to read instead of the installed one."
+    ),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be written; write nothing.")]
+DiffOption = Annotated[bool, typer.Option("--diff", help="Show the changes as a unified diff.")]

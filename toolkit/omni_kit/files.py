@@ -1,0 +1,83 @@
+"""Writing files so that nothing is ever half written, and Python so that it is formatted."""
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from omni_kit.errors import BadInput, MissingRequirement
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Writes a file in one step: readers see the old content or the new, never a part.
+
+    Raises:
+        BadInput: the place cannot be written to.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+                stream.write(text)
+            os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}") from error
+
+
+def inside(root: Path, relative: str) -> Path:
+    """`relative` below `root`.
+
+    Raises:
+        BadInput: it leads outside, through `..`, an absolute path or a link.
+    """
+    path = root / relative
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise BadInput(f"{relative} lies outside {root}")
+    return path
+
+
+def format_python(text: str, name: str) -> str:
+    """Python source with sorted imports, formatted by ruff at 120 columns.
+
+    Raises:
+        BadInput: the text is no valid Python.
+        MissingRequirement: ruff is not installed.
+    """
+    for arguments in (
+        ("check", "--fix-only", "--quiet", "--select", "I,F401", "--unsafe-fixes"),
+        ("format", "--quiet"),
+    ):
+        done = subprocess.run(
+            [ruff_binary(), *arguments, "--isolated", "--line-length=120", "--target-version=py311",
+             f"--stdin-filename={name}", "-"],
+            input=text, capture_output=True, text=True, encoding="utf-8", check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise BadInput(f"{name} is not valid Python: {done.stderr.strip()[:200]}")
+        text = done.stdout
+    return text
+
+
+def ruff_binary() -> str:
+    """The installed ruff.
+
+    Raises:
+        MissingRequirement: there is none.
+    """
+    try:
+        from ruff import find_ruff_bin
+
+        return str(find_ruff_bin())
+    except (ImportError, FileNotFoundError) as error:
+        raise MissingRequirement("ruff is not installed", "pip install ruff") from error
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
