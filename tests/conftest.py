@@ -1,0 +1,80 @@
+"""Real libraries and toy checkpoints that every room is tested on."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omni_kit.upstream.configs import ModelConfig, config_class
+from omni_kit.upstream.library import Library, find_library
+from omni_kit.upstream.model import UpstreamModel, upstream_model
+
+# Small sizes that all differ; each config takes those that it has.
+SIZES: dict[str, Any] = {
+    "hidden_size": 64, "intermediate_size": 40, "num_hidden_layers": 3, "vocab_size": 97, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "moe_intermediate_size": 24, "num_experts": 6, "num_local_experts": 6,
+    "num_experts_per_tok": 2, "first_k_dense_replace": 1, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+
+Checkpoints = Callable[[str], Path]
+Models = Callable[..., UpstreamModel]
+
+
+@pytest.fixture(scope="session")
+def library() -> Library:
+    """The installed transformers."""
+    return find_library("transformers")
+
+
+@pytest.fixture(scope="session")
+def model(library: Library) -> Models:
+    """The upstream model of a model_type, with config values over its defaults."""
+
+    def make(model_type: str, **values: Any) -> UpstreamModel:
+        return upstream_model(library, ModelConfig(config_class(library, model_type), values, "config.json"))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def toy_model() -> Callable[[str], Any]:
+    """A toy of a model_type, built by transformers itself."""
+
+    def make(model_type: str) -> Any:
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        default = AutoConfig.for_model(model_type)
+        config = AutoConfig.for_model(model_type, **{k: v for k, v in SIZES.items() if hasattr(default, k)})
+        return AutoModelForCausalLM.from_config(config)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def checkpoint(toy_model: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory) -> Checkpoints:
+    """A toy checkpoint in hub layout, sharded with an index, by transformers' own save_pretrained."""
+    made: dict[str, Path] = {}
+
+    def make(model_type: str) -> Path:
+        if model_type not in made:
+            place = tmp_path_factory.mktemp("checkpoints") / model_type
+            toy_model(model_type).save_pretrained(place, max_shard_size="60KB")
+            made[model_type] = place
+        return made[model_type]
+
+    return make
+
+
+def run_cli(*arguments: str) -> tuple[int, dict[str, Any]]:
+    """Runs the CLI in JSON mode; returns the exit code and the one object on stdout."""
+    import contextlib
+    import io
+
+    from omni_kit.cli import main
+
+    stdout = io.StringIO()
+    with contextlib.redirect_stdout(stdout):
+        code = main([*arguments, "--format", "json"])
+    return code, json.loads(stdout.getvalue())

@@ -1,0 +1,54 @@
+"""Config classes read from source, against the real ones."""
+
+from typing import Any
+
+import pytest
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.configs import ModelConfig, config_class, model_types
+from omni_kit.upstream.interpret import ConfigView
+from omni_kit.upstream.library import Library
+
+SUBJECTS = ["llama", "qwen3_moe", "olmoe", "deepseek_v3", "mixtral", "gpt_oss", "gemma3_text", "granitemoe"]
+
+
+@pytest.mark.parametrize("model_type", SUBJECTS)
+def test_values_equal_the_built_config(library: Library, model_type: str) -> None:
+    """What is read, `__post_init__` included, is what the class gives; values that cannot be read are absent."""
+    from transformers import AutoConfig
+
+    real = AutoConfig.for_model(model_type).to_dict()
+    read = ConfigView(ModelConfig(config_class(library, model_type), {}, "")).as_dict()
+    common: dict[str, Any] = {k: v for k, v in read.items() if k in real and k not in {"rope_parameters", "dtype"}}
+    assert len(common) > 15
+    assert common == {k: real[k] for k in common}
+
+
+def test_model_types_are_those_of_the_auto_table(library: Library) -> None:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    own = set(model_types(library))
+    special = {"gpt-sw3", "vit_hybrid", "mobilevitv2"}
+    missing = {m for m in CONFIG_MAPPING_NAMES if m not in own} - special
+    assert len(missing) <= 0.02 * len(CONFIG_MAPPING_NAMES), sorted(missing)
+
+
+def test_alias_attributes_are_the_same_value(library: Library) -> None:
+    config = ModelConfig(config_class(library, "qwen3_moe"), {"num_experts": 6}, "config.json")
+    assert config.get("num_local_experts") == 6
+    found = config.find("num_local_experts")
+    assert found is not None
+    assert found.evidence == "config.json: num_experts"
+
+
+def test_default_cites_its_line(library: Library) -> None:
+    found = ModelConfig(config_class(library, "olmoe"), {}, "").find("num_experts")
+    assert found is not None
+    file, _, line = found.evidence.partition(":")
+    assert "num_experts" in (library.root.parent / file).read_text().splitlines()[int(line) - 1]
+
+
+def test_unknown_model_type_suggests(library: Library) -> None:
+    with pytest.raises(BadInput, match="unknown model_type 'qwen3moe'") as error:
+        config_class(library, "qwen3moe")
+    assert "qwen3_moe" in error.value.hint

@@ -1,0 +1,113 @@
+"""The skeleton of a model: names and shapes of its parameters, read from source.
+
+It gives what building on the meta device gives, without torch: `__init__` of each class is interpreted by ast with
+the real config. Where a value cannot be known, both branches are followed and the parameter is marked uncertain.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from omni_kit.upstream.configs import ModelConfig
+from omni_kit.upstream.interpret import ConfigView, Interpreter, Module, Tensor
+from omni_kit.upstream.source import SourceFile
+
+_LAYER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter or persistent buffer.
+
+    Attributes:
+        name: full name ("model.layers.0.mlp.experts.gate_up_proj").
+        shape: dimensions; None where one could not be read.
+        owner: class of the module that holds it.
+        where: file:line of its assignment.
+        certain: False when it stands behind a condition that could not be decided.
+    """
+
+    name: str
+    shape: tuple[int | None, ...] | None
+    owner: str
+    where: str
+    buffer: bool = False
+    certain: bool = True
+
+    @property
+    def pattern(self) -> str:
+        """The name with every number replaced by `*`."""
+        return _LAYER.sub("*", self.name)
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """All parameters of one model class.
+
+    Attributes:
+        submodels: paths of the pre-trained sub-models with their class names, the root ("") first.
+        unresolved: sub-modules whose class could not be read, with the expression.
+    """
+
+    class_name: str
+    parameters: tuple[Parameter, ...]
+    submodels: tuple[tuple[str, str], ...]
+    unresolved: tuple[tuple[str, str], ...] = field(default=())
+
+    def names(self) -> dict[str, Parameter]:
+        return {parameter.name: parameter for parameter in self.parameters}
+
+    def patterns(self) -> dict[str, Parameter]:
+        """The first parameter of every pattern, in order."""
+        found: dict[str, Parameter] = {}
+        for parameter in self.parameters:
+            found.setdefault(parameter.pattern, parameter)
+        return found
+
+
+def build_skeleton(source: SourceFile, class_name: str, config: ModelConfig) -> Skeleton:
+    """Reads the skeleton of `class_name` in `source` for this config.
+
+    Raises:
+        BadInput: the file has no such class.
+    """
+    interpreter = Interpreter(source)
+    root = interpreter.build(class_name, [ConfigView(config)], {})
+    parameters = tuple(_parameters(root, "", True))
+    submodels = tuple((path, module.class_name) for path, module in _modules(root, "") if module.pretrained)
+    return Skeleton(class_name, parameters, submodels, tuple(_unresolved(root, "")))
+
+
+def _parameters(module: Module, prefix: str, certain: bool) -> Iterator[Parameter]:
+    for name, alternatives in module.attributes.items():
+        path = f"{prefix}.{name}" if prefix else name
+        sure = certain and name not in module.uncertain
+        seen: set[str] = set()
+        for value in alternatives:
+            if isinstance(value, Tensor):
+                found: Iterator[Parameter] = iter(
+                    [Parameter(path, value.shape, module.class_name, value.where, value.buffer, sure)]
+                )
+            elif isinstance(value, Module):
+                found = _parameters(value, path, sure and len(alternatives) == 1)
+            else:
+                continue
+            for parameter in found:
+                if parameter.name not in seen:
+                    seen.add(parameter.name)
+                    yield parameter
+
+
+def _modules(module: Module, prefix: str) -> Iterator[tuple[str, Module]]:
+    yield prefix, module
+    for name, alternatives in module.attributes.items():
+        for value in alternatives:
+            if isinstance(value, Module):
+                yield from _modules(value, f"{prefix}.{name}" if prefix else name)
+
+
+def _unresolved(root: Module, prefix: str) -> Iterator[tuple[str, Any]]:
+    for path, module in _modules(root, prefix):
+        for name, expression in module.unresolved.items():
+            yield (f"{path}.{name}" if path else name), expression

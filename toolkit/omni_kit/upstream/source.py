@@ -1,0 +1,131 @@
+"""An index of one Python source file: its classes, functions, imports and constants, by ast."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.library import Library
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Where an imported name comes from: `module` is absolute, `name` is None for a plain module import."""
+
+    module: str
+    name: str | None
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One parsed module of a library."""
+
+    library: Library
+    module: str
+    path: Path
+    text: str
+    tree: ast.Module
+
+    @cached_property
+    def classes(self) -> dict[str, ast.ClassDef]:
+        return {node.name: node for node in self.tree.body if isinstance(node, ast.ClassDef)}
+
+    @cached_property
+    def functions(self) -> dict[str, ast.FunctionDef]:
+        return {node.name: node for node in self.tree.body if isinstance(node, ast.FunctionDef)}
+
+    @cached_property
+    def constants(self) -> dict[str, ast.expr]:
+        """Top-level names that are assigned once, with the expression."""
+        found: dict[str, ast.expr] = {}
+        for node in self.tree.body:
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+                found[node.targets[0].id] = node.value
+        return found
+
+    @cached_property
+    def imports(self) -> dict[str, Imported]:
+        """Names bound by imports anywhere at the top level, guarded ones included."""
+        found: dict[str, Imported] = {}
+        package = self.module if self.path.name == "__init__.py" else self.module.rpartition(".")[0]
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom):
+                module = absolute_module(package, node)
+                for alias in node.names:
+                    found[alias.asname or alias.name] = Imported(module, alias.name)
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    found[alias.asname or alias.name.partition(".")[0]] = Imported(alias.name, None)
+        return found
+
+    def where(self, node: ast.AST) -> str:
+        """`file:line` of a node, as evidence."""
+        return f"{self.library.show(self.path)}:{getattr(node, 'lineno', 1)}"
+
+    def bases(self, node: ast.ClassDef) -> list[str]:
+        """The base classes as written, dotted names only."""
+        return [name for base in node.bases if (name := dotted(base))]
+
+    def method(self, class_name: str, method: str) -> ast.FunctionDef | None:
+        """A method as the class itself or, failing that, a base in this file defines it."""
+        node = self.classes.get(class_name)
+        while node is not None:
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef) and item.name == method:
+                    return item
+            node = next((self.classes[b] for b in self.bases(node) if b in self.classes and b != node.name), None)
+        return None
+
+    def resolve_class(self, name: str) -> "tuple[SourceFile, ast.ClassDef] | None":
+        """The class that `name` means in this file, followed through imports within the library."""
+        if name in self.classes:
+            return self, self.classes[name]
+        imported = self.imports.get(name)
+        if imported is None or imported.name is None:
+            return None
+        file = self.library.module_file(imported.module)
+        if file is None or file == self.path:
+            return None
+        return read_source(self.library, file).resolve_class(imported.name)
+
+
+def absolute_module(package: str, node: ast.ImportFrom) -> str:
+    """The absolute module of a from-import that stands in `package`."""
+    if not node.level:
+        return node.module or ""
+    parts = package.split(".")
+    base = parts[: len(parts) - node.level + 1]
+    return ".".join([*base, *([node.module] if node.module else [])])
+
+
+def dotted(node: ast.AST) -> str | None:
+    """`a.b.c` for a chain of names, else None."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (base := dotted(node.value)):
+        return f"{base}.{node.attr}"
+    return None
+
+
+def self_calls(node: ast.AST) -> Iterator[ast.Call]:
+    """Calls of the form self.something(...) below `node`."""
+    for item in ast.walk(node):
+        if isinstance(item, ast.Call) and (dotted(item.func) or "").startswith("self."):
+            yield item
+
+
+@cache
+def read_source(library: Library, file: Path) -> SourceFile:
+    """Parses a file of a library; cached for the run.
+
+    Raises:
+        BadInput: the file cannot be read or is not valid Python.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+    except (OSError, SyntaxError, UnicodeDecodeError, ValueError) as error:
+        raise BadInput(f"cannot read {file}: {error}") from error
+    return SourceFile(library, library.module_name(file), file, text, tree)
