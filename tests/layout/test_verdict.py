@@ -1,0 +1,197 @@
+"""Verdicts on checkpoints that transformers saved."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from omni_kit.errors import BadInput
+from omni_kit.layout import check_layout
+from omni_kit.layout.experts import Converter, Disk, Memory, pair_orientation
+from tests.conftest import Checkpoints
+
+Edit = Callable[[dict[str, np.ndarray]], None]
+
+
+@pytest.fixture
+def edited(checkpoint: Checkpoints, tmp_path: Path) -> Callable[[str, Edit], Path]:
+    """A checkpoint of one file, changed by a function on its tensors."""
+
+    def make(model_type: str, edit: Edit) -> Path:
+        source = checkpoint(model_type)
+        tensors: dict[str, np.ndarray] = {}
+        for shard in sorted(source.glob("*.safetensors")):
+            tensors |= load_file(shard)
+        edit(tensors)
+        place = tmp_path / "edited"
+        place.mkdir()
+        save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, place / "model.safetensors")
+        shutil.copy(source / "config.json", place)
+        return place
+
+    return make
+
+
+def stack(tensors: dict[str, np.ndarray], transposed: bool = False, layers: range = range(3)) -> None:
+    """The fused form of split experts, as transformers stacks them."""
+    for layer in layers:
+        box = f"model.layers.{layer}.mlp.experts"
+        parts = {
+            leaf: np.stack([tensors.pop(f"{box}.{e}.{leaf}.weight") for e in range(6)])
+            for leaf in ("gate_proj", "up_proj", "down_proj")
+        }
+        gate_up = np.concatenate([parts["gate_proj"], parts["up_proj"]], axis=1)
+        down = parts["down_proj"]
+        tensors[f"{box}.gate_up_proj"] = gate_up.transpose(0, 2, 1) if transposed else gate_up
+        tensors[f"{box}.down_proj"] = down.transpose(0, 2, 1) if transposed else down
+
+
+@pytest.mark.parametrize("model_type", ["qwen3_moe", "olmoe", "mixtral", "qwen2_moe", "deepseek_v3", "glm4_moe"])
+def test_split_checkpoints(checkpoint: Checkpoints, model_type: str) -> None:
+    verdict = check_layout(str(checkpoint(model_type)))
+    assert (verdict.verdict, verdict.converter) == ("convertible", Converter.merge_concat)
+    assert {tree.disk for tree in verdict.subtrees} == {Disk.per_expert}
+    assert {tree.memory for tree in verdict.subtrees} == {Memory.canonical}
+    assert verdict.ok, verdict.findings
+
+
+@pytest.mark.parametrize("model_type", ["llama", "qwen3", "gemma2"])
+def test_dense_checkpoints(checkpoint: Checkpoints, model_type: str) -> None:
+    verdict = check_layout(str(checkpoint(model_type)))
+    assert (verdict.verdict, verdict.subtrees, verdict.ok) == ("not-moe", (), True)
+
+
+def test_fused(edited: Callable[[str, Edit], Path]) -> None:
+    verdict = check_layout(str(edited("qwen3_moe", stack)))
+    assert (verdict.verdict, verdict.converter, verdict.ok) == ("native", Converter.none, True)
+
+
+def test_fused_transposed_against_the_recipe(edited: Callable[[str, Edit], Path]) -> None:
+    """The file decides; that transformers would not transpose it is said beside it."""
+    verdict = check_layout(str(edited("qwen3_moe", lambda tensors: stack(tensors, transposed=True))))
+    assert verdict.subtrees[0].disk is Disk.fused_transposed
+    assert verdict.converter is Converter.transpose
+    assert [finding.code for finding in verdict.findings] == ["recipe-disagrees"]
+    assert not verdict.ok
+
+
+def test_mixed(edited: Callable[[str, Edit], Path]) -> None:
+    verdict = check_layout(str(edited("qwen3_moe", lambda tensors: stack(tensors, layers=range(1)))))
+    assert (verdict.verdict, verdict.converter, verdict.ok) == ("mixed", None, True)
+    assert {(tree.disk, tree.layers) for tree in verdict.subtrees} == {(Disk.fused, (0,)), (Disk.per_expert, (1, 2))}
+
+
+def test_biases_have_no_converter(checkpoint: Checkpoints) -> None:
+    verdict = check_layout(str(checkpoint("gpt_oss")))
+    assert verdict.verdict == "unsupported"
+    assert verdict.subtrees[0].disk is Disk.fused_transposed_bias
+    assert not verdict.ok
+
+
+def test_a_missing_expert_is_named(edited: Callable[[str, Edit], Path]) -> None:
+    lost = "model.layers.1.mlp.experts.4.up_proj.weight"
+
+    def drop(tensors: dict[str, np.ndarray]) -> None:
+        del tensors[lost]
+
+    verdict = check_layout(str(edited("olmoe", drop)))
+    assert any(f.code == "incomplete-experts" and lost in f.message for f in verdict.findings)
+    assert not verdict.ok
+
+
+def test_the_last_expert_missing_everywhere_is_seen(edited: Callable[[str, Edit], Path]) -> None:
+    """Without the config it would look like five experts."""
+
+    def drop(tensors: dict[str, np.ndarray]) -> None:
+        for name in [name for name in tensors if ".experts.5." in name]:
+            del tensors[name]
+
+    verdict = check_layout(str(edited("olmoe", drop)))
+    assert any(f.code == "incomplete-experts" for f in verdict.findings)
+
+
+def test_missing_and_unmapped_keys(edited: Callable[[str, Edit], Path]) -> None:
+    def rename(tensors: dict[str, np.ndarray]) -> None:
+        tensors["model.nrom.weight"] = tensors.pop("model.norm.weight")
+
+    verdict = check_layout(str(edited("olmoe", rename)))
+    assert verdict.accounting is not None
+    assert verdict.accounting.unmapped == ("model.nrom.weight",)
+    assert verdict.accounting.missing == ("model.norm.weight",)
+    assert {finding.code for finding in verdict.findings} == {"unmapped-keys", "missing-parameters"}
+
+
+def test_tied_head_is_not_missing(checkpoint: Checkpoints) -> None:
+    verdict = check_layout(str(checkpoint("gemma2")))
+    assert verdict.accounting is not None
+    assert "lm_head.weight" not in verdict.accounting.feeds.values()
+    assert verdict.ok
+
+
+def test_mtp_layers_are_a_role_of_their_own(edited: Callable[[str, Edit], Path]) -> None:
+    def add(tensors: dict[str, np.ndarray]) -> None:
+        for name in [name for name in tensors if name.startswith("model.layers.0.")]:
+            tensors[name.replace("layers.0", "layers.3")] = tensors[name]
+
+    verdict = check_layout(str(edited("deepseek_v3", add)))
+    assert {tree.role for tree in verdict.subtrees} <= {"main", "mtp"}
+    assert verdict.accounting is not None
+    assert all("multi-token" in item.reason for item in verdict.accounting.ignored)
+    assert not verdict.accounting.unmapped
+
+
+def test_index_alone(checkpoint: Checkpoints, tmp_path: Path) -> None:
+    for name in ("model.safetensors.index.json", "config.json"):
+        shutil.copy(checkpoint("olmoe") / name, tmp_path)
+    verdict = check_layout(str(tmp_path / "model.safetensors.index.json"))
+    assert (verdict.verdict, verdict.ok) == ("convertible", True)
+
+
+def test_fused_index_alone_is_ambiguous_unless_assumed(edited: Callable[[str, Edit], Path], tmp_path: Path) -> None:
+    place = edited("qwen3_moe", stack)
+    index = {"weight_map": dict.fromkeys(load_file(place / "model.safetensors"), "model-00001-of-00001.safetensors")}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    shutil.copy(place / "config.json", tmp_path)
+    source = str(tmp_path / "model.safetensors.index.json")
+    open_verdict = check_layout(source)
+    assert (open_verdict.verdict, open_verdict.ok) == ("ambiguous", False)
+    assumed = check_layout(source, assume="fused")
+    assert (assumed.verdict, assumed.ok) == ("native", True)
+    with pytest.raises(BadInput, match="unknown layout 'fussed'"):
+        check_layout(source, assume="fussed")
+
+
+def test_without_a_config(checkpoint: Checkpoints) -> None:
+    file = next(path for path in sorted(checkpoint("olmoe").glob("*.safetensors")))
+    copy = file.parent.parent / "lonely.safetensors"
+    shutil.copy(file, copy)
+    verdict = check_layout(str(copy))
+    assert verdict.accounting is None
+    assert "no-config" in {finding.code for finding in verdict.findings}
+    assert not verdict.ok
+
+
+def test_model_type_without_weights_is_bad_input() -> None:
+    with pytest.raises(BadInput, match="has no safetensors files"):
+        check_layout("olmoe")
+
+
+@pytest.mark.parametrize("hidden", range(2, 20, 2))
+@pytest.mark.parametrize("width", range(1, 12))
+def test_the_pair_is_never_ambiguous(hidden: int, width: int) -> None:
+    """Also where one tensor alone is: H == 2I, H == I."""
+    canonical = (4, 2 * width, hidden), (4, hidden, width)
+    transposed: Any = tuple((e, b, a) for e, a, b in canonical)
+    assert pair_orientation(*canonical) is Memory.canonical
+    assert pair_orientation(*transposed) is Memory.transposed
+
+
+def test_other_pairs_are_none() -> None:
+    assert pair_orientation((4, 8, 6), (4, 5, 4)) is Memory.none
+    assert pair_orientation((4, 8, 6), (3, 6, 4)) is Memory.none
+    assert pair_orientation((8, 6), (6, 4)) is Memory.none

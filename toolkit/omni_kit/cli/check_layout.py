@@ -1,0 +1,70 @@
+"""omni-kit check-layout: in which layout a checkpoint's experts lie, and where every key goes."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from omni_kit.cli.app import app
+from omni_kit.cli.options import FormatOption, FullOption, SourceArgument, TransformersOption
+from omni_kit.output import Format, Output
+
+if TYPE_CHECKING:
+    from omni_kit.layout import LayoutVerdict
+
+_COLOURS = {"native": "green", "convertible": "green", "mixed": "yellow", "not-moe": "green"}
+
+
+@app.command("check-layout")
+def check_layout_command(
+    source: SourceArgument,
+    model_type: Annotated[str | None, typer.Option(help="Take this model_type instead of the config's.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A config.json to use instead of the one beside the weights.")
+    ] = None,
+    assume: Annotated[
+        str | None, typer.Option(metavar="LAYOUT", help="The layout to take where the file leaves it open.")
+    ] = None,
+    transformers: TransformersOption = None,
+    fmt: FormatOption = Format.human,
+    full: FullOption = False,
+) -> None:
+    """Tell the expert layout of a checkpoint from headers alone, and account for every key. Needs no torch."""
+    from omni_kit.layout import check_layout
+
+    verdict = check_layout(source, model_type=model_type, config=config, assume=assume, transformers=transformers)
+
+    Output("check-layout", fmt, full).finish(verdict.as_json(), ok=verdict.ok, human=partial(_render, verdict))
+
+
+def _render(verdict: "LayoutVerdict", console: Console) -> None:
+    data = verdict.as_json()
+    colour = _COLOURS.get(verdict.verdict, "red")
+    console.print(f"[{colour}]{verdict.verdict}[/{colour}]  converter: {data['converter'] or 'none'}")
+    if data["recipe"]:
+        alias = f" (alias of {data['recipe']['alias_of']})" if data["recipe"]["alias_of"] else ""
+        console.print(f"recipe    {', '.join(data['recipe']['resolved_from'])}{alias}")
+    table = Table(
+        "experts", "role", "layers", "on disk", "in memory", "converter", "E", "dtype", box=None, pad_edge=False
+    )
+    for tree in data["subtrees"]:
+        layers = f"{min(tree['layers'])}-{max(tree['layers'])}" if tree["layers"] else ""
+        count, dtype = str(tree["num_experts"]), tree["dtype"] or ""
+        row = (tree["prefix"], tree["role"], layers, tree["disk"], tree["memory"], tree["converter"], count, dtype)
+        table.add_row(*map(escape, row))
+    if data["subtrees"]:
+        console.print(table)
+    keys = data["keys"]
+    lost = f"{len(keys['unmapped'])} unmapped, {len(keys['missing'])} parameters missing"
+    console.print(f"keys      {keys['total']} in all, {keys['expert']} of experts, {keys['mapped']} mapped, {lost}")
+    console.print(f"proof     {escape(keys['proof'])}")
+    for item in keys["ignored"]:
+        console.print(f"ignored   {item['count']} x {escape(item['pattern'])}: {item['reason']}")
+    for finding in data["findings"]:
+        console.print(
+            f"[red]{finding['severity']}[/red] {finding['code']}: {escape(finding['message'])}", soft_wrap=True
+        )

@@ -1,0 +1,42 @@
+"""Expert layouts of checkpoints: reading headers, telling the layout, accounting for every key."""
+
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.layout.checkpoint import Checkpoint, read_checkpoint
+from omni_kit.layout.verdict import LayoutVerdict, judge
+from omni_kit.upstream.library import find_library
+from omni_kit.upstream.model import upstream_model
+from omni_kit.upstream.sources import model_config, read_source_argument
+
+__all__ = ["Checkpoint", "LayoutVerdict", "check_layout", "judge", "read_checkpoint"]
+
+
+def check_layout(
+    source: str,
+    *,
+    model_type: str | None = None,
+    config: Path | None = None,
+    assume: str | None = None,
+    transformers: Path | None = None,
+) -> LayoutVerdict:
+    """Tells the expert layout of the checkpoint at `source`.
+
+    Args:
+        source: a checkpoint directory, a safetensors file, or an index.
+        model_type: instead of the one in the config.
+        config: a config.json to use instead of the one beside the weights.
+        assume: the layout to take where the file leaves it open.
+        transformers: another unpacked transformers to read the recipe from.
+
+    Raises:
+        BadInput: no weights, damaged files, or an unknown model_type.
+    """
+    library = find_library("transformers", transformers)
+    found = read_source_argument(source, library, config)
+    if found.weights is None:
+        raise BadInput(f"{source} has no safetensors files to look at", "give a checkpoint directory, file or index")
+    checkpoint = read_checkpoint(found.weights)
+    wanted = model_type or found.model_type
+    model = upstream_model(library, model_config(found, library, wanted)) if wanted else None
+    return judge(checkpoint, model, assume)

@@ -1,0 +1,97 @@
+"""A checkpoint as its headers and index describe it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.layout.headers import TensorInfo, read_header
+from omni_kit.upstream.sources import read_json
+
+INDEX_SUFFIX = ".safetensors.index.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The tensors of a checkpoint.
+
+    Attributes:
+        shapes: every key with its tensor; None for each where only an index was there.
+        files: the shards that were read.
+    """
+
+    path: Path
+    tensors: Mapping[str, TensorInfo | None]
+    files: tuple[Path, ...]
+
+    @property
+    def names_only(self) -> bool:
+        """Only names are known: an index without its shards was given."""
+        return not self.files
+
+    def shape(self, key: str) -> tuple[int, ...] | None:
+        info = self.tensors[key]
+        return None if info is None else info.shape
+
+    def dtype(self, key: str) -> str | None:
+        info = self.tensors[key]
+        return None if info is None else info.dtype
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Reads the headers of a directory, a single file, or an index.
+
+    Raises:
+        BadInput: nothing readable, or shards and index that disagree.
+    """
+    if path.name.endswith(INDEX_SUFFIX):
+        return _from_index(path)
+    if path.is_dir():
+        indexes = sorted(path.glob(f"*{INDEX_SUFFIX}"))
+        if indexes:
+            return _from_index(indexes[0], shards_needed=True)
+        files = sorted(path.glob("*.safetensors"))
+        if not files:
+            raise BadInput(f"{path} holds no safetensors files")
+        return Checkpoint(path, _read_files(files), tuple(files))
+    return Checkpoint(path, _read_files([path]), (path,))
+
+
+def _from_index(index: Path, shards_needed: bool = False) -> Checkpoint:
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
+        raise BadInput(f"{index.name} has no weight_map")
+    shards = dict.fromkeys(weight_map.values())
+    outside = next((shard for shard in shards if Path(shard).name != shard or shard == ".."), None)
+    if outside is not None:
+        raise BadInput(f"{index.name} names '{outside}', which is not a file beside it")
+    files = [index.parent / shard for shard in shards]
+    absent = [file.name for file in files if not file.is_file()]
+    if len(absent) == len(files) and not shards_needed:
+        return Checkpoint(index, dict.fromkeys(weight_map), ())
+    if absent:
+        raise BadInput(f"{index.name} names {absent[0]}, which is missing", "download the checkpoint again")
+    tensors = _read_files(files)
+    _compare(index.name, weight_map, tensors)
+    return Checkpoint(index.parent, tensors, tuple(files))
+
+
+def _compare(index: str, weight_map: Mapping[str, str], tensors: Mapping[str, TensorInfo]) -> None:
+    lost = next((key for key in weight_map if key not in tensors), None)
+    if lost is not None:
+        raise BadInput(f"{index} lists {lost}, which no shard holds", "rebuild the index from the shards")
+    for key, info in tensors.items():
+        if weight_map.get(key) != info.file.name:
+            raise BadInput(f"{info.file.name} holds {key}, which {index} places elsewhere or not at all")
+
+
+def _read_files(files: Iterable[Path]) -> dict[str, TensorInfo]:
+    tensors: dict[str, TensorInfo] = {}
+    for file in files:
+        found, _ = read_header(file)
+        twice = tensors.keys() & found.keys()
+        if twice:
+            key = min(twice)
+            raise BadInput(f"{key} stands in both {tensors[key].file.name} and {file.name}")
+        tensors.update(found)
+    return tensors

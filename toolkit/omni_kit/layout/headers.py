@@ -1,0 +1,107 @@
+"""Reads safetensors headers: names, dtypes, shapes and offsets. Never tensor data.
+
+The format: eight bytes, little-endian, with the length of a JSON header; the header; the tensors' bytes without holes.
+Everything that the safetensors library refuses is refused here.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from omni_kit.errors import BadInput
+
+MAX_HEADER = 100_000_000
+# bits per element, as the safetensors format defines its dtypes
+DTYPE_BITS: Mapping[str, int] = {
+    "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
+    "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
+    "C64": 64, "F64": 64, "I64": 64, "U64": 64,
+}  # fmt: skip
+
+
+class TensorInfo(NamedTuple):
+    """One tensor of a file: `begin` and `end` are absolute byte positions."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    file: Path
+    begin: int
+    end: int
+
+
+def read_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str, str]]:
+    """The tensors of one file, and its metadata.
+
+    Raises:
+        BadInput: truncated, lying about its length, not JSON, duplicate keys, unknown dtypes, offsets that overlap,
+            leave holes or reach outside the file.
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if size < 8 or length > min(MAX_HEADER, size - 8):
+                raise BadInput(f"{path.name} is truncated or no safetensors file", "copy or download it again")
+            text = stream.read(length)
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {os.strerror(error.errno or 0)}") from error
+    header = _parse(text, path.name)
+    metadata = _metadata(header.pop("__metadata__", {}), path.name)
+    return _tensors(header, path, length + 8, size), metadata
+
+
+def _parse(text: bytes, name: str) -> dict[str, Any]:
+    if not text.startswith(b"{"):
+        raise BadInput(f"{name} has no safetensors header")
+    try:
+        header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique)
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise BadInput(f"{name} has a damaged header: {error}") from error
+    if not isinstance(header, dict):
+        raise BadInput(f"{name} has a header that is no JSON object")
+    return header
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a key stands twice")
+    return result
+
+
+def _metadata(value: Any, name: str) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise BadInput(f"{name} has metadata that is not text")
+    return value
+
+
+def _tensors(header: dict[str, Any], path: Path, start: int, size: int) -> dict[str, TensorInfo]:
+    tensors: dict[str, TensorInfo] = {}
+    spans: list[tuple[int, int]] = []
+    for name, entry in header.items():
+        try:
+            dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
+            bits = DTYPE_BITS[dtype]
+            for dimension in shape:
+                bits *= dimension
+            whole = type(begin) is type(end) is int and all(type(d) is int and d >= 0 for d in shape)
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadInput(f"{path.name}: tensor {name} has a damaged entry ({error})") from error
+        if not whole or begin < 0 or bits % 8 or end - begin != bits // 8:
+            raise BadInput(f"{path.name}: tensor {name} has offsets that do not fit its shape {list(shape)} of {dtype}")
+        spans.append((begin, end))
+        tensors[name] = TensorInfo(dtype, shape, path, start + begin, start + end)
+    _check_spans(spans, size - start, path.name)
+    return tensors
+
+
+def _check_spans(spans: list[tuple[int, int]], size: int, name: str) -> None:
+    position = 0
+    for begin, end in sorted(spans):
+        if begin != position:
+            raise BadInput(f"{name} has tensors that overlap or leave a hole at byte {position}")
+        position = end
+    if position != size:
+        raise BadInput(f"{name} is truncated: its header promises {position} bytes of tensors, it has {size}")

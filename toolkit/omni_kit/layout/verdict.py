@@ -1,0 +1,257 @@
+"""The verdict on a checkpoint's expert layout: decided by what is in the file, explained by the recipe."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from omni_kit.errors import BadInput
+from omni_kit.layout.accounting import Accounting, account
+from omni_kit.layout.checkpoint import Checkpoint
+from omni_kit.layout.experts import (
+    CONVERTERS,
+    Converter,
+    Disk,
+    DiskReading,
+    ExpertGroup,
+    Memory,
+    expert_groups,
+    pair_orientation,
+    read_disk,
+)
+from omni_kit.upstream.model import UpstreamModel
+from omni_kit.upstream.profile import EXPERT_COUNTS, expert_parameters
+
+
+@dataclass(frozen=True)
+class Finding:
+    code: str
+    severity: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Subtree:
+    """The experts of one container across layers that share a layout."""
+
+    prefix: str
+    layers: tuple[int, ...]
+    role: str
+    disk: Disk | None
+    memory: Memory
+    converter: Converter
+    num_experts: int
+    names: tuple[str, ...]
+    dtype: str | None
+    quantized: str | None
+    ambiguous: bool
+    evidence: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        keys = ("gate", "up", "down") if self.disk is Disk.per_expert else ("gate_up", "down")
+        named = dict(zip(keys, self.names, strict=False)) if self.disk else {"unknown": list(self.names)}
+        return asdict(self) | {"names": named, "disk": self.disk or "none"}
+
+
+@dataclass(frozen=True)
+class LayoutVerdict:
+    """What check-layout reports."""
+
+    model: UpstreamModel | None
+    subtrees: tuple[Subtree, ...]
+    verdict: str
+    converter: Converter | None
+    accounting: Accounting | None
+    total: int
+    expert_keys: int
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        fine = self.verdict in {"native", "convertible", "mixed", "not-moe"}
+        return fine and self.accounting is not None and self.accounting.complete and not self._errors()
+
+    def _errors(self) -> bool:
+        return any(finding.severity == "error" for finding in self.findings)
+
+    def as_json(self) -> dict[str, Any]:
+        recipe = self.model.recipe if self.model else None
+        accounting = self.accounting
+        return {
+            "model_type": self.model.config.model_type if self.model else None,
+            "recipe": None
+            if recipe is None
+            else {
+                "resolved_from": list(recipe.resolved_from),
+                "alias_of": recipe.alias_of,
+                "shadowed_alias": recipe.shadowed_alias,
+                "operations": recipe.operations,
+                "library_version": recipe.library_version,
+            },
+            "subtrees": [subtree.as_json() for subtree in self.subtrees],
+            "verdict": self.verdict,
+            "converter": self.converter,
+            "keys": {
+                "total": self.total,
+                "expert": self.expert_keys,
+                "mapped": len(accounting.feeds) if accounting else 0,
+                "unmapped": list(accounting.unmapped) if accounting else [],
+                "missing": list(accounting.missing) if accounting else [],
+                "ignored": [asdict(item) for item in accounting.ignored] if accounting else [],
+                "proof": accounting.proof if accounting else "none: no config, so no model to account against",
+            },
+            "findings": [asdict(finding) for finding in self.findings],
+        }
+
+
+def judge(checkpoint: Checkpoint, model: UpstreamModel | None, assume: str | None = None) -> LayoutVerdict:
+    """Judges a checkpoint.
+
+    Args:
+        model: the upstream model that it belongs to; None when no config says.
+        assume: the DISK layout to take where the file leaves it open.
+
+    Raises:
+        BadInput: `assume` is no layout.
+    """
+    assumed = _assumed(assume)
+    groups = expert_groups(checkpoint)
+    readings = [(group, _settle(read_disk(group, checkpoint), assumed)) for group in groups]
+    subtrees = tuple(_subtrees(readings, checkpoint, model))
+    accounting = account(checkpoint, model) if model is not None else None
+    findings = [*_complete(readings, model), *_recipe(subtrees, model), *_keys(accounting)]
+    converters = {subtree.converter for subtree in subtrees}
+    return LayoutVerdict(
+        model=model,
+        subtrees=subtrees,
+        verdict=_verdict(subtrees, converters),
+        converter=converters.pop() if len(converters) == 1 else None,
+        accounting=accounting,
+        total=len(checkpoint.tensors),
+        expert_keys=sum(1 for group in groups for _ in group.members()),
+        findings=tuple(findings),
+    )
+
+
+def _assumed(assume: str | None) -> Disk | None:
+    if assume is None:
+        return None
+    if assume not in set(Disk):
+        raise BadInput(f"unknown layout '{assume}'", f"one of {', '.join(Disk)}")
+    return Disk(assume)
+
+
+def _settle(reading: DiskReading, assumed: Disk | None) -> DiskReading:
+    if not reading.ambiguous or assumed is None:
+        return reading
+    evidence = (*reading.evidence, f"assumed to be {assumed}")
+    return DiskReading(assumed, reading.names, reading.num_experts, False, evidence)
+
+
+def _subtrees(
+    readings: list[tuple[ExpertGroup, DiskReading]], checkpoint: Checkpoint, model: UpstreamModel | None
+) -> Iterator[Subtree]:
+    layers = model.config.get("num_hidden_layers") if model else None
+    merged: dict[tuple[Any, ...], list[tuple[ExpertGroup, DiskReading]]] = {}
+    for group, reading in readings:
+        role = _role(group, layers)
+        key = (group.pattern, role, reading.disk, reading.names, reading.num_experts, reading.ambiguous)
+        merged.setdefault(key, []).append((group, reading))
+    for (pattern, role, disk, names, count, ambiguous), members in merged.items():
+        group, reading = members[0]
+        dtype = checkpoint.dtype(next(group.members()))
+        yield Subtree(
+            prefix=pattern,
+            layers=tuple(sorted(g.layer for g, _ in members if g.layer is not None)),
+            role=role,
+            disk=disk,
+            memory=_memory(model, pattern),
+            converter=CONVERTERS[disk] if disk in CONVERTERS and not ambiguous else Converter.unsupported,
+            num_experts=count,
+            names=names,
+            dtype=dtype,
+            quantized="fp8" if dtype and dtype.startswith("F8") else None,
+            ambiguous=ambiguous,
+            evidence=reading.evidence,
+        )
+
+
+def _role(group: ExpertGroup, layers: Any) -> str:
+    words = group.prefix.split(".")
+    if "mtp" in words or (isinstance(layers, int) and group.layer is not None and group.layer >= layers):
+        return "mtp"
+    for word, role in (("visual", "vision"), ("vision_tower", "vision"), ("talker", "talker"), ("thinker", "text")):
+        if word in words:
+            return role
+    return "attention" if "self_attn" in words or "self_attention" in words else "main"
+
+
+def _memory(model: UpstreamModel | None, pattern: str) -> Memory:
+    """How the model holds the experts that this subtree feeds, read from its source."""
+    if model is None:
+        return Memory.none
+    shapes = {p.name.rpartition(".")[2]: p.shape for p in expert_parameters(model.skeleton)}
+    gate_up, down = shapes.get("gate_up_proj"), shapes.get("down_proj")
+    if gate_up is None or down is None or None in gate_up or None in down:
+        return Memory.none
+    return pair_orientation(tuple(d or 0 for d in gate_up), tuple(d or 0 for d in down))
+
+
+def _verdict(subtrees: tuple[Subtree, ...], converters: set[Converter]) -> str:
+    if not subtrees:
+        return "not-moe"
+    if any(subtree.ambiguous for subtree in subtrees):
+        return "ambiguous"
+    if Converter.unsupported in converters:
+        return "unsupported"
+    if len(converters) > 1:
+        return "mixed"
+    return "native" if converters == {Converter.none} else "convertible"
+
+
+def _complete(readings: list[tuple[ExpertGroup, DiskReading]], model: UpstreamModel | None) -> Iterator[Finding]:
+    """Experts that are missing from a layer: loading would shrink the stack."""
+    expected = model.config.get(*EXPERT_COUNTS) if model else None
+    for group, reading in readings:
+        count = expected if isinstance(expected, int) else reading.num_experts
+        for leaf, experts in group.split.items():
+            gaps = [number for number in range(count) if number not in experts]
+            if gaps:
+                first = f"{group.prefix}.{gaps[0]}.{leaf}"
+                yield Finding("incomplete-experts", "error", f"{len(gaps)} of {count} experts are missing: {first}")
+        if reading.disk in {Disk.fused, Disk.fused_transposed} and reading.num_experts not in {0, count}:
+            message = f"{group.prefix} stacks {reading.num_experts} experts, the config has {count}"
+            yield Finding("expert-count", "error", message)
+
+
+def _recipe(subtrees: tuple[Subtree, ...], model: UpstreamModel | None) -> Iterator[Finding]:
+    """Where the file and what transformers declares disagree, both are said."""
+    if model is None:
+        yield Finding("no-config", "warning", "no config.json: the layout is known, the keys cannot be accounted for")
+        return
+    recipe = model.recipe
+    operations = {op.name for t in recipe.transforms for op in t.operations} if recipe else set()
+    for subtree in subtrees:
+        if subtree.disk is Disk.per_expert and "MergeModulelist" not in operations:
+            message = (
+                f"{subtree.prefix} is split by expert, and transformers {model.library.version} has no recipe for it"
+            )
+            yield Finding("no-recipe", "error", message)
+        transposes = "Transpose" in operations or subtree.memory is Memory.transposed
+        if subtree.disk is Disk.fused_transposed and not transposes:
+            message = f"{subtree.prefix} is transposed on disk; the recipe and the module say that it is not"
+            yield Finding("recipe-disagrees", "error", message)
+        if subtree.ambiguous:
+            message = f"{subtree.prefix}: fused or fused-transposed; give the shards, or --assume one of them"
+            yield Finding("ambiguous-orientation", "error", message)
+
+
+def _keys(accounting: Accounting | None) -> Iterator[Finding]:
+    if accounting is None:
+        return
+    if accounting.unmapped:
+        count, first = len(accounting.unmapped), accounting.unmapped[0]
+        yield Finding("unmapped-keys", "error", f"{count} keys feed no parameter, {first} first")
+    if accounting.missing:
+        count, first = len(accounting.missing), accounting.missing[0]
+        message = f"{count} parameters are fed by no key and would be randomly initialised, {first} first"
+        yield Finding("missing-parameters", "error", message)
