@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from omni_kit.errors import BadInput
 from omni_kit.layout import check_layout
-from omni_kit.layout.experts import Converter, Disk, Memory, pair_orientation
+from omni_kit.layout.taxonomy import Converter, Disk, Memory, pair_orientation
 from tests.conftest import Checkpoints
 
 Edit = Callable[[dict[str, np.ndarray]], None]
@@ -86,11 +86,15 @@ def test_mixed(edited: Callable[[str, Edit], Path]) -> None:
     assert {(tree.disk, tree.layers) for tree in verdict.subtrees} == {(Disk.fused, (0,)), (Disk.per_expert, (1, 2))}
 
 
-def test_biases_have_no_converter(checkpoint: Checkpoints) -> None:
+def test_biases_and_interleaving_are_said(checkpoint: Checkpoints) -> None:
+    """That gate and up alternate is read from the module: its forward takes every second column."""
     verdict = check_layout(str(checkpoint("gpt_oss")))
-    assert verdict.verdict == "unsupported"
-    assert verdict.subtrees[0].disk is Disk.fused_transposed_bias
-    assert not verdict.ok
+    tree = verdict.subtrees[0]
+    assert tree.disk is Disk.fused_transposed_interleaved
+    assert tree.memory is Memory.transposed_interleaved
+    assert verdict.converter is Converter.transpose_deinterleave
+    assert [(f.code, f.severity) for f in verdict.findings] == [("expert-biases", "warning")]
+    assert "shapes do not show it" in tree.evidence[1]
 
 
 def test_a_missing_expert_is_named(edited: Callable[[str, Edit], Path]) -> None:

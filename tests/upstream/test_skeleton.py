@@ -66,6 +66,6 @@ def test_evidence_points_at_the_assignment(library: Library) -> None:
 
 def test_submodels_are_the_pretrained_ones(library: Library) -> None:
     model = upstream_model(library, ModelConfig(config_class(library, "olmoe"), {}, ""))
-    assert model.skeleton.submodels == (("", "OlmoeForCausalLM"), ("model", "OlmoeModel"))
+    assert model.skeleton.submodels == (("", "OlmoeForCausalLM", "olmoe"), ("model", "OlmoeModel", "olmoe"))
     module = importlib.import_module(model.source.module)
     assert hasattr(module, "OlmoeForCausalLM")

@@ -1,5 +1,6 @@
 """Accounts for every key: which parameter it feeds, or why it is ignored; and which parameter nothing feeds."""
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,14 +27,14 @@ class Accounting:
     """Where each key goes.
 
     Attributes:
-        feeds: key -> name of the parameter that it feeds.
+        feeds: key -> names of the parameters that it feeds; several where an operation splits.
         unmapped: keys that feed nothing and for which there is no reason.
         missing: parameters that no key feeds.
         proof: how it was established.
     """
 
     total: int
-    feeds: Mapping[str, str]
+    feeds: Mapping[str, tuple[str, ...]]
     unmapped: tuple[str, ...]
     missing: tuple[str, ...]
     ignored: tuple[Ignored, ...] = field(default=())
@@ -48,19 +49,19 @@ def account(checkpoint: Checkpoint, model: UpstreamModel) -> Accounting:
     """Maps every key through the recipe onto the parameters that the modeling source defines."""
     parameters = model.skeleton.names()
     prefix = _base_prefix(model)
-    feeds: dict[str, str] = {}
+    feeds: dict[str, tuple[str, ...]] = {}
     ignored: dict[tuple[str, str], int] = {}
     unmapped: list[str] = []
     for key in checkpoint.tensors:
-        target = _target(key, model, parameters, prefix)
-        if target is not None:
-            feeds[key] = target
+        targets = _targets(key, model, parameters, prefix)
+        if targets:
+            feeds[key] = targets
         elif (reason := _reason(key, model)) is not None:
             pattern = (_NUMBER.sub("*", key), reason)
             ignored[pattern] = ignored.get(pattern, 0) + 1
         else:
             unmapped.append(key)
-    fed = set(feeds.values())
+    fed = {name for targets in feeds.values() for name in targets}
     missing = tuple(
         p.name for p in model.skeleton.parameters if p.certain and p.name not in fed and not _tied(p.name, model, fed)
     )
@@ -72,25 +73,52 @@ def account(checkpoint: Checkpoint, model: UpstreamModel) -> Accounting:
     return Accounting(len(checkpoint.tensors), feeds, tuple(unmapped), missing, shown, proof)
 
 
-def _target(key: str, model: UpstreamModel, parameters: Mapping[str, Parameter], prefix: str) -> str | None:
-    """The parameter that a key feeds; like transformers, the base model's prefix may be absent or extra."""
-    name = model.recipe.map_key(key)[0] if model.recipe is not None else key
-    for candidate in (name, f"{prefix}.{name}", name.removeprefix(f"{prefix}.")):
-        if candidate in parameters:
-            return candidate
-    return None
+def _targets(key: str, model: UpstreamModel, parameters: Mapping[str, Parameter], prefix: str) -> tuple[str, ...]:
+    """The parameters that a key feeds; like transformers, the base model's prefix may be absent or extra."""
+    name, transform = model.recipe.map_key(key) if model.recipe is not None else (key, None)
+    names = [name]
+    if transform is not None:  # the key was renamed to the first target; operations that split fill the others too
+        first, *others = transform.targets
+        names += [name.replace(first, other) for other in others]
+    found = (_present(candidate, parameters, prefix) for candidate in names)
+    return tuple(target for target in found if target is not None)
+
+
+def _present(name: str, parameters: Mapping[str, Parameter], prefix: str) -> str | None:
+    candidates = (name, f"{prefix}.{name}", name.removeprefix(f"{prefix}."))
+    return next((candidate for candidate in candidates if candidate in parameters), None)
 
 
 def _reason(key: str, model: UpstreamModel) -> str | None:
-    layers = model.config.get("num_hidden_layers")
+    layers = model.find("num_hidden_layers")
     number = _INDEX.search(key)
-    if key.startswith("mtp.") or (number and isinstance(layers, int) and int(number[1]) >= layers):
-        return "multi-token prediction: the model does not build this layer"
+    listed = next((pattern for pattern in _ignore_list(model) if re.search(pattern, key)), None)
+    if key.startswith("mtp.") or (number and layers is not None and int(number[1]) >= layers.value):
+        known = f"the class ignores {listed}" if listed else "transformers reports it as unexpected"
+        return f"multi-token prediction: the model does not build this layer; {known}"
+    if listed:
+        return f"the class ignores {listed}"
+    if key.startswith("talker.") and "Talker" not in model.class_name:
+        return f"the talker: {model.class_name} does not build it"
     if key.endswith(("_scale_inv", "_scale", "_scales")):
         return "quantisation scale of the weight beside it"
     if key.endswith("rotary_emb.inv_freq"):
         return "computed when the model is built"
     return None
+
+
+def _ignore_list(model: UpstreamModel) -> list[str]:
+    """`_keys_to_ignore_on_load_unexpected` of the class and of its pre-trained base."""
+    found: list[str] = []
+    for name, node in model.source.classes.items():
+        if name != model.class_name and not name.endswith("PreTrainedModel"):
+            continue
+        for item in node.body:
+            if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == "_keys_to_ignore_on_load_unexpected":
+                found += [
+                    e.value for e in ast.walk(item.value) if isinstance(e, ast.Constant) and isinstance(e.value, str)
+                ]
+    return found
 
 
 def _tied(name: str, model: UpstreamModel, fed: set[str]) -> bool:

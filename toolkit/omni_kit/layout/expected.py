@@ -1,6 +1,6 @@
 """The layout that a hub checkpoint is expected to have, when no checkpoint is at hand: from the recipe alone."""
 
-from omni_kit.layout.experts import Disk
+from omni_kit.layout.taxonomy import Disk, Memory, pair_orientation
 from omni_kit.upstream.model import UpstreamModel
 from omni_kit.upstream.profile import expert_parameters
 
@@ -13,10 +13,14 @@ def expected_layout(model: UpstreamModel) -> tuple[Disk | None, tuple[str, ...]]
     """
     if not expert_parameters(model.skeleton):
         return Disk.none, ()
+    shapes = {
+        p.name.rpartition(".")[2]: tuple(d or 0 for d in p.shape or ()) for p in expert_parameters(model.skeleton)
+    }
+    held = pair_orientation(shapes.get("gate_up_proj", ()), shapes.get("down_proj", ()))
     converters = [t for t in (model.recipe.transforms if model.recipe else ()) if t.converts]
     about_experts = [t for t in converters if "experts" in "".join(t.sources)]
     if not about_experts:
-        return Disk.fused, ("gate_up_proj", "down_proj")
+        return (Disk.fused if held is Memory.canonical else Disk.none), ("gate_up_proj", "down_proj")
     names: dict[int, tuple[str, ...]] = {}
     for transform in about_experts:
         operations = [operation.name for operation in transform.operations]

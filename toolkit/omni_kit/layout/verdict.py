@@ -1,25 +1,18 @@
 """The verdict on a checkpoint's expert layout: decided by what is in the file, explained by the recipe."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.layout.accounting import Accounting, account
 from omni_kit.layout.checkpoint import Checkpoint
-from omni_kit.layout.experts import (
-    CONVERTERS,
-    Converter,
-    Disk,
-    DiskReading,
-    ExpertGroup,
-    Memory,
-    expert_groups,
-    pair_orientation,
-    read_disk,
-)
+from omni_kit.layout.disk import DiskReading, read_disk
+from omni_kit.layout.groups import ExpertGroup, expert_groups
+from omni_kit.layout.memory import interleaves, memory_layout
+from omni_kit.layout.taxonomy import CONVERTERS, Converter, Disk, Memory
 from omni_kit.upstream.model import UpstreamModel
-from omni_kit.upstream.profile import EXPERT_COUNTS, expert_parameters
+from omni_kit.upstream.profile import EXPERT_COUNTS
 
 
 @dataclass(frozen=True)
@@ -47,8 +40,10 @@ class Subtree:
     evidence: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        keys = ("gate", "up", "down") if self.disk is Disk.per_expert else ("gate_up", "down")
-        named = dict(zip(keys, self.names, strict=False)) if self.disk else {"unknown": list(self.names)}
+        keys = {2: ("gate_up", "down"), 3: ("gate", "up", "down")}.get(len(self.names), ())
+        if self.disk is Disk.per_expert_no_gate:
+            keys = ("up", "down")
+        named = dict(zip(keys, self.names, strict=True)) if self.disk and keys else {"parts": list(self.names)}
         return asdict(self) | {"names": named, "disk": self.disk or "none"}
 
 
@@ -115,11 +110,12 @@ def judge(checkpoint: Checkpoint, model: UpstreamModel | None, assume: str | Non
     """
     assumed = _assumed(assume)
     groups = expert_groups(checkpoint)
-    readings = [(group, _settle(read_disk(group, checkpoint), assumed)) for group in groups]
-    subtrees = tuple(_subtrees(readings, checkpoint, model))
+    interleaved = model is not None and bool(groups) and interleaves(model)
+    readings = [(group, _settle(read_disk(group, checkpoint, interleaved), assumed)) for group in groups]
     accounting = account(checkpoint, model) if model is not None else None
+    subtrees = tuple(_subtrees(readings, checkpoint, model, accounting))
     findings = [*_complete(readings, model), *_recipe(subtrees, model), *_keys(accounting)]
-    converters = {subtree.converter for subtree in subtrees}
+    converters = {subtree.converter for subtree in subtrees if subtree.role != "attention"}
     return LayoutVerdict(
         model=model,
         subtrees=subtrees,
@@ -144,35 +140,58 @@ def _settle(reading: DiskReading, assumed: Disk | None) -> DiskReading:
     if not reading.ambiguous or assumed is None:
         return reading
     evidence = (*reading.evidence, f"assumed to be {assumed}")
-    return DiskReading(assumed, reading.names, reading.num_experts, False, evidence)
+    return replace(reading, disk=assumed, ambiguous=False, evidence=evidence)
 
 
 def _subtrees(
-    readings: list[tuple[ExpertGroup, DiskReading]], checkpoint: Checkpoint, model: UpstreamModel | None
+    readings: list[tuple[ExpertGroup, DiskReading]],
+    checkpoint: Checkpoint,
+    model: UpstreamModel | None,
+    accounting: Accounting | None,
 ) -> Iterator[Subtree]:
-    layers = model.config.get("num_hidden_layers") if model else None
+    layers = model.find("num_hidden_layers") if model else None
     merged: dict[tuple[Any, ...], list[tuple[ExpertGroup, DiskReading]]] = {}
     for group, reading in readings:
-        role = _role(group, layers)
-        key = (group.pattern, role, reading.disk, reading.names, reading.num_experts, reading.ambiguous)
+        role = _role(group, layers.value if layers else None)
+        key = (
+            group.pattern,
+            role,
+            reading.disk,
+            reading.names,
+            reading.num_experts,
+            reading.ambiguous,
+            reading.quantized,
+        )
         merged.setdefault(key, []).append((group, reading))
-    for (pattern, role, disk, names, count, ambiguous), members in merged.items():
+    for (pattern, role, *_), members in merged.items():
         group, reading = members[0]
-        dtype = checkpoint.dtype(next(group.members()))
         yield Subtree(
             prefix=pattern,
             layers=tuple(sorted(g.layer for g, _ in members if g.layer is not None)),
             role=role,
-            disk=disk,
-            memory=_memory(model, pattern),
-            converter=CONVERTERS[disk] if disk in CONVERTERS and not ambiguous else Converter.unsupported,
-            num_experts=count,
-            names=names,
-            dtype=dtype,
-            quantized="fp8" if dtype and dtype.startswith("F8") else None,
-            ambiguous=ambiguous,
+            disk=reading.disk,
+            memory=_memory(group, model, accounting),
+            converter=Converter.none if role == "attention" else _converter(reading),
+            num_experts=reading.num_experts,
+            names=reading.names,
+            dtype=checkpoint.dtype(next(group.members())),
+            quantized=reading.quantized,
+            ambiguous=reading.ambiguous,
             evidence=reading.evidence,
         )
+
+
+def _memory(group: ExpertGroup, model: UpstreamModel | None, accounting: Accounting | None) -> Memory:
+    if model is None or accounting is None:
+        return Memory.none
+    targets = (name for key in group.members() for name in accounting.feeds.get(key, ()))
+    return memory_layout(model, tuple(dict.fromkeys(targets)))
+
+
+def _converter(reading: DiskReading) -> Converter:
+    if reading.disk is None or reading.ambiguous or reading.quantized == "mxfp4":
+        return Converter.unsupported
+    return CONVERTERS.get(reading.disk, Converter.unsupported)
 
 
 def _role(group: ExpertGroup, layers: Any) -> str:
@@ -183,17 +202,6 @@ def _role(group: ExpertGroup, layers: Any) -> str:
         if word in words:
             return role
     return "attention" if "self_attn" in words or "self_attention" in words else "main"
-
-
-def _memory(model: UpstreamModel | None, pattern: str) -> Memory:
-    """How the model holds the experts that this subtree feeds, read from its source."""
-    if model is None:
-        return Memory.none
-    shapes = {p.name.rpartition(".")[2]: p.shape for p in expert_parameters(model.skeleton)}
-    gate_up, down = shapes.get("gate_up_proj"), shapes.get("down_proj")
-    if gate_up is None or down is None or None in gate_up or None in down:
-        return Memory.none
-    return pair_orientation(tuple(d or 0 for d in gate_up), tuple(d or 0 for d in down))
 
 
 def _verdict(subtrees: tuple[Subtree, ...], converters: set[Converter]) -> str:
@@ -231,15 +239,19 @@ def _recipe(subtrees: tuple[Subtree, ...], model: UpstreamModel | None) -> Itera
     recipe = model.recipe
     operations = {op.name for t in recipe.transforms for op in t.operations} if recipe else set()
     for subtree in subtrees:
-        if subtree.disk is Disk.per_expert and "MergeModulelist" not in operations:
+        known = subtree.memory not in {Memory.none, Memory.module_dict}
+        if known and subtree.disk is Disk.per_expert and "MergeModulelist" not in operations:
             message = (
                 f"{subtree.prefix} is split by expert, and transformers {model.library.version} has no recipe for it"
             )
             yield Finding("no-recipe", "error", message)
-        transposes = "Transpose" in operations or subtree.memory is Memory.transposed
-        if subtree.disk is Disk.fused_transposed and not transposes:
+        transposes = "Transpose" in operations or subtree.memory.startswith("transposed")
+        if subtree.disk is Disk.fused_transposed and known and not transposes:
             message = f"{subtree.prefix} is transposed on disk; the recipe and the module say that it is not"
             yield Finding("recipe-disagrees", "error", message)
+        if subtree.disk in {Disk.fused_transposed_bias, Disk.fused_transposed_interleaved}:
+            message = f"{subtree.prefix} has biases, for which the canonical form has no place: they need their own"
+            yield Finding("expert-biases", "warning", message)
         if subtree.ambiguous:
             message = f"{subtree.prefix}: fused or fused-transposed; give the shards, or --assume one of them"
             yield Finding("ambiguous-orientation", "error", message)

@@ -273,6 +273,12 @@ def _leaf(kind: str, args: list[Any], kwargs: dict[str, Any], where: str) -> dic
         inner = channels // groups if isinstance(channels, int) and isinstance(groups, int) and groups else UNKNOWN
         bias = {} if kwargs.get("bias", True) is False else {"bias": (out,)}
         return tensors(weight=(out, inner, *kernel), **bias)
+    if kind == "MultiheadAttention":
+        size, bias = take(0, "embed_dim"), kwargs.get("bias", True) is not False
+        wide = 3 * size if isinstance(size, int) else UNKNOWN
+        inner = Module("Linear", tensors(weight=(size, size), **({"bias": (size,)} if bias else {})))
+        biases = {"in_proj_bias": (wide,)} if bias else {}
+        return {**tensors(in_proj_weight=(wide, size), **biases), "out_proj": [inner]}
     if kind in {"Identity", "Dropout", "SiLU", "GELU", "ReLU", "Sigmoid", "Tanh", "Softmax", "Softplus", "Module"}:
         return {}
     return None
@@ -560,6 +566,10 @@ class _Frame:
         if name in {"nn.Parameter", "torch.nn.Parameter", "Parameter"}:
             shape = args[0].shape if args and isinstance(args[0], Tensor) else None
             return Tensor(shape, self.source.where(node))
+        if name in {"nn.Buffer", "torch.nn.Buffer"}:
+            kept = (args[1] if len(args) > 1 else kwargs.get("persistent", True)) is not False
+            shape = args[0].shape if args and isinstance(args[0], Tensor) else None
+            return Tensor(shape, self.source.where(node), buffer=True) if kept else None
         if name.startswith(("nn.", "torch.nn.")):
             return self.torch_module(name.rpartition(".")[2], args, kwargs, node)
         if name.endswith(("from_config", "from_pretrained")):

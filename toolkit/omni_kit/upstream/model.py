@@ -1,9 +1,7 @@
 """One upstream model: config, the modeling source of its class, its skeleton and its recipe."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.upstream.autoclasses import auto_table, find_class
@@ -59,8 +57,8 @@ class UpstreamModel:
     @cached_property
     def recipe(self) -> Recipe | None:
         """How transformers loads this model; None when it declares nothing for it."""
-        submodels = [(path, name, self._model_type(path)) for path, name in self.skeleton.submodels]
-        return recipe_book(self.library).resolve(submodels or [("", self.class_name, self.config.model_type)])
+        root = ("", self.class_name, self.config.model_type)
+        return recipe_book(self.library).resolve(self.skeleton.submodels or [root])
 
     @property
     def heads(self) -> list[str]:
@@ -68,16 +66,6 @@ class UpstreamModel:
         exported = self.source.constants.get("__all__")
         names = [item.value for item in getattr(exported, "elts", [])]
         return [name for name in names if not name.endswith("PreTrainedModel") and name in self.source.classes]
-
-    def _model_type(self, path: str) -> str:
-        """The model_type of a sub-model's config: the text model shares the root's unless the config nests one."""
-        nested = self.config.given
-        for part in path.split("."):
-            inner = nested.get(f"{part}_config")
-            if isinstance(inner, Mapping):
-                nested = inner
-        found: Any = nested.get("model_type") if nested is not self.config.given else None
-        return found if isinstance(found, str) else self.config.model_type
 
 
 def upstream_model(library: Library, config: ModelConfig) -> UpstreamModel:

@@ -5,8 +5,9 @@ the real config. Where a value cannot be known, both branches are followed and t
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from omni_kit.upstream.configs import ModelConfig
@@ -46,14 +47,23 @@ class Skeleton:
     """All parameters of one model class.
 
     Attributes:
-        submodels: paths of the pre-trained sub-models with their class names, the root ("") first.
+        submodels: (path, class name, model_type) of the pre-trained sub-models, the root ("") first.
         unresolved: sub-modules whose class could not be read, with the expression.
     """
 
     class_name: str
     parameters: tuple[Parameter, ...]
-    submodels: tuple[tuple[str, str], ...]
+    submodels: tuple[tuple[str, str, str], ...]
     unresolved: tuple[tuple[str, str], ...] = field(default=())
+
+    @cached_property
+    def by_module(self) -> Mapping[str, Mapping[str, Parameter]]:
+        """Module path -> leaf -> parameter; the `.weight` of a module counts as a leaf of the module above it."""
+        found: dict[str, dict[str, Parameter]] = {}
+        for parameter in self.parameters:
+            head, _, leaf = parameter.name.removesuffix(".weight").rpartition(".")
+            found.setdefault(head, {})[leaf] = parameter
+        return found
 
     def names(self) -> dict[str, Parameter]:
         return {parameter.name: parameter for parameter in self.parameters}
@@ -75,8 +85,15 @@ def build_skeleton(source: SourceFile, class_name: str, config: ModelConfig) -> 
     interpreter = Interpreter(source)
     root = interpreter.build(class_name, [ConfigView(config)], {})
     parameters = tuple(_parameters(root, "", True))
-    submodels = tuple((path, module.class_name) for path, module in _modules(root, "") if module.pretrained)
+    pretrained = ((path, module) for path, module in _modules(root, "") if module.pretrained)
+    submodels = tuple((path, module.class_name, _model_type(module, config)) for path, module in pretrained)
     return Skeleton(class_name, parameters, submodels, tuple(_unresolved(root, "")))
+
+
+def _model_type(module: Module, root: ModelConfig) -> str:
+    """The model_type of the config that a sub-model was built with."""
+    configs = [value for value in module.attributes.get("config", ()) if isinstance(value, ConfigView)]
+    return configs[0].config.model_type if configs else root.model_type
 
 
 def _parameters(module: Module, prefix: str, certain: bool) -> Iterator[Parameter]:
