@@ -4,6 +4,7 @@ Importing this package imports neither torch nor transformers: each command impo
 """
 
 from omni_kit.cli import check_layout as _check_layout  # noqa: F401
+from omni_kit.cli import patchgen as _patchgen  # noqa: F401
 from omni_kit.cli.app import app, main
 
 __all__ = ["app", "main"]

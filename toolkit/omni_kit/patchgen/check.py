@@ -1,0 +1,142 @@
+"""The gate: what is committed equals what the configs generate, and nothing lies about that no config made."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.patchgen.diagnostics import Diagnostic, error
+from omni_kit.patchgen.header import is_generated
+from omni_kit.patchgen.loader import load_config
+from omni_kit.patchgen.locate import Libraries, package_of
+from omni_kit.patchgen.project import find_configs, find_project
+from omni_kit.patchgen.run import ConfigResult, prepare
+from omni_kit.patchgen.write import diff_path, write_atomically
+
+
+def check_configs(
+    configs: Sequence[str | Path],
+    out_dir: Path | None = None,
+    *,
+    transformers: Path | None = None,
+    root: Path | None = None,
+    fix: bool = False,
+) -> list[ConfigResult]:
+    """Regenerates each config in memory and compares; orphans beside the outputs (and below `root`) are results too.
+
+    Args:
+        configs: files or dotted modules.
+        out_dir: where the generated files lie; `generated/` beside each config without it.
+        transformers: an unpacked transformers to read instead of the installed one.
+        root: also look for orphans in every `generated/` below this directory.
+        fix: write what is stale, and the diff beside it where there is one.
+
+    Raises:
+        BadInput: `configs` is empty, or one of them does not exist.
+    """
+    if not configs:
+        raise BadInput("no patch configs to check", "name configs, or give --all with the --root that holds them")
+    results = prepare(configs, out_dir, transformers)
+    for result in results:
+        if result.text:
+            _compare(result, fix)
+    _same_outputs(results)
+    places = {result.output.parent for result in results if result.output is not None}
+    if root is not None:
+        places |= {place for place in root.rglob("generated") if place.is_dir()}
+    return results + [orphan for place in sorted(places) for orphan in _orphans(place, results)]
+
+
+def check_config(config: str | Path, out_dir: Path | None = None, *, transformers: Path | None = None) -> ConfigResult:
+    """One config of `check_configs`, without looking for orphans."""
+    return check_configs([config], out_dir, transformers=transformers)[0]
+
+
+def list_configs(root: Path) -> list[ConfigResult]:
+    """Every config below `root`, loaded but not generated: status "ok", or "error" with the reason."""
+    project = find_project(root)
+    libraries = Libraries(roots=(project.import_root,) if project else ())
+    results = []
+    for path in find_configs(root):
+        result = ConfigResult(config=package_of(path)[1], path=path)
+        try:
+            loaded = load_config(path, libraries)
+        except BadInput as why:
+            result.diagnostics.append(error("cannot-load", why.message))
+        else:
+            result.status, result.notes = "ok", loaded.notes
+            result.source_module, result.target_file = loaded.config.source_module, loaded.config.target_file
+            result.output = path.parent / "generated" / loaded.config.target_file
+            result.listed = [(patch.kind, patch.target) for patch in loaded.config.patches]
+        results.append(result)
+    return results
+
+
+def _compare(result: ConfigResult, fix: bool) -> None:
+    assert result.output is not None
+    beside = diff_path(result.output)
+    wanted = [(result.output, result.text)] + ([(beside, result.diff)] if beside.is_file() else [])
+    stale = [(path, text) for path, text in wanted if not _holds(path, text)]
+    for path, text in stale:
+        if fix:
+            write_atomically(path, text)
+        else:
+            result.diagnostics.append(_stale(path))
+    result.status = "ok" if not stale else ("written" if fix else "stale")
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_bytes() == text.encode()
+
+
+def _stale(path: Path) -> Diagnostic:
+    if not path.is_file():
+        return error("not-generated", f"{path.name} is not there; run the config")
+    return error("stale", f"{path.name} is not what its config generates; run the config, and change nothing by hand")
+
+
+def _same_outputs(results: list[ConfigResult]) -> None:
+    first: dict[Path, ConfigResult] = {}
+    for result in results:
+        if result.output is None:
+            continue
+        other = first.setdefault(result.output.resolve(), result)
+        if other is not result and other.path != result.path:
+            message = f"{result.config} and {other.config} both write {result.output.name}"
+            result.diagnostics.append(error("same-output", message))
+            result.status = "error"
+
+
+def _orphans(place: Path, results: list[ConfigResult]) -> list[ConfigResult]:
+    """Generated files in `place` that no config beside it makes."""
+    claimed = {result.output.resolve() for result in results if result.output is not None}
+    files = [*place.glob("*.py"), *place.glob("patched_*.diff")]
+    unclaimed = [f for f in files if f.with_suffix(".py").resolve() not in claimed and (_ours(f))]
+    if not unclaimed:
+        return []
+    siblings = _outputs_beside(place)
+    left = [f for f in unclaimed if f.with_suffix(".py").resolve() not in siblings]
+    return [
+        ConfigResult(
+            config="",
+            output=file,
+            target_file=file.name,
+            status="orphan",
+            diagnostics=[error("orphan", f"no config makes {file.name}; delete it, or bring its config back")],
+        )
+        for file in sorted(left)
+    ]
+
+
+def _ours(file: Path) -> bool:
+    return file.suffix == ".diff" or is_generated(file.read_text(encoding="utf-8", errors="replace"))
+
+
+def _outputs_beside(place: Path) -> set[Path]:
+    outputs = set()
+    for path in find_configs(place.parent):
+        if path.parent == place.parent:
+            try:
+                outputs.add((place / load_config(path, Libraries()).config.target_file).resolve())
+            except BadInput:
+                continue
+    return outputs

@@ -1,0 +1,151 @@
+"""Imports: names that are not where they are imported from, and names that two imports bind."""
+
+import ast
+import textwrap
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from omni_kit.patchgen.checks.facts import Facts
+from omni_kit.patchgen.diagnostics import Diagnostic, error, info, warning
+from omni_kit.patchgen.imports import absolute, bound_by, import_line
+from omni_kit.patchgen.locate import Libraries, package_of
+from omni_kit.patchgen.source import read_module
+from omni_kit.patchgen.spec import Origin
+
+_Binding = dict[str, str]
+
+
+def missing(facts: Facts) -> Iterator[Diagnostic]:
+    """An added import names a module or a name that is not there: the generated file fails on import."""
+    added = [(import_line(spec), spec.origin) for spec in facts.config.additional_imports]
+    for text, origin in [*added, *((block, facts.config.origin) for block in facts.config.post_import_blocks)]:
+        for node in _top_imports(text):
+            yield from _absent(node, facts.libraries, "missing-import", origin)
+    for applied in facts.applied:
+        if applied.patch.replacement_source:
+            module, _, name = applied.patch.replacement_source.rpartition(".")
+            node = ast.ImportFrom(module, [ast.alias(name)], 0)
+            yield from _absent(node, facts.libraries, "missing-import", applied.patch.origin)
+
+
+def config_imports(facts: Facts) -> Iterator[Diagnostic]:
+    """The config itself imports what is not there: it was loaded without importing, so that nobody would notice."""
+    path = facts.made.loaded.path
+    libraries = Libraries(facts.libraries.unpacked, (package_of(path)[0], *facts.libraries.roots))
+    for node in read_module(path.stem, path).tree.body:
+        if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in _UPSTREAM:
+            yield from _absent(node, libraries, "config-import", Origin(str(path), node.lineno))
+
+
+def collisions(facts: Facts) -> Iterator[Diagnostic]:
+    """One name from two places: the later one silently wins."""
+    dropped = facts.config.drop_imported_names
+    upstream = {n: source for n, source in _upstream_bindings(facts).items() if n not in dropped}
+    own: _Binding = {}
+    for spec in facts.config.additional_imports:
+        own.update(_bindings(_top_imports(import_line(spec))))
+    for block in facts.config.post_import_blocks:
+        own.update(_bindings(_top_imports(block)))
+        own.update(dict.fromkeys(_assigned(block), "a post-import block"))
+    for name in sorted(set(own) & set(upstream)):
+        if own[name] != upstream[name]:
+            message = (
+                f"{name} comes from {upstream[name]} upstream and from {own[name]} here; drop_import_names({name!r})"
+            )
+            yield warning("import-collision", message, facts.config.origin, [name])
+    for helper in facts.made.helpers:
+        if facts.source.get(helper.name) and helper.name not in facts.excluded:
+            message = f"helper {helper.name} and upstream's definition of that name collide; rename or exclude one"
+            yield warning("import-collision", message, facts.config.origin, [helper.name])
+    unknown = sorted(dropped - set(_upstream_bindings(facts)))
+    if unknown:
+        message = f"drop_import_names: upstream imports no {', '.join(unknown)}"
+        yield info("nothing-dropped", message, facts.config.origin, unknown)
+
+
+_UPSTREAM = ("transformers", "diffusers")
+
+
+def _absent(node: ast.stmt, libraries: Libraries, code: str, origin: Origin | None) -> Iterator[Diagnostic]:
+    if not isinstance(node, ast.ImportFrom) or node.level:
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for module in modules:
+            if libraries.has(module.split(".")[0]) and not _is_module(module, libraries):
+                yield error(code, f"there is no module {module}", origin, [module])
+        return
+    module = node.module or ""
+    if not libraries.has(module.split(".")[0]):
+        return
+    if not _is_module(module, libraries):
+        yield error(code, f"there is no module {module}", origin, [module])
+        return
+    path = libraries.file_of(module)
+    gone = [a.name for a in node.names if a.name != "*" and path and not _may_have(path, a.name)]
+    if gone:
+        yield error(code, f"{module} has no {', '.join(gone)}", origin, gone)
+
+
+def _is_module(module: str, libraries: Libraries) -> bool:
+    """A file, or something that no look at files can deny: a builtin, an extension, a namespace package."""
+    import sys
+
+    return (
+        module.split(".")[0] in sys.stdlib_module_names
+        or libraries.file_of(module) is not None
+        or libraries.is_binary_or_namespace(module)
+    )
+
+
+@lru_cache(maxsize=2048)
+def _may_have(path: Path, name: str) -> bool:
+    """Whether a module can have a name: its text speaks of it, it is a submodule, or it makes names at run time."""
+    text = _text(path)
+    if name in text or "import *" in text or "__getattr__" in text or "globals()" in text:
+        return True
+    return path.name == "__init__.py" and any(path.parent.glob(f"{name}*"))
+
+
+@lru_cache(maxsize=128)
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _top_imports(text: str) -> list[ast.stmt]:
+    try:
+        return [n for n in ast.parse(textwrap.dedent(text)).body if isinstance(n, (ast.Import, ast.ImportFrom))]
+    except SyntaxError:
+        return []
+
+
+def _assigned(block: str) -> list[str]:
+    try:
+        body = ast.parse(textwrap.dedent(block)).body
+    except SyntaxError:
+        return []
+    return [t.id for node in body if isinstance(node, ast.Assign) for t in node.targets if isinstance(t, ast.Name)]
+
+
+def _bindings(nodes: list[ast.stmt]) -> _Binding:
+    bound: _Binding = {}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            bound.update({bound_by(a, node): f"{node.module}.{a.name}" for a in node.names})
+        elif isinstance(node, ast.Import):
+            bound.update({bound_by(a, node): a.name if a.asname else a.name.split(".")[0] for a in node.names})
+    return bound
+
+
+def _upstream_bindings(facts: Facts) -> _Binding:
+    is_package = facts.source.path.name == "__init__.py"
+    bound: _Binding = {}
+    for outer in facts.source.tree.body:
+        if isinstance(outer, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        for node in ast.walk(outer):
+            if isinstance(node, ast.ImportFrom):
+                module = absolute(node, facts.source.name, is_package)
+                bound.update({bound_by(a, node): f"{module}.{a.name}" for a in node.names})
+            elif isinstance(node, ast.Import):
+                bound.update(_bindings([node]))
+    return bound

@@ -1,0 +1,30 @@
+"""The version that a config was written for."""
+
+from collections.abc import Iterator
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from omni_kit.patchgen.checks.facts import Facts
+from omni_kit.patchgen.diagnostics import Diagnostic, error, warning
+
+
+def transformers_version(facts: Facts) -> Iterator[Diagnostic]:
+    """`transformers_version` does not fit the source: the patches may be written against other code."""
+    wanted, found = facts.config.transformers_version, facts.made.version
+    if not wanted:
+        return
+    try:
+        exact = wanted if wanted[:1] in "<>=!~" else f"=={wanted}"
+        fits = SpecifierSet(exact).contains(Version(found), prereleases=True)
+    except InvalidSpecifier:
+        yield error("bad-version", f"transformers_version={wanted!r} is no version or specifier", facts.config.origin)
+        return
+    except InvalidVersion:
+        yield warning("version-unknown", f"the source says no version, {wanted} cannot be checked", facts.config.origin)
+        return
+    if not fits:
+        message = (
+            f"the config is for {wanted}, the source is {found}; review the patches (patchgen drift), then change it"
+        )
+        yield error("version-mismatch", message, facts.config.origin)

@@ -1,0 +1,120 @@
+"""How one upstream definition changed between two versions."""
+
+import ast
+import difflib
+from dataclasses import dataclass
+from typing import Literal
+
+from omni_kit.patchgen.source import Definition, DefinitionNode, SourceModule
+from omni_kit.patchgen.spans import shift
+
+DriftStatus = Literal["unchanged", "body-changed", "signature-changed", "decorators-changed", "vanished"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """`then` and `now` are the definition without decorators, dedented; `detail` says what changed in one line."""
+
+    status: DriftStatus
+    detail: str
+    then: str = ""
+    now: str = ""
+    cosmetic: bool = False
+
+
+def compare(before: SourceModule, old: Definition, after: SourceModule | None, path: str) -> Change:
+    """What became of `old` at `path` of the newer module; None for a module that is gone."""
+    then = body_text(before, old)
+    if after is None:
+        return Change("vanished", "the whole module is gone", then)
+    new = after.get(path)
+    if new is None:
+        return Change("vanished", _where_to(then, old, after, path), then)
+    now = body_text(after, new)
+    if then == now and before.decorators_of(old) == after.decorators_of(new):
+        return Change("unchanged", "", then, now)
+    if (signature := _signature_change(old.node, new.node)) is not None:
+        return Change("signature-changed", signature, then, now)
+    if _code(old.node) != _code(new.node):
+        return Change("body-changed", _count(then, now), then, now)
+    if _decorators(old.node) != _decorators(new.node):
+        detail = f"was {_decorators(old.node) or 'bare'}, is {_decorators(new.node) or 'bare'}"
+        return Change("decorators-changed", detail, then, now)
+    return Change("unchanged", "comments, docstring or layout only", then, now, cosmetic=True)
+
+
+def body_text(module: SourceModule, definition: Definition) -> str:
+    """A definition from its def or class line on, dedented."""
+    node = definition.node
+    return shift(module.rows(node.lineno, definition.last_line), node.col_offset, 0).rstrip() + "\n"
+
+
+def _signature_change(old: DefinitionNode, new: DefinitionNode) -> str | None:
+    if isinstance(old, ast.ClassDef) or isinstance(new, ast.ClassDef):
+        differ = type(old) is not type(new) or _bases(old) != _bases(new)
+        return f"bases were ({_bases(old)}), are ({_bases(new)})" if differ else None
+    if type(old) is not type(new):
+        return "async and plain changed places"
+    was, now = _parameters(old), _parameters(new)
+    if was == now:
+        return None
+    gone, come = [n for n in was if n not in now], [n for n in now if n not in was]
+    changed = [n for n in was if n in now and was[n] != now[n]]
+    parts = [("without", gone), ("with new", come), ("other default of", changed)]
+    said = "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names)
+    return said or "parameters in another order"
+
+
+def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, str]:
+    """Parameter name, with its stars, to its default; annotations do not count."""
+    a = node.args
+    positional = [*a.posonlyargs, *a.args]
+    defaults = [None] * (len(positional) - len(a.defaults)) + list(a.defaults)
+    found = {p.arg: ast.dump(d) if d else "" for p, d in zip(positional, defaults, strict=True)}
+    if a.vararg:
+        found[f"*{a.vararg.arg}"] = ""
+    found |= {p.arg: ast.dump(d) if d else "" for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True)}
+    if a.kwarg:
+        found[f"**{a.kwarg.arg}"] = ""
+    return found
+
+
+def _bases(node: DefinitionNode) -> str:
+    return ", ".join(ast.unparse(b) for b in node.bases) if isinstance(node, ast.ClassDef) else "a function"
+
+
+def _decorators(node: DefinitionNode) -> str:
+    return " ".join(f"@{ast.unparse(d)}" for d in node.decorator_list)
+
+
+def _code(node: DefinitionNode) -> str:
+    body = node.body if ast.get_docstring(node) is None else node.body[1:]
+    return "\n".join(map(ast.unparse, body))
+
+
+def _count(then: str, now: str) -> str:
+    old, new = then.splitlines(), now.splitlines()
+    same = sum(b.size for b in difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks())
+    return f"{len(old) - same} lines went, {len(new) - same} came"
+
+
+def _where_to(then: str, old: Definition, after: SourceModule, path: str) -> str:
+    """A guess at where a vanished definition went: most of its lines elsewhere, or a name like its own."""
+    wanted = _telling_lines(then)
+    best, share = "", 0.0
+    for other, definitions in after.definitions.items():
+        if definitions[-1].is_class == old.is_class and other.rpartition(".")[0] == path.rpartition(".")[0]:
+            lines = _telling_lines(body_text(after, definitions[-1]))
+            common = len(wanted & lines) / max(len(wanted | lines), 1)
+            best, share = (other, common) if common > share else (best, share)
+    if share > 0.5:
+        return f"{round(share * 100)} % of its lines are now in {best}"
+    owner = path.rpartition(".")[0]
+    if owner and after.get(owner) is None:
+        return f"class {owner} is gone"
+    close = difflib.get_close_matches(path, list(after.definitions), n=1, cutoff=0.85)
+    return f"nothing of that name; {close[0]} is like it" if close else "nothing of that name"
+
+
+def _telling_lines(text: str) -> set[str]:
+    return {line.strip() for line in text.splitlines()[1:] if any(c.isalnum() for c in line)}

@@ -1,0 +1,78 @@
+"""What the generated file says about itself: the header with its records, and the banners over what was changed."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import dedent
+
+from omni_kit.patchgen.spec import PatchConfig
+
+_RULE = "# " + "=" * 78
+_BANNER_RULE = "# " + "=" * 70
+_RECORD = re.compile(r"^#    - (?P<kind>\w+): (?P<target>[\w.]+)$")
+_HASHES = re.compile(r"^#      upstream=(?P<upstream>\w+) patch=(?P<patch>\w+)$")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One patch as the header keeps it: hashes of the upstream code that it was written against and of itself."""
+
+    kind: str
+    target: str
+    description: str
+    upstream_hash: str
+    patch_hash: str
+
+
+def code_hash(text: str) -> str:
+    """Twelve hex digits of a piece of code; indentation as a whole and trailing blanks do not count."""
+    lines = [line.rstrip() for line in dedent(text).strip("\n").splitlines()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def header(config: PatchConfig, version: str, records: Sequence[Record]) -> str:
+    library = config.source_module.partition(".")[0]
+    lines = [
+        _RULE,
+        "#  AUTO-GENERATED FILE - DO NOT EDIT DIRECTLY",
+        _RULE,
+        "#",
+        f"#  Source: {config.source_module}",
+        f"#  Based on: {library}=={version}",
+        "#",
+        "#  Written by `omni-kit patchgen run`: change the patch config and run it again.",
+        "#  Each hash names the upstream code that a patch was written against, and the patch itself.",
+        "#",
+        "#  Patches applied:",
+    ]
+    for record in records:
+        lines.append(f"#    - {record.kind}: {record.target}")
+        if record.description:
+            lines.append(f"#      {' '.join(record.description.split())}")
+        lines.append(f"#      upstream={record.upstream_hash} patch={record.patch_hash}")
+    return "\n".join([*lines, "#", _RULE, ""]) + "\n"
+
+
+def read_header(text: str) -> dict[str, tuple[str, str]]:
+    """Of a generated file: for each "kind target" the hashes of upstream and patch; empty when it keeps none."""
+    records: dict[str, tuple[str, str]] = {}
+    current = ""
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            break
+        if match := _RECORD.match(line):
+            current = f"{match['kind']} {match['target']}"
+        elif (match := _HASHES.match(line)) and current:
+            records[current] = (match["upstream"], match["patch"])
+    return records
+
+
+def banner(title: str, *lines: str) -> str:
+    """A comment block that marks a change; `lines` that are empty are left out."""
+    return "\n".join([_BANNER_RULE, f"# {title}", *(f"# {line}" for line in lines if line), _BANNER_RULE]) + "\n"
+
+
+def is_generated(text: str) -> bool:
+    """Whether a file says that a patch generator wrote it."""
+    return "AUTO-GENERATED FILE - DO NOT EDIT DIRECTLY" in text[:400] and "#  Source: " in text[:800]

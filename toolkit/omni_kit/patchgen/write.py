@@ -1,0 +1,142 @@
+"""The last steps: format with ruff, compile, write in one stroke, and the diff beside it."""
+
+import difflib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from omni_kit.errors import BadInput, MissingRequirement
+
+_SELECT = "F401,F811,I"
+_OWN_STYLE = (
+    "--isolated",
+    "--config=line-length=119",
+    "--config=target-version='py311'",
+)
+_OWN_LINT_STYLE = (
+    "--config=lint.isort.lines-after-imports=2",
+    "--config=lint.isort.known-first-party=['veomni']",
+    "--config=lint.isort.known-third-party=['torch','transformers']",
+)
+
+
+def normalise(texts: Sequence[str], place: Path) -> list[str]:
+    """The texts without unused imports, with sorted imports, formatted.
+
+    Which rules fix is given here, so that a project's selection cannot change the outcome; its style (line length,
+    isort sections) is used where `place`, the output directory, has a ruff configuration, and VeOmni's otherwise.
+
+    Raises:
+        MissingRequirement: ruff is not installed.
+        BadInput: ruff refuses the text or the project's configuration.
+    """
+    if not texts:
+        return []
+    settings = settings_of(place)
+    style = (f"--config={settings}",) if settings else _OWN_STYLE
+    lint_style = () if settings else _OWN_LINT_STYLE
+    with tempfile.TemporaryDirectory(prefix="patchgen-") as folder:
+        files = [Path(folder) / f"m{index}.py" for index in range(len(texts))]
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text, encoding="utf-8", newline="\n")
+        names = [str(file) for file in files]
+        _ruff(
+            "check", "--fix", "--quiet", "--exit-zero", "--no-cache", f"--select={_SELECT}", "--fixable=ALL",
+            "--config=lint.per-file-ignores={}", *style, *lint_style, *names,
+        )  # fmt: skip
+        _ruff("format", "--quiet", "--no-cache", *style, *names)
+        return [file.read_text(encoding="utf-8") for file in files]
+
+
+def compiles(text: str, name: str) -> SyntaxError | None:
+    """The syntax error of a text, if it has one."""
+    try:
+        compile(text, name, "exec", dont_inherit=True)
+    except SyntaxError as found:
+        return found
+    return None
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a file in one stroke: whoever reads sees the old text or the new one, and a failure leaves the old.
+
+    Raises:
+        BadInput: the directory cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as why:
+        raise BadInput(f"{path} cannot be written: {why.strerror}", "choose another directory with -o") from why
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def unified_diff(upstream: str, generated: str, source_module: str, target_file: str) -> str:
+    """What the patches change, as a unified diff from the upstream file; blanks at line ends are left out."""
+    lines = difflib.unified_diff(
+        upstream.splitlines(),
+        generated.splitlines(),
+        fromfile=f"a/{source_module.replace('.', '/')}.py",
+        tofile=f"b/{target_file}",
+        lineterm="",
+    )
+    text = "\n".join(line.rstrip() for line in lines)
+    return f"{text}\n" if text else ""
+
+
+def diff_path(output: Path) -> Path:
+    return output.with_suffix(".diff")
+
+
+@lru_cache(maxsize=1)
+def ruff_binary() -> str:
+    """The installed ruff.
+
+    Raises:
+        MissingRequirement: there is none.
+    """
+    try:
+        from ruff import find_ruff_bin
+
+        return str(find_ruff_bin())
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("ruff")
+    if found is None:
+        raise MissingRequirement("patchgen formats with ruff, which is not installed", "pip install ruff")
+    return found
+
+
+def _ruff(*arguments: str) -> None:
+    done = subprocess.run([ruff_binary(), *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())[:400]
+        raise BadInput(f"ruff {arguments[0]} failed: {said}", "mend the ruff configuration or the config's code")
+
+
+def settings_of(place: Path) -> Path | None:
+    """The file that configures ruff for `place`, as ruff itself would find it."""
+    for folder in (place, *place.parents):
+        for name in (".ruff.toml", "ruff.toml"):
+            if (folder / name).is_file():
+                return folder / name
+        project = folder / "pyproject.toml"
+        if project.is_file() and "[tool.ruff" in project.read_text(encoding="utf-8", errors="replace"):
+            return project
+    return None
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
