@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     output = Output("error", Format.json if _wants_json(given) else Format.human)
     try:
-        result = app(args=given, standalone_mode=False)
+        result = app(args=given, standalone_mode=False, prog_name="omni-kit")
     except OmniKitError as error:
         return output.fail(error)
     except _ClickException as error:

@@ -1,0 +1,219 @@
+"""new-model: what it writes, what it refuses, and what it never touches."""
+
+import ast
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from omni_kit.errors import BadInput
+from omni_kit.patchgen import run_config
+from omni_kit.scaffold import new_model
+from omni_kit.targets.veomni.checkout import MODELS
+from tests.conftest import Checkpoints
+
+
+def tree(root: Path) -> dict[str, str]:
+    return {p.relative_to(root).as_posix(): p.read_text() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A VeOmni checkout as far as wiring goes: the aggregate, and the lists of test cases."""
+    root = tmp_path / "veomni-checkout"
+    package = root / "veomni"
+    (package / "models" / "transformers" / "llama").mkdir(parents=True)
+    (package / "__init__.py").write_text('__version__ = "0.1.12"\n')
+    (package / "models" / "__init__.py").touch()
+    (package / "models" / "transformers" / "llama" / "__init__.py").touch()
+    aggregate = 'from . import (\n    llama,\n    qwen3,\n)\n\n\n__all__ = [\n    "llama",\n    "qwen3",\n]\n'
+    (root / MODELS / "__init__.py").write_text(aggregate)
+    (root / "tests" / "models").mkdir(parents=True)
+    (root / "tests" / "e2e").mkdir()
+    case = (
+        'pytest.param("./tests/toy_config/llama31_toy/config.json", False, _DEFAULT_RTOL, _DEFAULT_ATOL, id="llama3.1")'
+    )
+    (root / "tests" / "models" / "test_models_patch.py").write_text(
+        f"TEST_CASES = [\n    {case},\n    {case[:-1]}),\n]\n"
+    )
+    (root / "tests" / "e2e" / "test_e2e_parallel.py").write_text("text_test_cases = [\n    1,\n    2,\n]\n")
+    return root
+
+
+def test_plugin_of_a_moe_model(checkpoint: Checkpoints, tmp_path: Path) -> None:
+    scaffold = new_model("olmoe", str(checkpoint("olmoe")), target="veomni", into=tmp_path)
+    assert not scaffold.refused
+    assert {change.action for change in scaffold.changes} == {"create"}
+    assert set(tree(tmp_path / "olmoe")) == {
+        ".omni-kit.toml", "README.md", "__init__.py", "checkpoint_tensor_converter.py", "generated/__init__.py",
+        "olmoe_gpu_patch_gen_config.py", "parallel_plan.py", "toy_config.json",
+    }  # fmt: skip
+    assert all(command.startswith("omni-kit ") for command in scaffold.plan.next)
+
+
+def test_plugin_of_a_dense_model(tmp_path: Path) -> None:
+    new_model("my_llama", "llama", target="veomni", into=tmp_path)
+    written = tree(tmp_path / "my_llama")
+    assert "checkpoint_tensor_converter.py" not in written
+    assert "parallel_plan.py" not in written
+    assert "lora" not in written["__init__.py"]
+    assert "get_parallel_plan" not in written["my_llama_gpu_patch_gen_config.py"]
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    ["llama", "qwen2", "qwen3_moe", "mixtral", "gemma3_text", "granitemoe", "deepseek_v3", "glm4_moe", "phi3"],
+)
+def test_every_scaffold_generates(model_type: str, tmp_path: Path) -> None:
+    """Whatever was recognised: the config runs, nothing in it misses its target, and the result compiles."""
+    new_model(model_type, model_type, target="veomni", into=tmp_path)
+    result = run_config(tmp_path / model_type / f"{model_type}_gpu_patch_gen_config.py")
+    assert [item.message for item in result.diagnostics if item.severity == "error"] == []
+    assert {applied.status for applied in result.patches} <= {"applied", "injected"}
+    ast.parse((tmp_path / model_type / "generated" / f"patched_modeling_{model_type}_gpu.py").read_text())
+
+
+@pytest.mark.parametrize("model_type", ["gpt_oss", "llama4_text"])
+def test_no_converter_where_the_module_holds_what_lies_on_disk(
+    model_type: str, checkpoint: Checkpoints, tmp_path: Path
+) -> None:
+    """Both are transposed on disk and in memory alike: turning them would be the fault."""
+    scaffold = new_model("m", str(checkpoint(model_type)), target="veomni", into=tmp_path)
+    decision = next(d for d in scaffold.plan.decisions if d.what == "checkpoint converter")
+    assert decision.choice == "none"
+    assert "as they lie on disk" in decision.reason
+    assert not (tmp_path / "m" / "checkpoint_tensor_converter.py").exists()
+
+
+def test_again_changes_nothing(checkpoint: Checkpoints, tmp_path: Path) -> None:
+    new_model("olmoe", str(checkpoint("olmoe")), target="veomni", into=tmp_path)
+    before = tree(tmp_path)
+    scaffold = new_model("olmoe", str(checkpoint("olmoe")), target="veomni", into=tmp_path)
+    assert {change.action for change in scaffold.changes} == {"unchanged"}
+    assert tree(tmp_path) == before
+
+
+def test_what_a_person_edited_stays(tmp_path: Path) -> None:
+    new_model("olmoe", "olmoe", target="veomni", into=tmp_path)
+    edited = tmp_path / "olmoe" / "parallel_plan.py"
+    edited.write_text(edited.read_text() + "# mine\n")
+    (tmp_path / "olmoe" / "__init__.py").unlink()
+    before = tree(tmp_path)
+    scaffold = new_model("olmoe", "olmoe", target="veomni", into=tmp_path)
+    assert scaffold.refused == (
+        "olmoe/parallel_plan.py exists with different content that omni-kit did not write; --force overwrites it",
+    )
+    assert tree(tmp_path) == before
+    assert not new_model("olmoe", "olmoe", target="veomni", into=tmp_path, force=True).refused
+    assert "# mine" not in edited.read_text()
+
+
+def test_own_files_may_be_rewritten(tmp_path: Path) -> None:
+    """A file that nobody changed since it was written is updated without asking."""
+    new_model("m", "olmoe", target="veomni", into=tmp_path)
+    scaffold = new_model("m", "mixtral", target="veomni", into=tmp_path)
+    assert not scaffold.refused
+    assert "MixtralExperts" in (tmp_path / "m" / "m_gpu_patch_gen_config.py").read_text()
+
+
+def test_dry_run_writes_nothing(tmp_path: Path) -> None:
+    scaffold = new_model("olmoe", "olmoe", target="veomni", into=tmp_path / "new", dry_run=True)
+    assert {change.action for change in scaffold.changes} == {"create"}
+    assert not (tmp_path / "new").exists()
+    assert "+config = PatchConfig(" in "".join(change.diff() for change in scaffold.changes)
+
+
+def test_in_tree(checkout: Path) -> None:
+    before = tree(checkout)
+    scaffold = new_model("olmoe", "olmoe", target="veomni", style="in-tree", into=checkout)
+    after = tree(checkout)
+    assert not scaffold.refused
+    init = f"{MODELS}/__init__.py"
+    assert after[init] == before[init].replace("    llama,\n", "    llama,\n    olmoe,\n", 1).replace(
+        '    "qwen3",\n]', '    "qwen3",\n    "olmoe",\n]'.replace('"olmoe"', "'olmoe'")
+    )
+    assert "from ...loader import MODELING_REGISTRY" in after[f"{MODELS}/olmoe/__init__.py"]
+    assert "from ....distributed.parallel_plan import" in after[f"{MODELS}/olmoe/parallel_plan.py"]
+    assert json.loads(after["tests/toy_config/olmoe_toy/config.json"])["model_type"] == "olmoe"
+    assert 'id="olmoe"' in after["tests/models/test_models_patch.py"]
+    assert '"./tests/toy_config/olmoe_toy"' in after["tests/e2e/test_e2e_parallel.py"]
+    again = new_model("olmoe", "olmoe", target="veomni", style="in-tree", into=checkout)
+    assert {change.action for change in again.changes} == {"unchanged"}
+
+
+def test_in_tree_needs_a_checkout(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is no VeOmni checkout"):
+        new_model("olmoe", "olmoe", target="veomni", style="in-tree", into=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["my-model", "3d", "class", "a/b", "../up", "", "a.b"])
+def test_bad_names(name: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is no Python identifier"):
+        new_model(name, "olmoe", target="veomni", into=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_out_of_the_directory_is_refused(tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    outside.mkdir()
+    inside.mkdir()
+    (inside / "olmoe").symlink_to(outside)
+    with pytest.raises(BadInput, match="lies outside"):
+        new_model("olmoe", "olmoe", target="veomni", into=inside)
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "says"),
+    [
+        ("olmoe", "no_such_target", "unknown target 'no_such_target'"),
+        ("no_such_model", "veomni", "'no_such_model' is neither"),
+        ("qwen2_vl", "veomni", "is of kind 'vlm'"),
+        ("t5", "veomni", "is of kind 'other'"),
+    ],
+)
+def test_unknown_things(source: str, target: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=says):
+        new_model("m", source, target=target, into=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_kind_is_checked(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="of kind 'moe', not 'llm'"):
+        new_model("m", "olmoe", target="veomni", into=tmp_path, kind="llm")
+
+
+def test_into_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="is a file"):
+        new_model("m", "olmoe", target="veomni", into=tmp_path / "file")
+
+
+def test_truncated_checkpoint(checkpoint: Checkpoints, tmp_path: Path) -> None:
+    place = tmp_path / "ckpt"
+    shutil.copytree(checkpoint("olmoe"), place)
+    shard = sorted(place.glob("*.safetensors"))[0]
+    shard.write_bytes(shard.read_bytes()[:-10])
+    with pytest.raises(BadInput, match="is truncated"):
+        new_model("m", str(place), target="veomni", into=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_incomplete_checkpoint(checkpoint: Checkpoints, tmp_path: Path) -> None:
+    """A converter is never written for a checkpoint that does not fill the model."""
+    place = tmp_path / "ckpt"
+    shutil.copytree(checkpoint("olmoe"), place)
+    config = json.loads((place / "config.json").read_text())
+    (place / "config.json").write_text(json.dumps({**config, "num_experts": 7}))
+    with pytest.raises(BadInput, match="experts are missing"):
+        new_model("m", str(place), target="veomni", into=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_answers(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / ".omni-kit.toml").write_text("answers = [")
+    with pytest.raises(BadInput, match="cannot read"):
+        new_model("m", "olmoe", target="veomni", into=tmp_path)

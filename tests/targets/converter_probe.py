@@ -1,0 +1,61 @@
+"""Runs in a process of its own, because importing VeOmni patches transformers.
+
+Arguments: a plugin directory and a checkpoint. Feeds the checkpoint through the plugin's converter, in shuffled order,
+and prints what came out: name -> digest of the bytes, and how many tensors were held back at most.
+"""
+
+import hashlib
+import importlib.util
+import json
+import random
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from safetensors.torch import load_file
+
+
+def load_converter(plugin: Path) -> Any:
+    path = plugin / "checkpoint_tensor_converter.py"
+    spec = importlib.util.spec_from_file_location("converter", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main(plugin: Path, checkpoint: Path, nested: bool, drop: str | None) -> dict[str, Any]:
+    module = load_converter(plugin)
+    config = SimpleNamespace(**json.loads((checkpoint / "config.json").read_text()))
+    model = SimpleNamespace(config=SimpleNamespace(text_config=config) if nested else config)
+    converter = getattr(module, f"create_{plugin.name}_checkpoint_tensor_converter")(model)
+    tensors = {k: v for shard in sorted(checkpoint.glob("*.safetensors")) for k, v in load_file(shard).items()}
+    names = [name for name in tensors if name != drop]
+    random.Random(0).shuffle(names)
+    out = {}
+    for name in names:
+        if not converter.can_handle(name):
+            out[name] = tensors[name]
+        elif (converted := converter.convert(name, tensors[name])) is not None:
+            assert converted.name not in out
+            out[converted.name] = converted.tensor
+    try:
+        error = ""
+        out |= {converted.name: converted.tensor for converted in converter.finalize()}
+    except RuntimeError as raised:
+        error = str(raised)
+    index = getattr(module, f"convert_{plugin.name}_fqn_to_index_mapping")({name: i for i, name in enumerate(tensors)})
+    digests = {k: hashlib.sha256(v.contiguous().numpy().tobytes()).hexdigest() for k, v in out.items()}
+    return {"tensors": digests, "shapes": {k: list(v.shape) for k, v in out.items()}, "error": error, "index": index}
+
+
+if __name__ == "__main__":
+    result = main(
+        Path(sys.argv[1]),
+        Path(sys.argv[2]),
+        "nested" in sys.argv[3:],
+        next((a[5:] for a in sys.argv if a.startswith("drop=")), None),
+    )
+    Path(sys.argv[2]).parent.joinpath("probe.json").write_text(json.dumps(result))

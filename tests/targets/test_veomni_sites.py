@@ -1,0 +1,161 @@
+"""Sites: patched only where upstream is recognised, and the reason is said otherwise."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omni_kit.targets.veomni.patches import derive_patches
+from omni_kit.targets.veomni.sites import SLOTS, find_sites
+from omni_kit.upstream.configs import ModelConfig, config_class
+from omni_kit.upstream.library import Library
+from omni_kit.upstream.model import UpstreamModel, upstream_model
+from omni_kit.upstream.profile import profile
+from tests.conftest import Models
+
+
+def decisions(model: UpstreamModel) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for site in find_sites(model, profile(model)):
+        assert site.reason
+        assert site.evidence
+        found.setdefault(site.site, set()).add(site.decision)
+    return found
+
+
+@pytest.mark.parametrize("model_type", ["qwen3_moe", "mixtral", "qwen2_moe"])
+def test_standard_moe_is_patched_everywhere(model: Models, model_type: str) -> None:
+    assert set().union(*decisions(model(model_type)).values()) == {"patch"}
+
+
+@pytest.mark.parametrize("model_type", ["llama", "qwen2", "qwen3", "mistral"])
+def test_standard_dense_has_no_moe_sites(model: Models, model_type: str) -> None:
+    assert decisions(model(model_type)) == {
+        "rms-norm": {"patch"}, "rotary": {"patch"}, "swiglu-mlp": {"patch"}, "causal-lm-loss": {"patch"}
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model_type", "site", "reason"),
+    [
+        ("gemma3_text", "rms-norm", "not the standard"),
+        ("olmo2", "rms-norm", "not the standard"),
+        ("gemma3_text", "swiglu-mlp", "the activation is gelu_pytorch_tanh"),
+        ("deepseek_v3", "rotary", "mla: only a part"),
+        ("glm4", "rotary", "partial-rotary"),
+        ("gpt_oss", "experts", "not \\[E, 2I, H\\]"),
+        ("granitemoe", "experts", "not held as gate_up_proj and down_proj"),
+        ("olmoe", "swiglu-mlp", "no layer of this config builds"),
+    ],
+)
+def test_what_differs_is_left_alone(model: Models, model_type: str, site: str, reason: str) -> None:
+    import re
+
+    subject = model(model_type)
+    skipped = [s for s in find_sites(subject, profile(subject)) if s.site == site and s.decision == "skip"]
+    assert skipped
+    assert re.search(reason, skipped[0].reason)
+
+
+@pytest.mark.parametrize("model_type", ["gemma2", "gemma3_text", "granitemoe", "cohere2"])
+def test_changed_logits_are_only_adapted(model: Models, model_type: str) -> None:
+    assert decisions(model(model_type))["causal-lm-loss"] == {"adapt"}
+
+
+def mutated(library: Library, tmp_path: Path, old: str, new: str, **values: Any) -> UpstreamModel:
+    """OLMoE in an unpacked library of its own, with one text of its modeling file replaced."""
+    import shutil
+
+    root = tmp_path / "transformers"
+    for name in ("__init__.py", "conversion_mapping.py", "configuration_utils.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library.root / name, root / name)
+    for folder in ("olmoe", "auto", "mixtral"):
+        shutil.copytree(library.root / "models" / folder, root / "models" / folder)
+    file = root / "models" / "olmoe" / "modeling_olmoe.py"
+    text = file.read_text(encoding="utf-8")
+    assert text.count(old) >= 1
+    file.write_text(text.replace(old, new), encoding="utf-8")
+    other = Library("transformers", root)
+    return upstream_model(other, ModelConfig(config_class(other, "olmoe"), values, ""))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "site"),
+    [
+        ("return self.weight * hidden_states", "return (1 + self.weight) * hidden_states", "rms-norm"),
+        ("return torch.cat((-x2, x1), dim=-1)", "return torch.cat((x2, -x1), dim=-1)", "rotary"),
+        ("self.act_fn(gate) * up", "self.act_fn(gate.clamp(max=7)) * up", "experts"),
+        ("return overall_loss * num_experts", "return overall_loss", "load-balancing-loss"),
+    ],
+)  # fmt: skip
+def test_a_small_change_upstream_is_seen(library: Library, tmp_path: Path, old: str, new: str, site: str) -> None:
+    """A kernel that is almost right is wrong: the slightest difference means that the site is left alone."""
+    assert decisions(mutated(library, tmp_path, old, new))[site] == {"skip"}
+
+
+def test_scaled_logits_are_seen(library: Library, tmp_path: Path) -> None:
+    old = "logits = self.lm_head(hidden_states[:, slice_indices, :])"
+    subject = mutated(library, tmp_path, old, f"{old}\n        logits = logits * 0.5")
+    assert decisions(subject)["causal-lm-loss"] == {"adapt"}
+
+
+def test_another_activation_is_seen(model: Models) -> None:
+    assert decisions(model("olmoe", hidden_act="gelu"))["experts"] == {"skip"}
+
+
+@pytest.mark.parametrize(
+    "model_type", ["qwen3_moe", "olmoe", "llama", "mixtral", "gemma3_text", "granitemoe", "deepseek_v3"]
+)
+def test_patches_are_upstream_with_a_guard(model: Models, model_type: str) -> None:
+    """Taking the guards out of a patched norm, MLP, rotary or experts gives upstream's own body back."""
+    subject = model(model_type)
+    derived = derive_patches(subject, find_sites(subject, profile(subject)))
+    assert derived.patches
+    for patch in derived.patches:
+        tree = ast.parse(patch.text).body[0]
+        if patch.target.endswith("ForCausalLM.forward"):
+            continue
+        stripped = ast.dump(_WithoutGuards().visit(tree))
+        upstream = _upstream(subject, patch.target)
+        assert stripped.replace(getattr(tree, "name", ""), "NAME") == ast.dump(upstream).replace(upstream.name, "NAME")
+
+
+class _WithoutGuards(ast.NodeTransformer):
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        return None if ast.unparse(node.test).endswith(".use_non_eager_impl") else self.generic_visit(node)
+
+
+def _upstream(model: UpstreamModel, target: str) -> "ast.FunctionDef | ast.ClassDef":
+    owner, _, method = target.rpartition(".")
+    found: Any = model.source.method(owner, method) if owner else model.source.functions.get(target)
+    found = ast.parse(ast.unparse(found or model.source.classes[target])).body[0]
+    found.decorator_list = []
+    return found  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("model_type", ["qwen3_moe", "olmoe", "llama", "mixtral"])
+def test_fused_loss_keeps_upstreams_outputs(model: Models, model_type: str) -> None:
+    """Every field that upstream returns is still returned, and one more."""
+    subject = model(model_type)
+    derived = derive_patches(subject, find_sites(subject, profile(subject)))
+    patch = next(p for p in derived.patches if p.target.endswith("ForCausalLM.forward"))
+    before = _upstream(subject, patch.target)
+    after = ast.parse(patch.text).body[0]
+    assert isinstance(before, ast.FunctionDef)
+    assert isinstance(after, ast.FunctionDef)
+
+    def fields(node: ast.FunctionDef) -> dict[str | None, str]:
+        call = node.body[-1].value  # type: ignore[attr-defined]
+        return {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+
+    assert fields(after) == {**fields(before), "fused_linear_aux": "fused_linear_aux"}
+    assert ast.dump(after.args) == ast.dump(before.args)
+
+
+def test_only_used_slots_are_declared(model: Models) -> None:
+    subject = model("gemma3_text")
+    derived = derive_patches(subject, find_sites(subject, profile(subject)))
+    assert derived.slots == (SLOTS["rotary"],)
+    assert derived.outputs == ()

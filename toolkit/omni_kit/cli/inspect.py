@@ -1,0 +1,50 @@
+"""omni-kit inspect: what a model is, with the evidence for every fact."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from omni_kit.cli.app import app
+from omni_kit.cli.options import FormatOption, FullOption, SourceArgument, TransformersOption
+from omni_kit.output import Format, Output
+
+
+@app.command("inspect")
+def inspect_command(
+    source: SourceArgument,
+    transformers: TransformersOption = None,
+    fmt: FormatOption = Format.human,
+    full: FullOption = False,
+) -> None:
+    """Tell what a model is: kind, traits, experts, and what an integration of it would take. Needs no torch."""
+    from omni_kit.inspection import inspect
+
+    report = inspect(source, transformers)
+    Output("inspect", fmt, full).finish(
+        report, ok=True, human=lambda console: _render(report, console), notes=report.pop("notes")
+    )
+
+
+def _render(report: dict[str, Any], console: Console) -> None:
+    experts = report["experts"]
+    console.print(f"[bold]{report['model_type']}[/bold] ({report['library']} {report['library_version']})")
+    console.print(f"kind      {report['kind']}")
+    console.print(f"classes   {', '.join(report['architectures'])}")
+    if experts:
+        shown = f"{experts['count']} experts, top {experts['top_k']}, width {experts['intermediate_size']}"
+        console.print(f"experts   {shown}, {experts['shared']} shared")
+    if report["nearest_reference"]:
+        console.print(f"nearest   {report['nearest_reference']}")
+    table = Table("trait", "value", "evidence", box=None, pad_edge=False)
+    for trait in report["traits"]:
+        table.add_row(trait["name"], str(trait["value"]), escape(trait["evidence"]))
+    if report["traits"]:
+        console.print(table)
+    for target, plan in report["targets"].items():
+        console.print(f"\n[bold]{target}[/bold]: {plan['complexity']}, {len(plan['files'])} files")
+        sites = Table("site", "decision", "reason", "evidence", box=None, pad_edge=False)
+        for site in plan["patches"]:
+            sites.add_row(site["site"], site["decision"], escape(site["reason"]), escape(site["evidence"]))
+        console.print(sites)

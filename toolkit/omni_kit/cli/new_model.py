@@ -1,0 +1,83 @@
+"""omni-kit new-model: the files of an integration, derived from the upstream model."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from omni_kit.cli.app import app
+from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption, TransformersOption
+from omni_kit.errors import BadInput
+from omni_kit.output import Format, Output
+
+if TYPE_CHECKING:
+    from omni_kit.scaffold import Scaffold
+
+
+@app.command("new-model")
+def new_model_command(
+    name: Annotated[str, typer.Argument(help="The integration's name: a Python identifier.")],
+    source: Annotated[
+        str, typer.Option("--from", metavar="SOURCE", help="A checkpoint directory, a config.json, or a model_type.")
+    ],
+    target: Annotated[str, typer.Option(help="The framework to integrate into.")] = "veomni",
+    kind: Annotated[str | None, typer.Option(help="Refuse if the model is of another kind (llm, moe).")] = None,
+    style: Annotated[
+        str, typer.Option(help="plugin: a package of its own. in-tree: files of the framework's checkout.")
+    ] = "plugin",
+    into: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where to write: a directory, or the checkout's root.")
+    ] = Path(),
+    dry_run: DryRunOption = False,
+    diff: DiffOption = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that somebody changed.")] = False,
+    transformers: TransformersOption = None,
+    fmt: FormatOption = Format.human,
+    full: FullOption = False,
+) -> None:
+    """Write the files of a new integration. What is not recognised upstream is left alone, and said."""
+    from omni_kit.scaffold import new_model
+
+    if style not in ("plugin", "in-tree"):
+        raise BadInput(f"unknown style '{style}'", "plugin or in-tree")
+    scaffold = new_model(
+        name, source, target=target, style="in-tree" if style == "in-tree" else "plugin", into=into, kind=kind,
+        force=force, dry_run=dry_run, transformers=transformers,
+    )  # fmt: skip
+    plan = scaffold.plan
+    data: dict[str, Any] = {
+        "files": [{"path": change.path, "action": change.action} for change in scaffold.changes],
+        "decisions": [vars(decision) for decision in plan.decisions],
+        "todo": [vars(todo) for todo in plan.todo],
+        "next": list(plan.next),
+    }
+    if diff:
+        data["diff"] = "\n".join(change.diff() for change in scaffold.changes if change.diff())
+
+    Output("new-model", fmt, full).finish(
+        data, ok=not scaffold.refused, human=partial(_render, scaffold, data, dry_run), notes=scaffold.refused
+    )
+
+
+def _render(scaffold: "Scaffold", data: dict[str, Any], dry_run: bool, console: Console) -> None:
+    plan = scaffold.plan
+    if "diff" in data:
+        console.print(escape(data["diff"]), soft_wrap=True)
+    verb = "would write to" if dry_run else "refused to write to" if scaffold.refused else "wrote to"
+    console.print(f"{verb} {scaffold.root}:")
+    for change in scaffold.changes:
+        console.print(f"  {change.action:<10}{change.path}")
+    table = Table("what", "choice", "reason", box=None, pad_edge=False)
+    for decision in plan.decisions:
+        table.add_row(escape(decision.what), escape(decision.choice), escape(decision.reason))
+    console.print(table)
+    for todo in plan.todo:
+        console.print(f"[yellow]todo[/yellow] {todo.path}:{todo.line} {escape(todo.what)}", soft_wrap=True)
+    if not scaffold.refused:
+        console.print("next:")
+        for command in plan.next:
+            console.print(f"  {escape(command)}", soft_wrap=True)

@@ -1,0 +1,38 @@
+"""VeOmni as a target."""
+
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.targets import Checkout, Plan, Request, Requirement
+from omni_kit.targets.veomni.checkout import find_checkout
+from omni_kit.targets.veomni.checkout import model_dirs as find_model_dirs
+from omni_kit.targets.veomni.plan import make_plan
+
+__all__ = ["VeOmni"]
+
+
+class VeOmni:
+    """Training on transformers v5: generated modeling, fused experts, OpSlot kernels."""
+
+    name = "veomni"
+    kinds = frozenset({"llm", "moe"})
+    rules = "omni_checkers.veomni"
+    requirements = (
+        Requirement("veomni", "parity", "pip install --no-deps veomni && pip install 'omni-kit[veomni]'"),
+        Requirement("torch", "parity", "pip install 'omni-kit[parity]'"),
+        Requirement("accelerate", "parity", "pip install 'omni-kit[parity]'"),
+    )
+
+    def detect(self, path: Path) -> Checkout | None:
+        return find_checkout(path)
+
+    def plan(self, request: Request) -> Plan:
+        if request.profile.kind not in self.kinds:
+            raise BadInput(
+                f"{request.profile.model_type} is of kind '{request.profile.kind}'; "
+                f"VeOmni integrations are scaffolded for {', '.join(sorted(self.kinds))}"
+            )
+        return make_plan(request)
+
+    def model_dirs(self, path: Path) -> list[Path]:
+        return find_model_dirs(path)

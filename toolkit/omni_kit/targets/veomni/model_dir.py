@@ -1,0 +1,140 @@
+"""Recognises the directory of one VeOmni model: a plugin package or a directory of VeOmni itself."""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from omni_kit.errors import BadInput
+
+REGISTRY = "MODELING_REGISTRY"
+_HINT = "give the directory of one model, whose __init__.py registers it with MODELING_REGISTRY"
+
+
+@dataclass(frozen=True)
+class ModelDir:
+    """One model's directory.
+
+    Attributes:
+        path: the directory, absolute.
+        style: "in-tree" inside a `veomni` package, "plugin" everywhere else.
+        import_name: dotted name that imports the directory.
+        sys_path: the directory that must come first on `sys.path` for that name to mean this directory.
+        registered: MODELING_REGISTRY key -> line of `__init__.py`.
+    """
+
+    path: Path
+    style: Literal["plugin", "in-tree"]
+    import_name: str
+    sys_path: Path
+    registered: Mapping[str, int]
+
+
+def find_model_dir(path: Path) -> ModelDir:
+    """Reads what `path` registers, without importing anything.
+
+    Raises:
+        BadInput: the path is missing, is no package, cannot be parsed or registers no model.
+    """
+    path = path.resolve()
+    init = path / "__init__.py"
+    if not path.is_dir():
+        raise BadInput(f"{path} is no directory" if path.exists() else f"{path} does not exist", _HINT)
+    if not init.is_file():
+        raise BadInput(f"{path} is no Python package: it has no __init__.py", _HINT)
+    registered = _registrations(_parse(init))
+    if not registered:
+        raise BadInput(f"{init} registers nothing with {REGISTRY}", _HINT)
+    root = _outermost_package(path)
+    parts = path.relative_to(root.parent).parts
+    if strange := [part for part in parts if not part.isidentifier()]:
+        raise BadInput(f"{path} cannot be imported: '{strange[0]}' is no Python identifier", "rename the directory")
+    in_tree = parts[:2] == ("veomni", "models")
+    return ModelDir(path, "in-tree" if in_tree else "plugin", ".".join(parts), root.parent, registered)
+
+
+def _parse(file: Path) -> ast.Module:
+    try:
+        return ast.parse(file.read_text(encoding="utf-8"))
+    except SyntaxError as error:
+        raise BadInput(f"{file}:{error.lineno or 1} is not valid Python: {error.msg}") from error
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read {file}: {error}") from error
+
+
+def _outermost_package(path: Path) -> Path:
+    while (path.parent / "__init__.py").is_file():
+        path = path.parent
+    return path
+
+
+def _registrations(tree: ast.Module) -> dict[str, int]:
+    """Registry key -> line, in source order; the first line wins where a key is registered twice."""
+    names = _registry_names(tree)
+    values = _string_values(tree)
+    found: dict[str, int] = {}
+    for key, line in sorted(_keys(tree, names), key=lambda item: item[1]):
+        for text in _strings(key, values):
+            found.setdefault(text, line)
+    return found
+
+
+def _keys(tree: ast.Module, names: set[str]) -> Iterator[tuple[ast.expr, int]]:
+    """The key expression of every `REGISTRY.register(key...)` and `REGISTRY[key] = ...`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "register":
+            key = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "key"), None)
+            if key is not None and _is_registry(node.func.value, names):
+                yield key, node.lineno
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Subscript) and _is_registry(target.value, names):
+                    yield target.slice, node.lineno
+
+
+def _is_registry(node: ast.expr, names: set[str]) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr == REGISTRY
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def _registry_names(tree: ast.Module) -> set[str]:
+    """What the file calls the registry: by import, import alias or plain assignment."""
+    names = {REGISTRY}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names if alias.name == REGISTRY}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and _is_registry(node.value, names):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return names
+
+
+def _string_values(tree: ast.Module) -> dict[str, list[str]]:
+    """The strings that a name stands for: a top-level constant, or the variable of a loop over constants."""
+    values: dict[str, list[str]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            pairs: Iterable[ast.expr] = node.targets
+            source: ast.expr = node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            pairs, source = [node.target], node.value
+        elif isinstance(node, ast.For):
+            pairs, source = [node.target], node.iter
+        else:
+            continue
+        for target in pairs:
+            if isinstance(target, ast.Name) and (strings := _strings(source, values)):
+                values[target.id] = strings
+    return values
+
+
+def _strings(node: ast.expr, values: Mapping[str, list[str]]) -> list[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return [node.value]
+    if isinstance(node, ast.Name):
+        return values.get(node.id, [])
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return [text for item in node.elts for text in _strings(item, values)]
+    return []

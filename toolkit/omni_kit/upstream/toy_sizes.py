@@ -1,0 +1,151 @@
+"""The sizes of a toy: a table for each kind of part, keyed by what configs call them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+HIDDEN = 96
+HEAD_DIM = 16
+
+# Every value differs from every other, from twice any other and from any product that one tensor could meet it in.
+# Heads divide by 4 and experts by 2, so that a toy can also be spread over processes.
+SIZES: Mapping[str, int] = {
+    "vocab_size": 328,
+    "hidden_size": HIDDEN,
+    "n_embd": HIDDEN,
+    "d_model": HIDDEN,
+    "intermediate_size": 112,
+    "ffn_dim": 112,
+    "ffn_hidden_size": 112,
+    "n_inner": 112,
+    "d_ff": 112,
+    "intermediate_size_mlp": 120,
+    "shared_intermediate_size": 44,
+    "moe_intermediate_size": 40,
+    "shared_expert_intermediate_size": 44,
+    "moe_shared_expert_intermediate_size": 44,
+    "moe_latent_size": 68,
+    "block_ff_dim": 112,
+    "num_attention_heads": 8,
+    "n_head": 8,
+    "num_heads": 8,
+    "n_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": HEAD_DIM,
+    "attention_head_dim": HEAD_DIM,
+    "kv_channels": HEAD_DIM,
+    "q_lora_rank": 52,
+    "kv_lora_rank": 36,
+    "qk_nope_head_dim": 12,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 14,
+    "num_experts": 10,
+    "num_local_experts": 10,
+    "n_routed_experts": 10,
+    "moe_num_experts": 10,
+    "index_topk": 7,
+    "index_head_dim": 24,
+    "index_n_heads": 6,
+    "linear_num_key_heads": 3,
+    "linear_num_value_heads": 6,
+    "linear_key_head_dim": 10,
+    "linear_value_head_dim": 18,
+    "max_position_embeddings": 512,
+    "n_positions": 512,
+    "laurel_rank": 26,
+    "hidden_size_per_layer_input": 22,
+    "vocab_size_per_layer_input": 328,
+    "embedding_size": 60,
+    "dim_feedforward": 112,
+    "expert_ffn_hidden_size": 40,
+    "rotary_dim": 8,
+    "mamba_n_heads": 12,
+    "mamba_num_heads": 12,
+    "n_mamba_heads": 12,
+    "mamba_d_head": 16,
+    "mamba_head_dim": 16,
+    "mamba_headdim": 16,
+    "mamba_d_ssm": 2 * HIDDEN,
+    "mamba_d_state": 18,
+    "ssm_state_size": 18,
+    "state_size": 18,
+    "mamba_chunk_size": 8,
+    "chunk_size": 8,
+    "attention_hidden_size": 2 * HIDDEN,
+    "time_step_rank": 6,
+}
+# What a tower is given instead; its width is not the text model's, so that a missing projection shows.
+VISION: Mapping[str, int] = {
+    "hidden_size": 80,
+    "embed_dim": 80,
+    "d_model": 80,
+    "width": 80,
+    "intermediate_size": 104,
+    "mlp_dim": 104,
+    "num_heads": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "attention_heads": 4,
+    "head_dim": 20,
+    "patch_size": 4,
+    "image_size": 24,
+    "num_position_embeddings": 64,
+    "max_position_embeddings": 64,
+}
+AUDIO: Mapping[str, int] = {
+    "d_model": 72,
+    "hidden_size": 72,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "num_attention_heads": 4,
+    "encoder_ffn_dim": 108,
+    "decoder_ffn_dim": 108,
+    "intermediate_size": 108,
+    "num_mel_bins": 20,
+    "max_source_positions": 64,
+    "downsample_hidden_size": 24,
+    "n_window": 6,
+    "n_window_infer": 12,
+    "conv_chunksize": 50,
+}
+# What real configs of these types carry and their classes do not default to, although their models need it.
+COMPLETED: Mapping[str, Mapping[str, Any]] = {
+    "qwen2_5_omni_thinker": {"vision_start_token_id": 151652, "vision_end_token_id": 151653},
+    "qwen3_omni_moe_thinker": {"vision_start_token_id": 151652, "vision_end_token_id": 151653},
+    "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 768},
+}
+# Their positions have three axes, and the config must say how the head is divided among them.
+THREE_AXES = frozenset({"qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen2_5_omni_talker"})
+# transformers counts the tokens of this encoder for windows of a hundred frames, whatever the config says.
+FIXED: Mapping[str, Mapping[str, int]] = {"qwen3_omni_moe_audio_encoder": {"n_window": 50, "n_window_infer": 100}}
+# A tower ends in the width of the text model, whatever its own.
+TO_TEXT_WIDTH = ("out_hidden_size", "output_dim", "projection_dim", "projector_hidden_size", "text_hidden_size")
+# A model keeps its own number where it is smaller still; larger ones are cut to this.
+AT_MOST: Mapping[str, int] = {
+    "num_experts_per_tok": 3,
+    "num_experts_per_token": 3,
+    "moe_k": 3,
+    "moe_topk": 3,
+    "top_k_experts": 3,
+    "n_shared_experts": 2,
+    "moe_num_shared_experts": 2,
+    "num_shared_experts": 2,
+    "n_group": 2,
+    "topk_group": 1,
+    "sliding_window": 6,
+    "attention_chunk_size": 8,
+    "window_size": 6,
+    "local_attention": 6,
+    "num_nextn_predict_layers": 1,
+    "zero_expert_num": 2,
+    "n_groups": 2,
+    "mamba_n_groups": 2,
+    "mamba_ngroups": 2,
+}
+# Sizes that some config classes leave open although their model cannot be built without them.
+OPEN = ("head_dim", "num_key_value_heads", "n_routed_experts", "num_experts_per_tok")
+# Their output projection is square: heads times head_dim has to be the hidden size.
+SQUARE = frozenset({"helium"})
+# transformers fails on its own router loss there: the router's logits are never recorded.
+NO_ROUTER_LOSS = frozenset({"granitemoe", "granitemoeshared", "granitemoehybrid"})
+DROPPED = ("quantization_config", "auto_map", "_name_or_path", "transformers_version", "id2label", "label2id")
+NOISE = ("dropout", "_pdrop", "_drop", "layerdrop", "jitter_noise", "jitter_eps", "drop_rate")

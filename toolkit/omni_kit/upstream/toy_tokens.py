@@ -1,0 +1,39 @@
+"""Moves the token ids of a toy into its small vocabulary."""
+
+from collections.abc import Iterator
+from typing import Any
+
+_IDS = ("_token_id", "_token_ids", "_token_index", "_bos_id", "_eos_id", "_pad_id", "_nothink_id")
+
+
+def fit_token_ids(toy: dict[str, Any]) -> None:
+    """Ids beyond the vocabulary move below its end, in place; ids that differed still differ.
+
+    The parts of a config speak of the same tokens, so one id moves to the same place everywhere. Nothing happens
+    without a vocabulary.
+    """
+    sizes = [part["vocab_size"] for part in _parts(toy) if isinstance(part.get("vocab_size"), int)]
+    if not sizes:
+        return
+    vocabulary = min(sizes)
+    given = {number for part in _parts(toy) for key in part if key.endswith(_IDS) for number in _numbers(part[key])}
+    free = (number for number in range(vocabulary - 1, 0, -1) if number not in given)
+    moved = {number: next(free) for number in sorted(given) if number >= vocabulary}
+    for part in _parts(toy):
+        for key in [key for key in part if key.endswith(_IDS)]:
+            value = part[key]
+            fitted = [moved.get(item, item) for item in value] if isinstance(value, list) else moved.get(value, value)
+            part[key] = fitted
+
+
+def _parts(toy: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The config and every config below it."""
+    yield toy
+    for key, value in toy.items():
+        if isinstance(value, dict) and key.endswith("config"):
+            yield from _parts(value)
+
+
+def _numbers(value: Any) -> list[int]:
+    items = value if isinstance(value, list) else [value]
+    return [item for item in items if isinstance(item, int) and not isinstance(item, bool)]
