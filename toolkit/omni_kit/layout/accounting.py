@@ -2,10 +2,11 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from omni_kit.layout.checkpoint import Checkpoint
+from omni_kit.layout.groups import ExpertGroup
 from omni_kit.upstream.model import UpstreamModel
 from omni_kit.upstream.skeleton import Parameter
 
@@ -27,7 +28,9 @@ class Accounting:
     """Where each key goes.
 
     Attributes:
-        feeds: key -> names of the parameters that it feeds; several where an operation splits.
+        feeds: key -> names of the parameters that it feeds; several where an operation splits. Of the experts of one
+            container only the first is listed: the others feed the same.
+        mapped: how many keys feed something.
         unmapped: keys that feed nothing and for which there is no reason.
         missing: parameters that no key feeds.
         proof: how it was established.
@@ -35,6 +38,7 @@ class Accounting:
 
     total: int
     feeds: Mapping[str, tuple[str, ...]]
+    mapped: int
     unmapped: tuple[str, ...]
     missing: tuple[str, ...]
     ignored: tuple[Ignored, ...] = field(default=())
@@ -45,32 +49,49 @@ class Accounting:
         return not self.unmapped and not self.missing
 
 
-def account(checkpoint: Checkpoint, model: UpstreamModel) -> Accounting:
-    """Maps every key through the recipe onto the parameters that the modeling source defines."""
+def account(checkpoint: Checkpoint, model: UpstreamModel, groups: Sequence[ExpertGroup] = ()) -> Accounting:
+    """Maps every key through the recipe onto the parameters that the modeling source defines.
+
+    Args:
+        groups: the experts, whose numbered keys go the same way and are mapped once.
+    """
     parameters = model.skeleton.names()
     prefix = _base_prefix(model)
     feeds: dict[str, tuple[str, ...]] = {}
     ignored: dict[tuple[str, str], int] = {}
     unmapped: list[str] = []
-    for key in checkpoint.tensors:
-        targets = _targets(key, model, parameters, prefix)
+    mapped = 0
+    for keys in _alike(checkpoint, groups):
+        targets = _targets(keys[0], model, parameters, prefix)
         if targets:
-            feeds[key] = targets
-        elif (reason := _reason(key, model)) is not None:
-            pattern = (_NUMBER.sub("*", key), reason)
-            ignored[pattern] = ignored.get(pattern, 0) + 1
+            feeds[keys[0]] = targets
+            mapped += len(keys)
+        elif (reason := _reason(keys[0], model)) is not None:
+            pattern = (_NUMBER.sub("*", keys[0]), reason)
+            ignored[pattern] = ignored.get(pattern, 0) + len(keys)
         else:
-            unmapped.append(key)
+            unmapped += keys
     fed = {name for targets in feeds.values() for name in targets}
     missing = tuple(
         p.name for p in model.skeleton.parameters if p.certain and p.name not in fed and not _tied(p.name, model, fed)
     )
+    shown = tuple(Ignored(pattern, reason, count) for (pattern, reason), count in ignored.items())
+    return Accounting(len(checkpoint.tensors), feeds, mapped, tuple(unmapped), missing, shown, _proof(model))
+
+
+def _alike(checkpoint: Checkpoint, groups: Sequence[ExpertGroup]) -> Iterator[list[str]]:
+    """Keys that differ in nothing but the number of the expert, together; every other key alone."""
+    together = [list(experts.values()) for group in groups if not group.by_word for experts in group.split.values()]
+    together += [keys for group in groups if group.split for keys in group.scales.values()]
+    yield from together
+    seen = {key for keys in together for key in keys}
+    yield from ([key] for key in checkpoint.tensors if key not in seen)
+
+
+def _proof(model: UpstreamModel) -> str:
     unknown = len(model.skeleton.unresolved)
     proof = f"names and patterns against {model.class_name} as read from source"
-    if unknown:
-        proof += f"; {unknown} sub-modules could not be read"
-    shown = tuple(Ignored(pattern, reason, count) for (pattern, reason), count in ignored.items())
-    return Accounting(len(checkpoint.tensors), feeds, tuple(unmapped), missing, shown, proof)
+    return f"{proof}; {unknown} sub-modules could not be read" if unknown else proof
 
 
 def _targets(key: str, model: UpstreamModel, parameters: Mapping[str, Parameter], prefix: str) -> tuple[str, ...]:

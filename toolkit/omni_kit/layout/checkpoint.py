@@ -1,6 +1,8 @@
 """A checkpoint as its headers and index describe it."""
 
-from collections.abc import Iterable, Mapping
+import gc
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +60,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def _from_index(index: Path, shards_needed: bool = False) -> Checkpoint:
-    weight_map = read_json(index).get("weight_map")
+    with _without_collector():
+        weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
         raise BadInput(f"{index.name} has no weight_map")
     shards = dict.fromkeys(weight_map.values())
@@ -71,27 +74,40 @@ def _from_index(index: Path, shards_needed: bool = False) -> Checkpoint:
         return Checkpoint(index, dict.fromkeys(weight_map), ())
     if absent:
         raise BadInput(f"{index.name} names {absent[0]}, which is missing", "download the checkpoint again")
-    tensors = _read_files(files)
-    _compare(index.name, weight_map, tensors)
+    tensors = _read_files(files, weight_map, index.name)
+    lost = weight_map.keys() - tensors.keys()
+    if lost:
+        raise BadInput(f"{index.name} lists {min(lost)}, which no shard holds", "rebuild the index from the shards")
     return Checkpoint(index.parent, tensors, tuple(files))
 
 
-def _compare(index: str, weight_map: Mapping[str, str], tensors: Mapping[str, TensorInfo]) -> None:
-    lost = next((key for key in weight_map if key not in tensors), None)
-    if lost is not None:
-        raise BadInput(f"{index} lists {lost}, which no shard holds", "rebuild the index from the shards")
-    for key, info in tensors.items():
-        if weight_map.get(key) != info.file.name:
-            raise BadInput(f"{info.file.name} holds {key}, which {index} places elsewhere or not at all")
-
-
-def _read_files(files: Iterable[Path]) -> dict[str, TensorInfo]:
+def _read_files(
+    files: Iterable[Path], weight_map: Mapping[str, str] | None = None, index: str = ""
+) -> dict[str, TensorInfo]:
+    """The tensors of all files; with a weight map, each must lie where it says."""
     tensors: dict[str, TensorInfo] = {}
-    for file in files:
-        found, _ = read_header(file)
-        twice = tensors.keys() & found.keys()
-        if twice:
-            key = min(twice)
-            raise BadInput(f"{key} stands in both {tensors[key].file.name} and {file.name}")
-        tensors.update(found)
+    with _without_collector():
+        for file in files:
+            found, _ = read_header(file)
+            name = file.name
+            if twice := tensors.keys() & found.keys():
+                key = min(twice)
+                raise BadInput(f"{key} stands in both {tensors[key].file.name} and {name}")
+            if weight_map is not None:
+                strange = next((key for key in found if weight_map.get(key) != name), None)
+                if strange is not None:
+                    raise BadInput(f"{name} holds {strange}, which {index} places elsewhere or not at all")
+            tensors.update(found)
     return tensors
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Hundreds of thousands of small objects come, none in a cycle: the garbage collector would only walk them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -51,7 +51,7 @@ def read_disk(group: ExpertGroup, checkpoint: Checkpoint, interleaved: bool) -> 
 
 
 def _quantized(group: ExpertGroup, checkpoint: Checkpoint) -> str | None:
-    if any(key.endswith("_blocks") for key in group.scales):
+    if any(leaf.endswith("_blocks") for leaf in group.scales):
         return "mxfp4"
     dtype = checkpoint.dtype(next(group.members())) or ""
     if dtype.startswith("F8"):

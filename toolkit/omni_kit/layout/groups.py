@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.taxonomy import FLAT, NAMELESS, RETRIEVAL, plain
 
-_SPLIT = re.compile(r"^(?P<head>.*?)(?P<box>\w*experts)\.(?P<word>expert_)?(?P<expert>\d+)\.(?P<leaf>.+)$")
-_STACKED = re.compile(r"^(?P<head>.*?)(?P<box>\w*experts)\.(?P<leaf>(?!\d)[\w.]+)$")
 _LEAVES = "|".join(sorted(NAMELESS | set(RETRIEVAL)))
 _NAMELESS = re.compile(rf"^(?P<head>(?:.*\.)?)(?P<box>\w+)\.(?P<leaf>(?:{_LEAVES})(?:\.weight)?)$")
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
@@ -24,14 +22,14 @@ class ExpertGroup:
         prefix: the container ("model.layers.3.mlp.experts").
         stacked: leaf -> key of tensors that hold all experts.
         split: leaf -> expert number -> key.
-        scales: keys of quantisation scales and packed blocks that ride along.
+        scales: leaf -> keys of quantisation scales and packed blocks that ride along.
         by_word: the experts are called `expert_0`, as in a ModuleDict.
     """
 
     prefix: str
     stacked: dict[str, str] = field(default_factory=dict)
     split: dict[str, dict[int, str]] = field(default_factory=dict)
-    scales: list[str] = field(default_factory=list)
+    scales: dict[str, list[str]] = field(default_factory=dict)
     by_word: bool = False
 
     @property
@@ -47,43 +45,63 @@ class ExpertGroup:
         yield from self.stacked.values()
         for experts in self.split.values():
             yield from experts.values()
-        yield from self.scales
+        for keys in self.scales.values():
+            yield from keys
 
 
 def expert_groups(checkpoint: Checkpoint) -> list[ExpertGroup]:
     """Groups the keys of routed experts by container, in file order; shared experts are not among them."""
     groups: dict[str, ExpertGroup] = {}
     for key in checkpoint.tensors:
-        match = _match(key, checkpoint)
-        if match is None or "shared" in match["box"] or "shared" in match["head"].rpartition(".")[2]:
-            continue
-        prefix = f"{match['head']}{match['box']}"
-        group = groups.setdefault(prefix, ExpertGroup(prefix))
-        _add(group, key, match)
+        found = _place(key, checkpoint)
+        if found is not None:
+            prefix, number, leaf = found
+            group = groups.get(prefix)
+            if group is None:
+                group = groups[prefix] = ExpertGroup(prefix)
+            _add(group, key, number, leaf)
     return [group for group in groups.values() if _weighty(group, checkpoint)]
 
 
-def _match(key: str, checkpoint: Checkpoint) -> re.Match[str] | None:
-    if "experts" in key:
-        return _SPLIT.match(key) or _STACKED.match(key)
+def _place(key: str, checkpoint: Checkpoint) -> tuple[str, str, str] | None:
+    """(container, expert number or "", leaf) of an expert key; None for any other."""
+    head, found, tail = key.partition("experts.")
+    if not found:
+        return _nameless(key, checkpoint)
+    word = head.rpartition(".")[2]
+    if word.startswith("shared"):
+        return None
+    number, _, leaf = tail.partition(".")
+    if number.isdigit() or number.startswith("expert_"):
+        return f"{head}experts", number, leaf
+    return f"{head}experts", "", tail
+
+
+def _nameless(key: str, checkpoint: Checkpoint) -> tuple[str, str, str] | None:
+    """Experts in a box that is not called so: known leaves of three dimensions, or of an embedding."""
     leaf = plain(key).rpartition(".")[2]
-    if leaf in NAMELESS:
-        shape = checkpoint.shape(key)
-        if (shape is None and leaf.endswith("_linear")) or (shape is not None and len(shape) == 3):
-            return _NAMELESS.match(key)
-    return _NAMELESS.match(key) if leaf in _RETRIEVAL else None
+    if leaf not in NAMELESS and leaf not in _RETRIEVAL:
+        return None
+    match = _NAMELESS.match(key)
+    if match is None or match["box"].startswith("shared"):
+        return None
+    shape = checkpoint.shape(key)
+    stacked = leaf.endswith("_linear") if shape is None else len(shape) == 3
+    if not stacked and leaf not in _RETRIEVAL:
+        return None
+    return f"{match['head']}{match['box']}", "", match["leaf"]
 
 
-def _add(group: ExpertGroup, key: str, match: re.Match[str]) -> None:
-    parts = match.groupdict()
-    if parts["leaf"].endswith(_SCALES):
-        group.scales.append(key)
-    if parts.get("expert") is not None:
-        group.by_word |= bool(parts["word"])
-        if not parts["leaf"].endswith(_SCALES):
-            group.split.setdefault(parts["leaf"], {})[int(parts["expert"])] = key
-    elif not parts["leaf"].endswith(_SCALES) or parts["leaf"].endswith("_blocks"):
-        group.stacked[parts["leaf"]] = key
+def _add(group: ExpertGroup, key: str, number: str, leaf: str) -> None:
+    scale = leaf.endswith(_SCALES)
+    if scale:
+        group.scales.setdefault(leaf, []).append(key)
+    if number:
+        group.by_word |= not number.isdigit()
+        if not scale:
+            group.split.setdefault(leaf, {})[int(number.removeprefix("expert_"))] = key
+    elif not scale or leaf.endswith("_blocks"):
+        group.stacked[leaf] = key
 
 
 def _weighty(group: ExpertGroup, checkpoint: Checkpoint) -> bool:

@@ -56,12 +56,19 @@ def _parse(text: bytes, name: str) -> dict[str, Any]:
     if not text.startswith(b"{"):
         raise BadInput(f"{name} has no safetensors header")
     try:
-        header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique)
+        header = json.loads(text.decode("utf-8"))
+        if not isinstance(header, dict):
+            raise ValueError("it is no JSON object")
+        if text.count(b'":') != _pairs(header):
+            json.loads(text, object_pairs_hook=_unique)
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise BadInput(f"{name} has a damaged header: {error}") from error
-    if not isinstance(header, dict):
-        raise BadInput(f"{name} has a header that is no JSON object")
     return header
+
+
+def _pairs(header: Mapping[str, Any]) -> int:
+    """How many keys an ordinary header has, nested ones included: if the text has more, a key may stand twice."""
+    return len(header) + sum(len(entry) for entry in header.values() if isinstance(entry, dict))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -80,16 +87,18 @@ def _metadata(value: Any, name: str) -> dict[str, str]:
 def _tensors(header: dict[str, Any], path: Path, start: int, size: int) -> dict[str, TensorInfo]:
     tensors: dict[str, TensorInfo] = {}
     spans: list[tuple[int, int]] = []
+    fitting: dict[tuple[str, tuple[int, ...]], int] = {}  # a checkpoint has few shapes, and many tensors of each
     for name, entry in header.items():
         try:
-            dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-            bits = DTYPE_BITS[dtype]
-            for dimension in shape:
-                bits *= dimension
-            whole = type(begin) is type(end) is int and all(type(d) is int and d >= 0 for d in shape)
+            kind = dtype, shape = entry["dtype"], tuple(entry["shape"])
+            begin, end = entry["data_offsets"]
+            length = fitting.get(kind)
+            if length is None:
+                length = fitting[kind] = _length(dtype, shape)
+            fits = len(entry) == 3 and type(begin) is int and begin >= 0 and end - begin == length
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput(f"{path.name}: tensor {name} has a damaged entry ({error})") from error
-        if not whole or begin < 0 or bits % 8 or end - begin != bits // 8:
+        if not fits:
             raise BadInput(f"{path.name}: tensor {name} has offsets that do not fit its shape {list(shape)} of {dtype}")
         spans.append((begin, end))
         tensors[name] = TensorInfo(dtype, shape, path, start + begin, start + end)
@@ -97,9 +106,20 @@ def _tensors(header: dict[str, Any], path: Path, start: int, size: int) -> dict[
     return tensors
 
 
+def _length(dtype: str, shape: tuple[int, ...]) -> int:
+    """Bytes of a tensor; -1, which nothing has, for sizes that are not whole and non-negative."""
+    bits = DTYPE_BITS[dtype]
+    for dimension in shape:
+        if type(dimension) is not int or dimension < 0:
+            return -1
+        bits *= dimension
+    return bits // 8 if bits % 8 == 0 else -1
+
+
 def _check_spans(spans: list[tuple[int, int]], size: int, name: str) -> None:
     position = 0
-    for begin, end in sorted(spans):
+    spans.sort()
+    for begin, end in spans:
         if begin != position:
             raise BadInput(f"{name} has tensors that overlap or leave a hole at byte {position}")
         position = end

@@ -88,7 +88,7 @@ class LayoutVerdict:
             "keys": {
                 "total": self.total,
                 "expert": self.expert_keys,
-                "mapped": len(accounting.feeds) if accounting else 0,
+                "mapped": accounting.mapped if accounting else 0,
                 "unmapped": list(accounting.unmapped) if accounting else [],
                 "missing": list(accounting.missing) if accounting else [],
                 "ignored": [asdict(item) for item in accounting.ignored] if accounting else [],
@@ -112,7 +112,7 @@ def judge(checkpoint: Checkpoint, model: UpstreamModel | None, assume: str | Non
     groups = expert_groups(checkpoint)
     interleaved = model is not None and bool(groups) and interleaves(model)
     readings = [(group, _settle(read_disk(group, checkpoint, interleaved), assumed)) for group in groups]
-    accounting = account(checkpoint, model) if model is not None else None
+    accounting = account(checkpoint, model, groups) if model is not None else None
     subtrees = tuple(_subtrees(readings, checkpoint, model, accounting))
     findings = [*_complete(readings, model), *_recipe(subtrees, model), *_keys(accounting)]
     converters = {subtree.converter for subtree in subtrees if subtree.role != "attention"}
