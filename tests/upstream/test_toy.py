@@ -280,3 +280,94 @@ def test_a_toy_of_a_toy_is_the_same() -> None:
     once = toy_config(default("deepseek_v3"))
 
     assert toy_config(once) == once
+
+
+WITH_TOWERS = {
+    "qwen2_vl": "Qwen2VLForConditionalGeneration",
+    "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",
+    "qwen3_vl": "Qwen3VLForConditionalGeneration",
+    "qwen3_vl_moe": "Qwen3VLMoeForConditionalGeneration",
+    "qwen3_5": "Qwen3_5ForConditionalGeneration",
+    "qwen3_5_moe": "Qwen3_5MoeForConditionalGeneration",
+    "qwen2_5_omni": "Qwen2_5OmniForConditionalGeneration",
+    "qwen3_omni_moe": "Qwen3OmniMoeForConditionalGeneration",
+    "qwen2_audio": "Qwen2AudioForConditionalGeneration",
+    "gemma3": "Gemma3ForConditionalGeneration",
+    "glm4v": "Glm4vForConditionalGeneration",
+    "glm4v_moe": "Glm4vMoeForConditionalGeneration",
+    "internvl": "InternVLForConditionalGeneration",
+    "llava": "LlavaForConditionalGeneration",
+    "llava_next": "LlavaNextForConditionalGeneration",
+    "llava_onevision": "LlavaOnevisionForConditionalGeneration",
+    "mistral3": "Mistral3ForConditionalGeneration",
+    "mllama": "MllamaForConditionalGeneration",
+    "paligemma": "PaliGemmaForConditionalGeneration",
+    "smolvlm": "SmolVLMForConditionalGeneration",
+    "aya_vision": "AyaVisionForConditionalGeneration",
+    "gemma4": "Gemma4ForConditionalGeneration",
+    "deepseek_vl": "DeepseekVLForConditionalGeneration",
+    "voxtral": "VoxtralForConditionalGeneration",
+}
+
+
+def parts_of(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for key, value in config.items():
+        if isinstance(value, dict) and key.endswith("config"):
+            yield key, value
+            yield from parts_of(value)
+
+
+class TestTowers:
+    @pytest.mark.parametrize("model_type", WITH_TOWERS)
+    def test_the_toy_of_a_model_with_towers_builds_small(self, model_type: str) -> None:
+        toy = toy_config(default(model_type))
+        config = type(AutoConfig.for_model(model_type)).from_dict(toy)
+
+        with torch.device("meta"):
+            model = getattr(transformers, WITH_TOWERS[model_type])._from_config(config, attn_implementation="eager")
+
+        assert sum(parameter.numel() for parameter in model.parameters()) < 5_000_000
+
+    @pytest.mark.parametrize("model_type", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_omni_moe"])
+    def test_what_a_tower_hands_on_is_as_wide_as_the_text_and_the_tower_itself_is_not(self, model_type: str) -> None:
+        parts = dict(parts_of(toy_config(default(model_type))))
+        text, vision = parts["text_config"]["hidden_size"], parts["vision_config"]
+
+        handed_on = vision.get("out_hidden_size", vision["hidden_size"])
+        own = vision["embed_dim"] if "embed_dim" in vision else vision["hidden_size"]
+        assert handed_on == text
+        assert own != text
+
+    @pytest.mark.parametrize("model_type", WITH_TOWERS)
+    def test_one_token_id_means_the_same_in_every_part(self, model_type: str) -> None:
+        source, toy = default(model_type), toy_config(default(model_type))
+        moved: dict[int, int] = {}
+        for (_, before), (_, after) in zip([("", source), *parts_of(source)], [("", toy), *parts_of(toy)], strict=True):
+            for key in before:
+                if key.endswith("_token_id") and isinstance(before[key], int) and isinstance(after.get(key), int):
+                    assert moved.setdefault(before[key], after[key]) == after[key], key
+        assert len(set(moved.values())) == len(moved)
+
+    def test_places_where_features_are_taken_stay_ordered(self) -> None:
+        vision = toy_config(default("qwen3_vl"))["vision_config"]
+
+        assert len(vision["deepstack_visual_indexes"]) == 2
+        assert max(vision["deepstack_visual_indexes"]) < vision["depth"]
+
+    def test_windowed_and_full_blocks_both_stay(self) -> None:
+        vision = toy_config(default("qwen2_5_vl"))["vision_config"]
+
+        assert 0 < len(vision["fullatt_block_indexes"]) < vision["depth"]
+        assert vision["window_size"] % (vision["patch_size"] * vision["spatial_merge_size"]) == 0
+
+    def test_speech_is_left_to_models_of_its_own(self) -> None:
+        assert toy_config(default("qwen2_5_omni"))["enable_audio_output"] is False
+
+    def test_three_axes_are_divided_even_where_the_class_does_not_say_how(self) -> None:
+        text = toy_config(default("qwen2_vl"))["text_config"]
+
+        width = text["hidden_size"] // text["num_attention_heads"]
+        assert sum(text["rope_parameters"]["mrope_section"]) == width // 2
+
+    def test_a_window_that_upstream_takes_for_granted_is_kept(self) -> None:
+        assert toy_config(default("qwen3_omni_moe"))["thinker_config"]["audio_config"]["n_window"] == 50

@@ -1,0 +1,184 @@
+"""The comparison of tensors: what it must notice, and what it must not mind."""
+
+import math
+
+import pytest
+import torch
+
+from omni_kit.parity.builder import Tensors
+from omni_kit.parity.compare import (
+    FLOAT32_TOLERANCE,
+    Comparison,
+    compare_closely,
+    compare_exactly,
+    compare_shapes,
+    listed,
+    related,
+    unexercised,
+    without_lone_zeros,
+)
+from omni_kit.parity.weights import shuffled_ramp
+
+EXPERTS = shuffled_ramp("experts", (4, 6, 5))
+
+
+def test_equal_tensors_are_equal() -> None:
+    found = compare_exactly({"a": EXPERTS}, {"a": EXPERTS.clone()})
+
+    assert found.ok
+    assert (found.max_abs, found.max_rel, found.compared) == (0.0, 0.0, 1)
+    assert found.reason("tensors") == ""
+
+
+def test_one_changed_element_is_enough() -> None:
+    changed = EXPERTS.clone()
+    changed[2, 3, 1] = torch.nextafter(changed[2, 3, 1], torch.tensor(9.0))
+
+    found = compare_exactly({"a": EXPERTS}, {"a": changed})
+
+    assert not found.ok
+    assert found.worst[0].name == "a"
+    assert 0 < found.worst[0].max_abs < 1e-6
+
+
+def test_names_on_one_side_only_are_listed_on_their_side() -> None:
+    found = compare_exactly({"a": EXPERTS, "b": EXPERTS}, {"a": EXPERTS, "c": EXPERTS})
+
+    assert found.missing == ["b"]
+    assert found.unexpected == ["c"]
+    assert found.reason("tensors") == "1 tensors missing: b; 1 tensors that the reference does not have: c"
+
+
+def test_nothing_to_compare_is_not_equality() -> None:
+    found = compare_exactly({}, {})
+
+    assert not found.ok
+    assert found.reason("tensors") == "no tensors to compare"
+
+
+@pytest.mark.parametrize("candidate", [EXPERTS.mT, EXPERTS.double()], ids=["shape", "dtype"])
+def test_another_shape_or_dtype_differs_without_bound(candidate: torch.Tensor) -> None:
+    found = compare_exactly({"a": EXPERTS}, {"a": candidate})
+
+    assert found.max_rel == math.inf
+    assert "instead of" in found.worst[0].why
+
+
+def test_shapes_are_compared_by_name() -> None:
+    found = compare_shapes({"a": [4, 6, 5], "b": [3]}, {"a": [4, 5, 6], "b": [3]})
+
+    assert found.reason("tensors") == "1 of 2 tensors differ: a ([4, 5, 6] instead of [4, 6, 5])"
+    assert compare_shapes({"a": [4]}, {"a": [4]}).ok
+
+
+def closely(reference: Tensors, candidate: Tensors, nudged: Tensors | None = None) -> Comparison:
+    return compare_closely(reference, candidate, reference if nudged is None else nudged)
+
+
+def test_rounding_is_within_tolerance_and_a_real_difference_is_not() -> None:
+    reference = torch.linspace(-3.0, 3.0, 50)
+    rounded = reference * (1 + 2 * torch.finfo(torch.float32).eps)
+    scaled = reference * 1.0001
+
+    assert closely({"a": reference}, {"a": rounded}).ok
+    assert not closely({"a": reference}, {"a": scaled}).ok
+
+
+def test_a_model_that_magnifies_rounding_is_allowed_as_much_as_it_magnifies() -> None:
+    reference = {"steady": torch.ones(4), "touchy": torch.ones(4)}
+    nudged = {"steady": torch.ones(4), "touchy": torch.ones(4) * (1 + 1e-5)}
+    off = {"steady": torch.ones(4) * (1 + 1e-4), "touchy": torch.ones(4) * (1 + 1e-4)}
+
+    found = closely(reference, off, nudged)
+
+    assert [worst.name for worst in found.worst] == ["steady"]
+    assert found.tolerance > FLOAT32_TOLERANCE
+
+
+def test_what_is_beyond_the_magnified_rounding_still_fails() -> None:
+    reference, nudged = {"touchy": torch.ones(4)}, {"touchy": torch.ones(4) * (1 + 1e-5)}
+
+    assert not closely(reference, {"touchy": torch.ones(4) * 1.001}, nudged).ok
+
+
+def test_a_nudge_that_changes_everything_does_not_excuse_everything() -> None:
+    reference, nudged = {"flipped": torch.ones(4)}, {"flipped": torch.ones(4) * 2}
+
+    assert not closely(reference, {"flipped": torch.ones(4) * 1.01}, nudged).ok
+
+
+def test_the_scale_is_the_tensors_own_so_that_a_small_one_is_not_hidden_by_a_large_one() -> None:
+    reference = {"large": torch.full((3,), 100.0), "small": torch.full((3,), 0.5)}
+    candidate = {"large": torch.full((3,), 100.0), "small": torch.full((3,), 0.5001)}
+
+    found = closely(reference, candidate)
+
+    assert [worst.name for worst in found.worst] == ["small"]
+    assert found.worst[0].max_rel == pytest.approx(2e-4, rel=1e-2)
+    assert found.max_rel == found.worst[0].max_rel
+    assert found.tolerance == FLOAT32_TOLERANCE
+
+
+def test_rounding_of_what_is_zero_in_exact_arithmetic_is_not_a_difference() -> None:
+    reference = {"weight": torch.ones(3), "key.bias": torch.tensor([1e-9, -2e-9, 0.0])}
+    candidate = {"weight": torch.ones(3), "key.bias": torch.tensor([-3e-9, 1e-9, 2e-9])}
+
+    assert closely(reference, candidate).ok
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_not_finite_never_passes(value: float) -> None:
+    found = closely({"a": torch.ones(2)}, {"a": torch.tensor([1.0, value])})
+
+    assert found.worst[0].why == "not finite"
+    assert found.max_rel == math.inf
+
+
+def test_a_reference_that_is_not_finite_proves_nothing() -> None:
+    nowhere = {"a": torch.tensor([1.0, math.nan])}
+
+    assert not closely(nowhere, nowhere).ok
+
+
+def test_the_worst_comes_first() -> None:
+    reference = {"a": torch.ones(2), "b": torch.ones(2)}
+    candidate = {"a": torch.ones(2) * 1.01, "b": torch.ones(2) * 1.1}
+
+    assert [worst.name for worst in closely(reference, candidate).worst] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "words"),
+    [
+        (torch.cat(EXPERTS.chunk(2, dim=1)[::-1], dim=1), "gate and up are swapped"),
+        (torch.stack(EXPERTS.chunk(2, dim=1), dim=2).flatten(1, 2), "gate and up are interleaved"),
+        (EXPERTS.mT.reshape(EXPERTS.shape), "wrong order"),
+        (EXPERTS.flip(0), "wrong order"),
+        (torch.randn(EXPERTS.shape, generator=torch.Generator().manual_seed(1)), "never loaded"),
+        (torch.zeros(EXPERTS.shape), "never loaded"),
+        (torch.cat([EXPERTS[:3], EXPERTS[:1]]), "some of the values are wrong"),
+    ],
+    ids=["swapped", "interleaved", "viewed", "reversed", "random", "zeros", "one expert twice"],
+)
+def test_wrong_values_are_explained(candidate: torch.Tensor, words: str) -> None:
+    assert words in related(EXPERTS, candidate)
+
+
+def test_a_gradient_of_zeros_is_no_gradient_but_any_other_is_one() -> None:
+    zeros, ones = torch.zeros(2), torch.ones(2)
+
+    assert without_lone_zeros({"a": zeros, "b": ones}, {}) == {"b": ones}
+    assert without_lone_zeros({"a": zeros}, {"a": ones}) == {"a": zeros}
+
+
+def test_what_no_gradient_reaches_is_named_down_to_the_expert() -> None:
+    stacked = torch.ones(3, 2, 2)
+    stacked[1] = 0
+    gradients = {"experts": stacked, "dead": torch.zeros(2), "used": torch.ones(2)}
+
+    assert unexercised(["experts", "dead", "used", "detached"], gradients) == ["dead", "detached", "experts[1]"]
+
+
+def test_long_lists_of_names_are_cut_and_counted() -> None:
+    assert listed(["a", "b"]) == "a, b"
+    assert listed(list("abcdef")) == "a, b, c, d and 2 more"

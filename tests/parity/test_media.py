@@ -1,0 +1,131 @@
+"""Batches with pictures, films and sound: placeholders and features must agree, sample by sample too."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from transformers import AutoConfig
+
+from omni_kit.parity.builder import Tensors
+from omni_kit.parity.media import MediaTokens, media_inputs, modality_masks, samples_of
+from omni_kit.parity.weights import text_inputs
+from omni_kit.upstream.toy import toy_config
+
+TEXT = list(range(40, 90))
+
+
+@pytest.fixture(scope="module")
+def vl() -> Any:
+    config = AutoConfig.for_model("qwen3_vl")
+    with torch.device("meta"):
+        toy = type(config).from_dict(toy_config(config.to_dict()))
+        return transformers.Qwen3VLForConditionalGeneration._from_config(toy)
+
+
+@pytest.fixture(scope="module")
+def omni() -> Any:
+    config = AutoConfig.for_model("qwen2_5_omni_thinker")
+    toy = type(config).from_dict(toy_config(config.to_dict()))
+    return transformers.Qwen2_5OmniThinkerForConditionalGeneration._from_config(toy).eval()
+
+
+def batch_of(model: Any, *, by_frame: bool = False) -> Tensors:
+    return media_inputs(model, model.config, TEXT, video_by_frame=by_frame)
+
+
+def test_placeholders_are_as_many_as_the_features_that_replace_them(vl: Any) -> None:
+    batch = batch_of(vl)
+    masks = modality_masks(batch, vl.config)
+    merge = vl.config.vision_config.spatial_merge_size**2
+
+    assert int(masks["image_mask"].sum()) == int(batch["image_grid_thw"].prod(-1).sum()) // merge
+    assert int(masks["video_mask"].sum()) == int(batch["video_grid_thw"].prod(-1).sum()) // merge
+    assert len(batch["pixel_values"]) == int(batch["image_grid_thw"].prod(-1).sum())
+
+
+def test_sound_becomes_as_many_tokens_as_the_model_hears(omni: Any) -> None:
+    batch = batch_of(omni)
+    heard = [int(mask.sum()) for mask in modality_masks(batch, omni.config)["audio_mask"]]
+
+    for row, count in enumerate(heard):
+        sample = samples_of(batch)[row]
+        features = omni.get_audio_features(
+            sample["input_features"], sample["feature_attention_mask"], return_dict=True
+        ).last_hidden_state
+        assert len(features) == count > 0
+    assert heard[0] != heard[1]
+
+
+def test_media_and_padding_are_no_labels(vl: Any) -> None:
+    batch = batch_of(vl)
+    labelled = batch["labels"] != -100
+
+    assert not bool((labelled & (batch["attention_mask"] == 0)).any())
+    assert not bool((labelled & (batch["mm_token_type_ids"] > 0)).any())
+    assert int(labelled.sum()) > 10
+
+
+def test_the_second_row_is_shorter_and_its_first_token_is_no_label(vl: Any) -> None:
+    batch = batch_of(vl)
+    padded = int((batch["attention_mask"][1] == 0).sum())
+
+    assert padded > 0
+    assert bool(batch["attention_mask"][0].all())
+    assert batch["labels"][1, padded] == -100
+
+
+def test_a_film_can_be_one_run_or_a_run_for_each_frame(vl: Any) -> None:
+    def runs(batch: Tensors) -> int:
+        kinds = batch["mm_token_type_ids"][0].tolist()
+        return sum(kind == 2 and before != 2 for before, kind in zip([0, *kinds], kinds, strict=False))
+
+    assert runs(batch_of(vl)) == 1
+    assert runs(batch_of(vl, by_frame=True)) == int(batch_of(vl)["video_grid_thw"][0, 0])
+
+
+def test_samples_have_no_padding_and_only_their_own_media(vl: Any) -> None:
+    batch = batch_of(vl)
+    first, second = samples_of(batch)
+
+    assert bool(first["attention_mask"].all())
+    assert bool(second["attention_mask"].all())
+    assert "pixel_values_videos" in first
+    assert "pixel_values_videos" not in second
+    assert torch.equal(torch.cat([first["pixel_values"], second["pixel_values"]]), batch["pixel_values"])
+    assert torch.equal(torch.cat([first["image_grid_thw"], second["image_grid_thw"]]), batch["image_grid_thw"])
+    joined = torch.cat([first["input_ids"], second["input_ids"]], dim=1)[0]
+    assert torch.equal(joined, batch["input_ids"][batch["attention_mask"].bool()])
+
+
+def test_sound_of_a_sample_has_no_padding_frames(omni: Any) -> None:
+    batch = batch_of(omni)
+    lengths = [sample["input_features"].shape[-1] for sample in samples_of(batch)]
+
+    assert lengths == batch["feature_attention_mask"].sum(-1).tolist()
+    assert lengths[0] != lengths[1]
+
+
+def test_samples_of_text_alone_are_its_rows() -> None:
+    batch = text_inputs(TEXT)
+    first, second = samples_of(batch)
+
+    assert set(first) == {"input_ids", "attention_mask", "labels"}
+    assert first["input_ids"].shape[1] - second["input_ids"].shape[1] == int((batch["attention_mask"][1] == 0).sum())
+
+
+def test_the_same_model_gets_the_same_batch(vl: Any) -> None:
+    first, second = batch_of(vl), batch_of(vl)
+
+    assert set(first) == set(second)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_token_is_found_under_either_of_its_names() -> None:
+    old = SimpleNamespace(image_token_index=7, audio_token_id=8)
+
+    found = MediaTokens.of(old)
+
+    assert (found.image, found.audio, found.video, found.vision_start) == (7, 8, None, None)
+    assert set(modality_masks({"input_ids": torch.tensor([[7, 8, 9]])}, old)) == {"image_mask", "audio_mask"}

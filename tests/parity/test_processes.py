@@ -1,0 +1,117 @@
+"""What the two processes do when something goes wrong in one of them."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omni_kit.parity import run_parity
+from omni_kit.parity.process import Sides, StepError, Worker
+
+from .conftest import MODELING, Plant
+
+UPSTREAM = "omni_kit.parity.reference:TransformersBuilder"
+ROUTER = "router_logits = torch.nn.functional.linear(hidden_states, self.weight)"
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    with Worker("reference", tmp_path_factory.mktemp("worker"), timeout=60) as running:
+        running.ask("open", builder=UPSTREAM, options={}, forbidden=["no_such_framework"])
+        yield running
+
+
+def test_opening_says_which_library_is_the_reference(worker: Worker) -> None:
+    facts = worker.ask("open", builder=UPSTREAM, options={}, forbidden=[])
+
+    assert facts["library"] == "transformers"
+    assert facts["version"].count(".") >= 2
+
+
+def test_what_raises_in_the_worker_becomes_one_line_and_the_log_has_the_traceback(worker: Worker) -> None:
+    with pytest.raises(StepError) as caught:
+        worker.ask("open_checkpoint", checkpoint="/nowhere/checkpoint", out="/nowhere")
+
+    assert "\n" not in str(caught.value)
+    assert "/nowhere/checkpoint" in str(caught.value)
+    assert "Traceback (most recent call last)" in worker.log.read_text(encoding="utf-8")
+    assert worker.alive
+
+
+def test_an_exception_of_the_reference_never_blames_the_candidate(worker: Worker) -> None:
+    with pytest.raises(StepError) as caught:
+        worker.ask("make_toy", source="no_such_model", out="/nowhere", layout="hub")
+
+    assert "no model_type 'no_such_model'" in str(caught.value)
+    assert not caught.value.blames_candidate
+
+
+def test_a_reply_that_nobody_took_does_not_answer_the_next_question(worker: Worker) -> None:
+    worker.send("make_toy", source="no_such_model", out="/nowhere", layout="hub")
+
+    assert worker.ask("open", builder=UPSTREAM, options={}, forbidden=[])["library"] == "transformers"
+
+
+def test_a_package_that_the_reference_must_not_import_is_noticed(worker: Worker) -> None:
+    """torch stands for the target framework: the reference does import it."""
+    with pytest.raises(StepError, match="the reference process imported torch"):
+        worker.ask("open", builder=UPSTREAM, options={}, forbidden=["no_such_framework", "torch"])
+
+
+def test_an_unknown_builder_is_named(worker: Worker) -> None:
+    with pytest.raises(StepError, match=r"no builder omni_kit\.no_such_module:Nothing"):
+        worker.ask("open", builder="omni_kit.no_such_module:Nothing", options={}, forbidden=[])
+
+
+def test_a_worker_that_ended_is_said_to_have_ended(tmp_path: Path) -> None:
+    with Worker("candidate", tmp_path, timeout=60) as worker:
+        worker.close_stdin()
+        with pytest.raises(StepError, match="the candidate process ended with code 0 in 'open'"):
+            worker.ask("open", builder=UPSTREAM, options={}, forbidden=[])
+
+
+@pytest.fixture(scope="module")
+def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    with Sides(tmp_path_factory.mktemp("fragile"), timeout=120) as running:
+        yield running
+
+
+def test_a_hang_in_the_candidate_is_an_error_with_its_stack_in_the_log(
+    plant: Plant, fragile: Sides, veomni_models: Path
+) -> None:
+    assert run_parity(veomni_models / "llama", ["import"], sides=fragile).ok  # the slow imports are over
+    hanging = plant("hangs", {MODELING: [(ROUTER, f"import time; time.sleep(600)\n        {ROUTER}")]})
+    candidate = fragile.worker("candidate")
+    candidate.timeout = 4
+    started = time.monotonic()
+
+    report = run_parity(hanging, ["forward"], sides=fragile)
+
+    assert report.level("forward").status == "error"
+    assert "did not finish 'run' in 4 s" in report.level("forward").reason
+    assert report.exit_code == 3
+    assert time.monotonic() - started < 30
+    log = candidate.log.read_text(encoding="utf-8")
+    assert "patched_modeling_qwen3_moe_gpu.py" in log[log.index("Fatal Python error: Aborted") :]
+
+
+def test_a_crash_in_the_candidate_is_an_error_and_the_next_run_gets_a_new_process(
+    plant: Plant, fragile: Sides, veomni_models: Path
+) -> None:
+    crashing = plant("crashes", {MODELING: [(ROUTER, f"import os; os.abort()\n        {ROUTER}")]})
+
+    crashed = run_parity(crashing, sides=fragile)
+    after = run_parity(veomni_models / "llama", ["forward"], sides=fragile)
+
+    statuses = {level.level: level.status for level in crashed.levels}
+    assert statuses == {
+        "import": "pass",
+        "keys": "pass",
+        "roundtrip": "pass",
+        "forward": "error",
+        "backward": "skip",
+    }
+    assert "SIGABRT" in crashed.level("forward").reason
+    assert crashed.exit_code == 3
+    assert after.ok

@@ -1,0 +1,149 @@
+"""Levels, statuses, exit codes and the JSON of the contract."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from omni_kit.cli import app, main
+from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.parity import LEVELS, LevelResult, ParityReport, run_parity
+from omni_kit.parity.candidate import require
+from omni_kit.parity.report import Divergence, Proof, Worst, parse_levels
+
+CONTRACT_LEVEL = {"level", "status", "reason", "max_abs", "max_rel", "tolerance", "seconds"}
+
+
+def report(*statuses: str) -> ParityReport:
+    levels = [LevelResult(level, status) for level, status in zip(LEVELS, statuses, strict=False)]  # type: ignore[arg-type]
+    return ParityReport(path="x", model_type="y", levels=levels)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        (("pass", "pass"), 0),
+        (("pass", "fail"), 1),
+        (("pass", "skip"), 3),
+        (("error", "pass"), 3),
+        (("error", "fail", "skip"), 1),
+        ((), 3),
+    ],
+)
+def test_only_what_passed_everywhere_is_proven(statuses: tuple[str, ...], code: int) -> None:
+    assert report(*statuses).exit_code == code
+    assert report(*statuses).ok == (code == 0)
+
+
+def test_levels_run_once_each_in_the_order_of_the_contract() -> None:
+    assert parse_levels(["backward", "keys", "import", "keys"]) == ["import", "keys", "backward"]
+    assert parse_levels(None) == ["import", "keys", "roundtrip", "forward", "backward"]
+
+
+@pytest.mark.parametrize("levels", [["forwards"], []])
+def test_an_unknown_level_is_answered_with_the_known_ones(levels: list[str]) -> None:
+    with pytest.raises(BadInput) as caught:
+        parse_levels(levels)
+
+    assert "roundtrip" in caught.value.hint
+
+
+def test_a_level_that_was_not_asked_for_has_no_result() -> None:
+    with pytest.raises(KeyError):
+        report("pass").level("backward")
+
+
+def test_the_json_has_every_field_of_the_contract() -> None:
+    level = LevelResult(
+        "forward", "fail", "why", 0.5, math.inf, 1e-5, 0.1, worst=(Worst("logits", 0.5, math.inf, "x"),)
+    )
+    full = ParityReport(
+        path="p",
+        model_type="m",
+        levels=[level],
+        first_divergence=Divergence("model.layers.1", 0.2, 0.0),
+        prove=Proof(25, 25, 24, ["softmax twice"]),
+    )
+
+    data = full.to_json()
+
+    assert set(data["levels"][0]) >= CONTRACT_LEVEL
+    assert data["levels"][0]["worst"][0]["name"] == "logits"
+    assert data["first_divergence"] == {"module": "model.layers.1", "added": 0.2, "inherited": 0.0}
+    assert data["prove"]["missed"] == ["softmax twice"]
+    assert report("pass").to_json()["first_divergence"] is None
+    json.dumps(report("pass").to_json())
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
+    with pytest.raises(MissingRequirement) as caught:
+        require({"no_such_framework": "pip install no-such-framework"})
+
+    assert "no_such_framework" in caught.value.message
+    assert caught.value.hint == "pip install no-such-framework"
+
+
+def test_importing_the_room_imports_no_torch() -> None:
+    code = (
+        "import sys, omni_kit.parity, omni_kit.cli; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "does not exist"),
+        (["."], "__init__.py"),
+        (["{package}"], "registers nothing"),
+        (["{model}", "--levels", "forward,sideways"], "unknown parity level 'sideways'"),
+        (["{model}", "--checkpoint", "nowhere"], "no checkpoint directory"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], words: str, tmp_path: Path, veomni_models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "__init__.py").touch()
+    filled = [part.format(package=tmp_path, model=veomni_models / "llama") for part in arguments]
+
+    assert main(["parity", *filled, "--format", "json"]) == 2
+
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["schema"] == "omni-kit/error/1"
+    assert words in answer["error"]
+    assert "\n" not in answer["error"]
+
+
+def test_the_command_prints_the_contract_and_its_exit_code(
+    veomni_models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["parity", str(veomni_models / "qwen3_moe"), "--levels", "import,keys,sp", "--format", "json"])
+
+    answer = json.loads(capsys.readouterr().out)
+    assert code == 3
+    assert answer["schema"] == "omni-kit/parity/1"
+    assert answer["ok"] is False
+    assert [(level["level"], level["status"]) for level in answer["levels"]] == [
+        ("import", "pass"),
+        ("keys", "pass"),
+        ("sp", "skip"),
+    ]
+    assert answer["model_type"] == "qwen3_moe"
+    assert {"first_divergence", "prove", "notes", "omni_kit"} <= set(answer)
+
+
+def test_the_table_shows_the_reason_of_a_failure_in_full(veomni_models: Path) -> None:
+    result = CliRunner().invoke(app, ["parity", str(veomni_models / "glm_moe_dsa"), "--levels", "roundtrip"])
+
+    assert result.exit_code == 1
+    assert "never loaded" in " ".join(result.output.split())
+
+
+def test_a_device_that_is_not_there_is_said(veomni_models: Path) -> None:
+    with pytest.raises(BadInput, match="abacus"):
+        run_parity(veomni_models / "llama", device="abacus")

@@ -1,0 +1,66 @@
+"""`omni-kit parity`: compare an integration with upstream."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from omni_kit.cli.app import app
+from omni_kit.cli.options import FormatOption, FullOption
+from omni_kit.output import Format, Output
+
+_COLOURS = {"pass": "green", "fail": "red", "skip": "yellow", "error": "yellow"}
+
+
+class ToyLayout(StrEnum):
+    hub = "hub"
+    memory = "memory"
+
+
+@app.command("parity")
+def parity(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The model directory: a plugin, or one inside VeOmni.")],
+    levels: Annotated[str | None, typer.Option("--levels", metavar="L,...", help="Only these levels.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option("--checkpoint", help="A toy checkpoint to compare on.")] = None,
+    layout: Annotated[
+        ToyLayout, typer.Option("--layout", help="How the toy checkpoint is written: as published, or fused.")
+    ] = ToyLayout.hub,
+    device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Where to compute.")] = "cpu",
+    work_dir: Annotated[Path | None, typer.Option("--work-dir", help="Keep tensors and logs here.")] = None,
+    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="For one step of a process.")] = 300.0,
+    fmt: FormatOption = Format.human,
+    full: FullOption = False,
+) -> None:
+    """Load, run and differentiate an integration beside upstream, and compare every tensor."""
+    from omni_kit.parity import run_parity
+
+    output = Output("parity", fmt, full)
+    names = None if levels is None else [name.strip() for name in levels.split(",") if name.strip()]
+    with output.status(f"comparing {path} with upstream"):
+        report = run_parity(
+            path,
+            names,
+            checkpoint=checkpoint,
+            layout=layout.value,
+            work_dir=work_dir,
+            device=device,
+            timeout=timeout,
+            say=output.say,
+        )
+
+    def human(console: Console) -> None:
+        table = Table(
+            "level", "status", "max rel", "tolerance", "seconds", "reason", title=report.model_type or str(path)
+        )
+        for level in report.levels:
+            colour = _COLOURS[level.status]
+            figures = ["" if value is None else f"{value:.1e}" for value in (level.max_rel, level.tolerance)]
+            status = f"[{colour}]{level.status}[/{colour}]"
+            table.add_row(level.level, status, *figures, f"{level.seconds:.1f}", escape(level.reason))
+        console.print(table)
+
+    output.finish(report.to_json(), ok=report.ok, human=human, notes=report.notes, exit_code=report.exit_code)

@@ -1,0 +1,7 @@
+"""Parity: an integration against upstream, each in its own process, on weights in which every element differs."""
+
+from omni_kit.parity.checkpoint import make_toy_checkpoint
+from omni_kit.parity.report import DEFAULT_LEVELS, LEVELS, LevelResult, ParityReport
+from omni_kit.parity.run import run_parity
+
+__all__ = ["DEFAULT_LEVELS", "LEVELS", "LevelResult", "ParityReport", "make_toy_checkpoint", "run_parity"]

@@ -1,0 +1,140 @@
+"""One comparison under way: both sides, and what each was already made to do."""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+from omni_kit.parity.builder import Tensors
+from omni_kit.parity.candidate import Candidate, Layout
+from omni_kit.parity.process import StepError, Worker
+from omni_kit.parity.tensors import load_tensors
+
+_T = TypeVar("_T")
+_REFERENCE = "omni_kit.parity.reference:TransformersBuilder"
+
+
+def _once(method: Callable[["Case"], _T]) -> Callable[["Case"], _T]:
+    """Takes a step the first time; later calls get the same result or the same error."""
+
+    @wraps(method)
+    def remembered(case: "Case") -> _T:
+        if method.__name__ not in case.taken:
+            try:
+                case.taken[method.__name__] = method(case)
+            except StepError as error:
+                case.taken[method.__name__] = error
+        outcome = case.taken[method.__name__]
+        if isinstance(outcome, StepError):
+            raise outcome
+        return outcome  # type: ignore[no-any-return]
+
+    return remembered
+
+
+class Case:
+    """The steps of one comparison, each taken at most once, whichever level asks first.
+
+    Args:
+        candidate: the integration.
+        where: the directory for tensors and checkpoints.
+        workers: the reference's and the candidate's process.
+        checkpoint: an upstream checkpoint to compare on; None makes a toy.
+        layout: how the toy's checkpoint is written.
+        device: "cpu" or "cuda", for both sides.
+    """
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        where: Path,
+        workers: tuple[Worker, Worker],
+        *,
+        checkpoint: Path | None = None,
+        layout: Layout = "hub",
+        device: str = "cpu",
+    ) -> None:
+        self.candidate = candidate
+        self.where = where
+        self.checkpoint = checkpoint or where / "checkpoint"
+        self.taken: dict[str, Any] = {}
+        self.notes: list[str] = []
+        self._reference, self._other = workers
+        self._given = checkpoint
+        self._layout = layout
+        # Both are asked at once, so that they import their libraries at the same time.
+        options = {**candidate.options, "device": device}
+        self._other.send("open", builder=candidate.builder, options=options, forbidden=[])
+        self._reference.send("open", builder=_REFERENCE, options={"device": device}, forbidden=[candidate.framework])
+
+    @_once
+    def reference(self) -> dict[str, Any]:
+        """Upstream's model is built; its checkpoint, state and inputs are on disk."""
+        self._reference.receive("open")
+        if self._given:
+            described = self._reference.ask("open_checkpoint", checkpoint=str(self._given), out=str(self.where))
+        else:
+            described = self._reference.ask(
+                "make_toy", source=self.candidate.source, out=str(self.where), layout=self._layout
+            )
+        return dict(described)
+
+    @_once
+    def imported(self) -> dict[str, Any]:
+        """The integration is imported and registered."""
+        return dict(self._other.receive("open"))
+
+    @_once
+    def shapes(self) -> dict[str, Sequence[int]]:
+        """Name -> shape of what the integration's model holds."""
+        self.imported()
+        self.reference()
+        return dict(self._other.ask("shapes", config_dir=str(self.checkpoint)))
+
+    @_once
+    def loaded(self) -> Tensors:
+        """What the integration's model holds after its own loader has read the checkpoint."""
+        self.imported()
+        self.reference()
+        file = self.where / "candidate" / "loaded.safetensors"
+        self._other.ask("load", checkpoint=str(self.checkpoint), state=str(file))
+        return load_tensors(file)
+
+    @_once
+    def exported(self) -> Tensors:
+        """What upstream holds after it has loaded what the integration exports."""
+        self.loaded()
+        out, file = self.where / "candidate" / "export", self.where / "reference" / "reloaded.safetensors"
+        self._other.ask("save", checkpoint=str(self.checkpoint), out=str(out))
+        try:
+            self._reference.ask("reload", checkpoint=str(out), state=str(file))
+        except StepError as error:
+            raise StepError(f"upstream cannot load what was exported: {error}", blames_candidate=True) from error
+        return load_tensors(file)
+
+    @_once
+    def ran(self) -> list[str]:
+        """Both sides have run forward and backward; returns the names of the reference's parameters."""
+        self.loaded()
+        inputs = str(self.where / "inputs.safetensors")
+        for worker, name in ((self._reference, "reference"), (self._other, "candidate")):
+            worker.send("run", inputs=inputs, out=str(self.where / name))
+        reference, other = self._reference.receive("run"), self._other.receive("run")
+        self._reference.ask("run_nudged", inputs=inputs, out=str(self.where / "reference" / "nudged"))
+        self.notes += [*reference["notes"], *other["notes"]]
+        return list(reference["parameters"])
+
+    def model_type(self) -> str:
+        """What is compared; empty while the reference could not say."""
+        described = self.taken.get("reference")
+        return str(described["model_type"]) if isinstance(described, dict) else ""
+
+    def state(self) -> Tensors:
+        """What upstream's model holds."""
+        self.reference()
+        return load_tensors(self.where / "state.safetensors")
+
+    def results(self, side: str, what: str) -> Tensors:
+        """The "outputs" or "gradients" of a side: "reference", "candidate", or "reference/nudged"."""
+        self.ran()
+        return load_tensors(self.where / side / f"{what}.safetensors")

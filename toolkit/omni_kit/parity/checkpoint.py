@@ -1,0 +1,49 @@
+"""Makes a toy checkpoint in upstream's own layout."""
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.parity.candidate import Layout, require
+from omni_kit.parity.process import Sides, StepError, Worker
+
+_REFERENCE = "omni_kit.parity.reference:TransformersBuilder"
+
+
+def make_toy_checkpoint(
+    source: str | Path, out_dir: Path, *, layout: Layout = "hub", sides: Sides | None = None
+) -> Path:
+    """Writes a small checkpoint as upstream saves one: sharded safetensors with an index, config.json.
+
+    Every element of every weight differs, float32. The same source gives the same bytes.
+
+    Args:
+        source: a model_type, a config.json to derive a toy from, or a toy_config.json to use as it is.
+        out_dir: the directory to write; must be empty or absent.
+        layout: "hub" as upstream saves it; "memory" with the names and shapes that its model has, experts fused.
+        sides: processes to use and to leave running; None starts one and ends it.
+
+    Returns:
+        `out_dir`.
+
+    Raises:
+        BadInput: `out_dir` holds something, or transformers cannot build the source.
+        MissingRequirement: torch is not installed.
+    """
+    if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
+        raise BadInput(f"{out_dir} is not empty", "give a new directory")
+    require({})
+    path = str(source.resolve()) if isinstance(source, Path) else source
+    with ExitStack() as stack:
+        if sides is None:
+            logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="omni-kit-toy-")))
+            worker = stack.enter_context(Worker("reference", logs))
+        else:
+            worker = sides.worker("reference")
+        try:
+            worker.ask("open", builder=_REFERENCE, options={}, forbidden=[])
+            worker.ask("save_toy", source=path, out=str(out_dir.resolve()), layout=layout)
+        except StepError as error:
+            raise BadInput(f"no toy checkpoint of {source}: {error}") from error
+    return out_dir

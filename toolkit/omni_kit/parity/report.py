@@ -1,0 +1,132 @@
+"""What a parity run found: one result a level, and the JSON of the command-line contract."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from omni_kit.errors import BadInput
+
+LEVELS = ("import", "keys", "roundtrip", "forward", "backward", "modules", "dtype", "opslots", "sp", "fsdp", "ep")
+DEFAULT_LEVELS = LEVELS[:5]
+
+Status = Literal["pass", "fail", "skip", "error"]
+
+
+@dataclass(frozen=True)
+class Worst:
+    """One of the tensors that differ most."""
+
+    name: str
+    max_abs: float
+    max_rel: float
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class LevelResult:
+    """The answer of one level.
+
+    Attributes:
+        status: "fail" is the integration's fault; "skip" and "error" mean that nothing was proven either way.
+        max_abs: largest absolute difference of all compared tensors; None where the level compares none.
+        max_rel: largest difference relative to its tensor's own largest element.
+        tolerance: what max_rel may be at most.
+        worst: the tensors that differ most, worst first.
+    """
+
+    level: str
+    status: Status
+    reason: str = ""
+    max_abs: float | None = None
+    max_rel: float | None = None
+    tolerance: float | None = None
+    seconds: float = 0.0
+    worst: Sequence[Worst] = ()
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first module that adds error of its own, and the error that came in with its input."""
+
+    module: str
+    added: float
+    inherited: float
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How many planted faults were noticed."""
+
+    faults: int
+    detected: int
+    located: int
+    missed: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """The outcome of `run_parity`.
+
+    Attributes:
+        model_type: what was compared.
+        work_dir: where the tensors and logs lie; empty when they were not kept.
+    """
+
+    path: str
+    model_type: str
+    levels: Sequence[LevelResult]
+    first_divergence: Divergence | None = None
+    prove: Proof | None = None
+    seconds: float = 0.0
+    work_dir: str = ""
+    notes: Sequence[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Every level that was asked for ran and passed."""
+        return bool(self.levels) and all(level.status == "pass" for level in self.levels)
+
+    @property
+    def exit_code(self) -> int:
+        """0 proven, 1 something is wrong, 3 something could not be run."""
+        if self.ok:
+            return 0
+        return 1 if any(level.status == "fail" for level in self.levels) else 3
+
+    def level(self, name: str) -> LevelResult:
+        """The result of one level.
+
+        Raises:
+            KeyError: that level was not asked for.
+        """
+        for level in self.levels:
+            if level.level == name:
+                return level
+        raise KeyError(name)
+
+    def to_json(self) -> dict[str, Any]:
+        """The command's own fields of the contract."""
+        return {
+            "path": self.path,
+            "model_type": self.model_type,
+            "levels": [{**vars(level), "worst": [vars(worst) for worst in level.worst]} for level in self.levels],
+            "first_divergence": vars(self.first_divergence) if self.first_divergence else None,
+            "prove": vars(self.prove) if self.prove else None,
+            "seconds": self.seconds,
+            "work_dir": self.work_dir,
+        }
+
+
+def parse_levels(levels: Sequence[str] | None) -> list[str]:
+    """The levels to run, in the order of the contract, each once.
+
+    Raises:
+        BadInput: an unknown level, or an empty list.
+    """
+    if levels is None:
+        return list(DEFAULT_LEVELS)
+    if unknown := [level for level in levels if level not in LEVELS]:
+        raise BadInput(f"unknown parity level '{unknown[0]}'", f"levels: {', '.join(LEVELS)}")
+    if not levels:
+        raise BadInput("no parity level was given", f"levels: {', '.join(LEVELS)}")
+    return [level for level in LEVELS if level in levels]

@@ -1,0 +1,111 @@
+"""Runs the levels: one process for upstream, one for the integration, and a verdict for each level."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.parity.candidate import Layout, find_candidate, require
+from omni_kit.parity.process import Sides
+from omni_kit.parity.report import LevelResult, ParityReport, parse_levels
+
+_MARKER = ".omni-kit-parity"
+
+
+def run_parity(
+    path: Path,
+    levels: Sequence[str] | None = None,
+    *,
+    checkpoint: Path | None = None,
+    layout: Layout = "hub",
+    work_dir: Path | None = None,
+    device: str = "cpu",
+    timeout: float = 300.0,
+    sides: Sides | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> ParityReport:
+    """Compares an integration with upstream.
+
+    Args:
+        path: the model directory: a plugin package, or a directory inside VeOmni.
+        levels: names of the contract; None for import, keys, roundtrip, forward and backward.
+        checkpoint: a toy checkpoint in upstream's layout to compare on; None derives a toy from the directory's
+            toy_config.json or, without one, from the default config of the registered model_type.
+        layout: how the toy's checkpoint is written: "hub" as upstream publishes it, "memory" as upstream's model holds
+            it (for models whose published experts are fused already).
+        work_dir: where tensors and logs are kept; None keeps none.
+        device: "cpu" or "cuda".
+        timeout: seconds that one step of a side may take; said to `sides` where they are given.
+        sides: processes to use and to leave running; None starts two and ends them.
+        say: is told each verdict as it falls.
+
+    Raises:
+        BadInput: no model directory, an unknown level or device, a checkpoint that is none, a `work_dir` with files
+            of somebody else.
+        MissingRequirement: torch, the target framework or the device is not there.
+    """
+    wanted = parse_levels(levels)
+    candidate = find_candidate(path)
+    _check_checkpoint(checkpoint)
+    require(candidate.requires)
+    _check_device(device)
+    started = time.monotonic()
+    with ExitStack() as stack:
+        where = stack.enter_context(_directory(work_dir))
+        both = sides or stack.enter_context(Sides(where, timeout=timeout))
+        workers = both.workers(candidate.path, candidate.editable)
+        # Imported only now: torch loads here while it loads in the two processes.
+        from omni_kit.parity.case import Case
+        from omni_kit.parity.levels import judge
+
+        case = Case(
+            candidate, where, workers, checkpoint=checkpoint and checkpoint.resolve(), layout=layout, device=device
+        )
+        results: list[LevelResult] = []
+        for level in wanted:
+            results.append(judge(level, case))
+            say(f"{level}: {results[-1].status}")
+        model_type = case.model_type()
+    return ParityReport(
+        path=str(candidate.path),
+        model_type=model_type,
+        levels=results,
+        seconds=round(time.monotonic() - started, 2),
+        work_dir=str(where) if work_dir else "",
+        notes=case.notes,
+    )
+
+
+def _check_checkpoint(checkpoint: Path | None) -> None:
+    if checkpoint is not None and not (checkpoint / "config.json").is_file():
+        raise BadInput(f"{checkpoint} is no checkpoint directory: it has no config.json")
+
+
+def _check_device(device: str) -> None:
+    if device not in ("cpu", "cuda"):
+        raise BadInput(f"unknown device '{device}'", "devices: cpu, cuda")
+    if device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise MissingRequirement("no CUDA device is available to torch", "run without --device cuda")
+
+
+@contextmanager
+def _directory(work_dir: Path | None) -> Iterator[Path]:
+    """The given directory, emptied of an earlier run, or one that is gone afterwards."""
+    if work_dir is None:
+        with tempfile.TemporaryDirectory(prefix="omni-kit-parity-") as temporary:
+            yield Path(temporary)
+        return
+    work_dir.mkdir(parents=True, exist_ok=True)
+    marker = work_dir / _MARKER
+    if any(work_dir.iterdir()) and not marker.is_file():
+        raise BadInput(f"{work_dir} holds files that are not of a parity run", "give a new directory")
+    for part in ("checkpoint", "reference", "candidate"):
+        shutil.rmtree(work_dir / part, ignore_errors=True)
+    marker.touch()
+    yield work_dir.resolve()

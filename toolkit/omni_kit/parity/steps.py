@@ -1,0 +1,121 @@
+"""The steps that a worker can take; each takes paths and numbers and leaves tensors in files."""
+
+import gc
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from omni_kit.parity.builder import Builder, Upstream, make_builder
+from omni_kit.parity.tensors import load_tensors, save_tensors, state_of
+from omni_kit.parity.weights import nudged
+
+
+class Side:
+    """One side of the comparison: its builder and, once loaded, its model.
+
+    Every public method is a step; arguments and results are JSON-ready.
+    """
+
+    def __init__(self) -> None:
+        self._builder: Builder | None = None
+        self._model: Any = None
+        self._forbidden: list[str] = []
+
+    def open(self, builder: str, options: Mapping[str, Any], forbidden: list[str]) -> dict[str, Any]:
+        """Makes the builder; `forbidden` packages must never be imported in this process."""
+        self._forbidden = forbidden
+        self._builder = make_builder(builder)
+        facts = self._builder.open(options)
+        gc.freeze()  # what was imported stays: a collection, and loaders ask for many, need not walk it
+        return facts
+
+    def make_toy(self, source: str, out: str, layout: str) -> dict[str, Any]:
+        """Makes a toy of upstream's own class; writes its checkpoint, its state and its inputs below `out`."""
+        self._model = self._upstream.make_toy(source)
+        self._upstream.save_toy(self._model, Path(out, "checkpoint"), layout)
+        return self._describe(out)
+
+    def save_toy(self, source: str, out: str, layout: str) -> None:
+        """Makes a toy of upstream's own class and writes nothing but its checkpoint."""
+        self._upstream.save_toy(self._upstream.make_toy(source), Path(out), layout)
+
+    def open_checkpoint(self, checkpoint: str, out: str) -> dict[str, Any]:
+        """Loads a checkpoint and writes its state and the inputs for it below `out`."""
+        self._model = self._side.load(Path(checkpoint))
+        return self._describe(out)
+
+    def shapes(self, config_dir: str) -> dict[str, list[int]]:
+        """Name -> shape of the state that the side would load."""
+        return self._side.shapes(Path(config_dir))
+
+    def load(self, checkpoint: str, state: str) -> dict[str, Any]:
+        """Loads the checkpoint and writes what the model then holds."""
+        self._model = self._side.load(Path(checkpoint))
+        save_tensors(state_of(self._model), Path(state))
+        return {"class": f"{type(self._model).__module__}.{type(self._model).__name__}"}
+
+    def save(self, checkpoint: str, out: str) -> None:
+        """Exports the loaded model."""
+        self._side.save(self._model, Path(checkpoint), Path(out))
+
+    def reload(self, checkpoint: str, state: str) -> None:
+        """Loads another checkpoint beside the model of this side and writes what it then holds."""
+        save_tensors(state_of(self._side.load(Path(checkpoint))), Path(state))
+
+    def run(self, inputs: str, out: str) -> dict[str, Any]:
+        """Forward and backward.
+
+        Writes outputs.safetensors and gradients.safetensors below `out`; returns the names of all parameters and
+        what is to be said about the run.
+        """
+        self._run(Path(inputs), Path(out))
+        return {"parameters": [name for name, _ in self._model.named_parameters()], "notes": self._side.notes()}
+
+    def run_nudged(self, inputs: str, out: str) -> None:
+        """As `run`, with every weight moved to the next float32 number: what rounding alone can do to this model."""
+        exact = {name: parameter.detach().clone() for name, parameter in self._model.named_parameters()}
+        with torch.no_grad():
+            for name, parameter in self._model.named_parameters():
+                parameter.copy_(nudged(name, parameter))
+        self._run(Path(inputs), Path(out))
+        with torch.no_grad():
+            for name, parameter in self._model.named_parameters():
+                parameter.copy_(exact[name])
+
+    def _run(self, inputs: Path, out: Path) -> None:
+        device = next(self._model.parameters()).device
+        batch = {name: tensor.to(device) for name, tensor in load_tensors(inputs).items()}
+        self._model.zero_grad(set_to_none=True)
+        outputs = self._side.forward(self._model, batch)
+        save_tensors(outputs, out / "outputs.safetensors")
+        torch.autograd.backward(outputs["loss"])
+        named = self._model.named_parameters()
+        gradients = {name: parameter.grad for name, parameter in named if parameter.grad is not None}
+        save_tensors(gradients, out / "gradients.safetensors")
+
+    def check_imports(self) -> None:
+        """Raises if a forbidden package came in after all: the side would no longer be independent.
+
+        Raises:
+            RuntimeError: which package.
+        """
+        if strangers := [name for name in self._forbidden if name in sys.modules]:
+            raise RuntimeError(f"the reference process imported {strangers[0]}: it proves nothing any more")
+
+    @property
+    def _side(self) -> Builder:
+        if self._builder is None:
+            raise RuntimeError("the first step must be open")
+        return self._builder
+
+    @property
+    def _upstream(self) -> Upstream:
+        return cast(Upstream, self._side)
+
+    def _describe(self, out: str) -> dict[str, Any]:
+        save_tensors(state_of(self._model), Path(out, "state.safetensors"))
+        save_tensors(self._upstream.inputs(self._model), Path(out, "inputs.safetensors"))
+        return {"model_type": self._model.config.model_type, "class": type(self._model).__name__}

@@ -1,0 +1,100 @@
+"""Deterministic weights in which every element differs, and the inputs that go with them.
+
+A constant or a tiny weight hides a swapped half, a transposed expert or a dropped bias; a random one cannot be
+replayed.
+"""
+
+import math
+import zlib
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from omni_kit.parity.builder import Tensors
+
+BATCH, LENGTH, PADDED = 2, 22, 3
+_SPREAD = 0.2  # of norms and biases around their initial value
+_EMBEDDING_SCALE = 0.5
+
+
+def fill(model: nn.Module) -> None:
+    """Sets every parameter and persistent buffer of floating type in place, each element different.
+
+    Matrices get a shuffled ramp of unit gain for their fan-in, so that activations stay in range at any depth. Vectors
+    (norms, biases, decay rates) keep the centre that the model's own initialisation gave them.
+    """
+    owners = {name: module for path, module in model.named_modules() for name in _own(path, module)}
+    with torch.no_grad():
+        for name, tensor in _stored(model):
+            tensor.copy_(_values(name, tensor, owners.get(name)))
+
+
+def _own(path: str, module: nn.Module) -> Iterator[str]:
+    """Full names of what the module itself holds."""
+    for name, _ in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
+        yield f"{path}.{name}" if path else name
+
+
+def _stored(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """What a checkpoint would hold, ties once."""
+    stored = model.state_dict().keys()
+    yield from model.named_parameters()
+    for name, buffer in model.named_buffers():
+        if name in stored and buffer.is_floating_point():
+            yield name, buffer
+
+
+def _values(name: str, tensor: torch.Tensor, owner: nn.Module | None) -> torch.Tensor:
+    ramp = shuffled_ramp(name, tensor.shape)
+    if tensor.dim() < 2:
+        return tensor.float().mean().round() + _SPREAD * ramp
+    if isinstance(owner, nn.Embedding):
+        return _EMBEDDING_SCALE * ramp
+    fan_in = math.prod(tensor.shape[1:]) if type(owner).__name__.startswith("Conv") else tensor.shape[-1]
+    return ramp * math.sqrt(3.0 / fan_in)
+
+
+def shuffled_ramp(name: str, shape: torch.Size | tuple[int, ...]) -> torch.Tensor:
+    """float32 values from -1 to 1 in equal steps, shuffled by a seed made of `name`.
+
+    Raises:
+        ValueError: more elements than float32 can tell apart.
+    """
+    count = math.prod(shape)
+    if count > 2**23:
+        raise ValueError(f"{name} has {count} elements: too many for all of them to differ in float32")
+    order = torch.randperm(count, generator=generator(name))
+    return torch.linspace(-1.0, 1.0, count)[order].reshape(shape)
+
+
+def nudged(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """Every element moved to a neighbouring number of its dtype, up or down by a coin that depends on `name`."""
+    up = torch.rand(tensor.shape, generator=generator(f"nudge {name}")).to(tensor.device) < 0.5
+    target = torch.where(up, torch.inf, -torch.inf).to(tensor.dtype)
+    return torch.nextafter(tensor.detach(), target)
+
+
+def text_inputs(text_tokens: list[int]) -> Tensors:
+    """Token ids, mask and labels of a small batch whose second row is padded on the left.
+
+    Args:
+        text_tokens: ids to draw from.
+
+    Returns:
+        input_ids, attention_mask and labels, int64 [2, 22]; labels are -100 at padding and at every fifth token.
+    """
+    allowed = torch.tensor(text_tokens)
+    picks = torch.randint(len(allowed), (BATCH, LENGTH), generator=generator("input_ids"))
+    ids = allowed[picks]
+    mask = torch.ones_like(ids)
+    mask[1, :PADDED] = 0
+    labels = ids.masked_fill(mask == 0, -100)
+    labels[:, ::5] = -100
+    labels[1, PADDED] = -100  # nothing comes before it that could foretell it
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
+
+def generator(name: str) -> torch.Generator:
+    """Random numbers that depend on `name` alone."""
+    return torch.Generator().manual_seed(zlib.crc32(name.encode()))
