@@ -133,7 +133,7 @@ def test_missing_and_unmapped_keys(edited: Callable[[str, Edit], Path]) -> None:
 def test_tied_head_is_not_missing(checkpoint: Checkpoints) -> None:
     verdict = check_layout(str(checkpoint("gemma2")))
     assert verdict.accounting is not None
-    assert "lm_head.weight" not in verdict.accounting.feeds.values()
+    assert ("lm_head.weight",) not in verdict.accounting.feeds.values()
     assert verdict.ok
 
 

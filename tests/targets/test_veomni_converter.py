@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
+from omni_kit.layout.taxonomy import Disk
 from omni_kit.scaffold import new_model
 from tests.conftest import Checkpoints
 
@@ -85,27 +87,100 @@ def test_fused_experts_pass_through(copied: Callable[[str], Path], tmp_path: Pat
     assert probe(tmp_path / "conv", fused)["tensors"] == truth
 
 
-def test_fused_transposed_experts(
-    copied: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Transposed ones are transposed back, canonical ones are left alone, and anything else is an error."""
-    from omni_kit.layout.taxonomy import Disk
+Turn = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 
-    place = copied("olmoe")
-    truth = in_memory(place)
-    turned = tmp_path / "run" / "turned"
-    turned.mkdir()
-    shutil.copy(place / "config.json", turned)
+
+def transposed(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Layer 0 turned; the others stay canonical and must pass through."""
+    turned = {k: v.transpose(0, 2, 1).copy() for k, v in state.items() if v.ndim == 3 and "layers.0" in k}
+    return {**state, **turned}
+
+
+def unfused(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    result: dict[str, np.ndarray] = {}
+    for name, value in state.items():
+        if name.endswith("gate_up_proj"):
+            gate, up = np.split(value, 2, axis=1)
+            result[name.replace("gate_up_proj", "gate_proj.weight")] = gate.copy()
+            result[name.replace("gate_up_proj", "up_proj.weight")] = up.copy()
+        else:
+            result[name.replace("experts.down_proj", "experts.down_proj.weight")] = value
+    return result
+
+
+def interleaved(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    result = dict(state)
+    for name in [name for name in state if name.endswith("gate_up_proj")]:
+        gate, up = np.split(state[name], 2, axis=1)
+        result[name] = np.stack([gate, up], axis=2).reshape(state[name].shape)
+    return result
+
+
+def renamed(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    names = {"experts.gate_up_proj": "experts.input_linear.weight", "experts.down_proj": "experts.output_linear.weight"}
+    return {next((k.replace(a, b) for a, b in names.items() if k.endswith(a)), k): v for k, v in state.items()}
+
+
+PAIR = ("gate_up_proj", "down_proj")
+LAYOUTS: dict[Disk, tuple[tuple[str, ...], Turn]] = {
+    Disk.fused_transposed: (PAIR, transposed),
+    Disk.stacked_unfused: (("gate_proj.weight", "up_proj.weight", "down_proj.weight"), unfused),
+    Disk.fused_interleaved_rows: (PAIR, interleaved),
+    Disk.fused_renamed: (("input_linear.weight", "output_linear.weight"), renamed),
+}
+
+
+def converted(
+    disk: Disk, state: dict[str, np.ndarray], config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """What the converter for `disk` makes of `state` written in that layout."""
+    names, turn = LAYOUTS[disk]
+    place = tmp_path / "run" / "turned"
+    place.mkdir(parents=True)
+    shutil.copy(config, place / "config.json")
+    save_file(turn(state), place / "model.safetensors")
+    monkeypatch.setattr("omni_kit.targets.veomni.plan.expected_layout", lambda model: (disk, names))
+    new_model("conv", str(config), target="veomni", into=tmp_path)
+    return probe(tmp_path / "conv", place)
+
+
+@pytest.mark.parametrize("disk", LAYOUTS)
+def test_stacked_experts(
+    disk: Disk, copied: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from transformers import AutoModelForCausalLM
 
-    state = {k: v.contiguous().numpy() for k, v in AutoModelForCausalLM.from_pretrained(place).state_dict().items()}
-    state |= {k: v.transpose(0, 2, 1).copy() for k, v in state.items() if v.ndim == 3 and "layers.0" in k}
-    save_file(state, turned / "model.safetensors")
+    place = copied("olmoe")
+    model = AutoModelForCausalLM.from_pretrained(place)
+    state = {k: v.contiguous().numpy() for k, v in model.state_dict().items()}
+    result = converted(disk, state, place / "config.json", tmp_path, monkeypatch)
+    assert result["error"] == ""
+    assert result["tensors"] == in_memory(place)
 
-    monkeypatch.setattr(
-        "omni_kit.targets.veomni.plan.expected_layout",
-        lambda model: (Disk.fused_transposed, ("gate_up_proj", "down_proj")),
-    )
-    new_model("conv", "olmoe", target="veomni", into=tmp_path)
-    assert probe(tmp_path / "conv", turned)["tensors"] == truth
-    assert load_file(turned / "model.safetensors").keys() == truth.keys()
+
+@pytest.mark.parametrize("width", [32, 64])
+def test_the_pair_decides_where_one_tensor_could_be_either(
+    width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H == 2I makes gate_up_proj square, H == I down_proj: real defaults of several models."""
+    hidden, experts, rng = 64, 6, np.random.default_rng(0)
+    state = {
+        f"model.layers.{layer}.mlp.experts.{leaf}": rng.standard_normal((experts, *shape), np.float32)
+        for layer in range(3)
+        for leaf, shape in (("gate_up_proj", (2 * width, hidden)), ("down_proj", (hidden, width)))
+    }
+    config = tmp_path / "config.json"
+    sizes = {"hidden_size": hidden, "intermediate_size": width, "num_experts": experts}
+    config.write_text(json.dumps({"model_type": "olmoe", **sizes}))
+    result = converted(Disk.fused_transposed, state, config, tmp_path, monkeypatch)
+    assert result["error"] == ""
+    assert result["tensors"] == {k: hashlib.sha256(v.tobytes()).hexdigest() for k, v in state.items()}
+
+
+def test_any_other_shape_is_an_error(
+    copied: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = {"model.layers.0.mlp.experts.gate_up_proj": np.zeros((6, 81, 64), np.float32)}
+    monkeypatch.setitem(LAYOUTS, Disk.fused_transposed, (PAIR, lambda given: given))
+    with pytest.raises(AssertionError, match="neither"):
+        converted(Disk.fused_transposed, state, copied("olmoe") / "config.json", tmp_path, monkeypatch)

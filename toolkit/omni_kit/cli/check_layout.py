@@ -29,6 +29,12 @@ def check_layout_command(
     assume: Annotated[
         str | None, typer.Option(metavar="LAYOUT", help="The layout to take where the file leaves it open.")
     ] = None,
+    against_model: Annotated[
+        bool, typer.Option("--against-model", help="Prove it with transformers' own loader on the meta device (torch).")
+    ] = False,
+    emit_converter: Annotated[
+        Path | None, typer.Option("--emit-converter", metavar="FILE", help="Write VeOmni's converter for this layout.")
+    ] = None,
     transformers: TransformersOption = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
@@ -36,9 +42,22 @@ def check_layout_command(
     """Tell the expert layout of a checkpoint from headers alone, and account for every key. Needs no torch."""
     from omni_kit.layout import check_layout
 
-    verdict = check_layout(source, model_type=model_type, config=config, assume=assume, transformers=transformers)
+    verdict = check_layout(
+        source,
+        model_type=model_type,
+        config=config,
+        assume=assume,
+        against_model=against_model,
+        transformers=transformers,
+    )
+    notes = []
+    if emit_converter is not None:
+        from omni_kit.scaffold.converter import write_converter
 
-    Output("check-layout", fmt, full).finish(verdict.as_json(), ok=verdict.ok, human=partial(_render, verdict))
+        notes = [write_converter(verdict, emit_converter)]
+    Output("check-layout", fmt, full).finish(
+        verdict.as_json(), ok=verdict.ok, human=partial(_render, verdict), notes=notes
+    )
 
 
 def _render(verdict: "LayoutVerdict", console: Console) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import Checkpoint, read_checkpoint
-from omni_kit.layout.verdict import LayoutVerdict, judge
+from omni_kit.layout.verdict import LayoutVerdict, judge, prove
 from omni_kit.upstream.library import find_library
 from omni_kit.upstream.model import upstream_model
 from omni_kit.upstream.sources import model_config, read_source_argument
@@ -18,6 +18,7 @@ def check_layout(
     model_type: str | None = None,
     config: Path | None = None,
     assume: str | None = None,
+    against_model: bool = False,
     transformers: Path | None = None,
 ) -> LayoutVerdict:
     """Tells the expert layout of the checkpoint at `source`.
@@ -27,10 +28,12 @@ def check_layout(
         model_type: instead of the one in the config.
         config: a config.json to use instead of the one beside the weights.
         assume: the layout to take where the file leaves it open.
+        against_model: prove it with transformers' own loader on the meta device; needs torch.
         transformers: another unpacked transformers to read the recipe from.
 
     Raises:
         BadInput: no weights, damaged files, or an unknown model_type.
+        MissingRequirement: `against_model` without torch.
     """
     library = find_library("transformers", transformers)
     found = read_source_argument(source, library, config)
@@ -39,4 +42,5 @@ def check_layout(
     checkpoint = read_checkpoint(found.weights)
     wanted = model_type or found.model_type
     model = upstream_model(library, model_config(found, library, wanted)) if wanted else None
-    return judge(checkpoint, model, assume)
+    verdict = judge(checkpoint, model, assume)
+    return prove(verdict, checkpoint) if against_model else verdict

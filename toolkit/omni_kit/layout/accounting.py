@@ -42,6 +42,7 @@ class Accounting:
     unmapped: tuple[str, ...]
     missing: tuple[str, ...]
     ignored: tuple[Ignored, ...] = field(default=())
+    ignored_keys: frozenset[str] = field(default=frozenset())
     proof: str = ""
 
     @property
@@ -59,6 +60,7 @@ def account(checkpoint: Checkpoint, model: UpstreamModel, groups: Sequence[Exper
     prefix = _base_prefix(model)
     feeds: dict[str, tuple[str, ...]] = {}
     ignored: dict[tuple[str, str], int] = {}
+    ignored_keys: set[str] = set()
     unmapped: list[str] = []
     mapped = 0
     for keys in _alike(checkpoint, groups):
@@ -69,6 +71,7 @@ def account(checkpoint: Checkpoint, model: UpstreamModel, groups: Sequence[Exper
         elif (reason := _reason(keys[0], model)) is not None:
             pattern = (_NUMBER.sub("*", keys[0]), reason)
             ignored[pattern] = ignored.get(pattern, 0) + len(keys)
+            ignored_keys.update(keys)
         else:
             unmapped += keys
     fed = {name for targets in feeds.values() for name in targets}
@@ -76,7 +79,16 @@ def account(checkpoint: Checkpoint, model: UpstreamModel, groups: Sequence[Exper
         p.name for p in model.skeleton.parameters if p.certain and p.name not in fed and not _tied(p.name, model, fed)
     )
     shown = tuple(Ignored(pattern, reason, count) for (pattern, reason), count in ignored.items())
-    return Accounting(len(checkpoint.tensors), feeds, mapped, tuple(unmapped), missing, shown, _proof(model))
+    return Accounting(
+        total=len(checkpoint.tensors),
+        feeds=feeds,
+        mapped=mapped,
+        unmapped=tuple(unmapped),
+        missing=missing,
+        ignored=shown,
+        ignored_keys=frozenset(ignored_keys),
+        proof=_proof(model),
+    )
 
 
 def _alike(checkpoint: Checkpoint, groups: Sequence[ExpertGroup]) -> Iterator[list[str]]:

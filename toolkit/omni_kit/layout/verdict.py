@@ -6,6 +6,7 @@ from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.layout.accounting import Accounting, account
+from omni_kit.layout.against import LoadProof, prove_loading
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.disk import DiskReading, read_disk
 from omni_kit.layout.groups import ExpertGroup, expert_groups
@@ -59,11 +60,20 @@ class LayoutVerdict:
     total: int
     expert_keys: int
     findings: tuple[Finding, ...] = field(default=())
+    load_proof: LoadProof | None = None
 
     @property
     def ok(self) -> bool:
         fine = self.verdict in {"native", "convertible", "mixed", "not-moe"}
         return fine and self.accounting is not None and self.accounting.complete and not self._errors()
+
+    def _proof(self) -> str:
+        if self.accounting is None:
+            return "none: no config, so no model to account against"
+        if self.load_proof is None or self.model is None:
+            return self.accounting.proof
+        count, version = self.load_proof.parameters, self.model.library.version
+        return f"{count} parameters of {self.model.class_name} filled by the loader of transformers {version} on meta"
 
     def _errors(self) -> bool:
         return any(finding.severity == "error" for finding in self.findings)
@@ -92,7 +102,7 @@ class LayoutVerdict:
                 "unmapped": list(accounting.unmapped) if accounting else [],
                 "missing": list(accounting.missing) if accounting else [],
                 "ignored": [asdict(item) for item in accounting.ignored] if accounting else [],
-                "proof": accounting.proof if accounting else "none: no config, so no model to account against",
+                "proof": self._proof(),
             },
             "findings": [asdict(finding) for finding in self.findings],
         }
@@ -126,6 +136,31 @@ def judge(checkpoint: Checkpoint, model: UpstreamModel | None, assume: str | Non
         expert_keys=sum(1 for group in groups for _ in group.members()),
         findings=tuple(findings),
     )
+
+
+def prove(verdict: LayoutVerdict, checkpoint: Checkpoint) -> LayoutVerdict:
+    """The verdict with the proof by the real loader; what it found is added to the findings.
+
+    Raises:
+        BadInput: no config says which model it is, or the model cannot be built.
+        MissingRequirement: torch is not installed.
+    """
+    if verdict.model is None or verdict.accounting is None:
+        raise BadInput("--against-model needs to know the model", "give --model-type, or --config FILE")
+    proof = prove_loading(checkpoint, verdict.model, verdict.accounting)
+    found = [
+        Finding(f"load-{what}", "error", f"{len(names)} parameters {said}, {names[0]} first")
+        for what, said, names in (
+            ("missing", "would be newly initialised", proof.missing),
+            ("unexpected", "would be left over", proof.unexpected),
+            ("mismatched", "would get another shape", proof.mismatched),
+            ("twice", "are fed by two keys", proof.twice),
+        )
+        if names
+    ]
+    if proof.error:
+        found.append(Finding("load-error", "error", f"transformers cannot load it: {proof.error}"))
+    return replace(verdict, load_proof=proof, findings=(*verdict.findings, *found))
 
 
 def _assumed(assume: str | None) -> Disk | None:

@@ -20,16 +20,30 @@ def render(plan: Plan, target: str, family: str) -> dict[str, str]:
     Raises:
         BadInput: there is no such template, or a rendered file is not valid Python.
     """
-    folder = _templates(target) / family
+    return {file.path: render_file(file, target, family) for file in plan.files}
+
+
+def render_file(file: NewFile, target: str, family: str) -> str:
+    """The text of one file.
+
+    Raises:
+        BadInput: there is no such template, or the rendered file is not valid Python.
+    """
+    if file.template is None:
+        return file.text
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
+        loader=jinja2.FileSystemLoader(_templates(target) / family),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
     )
-    return {file.path: _text(environment, file) for file in plan.files}
+    try:
+        text = environment.get_template(file.template).render(file.context)
+    except jinja2.TemplateNotFound as error:
+        raise BadInput(f"there is no template {error.name}", "reinstall omni-kit") from error
+    return format_python(text, Path(file.path).name) if file.path.endswith(".py") else text
 
 
 def _templates(target: str) -> Path:
@@ -38,13 +52,3 @@ def _templates(target: str) -> Path:
         if entry.name == target:
             return Path(entry.load())
     return resource_dir("templates") / target
-
-
-def _text(environment: jinja2.Environment, file: NewFile) -> str:
-    if file.template is None:
-        return file.text
-    try:
-        text = environment.get_template(file.template).render(file.context)
-    except jinja2.TemplateNotFound as error:
-        raise BadInput(f"there is no template {error.name}", "reinstall omni-kit") from error
-    return format_python(text, Path(file.path).name) if file.path.endswith(".py") else text

@@ -38,6 +38,7 @@ class VeOmniBuilder:
         sys.path.insert(0, options["sys_path"])
         self._device = options.get("device", "cpu")
         _one_process(self._device)
+        stand_ins_used()  # of a model that was compared before in this process
         import veomni
         from veomni.models.loader import MODELING_REGISTRY
 
@@ -55,8 +56,8 @@ class VeOmniBuilder:
         model = self._build(config_dir, None, "meta")
         return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
 
-    def load(self, checkpoint: Path) -> nn.Module:
-        model = self._build(checkpoint, checkpoint, self._device)
+    def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
+        model = self._build(checkpoint, checkpoint, self._device, dtype)
         if left := [name for name, tensor in model.state_dict().items() if tensor.is_meta]:
             raise BadInput(f"VeOmni's loader left {left[0]} without storage")
         return cast(nn.Module, model.train())
@@ -86,13 +87,13 @@ class VeOmniBuilder:
     def notes(self) -> list[str]:
         return stand_ins_used()
 
-    def _build(self, config_dir: Path, weights: Path | None, device: str) -> Any:
+    def _build(self, config_dir: Path, weights: Path | None, device: str, dtype: str = "float32") -> Any:
         from veomni.models import build_foundation_model
 
         return build_foundation_model(
             config_path=str(config_dir),
             weights_path=str(weights) if weights else None,
-            torch_dtype="float32",
+            torch_dtype=dtype,
             init_device=device,
             ops_implementation=eager_operations(),
         )

@@ -1,23 +1,19 @@
 """The files and edits of a VeOmni integration, derived from the upstream model."""
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.layout.expected import expected_layout
-from omni_kit.layout.taxonomy import Disk, Memory
 from omni_kit.targets import Decision, ImportEntry, ListEntry, NewFile, Plan, Request, Todo
 from omni_kit.targets.veomni.checkout import MODELS, find_checkout, shipped_model_types
+from omni_kit.targets.veomni.converter import ExpertLayout, converter_context, layout_of
 from omni_kit.targets.veomni.patches import PatchSet, derive_patches
 from omni_kit.targets.veomni.sites import Site, find_sites
-from omni_kit.upstream.conversion import Transform
 from omni_kit.upstream.interpret import ConfigView
-from omni_kit.upstream.profile import EXPERT_COUNTS, EXPERT_WIDTHS, expert_parameters
+from omni_kit.upstream.profile import expert_parameters
 from omni_kit.upstream.toy import toy_config
-
-_CONVERTIBLE = {Disk.per_expert, Disk.fused_transposed}
 
 
 def make_plan(request: Request) -> Plan:
@@ -48,42 +44,17 @@ def _model_dir(request: Request) -> str:
     return f"{MODELS}/{request.name}"
 
 
-class _Layout:
-    """The expert layout that the converter is written for, and how it is known."""
-
-    def __init__(self, disk: Disk | None, names: tuple[str, ...], reason: str, evidence: str) -> None:
-        self.disk = disk
-        self.names = names
-        self.reason = reason
-        self.evidence = evidence
-
-    @property
-    def needs_converter(self) -> bool:
-        return self.disk in _CONVERTIBLE
-
-
-def _layout(request: Request) -> _Layout:
+def _layout(request: Request) -> ExpertLayout:
     verdict = request.verdict
     if verdict is None:
         disk, names = expected_layout(request.model)
         recipe = request.model.recipe
         origin = ", ".join(recipe.resolved_from) if recipe else "no recipe"
-        return _Layout(disk, names, "no checkpoint was given: as transformers declares it", origin)
-    if verdict.verdict in {"ambiguous", "unsupported"} or (verdict.verdict == "mixed"):
-        shown = ", ".join(f"{s.prefix}: {s.disk or 'unknown'}" for s in verdict.subtrees)
-        raise BadInput(f"the checkpoint's expert layout is {verdict.verdict} ({shown})", "see omni-kit check-layout")
-    if not verdict.subtrees:
-        return _Layout(Disk.none, (), "the checkpoint has no experts", "headers")
-    subtree = verdict.subtrees[0]
-    evidence = "; ".join(subtree.evidence)
-    if subtree.memory is not Memory.canonical:
-        return _Layout(Disk.none, (), f"the modules hold them {subtree.memory}, as they lie on disk", evidence)
-    if subtree.disk is not Disk.fused and subtree.disk not in _CONVERTIBLE:
-        raise BadInput(f"there is no converter template for experts that lie {subtree.disk}", f"evidence: {evidence}")
-    return _Layout(subtree.disk, subtree.names, "as the checkpoint's headers show", evidence)
+        return ExpertLayout(disk, names, "no checkpoint was given: as transformers declares it", origin)
+    return layout_of(verdict)
 
 
-def _context(request: Request, patches: PatchSet, layout: _Layout) -> dict[str, Any]:
+def _context(request: Request, patches: PatchSet, layout: ExpertLayout) -> dict[str, Any]:
     model, in_tree = request.model, request.style == "in-tree"
     heads = [name for name in model.heads if _registrable(name, request)]
     module = f"veomni.models.transformers.{request.name}" if in_tree else request.name
@@ -108,7 +79,7 @@ def _context(request: Request, patches: PatchSet, layout: _Layout) -> dict[str, 
         "moe": request.profile.experts is not None,
         "plan_keys": [parameter.pattern for parameter in expert_parameters(model.skeleton)],
         "converter": layout.needs_converter,
-        **(_converter_context(request, layout) if layout.needs_converter else {}),
+        **(converter_context(request.model, layout) if layout.needs_converter else {}),
     }
 
 
@@ -133,33 +104,7 @@ def _registrable(name: str, request: Request) -> bool:
     return not name.endswith(("VisionModel", "ForConditionalGeneration")) or name == request.model.class_name
 
 
-def _converter_context(request: Request, layout: _Layout) -> dict[str, Any]:
-    recipe = request.model.recipe
-    patterns = [parameter.pattern.rpartition(".")[0] for parameter in expert_parameters(request.model.skeleton)]
-    container = re.escape(patterns[0]).replace(r"\*", r"\d+").removeprefix(r"model\.")
-    leaves = "|".join(re.escape(name) for name in layout.names)
-    return {
-        "disk": str(layout.disk),
-        "names": dict(zip(("gate", "up", "down"), layout.names, strict=False)),
-        "expert_pattern": rf"^((?:.+\.)?{container})\.(\d+)\.({leaves})$",
-        "fused_pattern": rf"^((?:.+\.)?{container})\.(gate_up_proj|down_proj)$",
-        "count_name": _attribute(request, EXPERT_COUNTS),
-        "width_name": _attribute(request, EXPERT_WIDTHS),
-        "renames": [_rename(t) for t in (recipe.transforms if recipe else ()) if not t.converts],
-    }
-
-
-def _attribute(request: Request, names: Sequence[str]) -> str:
-    """The first of `names` that the config really has, rather than as an alias."""
-    config = request.model.config
-    return next(name for name in names if name in config.given or name in config.cls.defaults)
-
-
-def _rename(transform: Transform) -> tuple[str, str]:
-    return transform.sources[0], transform.targets[0].removeprefix("^").removesuffix("$").replace(r"\.", ".")
-
-
-def _files(request: Request, base: str, context: Mapping[str, Any], layout: _Layout) -> Iterator[NewFile]:
+def _files(request: Request, base: str, context: Mapping[str, Any], layout: ExpertLayout) -> Iterator[NewFile]:
     name = request.name
     yield NewFile(f"{base}/__init__.py", "__init__.py.jinja", context=context)
     yield NewFile(f"{base}/{name}_gpu_patch_gen_config.py", "gpu_patch_gen_config.py.jinja", context=context)
@@ -198,7 +143,7 @@ def _edits(request: Request) -> Iterator[ListEntry | ImportEntry]:
         yield ListEntry("tests/e2e/test_e2e_parallel.py", "text_test_cases", level2)
 
 
-def _decisions(request: Request, sites: list[Site], layout: _Layout) -> Iterator[Decision]:
+def _decisions(request: Request, sites: list[Site], layout: ExpertLayout) -> Iterator[Decision]:
     for site in sites:
         yield Decision(f"{site.site} {site.target}".strip(), site.decision, site.reason, site.evidence)
     if request.profile.experts is not None:

@@ -1,0 +1,84 @@
+"""The proof that a checkpoint fills a model: transformers' own loader, on the meta device, in a process of its own.
+
+The loader gets a tensor without data for every key of the headers, so it does all that it does when it loads, but for
+moving bytes: renaming, stacking, transposing, comparing shapes.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.layout.accounting import Accounting
+from omni_kit.layout.checkpoint import Checkpoint
+from omni_kit.upstream.model import UpstreamModel
+
+_TIMEOUT = 600
+
+
+@dataclass(frozen=True)
+class LoadProof:
+    """What the loader of transformers made of the keys.
+
+    Attributes:
+        missing: parameters that would be newly initialised.
+        unexpected: what keys became that no parameter takes.
+        mismatched: parameters that get another shape.
+        twice: parameters that two keys feed.
+        error: the loader's own error, if it raised one.
+    """
+
+    parameters: int
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    mismatched: tuple[str, ...]
+    twice: tuple[str, ...]
+    error: str
+
+    @property
+    def complete(self) -> bool:
+        return not (self.missing or self.unexpected or self.mismatched or self.twice or self.error)
+
+
+def prove_loading(checkpoint: Checkpoint, model: UpstreamModel, accounting: Accounting) -> LoadProof:
+    """Loads the headers into the model on the meta device.
+
+    Keys that the accounting ignores for a reason are not given to the loader.
+
+    Raises:
+        MissingRequirement: torch is not installed.
+        BadInput: only an index is there, or the model cannot be built.
+    """
+    if checkpoint.names_only:
+        raise BadInput("--against-model needs shapes, and an index has none", "give the shards")
+    if importlib.util.find_spec("torch") is None:
+        raise MissingRequirement("--against-model needs torch", "pip install 'omni-kit[parity]'")
+    ignored = accounting.ignored_keys
+    tensors = {
+        key: [info.dtype, list(info.shape)] for key, info in checkpoint.tensors.items() if info and key not in ignored
+    }
+    job = {"class": model.class_name, "config": dict(model.config.given) | {"model_type": model.config.model_type}}
+    done = subprocess.run(
+        [sys.executable, "-m", "omni_kit.layout.against_worker"],
+        input=json.dumps({**job, "tensors": tensors}),
+        env={**os.environ, "PYTHONPATH": _python_path(model), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+        check=False,
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise BadInput(f"{model.class_name} cannot be built from this config: {last[:300]}")
+    answer = json.loads(done.stdout.splitlines()[-1])
+    lists = {name: tuple(answer[name]) for name in ("missing", "unexpected", "mismatched", "twice")}
+    return LoadProof(parameters=answer["parameters"], error=answer["error"], **lists)
+
+
+def _python_path(model: UpstreamModel) -> str:
+    """The transformers that was read comes first, be it the installed one or another."""
+    own = [str(model.library.root.parent), *sys.path]
+    return os.pathsep.join(path for path in own if path)

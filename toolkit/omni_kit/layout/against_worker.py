@@ -1,0 +1,73 @@
+"""The process of `prove_loading`: reads a job on stdin, prints one JSON object. Imports torch and transformers."""
+
+import json
+import logging
+import re
+import sys
+from collections import Counter
+from typing import Any
+
+import torch
+import transformers
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
+
+_DTYPES = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "F16": "float16",
+    "BF16": "bfloat16", "F32": "float32", "F64": "float64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+    "F8_E8M0": "float8_e8m0fnu",
+}  # fmt: skip
+
+
+def main(job: dict[str, Any]) -> dict[str, Any]:
+    """Builds the model, loads the tensors without data, and says what the loader said."""
+    logging.disable(logging.ERROR)
+    config = transformers.AutoConfig.for_model(**job["config"])
+    cls = getattr(transformers, job["class"])
+    tensors = {
+        key: torch.empty(shape, dtype=getattr(torch, _DTYPES[dtype]), device="meta")
+        for key, (dtype, shape) in job["tensors"].items()
+    }
+    with torch.device("meta"):
+        built = cls._from_config(config)
+    answer: dict[str, Any] = {
+        "parameters": len(list(built.parameters())),
+        "twice": _fed_twice(built, list(tensors)),
+        "missing": [],
+        "unexpected": [],
+        "mismatched": [],
+        "error": "",
+    }
+    try:
+        _, info = cls.from_pretrained(
+            None, config=config, state_dict=tensors, output_loading_info=True, device_map={"": "meta"},
+            ignore_mismatched_sizes=True,
+        )  # fmt: skip
+    except Exception as error:  # whatever the loader raises for these keys is the answer
+        return answer | {"error": f"{type(error).__name__}: {error}".strip().splitlines()[0]}
+    return answer | {
+        "missing": sorted(info["missing_keys"]),
+        "unexpected": sorted(info["unexpected_keys"]),
+        "mismatched": sorted(str(item[0]) for item in info["mismatched_keys"]),
+    }
+
+
+def _fed_twice(model: Any, keys: list[str]) -> list[str]:
+    """Parameters that two keys feed which no operation merges."""
+    transforms = get_model_conversion_mapping(model)
+    renamings = [t for t in transforms if isinstance(t, WeightRenaming)]
+    converters = [t for t in transforms if isinstance(t, WeightConverter)]
+    state = model.state_dict()
+    counts: Counter[tuple[str, str | None, str]] = Counter()
+    for key in keys:
+        target, pattern = rename_source_key(key, renamings, converters, model.base_model_prefix, state)
+        number = "".join(re.findall(r"\.\d+(?=\.)", key)) if pattern else ""
+        counts[target, pattern, number] += 1
+    fused = {target for (target, pattern, _) in counts if pattern is None}
+    merged = {target for (target, pattern, _) in counts if pattern is not None}
+    repeated = {target for (target, _, _), count in counts.items() if count > 1}
+    return sorted(repeated | (fused & merged))
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(json.load(sys.stdin))))
