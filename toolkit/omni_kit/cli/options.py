@@ -13,7 +13,7 @@ SourceArgument = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A checkpoint directory, config.json, *.safetensors, *.safetensors.index.json, or a model_type.",
+        help="A checkpoint directory, config.json, *.safetensors, *.safetensors.index.json, a model_type, or hf://org/name.",
     ),
 ]
 TransformersOption = Annotated[

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.layout.headers import TensorInfo, read_header
+from omni_kit.upstream.hub import HubRepo, hub_headers
 from omni_kit.upstream.sources import read_json
 
 INDEX_SUFFIX = ".safetensors.index.json"
@@ -40,12 +41,14 @@ class Checkpoint:
         return None if info is None else info.dtype
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
-    """Reads the headers of a directory, a single file, or an index.
+def read_checkpoint(path: Path | HubRepo) -> Checkpoint:
+    """Reads the headers of a directory, a single file, an index, or a repository on the hub.
 
     Raises:
         BadInput: nothing readable, or shards and index that disagree.
     """
+    if isinstance(path, HubRepo):
+        return _from_hub(path)
     if path.name.endswith(INDEX_SUFFIX):
         return _from_index(path)
     if path.is_dir():
@@ -57,6 +60,18 @@ def read_checkpoint(path: Path) -> Checkpoint:
             raise BadInput(f"{path} holds no safetensors files")
         return Checkpoint(path, _read_files(files), tuple(files))
     return Checkpoint(path, _read_files([path]), (path,))
+
+
+def _from_hub(repo: HubRepo) -> Checkpoint:
+    """By ranges: of every shard the eight bytes of its header's length, and the header."""
+    tensors: dict[str, TensorInfo] = {}
+    headers = hub_headers(repo)
+    for name, entries in sorted(headers.items()):
+        for key, (dtype, shape, begin, end) in entries.items():
+            if key in tensors:
+                raise BadInput(f"{key} stands in both {tensors[key].file.name} and {name}")
+            tensors[key] = TensorInfo(dtype, shape, Path(name), begin, end)
+    return Checkpoint(Path(str(repo)), tensors, tuple(Path(name) for name in sorted(headers)))
 
 
 def _from_index(index: Path, shards_needed: bool = False) -> Checkpoint:

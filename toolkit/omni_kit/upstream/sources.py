@@ -7,6 +7,7 @@ from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.upstream.configs import ModelConfig, config_class, model_types
+from omni_kit.upstream.hub import SCHEME, HubRepo, hub_file, parse_hub
 from omni_kit.upstream.library import Library
 
 _INDEX_SUFFIX = ".safetensors.index.json"
@@ -19,14 +20,15 @@ class Source:
     Attributes:
         given: as typed.
         directory: where its files lie; None for a model_type.
-        weights: the shard, the index or the directory to read headers from; None when there are only configs.
+        weights: the shard, the index, the directory or the repository to read headers from; None when there are only
+            configs.
         config: content of config.json; empty when there is none.
         model_type: from the config, or as typed.
     """
 
     given: str
     directory: Path | None
-    weights: Path | None
+    weights: Path | HubRepo | None
     config: dict[str, Any]
     model_type: str | None
 
@@ -42,18 +44,35 @@ def read_source_argument(given: str, library: Library, config_file: Path | None 
     Raises:
         BadInput: it is neither an existing path of a known kind nor a known model_type.
     """
+    if given.startswith(SCHEME):
+        return _from_hub(given, config_file)
     path = Path(given).expanduser()
     if not path.exists():
         if given in model_types(library):
             config = read_json(config_file) if config_file else {}
             return Source(given, None, None, config, given)
         raise BadInput(f"'{given}' is neither a file, a directory nor a model_type of {library.name} {library.version}")
+    path = _component(path)
     directory = path if path.is_dir() else path.parent
     beside = config_file or directory / "config.json"
     config = read_json(beside) if beside.is_file() or config_file else {}
     weights = _weights(path, given)
     model_type = config.get("model_type")
     return Source(given, directory, weights, config, model_type if isinstance(model_type, str) else None)
+
+
+def _from_hub(given: str, config_file: Path | None) -> Source:
+    repo = parse_hub(given)
+    file = config_file or hub_file(repo, "config.json")
+    config = read_json(file) if file is not None else {}
+    model_type = config.get("model_type")
+    return Source(given, None, repo, config, model_type if isinstance(model_type, str) else None)
+
+
+def _component(path: Path) -> Path:
+    """The denoiser of a diffusers pipeline, when its root is given."""
+    inner = path / "transformer"
+    return inner if (path / "model_index.json").is_file() and any(inner.glob("*.safetensors")) else path
 
 
 def _weights(path: Path, given: str) -> Path | None:

@@ -1,0 +1,91 @@
+"""A repository on the hub, read through the hub client: configs whole, weights by the ranges of their headers."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omni_kit.errors import BadInput, MissingRequirement
+
+SCHEME = "hf://"
+
+
+@dataclass(frozen=True)
+class HubRepo:
+    """`hf://org/name`, optionally `@revision`."""
+
+    repo_id: str
+    revision: str | None = None
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.repo_id}" + (f"@{self.revision}" if self.revision else "")
+
+
+def parse_hub(given: str) -> HubRepo:
+    """Understands `hf://org/name[@revision]`.
+
+    Raises:
+        BadInput: it is not of that form.
+    """
+    name, _, revision = given.removeprefix(SCHEME).partition("@")
+    if name.count("/") != 1 or not all(name.split("/")):
+        raise BadInput(f"'{given}' is no repository", "write hf://org/name or hf://org/name@revision")
+    return HubRepo(name, revision or None)
+
+
+def hub_file(repo: HubRepo, name: str) -> Path | None:
+    """A small file of the repository, downloaded to the client's cache; None when the repository has no such file.
+
+    Raises:
+        BadInput: there is no such repository.
+        MissingRequirement: the hub cannot be reached.
+    """
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    with _hub_errors(repo):
+        try:
+            return Path(hf_hub_download(repo.repo_id, name, revision=repo.revision))
+        except LocalEntryNotFoundError:  # it is also an EntryNotFoundError, and means that nothing answered
+            raise
+        except EntryNotFoundError:
+            return None
+
+
+def hub_headers(repo: HubRepo) -> dict[str, dict[str, tuple[str, tuple[int, ...], int, int]]]:
+    """Headers of all shards: file name -> key -> (dtype, shape, begin, end).
+
+    Raises:
+        BadInput: no such repository, or one without safetensors.
+        MissingRequirement: the hub cannot be reached.
+    """
+    from huggingface_hub import get_safetensors_metadata
+
+    with _hub_errors(repo):
+        metadata = get_safetensors_metadata(repo.repo_id, revision=repo.revision)
+    return {
+        name: {key: (t.dtype, tuple(t.shape), *t.data_offsets) for key, t in file.tensors.items()}
+        for name, file in metadata.files_metadata.items()
+    }
+
+
+@contextmanager
+def _hub_errors(repo: HubRepo) -> Iterator[None]:
+    """The client's errors as ours: one line each."""
+    import httpx
+    from huggingface_hub import errors
+
+    offline = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.HfHubHTTPError, httpx.HTTPError)
+    absent: tuple[Any, ...] = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.HFValidationError)
+    try:
+        yield
+    except absent as error:
+        raise BadInput(
+            f"{repo} is not on the hub, or is private", "check the name; log in with 'hf auth login'"
+        ) from error
+    except (errors.NotASafetensorsRepoError, errors.SafetensorsParsingError) as error:
+        raise BadInput(f"{repo} has no readable safetensors files") from error
+    except offline as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise MissingRequirement(f"the hub cannot be reached for {repo}: {reason}", "give a local directory") from error
