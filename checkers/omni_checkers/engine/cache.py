@@ -1,0 +1,122 @@
+"""Verdicts of earlier runs, valid as long as nothing that they depend on has changed."""
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import omni_checkers
+import omni_kit
+from omni_checkers.engine.judge import Verdict
+from omni_checkers.engine.registry import all_rules
+from omni_checkers.engine.rule import Edit, Finding, Severity
+from omni_kit.errors import BadInput
+from omni_kit.files import write_atomic
+from omni_kit.upstream.library import Library
+
+
+def cache_directory() -> Path:
+    """`$OMNI_KIT_CACHE`, else `omni-kit` in the user's cache directory."""
+    given = os.environ.get("OMNI_KIT_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "omni-kit"
+
+
+class Cache:
+    """Verdicts by model: rule id -> verdict, together with a digest of everything that they depend on.
+
+    Args:
+        directory: one file a model lies here.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def read(self, model: Path, digest: str) -> dict[str, Verdict]:
+        """What is known of a model; empty when something changed, or nothing is known."""
+        try:
+            data = json.loads(self._file(model).read_text(encoding="utf-8"))
+            if data["digest"] != digest:
+                return {}
+            return {rule: _verdict(item) for rule, item in data["verdicts"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
+    def write(self, model: Path, digest: str, verdicts: dict[str, Verdict]) -> None:
+        """Remembers verdicts; a cache that cannot be written to is no error."""
+        data = {"model": str(model), "digest": digest, "verdicts": {k: _as_json(v) for k, v in verdicts.items()}}
+        try:
+            write_atomic(self._file(model), json.dumps(data))
+        except BadInput:
+            return
+
+    def _file(self, model: Path) -> Path:
+        return self.directory / "check" / f"{hashlib.sha256(str(model).encode()).hexdigest()[:24]}.json"
+
+
+def digest(inputs: Iterable[Path], libraries: Iterable[Library]) -> str:
+    """A digest of files, of the libraries that are read, and of the program itself."""
+    found = hashlib.sha256(_program().encode())
+    for library in libraries:
+        stamp = (library.root / "__init__.py").stat()
+        found.update(f"{library.root}{library.version}{stamp.st_mtime_ns}".encode())
+    for path in inputs:
+        try:
+            found.update(f"{path}\0".encode() + path.read_bytes())
+        except OSError:
+            found.update(f"{path} missing".encode())
+    return found.hexdigest()
+
+
+@cache
+def _program() -> str:
+    """The rules and the code below them, by file times: a rule that was changed judges anew."""
+    roots = [Path(module.__file__).parent for module in (omni_checkers, omni_kit) if module.__file__]
+    files = {path for root in roots for path in root.rglob("*.py")}
+    for rule in all_rules():
+        origin = getattr(sys.modules.get(rule.__module__), "__file__", None)
+        if origin:
+            files.add(Path(origin))
+    stamps = (f"{path}:{path.stat().st_mtime_ns}:{path.stat().st_size}" for path in sorted(files))
+    return f"{sys.version_info}" + "\n".join(stamps)
+
+
+def _as_json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "status": verdict.status,
+        "reason": verdict.reason,
+        "suppressed": verdict.suppressed,
+        "findings": [
+            {
+                "message": f.message,
+                "path": str(f.path),
+                "line": f.line,
+                "column": f.column,
+                "rule": f.rule,
+                "severity": f.severity,
+                "edits": [[str(e.path), *e.start, *e.end, e.text] for e in f.edits],
+            }
+            for f in verdict.findings
+        ],
+    }
+
+
+def _verdict(item: dict[str, Any]) -> Verdict:
+    findings = [
+        Finding(
+            message=f["message"],
+            path=Path(f["path"]),
+            line=f["line"],
+            column=f["column"],
+            rule=f["rule"],
+            severity=Severity(f["severity"]),
+            edits=tuple(Edit(Path(e[0]), (e[1], e[2]), (e[3], e[4]), e[5]) for e in f["edits"]),
+        )
+        for f in item["findings"]
+    ]
+    return Verdict(item["status"], item["reason"], findings, item["suppressed"])

@@ -1,0 +1,61 @@
+"""One call of `omni-kit check`: settings, cache, fixes and baseline around a run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omni_checkers.engine.baseline import Baseline
+from omni_checkers.engine.cache import Cache, cache_directory
+from omni_checkers.engine.fix import apply_fixes
+from omni_checkers.engine.report import Report
+from omni_checkers.engine.run import check
+from omni_checkers.engine.settings import Settings, find_settings
+
+_ROUNDS = 5
+
+
+def run_check(
+    paths: Sequence[Path],
+    *,
+    target: str | None = None,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    baseline: Path | None = None,
+    write_baseline: Path | None = None,
+    fix: bool = False,
+    strict: bool = False,
+    cached: bool = True,
+) -> Report:
+    """Checks as the command line asks for it; see `check`.
+
+    Args:
+        baseline: known findings that are not reported.
+        write_baseline: write the findings of this run there; none of them is reported then.
+        fix: mend what findings know how to mend, and check again until nothing more can be mended.
+        strict: warnings count.
+        cached: use and add to the user's cache.
+    """
+    settings = find_settings(paths[0].resolve()).overridden(
+        select=select, ignore=ignore, strict=strict, baseline=baseline
+    )
+    if write_baseline is not None:
+        settings = Settings(**{**vars(settings), "baseline": None})
+    cache = Cache(cache_directory()) if cached else None
+    report = check(paths, target=target, settings=settings, cache=cache)
+    mended = 0
+    for _ in range(_ROUNDS if fix else 0):
+        done = apply_fixes(report.findings)
+        if not done:
+            break
+        mended += len(done)
+        report = check(paths, target=target, settings=settings, cache=cache)
+    if fix:
+        report.notes.append(f"mended {mended} findings")
+    if report.stale:
+        first = report.stale[0]
+        report.notes.append(
+            f"{len(report.stale)} entries of the baseline fit nothing: {first['rule']} in {first['path']}"
+        )
+    if write_baseline is not None:
+        report.notes.append(f"wrote {Baseline(write_baseline).write(report.findings)} findings to {write_baseline}")
+        report.matched, report.findings = len(report.findings), []
+    return report

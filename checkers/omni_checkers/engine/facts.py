@@ -1,0 +1,43 @@
+"""Facts about one model, computed once each and given to rules by the name of a parameter."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from omni_checkers.engine.rule import NotApplicable
+
+
+class Facts:
+    """Lazily computed facts.
+
+    Args:
+        given: facts that are known from the start.
+        providers: name -> function that computes a fact; its own parameters are facts, too. It may raise NotApplicable,
+            and then every rule that asks for it is not applicable, for that reason.
+    """
+
+    def __init__(self, given: Mapping[str, Any], providers: Mapping[str, Callable[..., Any]]) -> None:
+        self._known: dict[str, Any] = dict(given)
+        self._providers = providers
+
+    def get(self, name: str) -> Any:
+        """A fact.
+
+        Raises:
+            NotApplicable: there is no such fact about this model.
+            KeyError: nobody provides a fact of that name.
+        """
+        if name not in self._known:
+            try:
+                self._known[name] = self.call(self._providers[name])
+            except NotApplicable as why:
+                self._known[name] = why
+        known = self._known[name]
+        if isinstance(known, NotApplicable):
+            raise known
+        return known
+
+    def call(self, function: Callable[..., Any]) -> Any:
+        """Calls a function with the facts that its parameters name."""
+        names = inspect.signature(function).parameters
+        return function(**{name: self.get(name) for name in names})

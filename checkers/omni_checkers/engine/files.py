@@ -1,0 +1,72 @@
+"""Parsed files: one parse and one walk each."""
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+Node = TypeVar("Node", bound=ast.AST)
+
+
+@dataclass(eq=False)
+class File:
+    """One Python file of a model.
+
+    Attributes:
+        tree: None when the file is not valid Python; `error` says why.
+    """
+
+    path: Path
+    text: str
+    tree: ast.Module | None
+    error: SyntaxError | None = None
+
+    @cached_property
+    def _index(self) -> dict[type[ast.AST], list[ast.AST]]:
+        found: dict[type[ast.AST], list[ast.AST]] = {}
+        for node in ast.walk(self.tree) if self.tree is not None else ():
+            found.setdefault(type(node), []).append(node)
+        return found
+
+    def nodes(self, *kinds: type[Node]) -> Iterator[Node]:
+        """All nodes of these types; the file is walked once, however often it is asked."""
+        for kind in kinds:
+            yield from self._index.get(kind, ())  # type: ignore[misc]
+
+    def segment(self, node: ast.expr) -> str:
+        """The text of an expression."""
+        return ast.get_source_segment(self.text, node) or ast.unparse(node)
+
+    @cached_property
+    def comments(self) -> list[tuple[int, bool, str]]:
+        """(line, whether it stands alone on its line, text) of every comment that speaks to omni-kit."""
+        if "omni-kit:" not in self.text:
+            return []
+        found = []
+        tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
+        try:
+            for token in tokens:
+                if token.type == tokenize.COMMENT and "omni-kit:" in token.string:
+                    alone = not token.line[: token.start[1]].strip()
+                    found.append((token.start[0], alone, token.string))
+        except (tokenize.TokenError, IndentationError):
+            return found
+        return found
+
+
+def read_file(path: Path) -> File:
+    """Reads and parses a file; one that is not valid Python, or not text, has no tree."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        return File(path, "", None, SyntaxError(str(error)))
+    try:
+        return File(path, text, ast.parse(text))
+    except SyntaxError as error:
+        return File(path, text, None, error)
+    except ValueError as error:
+        return File(path, text, None, SyntaxError(str(error)))

@@ -1,0 +1,31 @@
+"""A report as GitHub workflow commands: annotations on the lines of a pull request."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from omni_checkers.engine.report import Report, shown
+from omni_checkers.engine.rule import Severity
+
+_COMMANDS = {Severity.error: "error", Severity.warning: "warning", Severity.info: "notice"}
+
+
+def as_github(report: Report, base: Path | None = None) -> Iterator[str]:
+    """One workflow command a finding."""
+    for finding in report.findings:
+        properties = {
+            "file": shown(finding.path, base),
+            "line": str(finding.line),
+            "col": str(finding.column),
+            "title": finding.rule,
+        }
+        shown_properties = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+        command = _COMMANDS[finding.severity or Severity.error]
+        yield f"::{command} {shown_properties}::{_data(finding.message)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

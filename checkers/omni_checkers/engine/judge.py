@@ -1,0 +1,101 @@
+"""Judges one model by rules."""
+
+import importlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, cast
+
+from omni_checkers.engine.facts import Facts
+from omni_checkers.engine.files import File
+from omni_checkers.engine.rule import Finding, NotApplicable, Rule
+from omni_checkers.engine.suppress import (
+    ENGINE_RULES,
+    InvalidPython,
+    RuleFailed,
+    Suppression,
+    SuppressionNeedsReason,
+    invalid,
+    suppressions,
+)
+from omni_kit.targets import Target
+
+
+class RulePackage(Protocol):
+    """What a target's rule package offers besides its rules."""
+
+    def read_model(self, path: Path) -> tuple[Facts, list[File]]:
+        """The facts about the model directory at `path`, and its files."""
+
+    def inputs(self, path: Path) -> list[Path]:
+        """Every file that the verdict on the model at `path` depends on, besides the libraries."""
+
+
+@dataclass
+class Verdict:
+    """What one rule made of one model.
+
+    Attributes:
+        status: "pass", "fail" or "not-applicable".
+        reason: why it is not applicable.
+        suppressed: how many findings a comment silenced.
+    """
+
+    status: str
+    reason: str = ""
+    findings: list[Finding] = field(default_factory=list)
+    suppressed: int = 0
+
+
+def package_of(target: Target) -> RulePackage:
+    """The rule package of a target."""
+    return cast(RulePackage, importlib.import_module(target.rules))
+
+
+def judge(path: Path, target: Target, rules: Sequence[type[Rule]]) -> dict[str, Verdict]:
+    """Rule id -> verdict, for the engine's own rules and those of the target."""
+    facts, files = package_of(target).read_model(path)
+    active: list[Suppression] = []
+    comments: list[Finding] = []
+    for file in files:
+        good, wrong = suppressions(file)
+        active += good
+        comments += wrong
+    crashes: list[Finding] = []
+    verdicts: dict[str, Verdict] = {}
+    for rule in rules:
+        if rule not in ENGINE_RULES and rule.target == target.name:
+            verdicts[rule.id] = _settled(_apply(rule, facts, path, crashes), active)
+    broken = [finding for file in files for finding in invalid(file)]
+    for rule, found in ((SuppressionNeedsReason, comments), (InvalidPython, broken), (RuleFailed, crashes)):
+        if rule in rules:
+            verdicts[rule.id] = _settled(_verdict(rule, found), active)
+    return verdicts
+
+
+def _apply(rule: type[Rule], facts: Facts, path: Path, crashes: list[Finding]) -> Verdict:
+    """One rule on one model; a rule that crashes is a finding of its own, and the others go on."""
+    try:
+        kinds = facts.get("kinds") if rule.kinds else frozenset()
+        if kinds and not kinds & rule.kinds:
+            return Verdict("not-applicable", f"the model is of kind {', '.join(sorted(kinds))}")
+        return _verdict(rule, facts.call(rule().check))
+    except NotApplicable as why:
+        return Verdict("not-applicable", str(why))
+    except Exception as error:  # a rule, perhaps a third party's, must not end the run
+        what = f"{rule.id} failed: {type(error).__name__}: {error}"
+        crashes.append(Finding(" ".join(what.split()), path / "__init__.py"))
+        return Verdict("not-applicable", what)
+
+
+def _verdict(rule: type[Rule], found: Iterable[Finding]) -> Verdict:
+    findings = [replace(f, rule=rule.id, severity=f.severity or rule.severity) for f in found]
+    return Verdict("fail" if findings else "pass", findings=list(dict.fromkeys(findings)))
+
+
+def _settled(verdict: Verdict, active: Sequence[Suppression]) -> Verdict:
+    """The verdict without the findings that a comment silences."""
+    if verdict.findings:
+        left = [f for f in verdict.findings if not any(suppression.covers(f) for suppression in active)]
+        return Verdict("fail" if left else "pass", findings=left, suppressed=len(verdict.findings) - len(left))
+    return verdict

@@ -1,0 +1,74 @@
+"""Which rules there are: those of every target's package, and third parties' through `omni_kit.rules`."""
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from types import ModuleType
+
+from omni_checkers.engine.rule import Rule
+from omni_checkers.engine.suppress import ENGINE_RULES
+from omni_kit.errors import BadInput
+
+PACKAGES = ("omni_checkers.veomni",)
+RETIRED: dict[str, str] = {}
+"""Ids that were in use once -> what became of them. They are never given to another rule."""
+
+
+@cache
+def all_rules() -> tuple[type[Rule], ...]:
+    """Every rule, by id.
+
+    Raises:
+        BadInput: two rules claim one id, or a rule claims a retired one.
+    """
+    found: dict[str, type[Rule]] = {}
+    modules = [importlib.import_module(name) for name in PACKAGES]
+    modules += [entry.load() for entry in entry_points(group="omni_kit.rules")]
+    for rule in (*ENGINE_RULES, *(rule for module in modules for rule in _rules_of(module))):
+        if rule.id in RETIRED:
+            raise BadInput(f"{rule.__module__}.{rule.__name__} uses the retired id {rule.id}", RETIRED[rule.id])
+        if found.setdefault(rule.id, rule) is not rule:
+            raise BadInput(f"{rule.__name__} and {found[rule.id].__name__} both claim the id {rule.id}")
+    return tuple(found[key] for key in sorted(found))
+
+
+def _rules_of(module: ModuleType) -> Iterator[type[Rule]]:
+    """The rules that a package, or a module, defines itself."""
+    inner = (f"{module.__name__}.{info.name}" for info in pkgutil.iter_modules(getattr(module, "__path__", ())))
+    for each in (module, *map(importlib.import_module, inner)):
+        for value in vars(each).values():
+            own = isinstance(value, type) and issubclass(value, Rule) and value.__module__ == each.__name__
+            if own and "id" in vars(value):
+                yield value
+
+
+def find_rule(rule_id: str) -> type[Rule]:
+    """A rule by id.
+
+    Raises:
+        BadInput: there is none, or it is retired.
+    """
+    for rule in all_rules():
+        if rule.id == rule_id.upper():
+            return rule
+    if rule_id.upper() in RETIRED:
+        raise BadInput(f"{rule_id.upper()} is retired: {RETIRED[rule_id.upper()]}")
+    raise BadInput(f"unknown rule '{rule_id}'", "see `omni-kit rules list`")
+
+
+def select_rules(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[type[Rule]]:
+    """The rules whose id starts with one of `select` (all without it) and with none of `ignore`.
+
+    Raises:
+        BadInput: a prefix fits no rule.
+    """
+    for prefix in (*select, *ignore):
+        if not any(rule.id.startswith(prefix.upper()) for rule in all_rules()):
+            raise BadInput(f"no rule has an id that starts with '{prefix}'", "see `omni-kit rules list`")
+    return [rule for rule in all_rules() if (not select or _starts(rule.id, select)) and not _starts(rule.id, ignore)]
+
+
+def _starts(rule_id: str, prefixes: Iterable[str]) -> bool:
+    return any(rule_id.startswith(prefix.upper()) for prefix in prefixes)

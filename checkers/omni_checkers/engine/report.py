@@ -1,0 +1,86 @@
+"""What a run found, and how it is told in JSON."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omni_checkers.engine.registry import find_rule
+from omni_checkers.engine.rule import Finding, Result, Rule, Severity
+
+
+@dataclass
+class Report:
+    """What a run found.
+
+    Attributes:
+        results: one for every rule and model; a rule that was not applicable says why.
+        models: the model directories that were looked at.
+        files: how many files there are in them.
+        suppressed: how many findings a comment, or the settings of the project, silenced.
+        matched: how many findings the baseline knew.
+        stale: entries of the baseline that fit no finding any more.
+        notes: what a person should know besides.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    models: list[Path] = field(default_factory=list)
+    files: int = 0
+    rules: list[type[Rule]] = field(default_factory=list)
+    suppressed: int = 0
+    matched: int = 0
+    stale: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    strict: bool = False
+
+    def count(self, severity: Severity) -> int:
+        return sum(finding.severity is severity for finding in self.findings)
+
+    @property
+    def ok(self) -> bool:
+        """No error; in a strict run, no warning either."""
+        return not (self.count(Severity.error) or (self.strict and self.count(Severity.warning)))
+
+    def as_json(self, base: Path | None = None) -> dict[str, Any]:
+        """The command's fields of the contract; paths are relative to `base` where they lie below it."""
+        return {
+            "findings": [finding_json(finding, base) for finding in self.findings],
+            "checked": {"models": len(self.models), "files": self.files, "rules": len(self.rules)},
+            "suppressed": self.suppressed,
+            "baseline": {"matched": self.matched, "stale": self.stale},
+            "results": [
+                {"rule": r.rule, "model": shown(r.model, base), "status": r.status, "reason": r.reason}
+                for r in self.results
+            ],
+        }
+
+
+def finding_json(finding: Finding, base: Path | None = None) -> dict[str, Any]:
+    """One entry of `findings`."""
+    rule = find_rule(finding.rule)
+    return {
+        "rule": finding.rule,
+        "severity": (finding.severity or rule.severity).value,
+        "path": shown(finding.path, base),
+        "line": finding.line,
+        "column": finding.column,
+        "message": finding.message,
+        "why": rule.documentation().why,
+        "fixable": bool(finding.edits),
+        "obligation": rule.obligations[0] if rule.obligations else None,
+    }
+
+
+def shown(path: Path, base: Path | None = None) -> str:
+    """A path as people type it: relative to `base`, or the working directory, where it lies below."""
+    base = base or Path.cwd()
+    return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()
+
+
+def grouped(findings: Sequence[Finding]) -> Iterator[tuple[Path, list[Finding]]]:
+    """Findings by file, in order."""
+    by_file: dict[Path, list[Finding]] = {}
+    for finding in findings:
+        by_file.setdefault(finding.path, []).append(finding)
+    yield from by_file.items()

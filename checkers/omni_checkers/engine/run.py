@@ -1,0 +1,106 @@
+"""A run: rules over models, minus what is silenced and what is known."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omni_checkers.engine.baseline import Baseline
+from omni_checkers.engine.cache import Cache, digest
+from omni_checkers.engine.judge import Verdict, judge, package_of
+from omni_checkers.engine.registry import all_rules, select_rules
+from omni_checkers.engine.report import Report
+from omni_checkers.engine.rule import Result, Rule, Severity
+from omni_checkers.engine.settings import Settings
+from omni_kit.errors import BadInput
+from omni_kit.targets import Target, get_target, targets
+from omni_kit.upstream.library import find_library
+
+__all__ = ["Report", "check"]
+_ORDER = {Severity.error: 0, Severity.warning: 1, Severity.info: 2}
+
+
+def check(
+    paths: Sequence[Path],
+    *,
+    target: str | None = None,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    settings: Settings | None = None,
+    cache: Cache | None = None,
+) -> Report:
+    """Runs rules over the models at `paths`.
+
+    Args:
+        paths: model directories, or roots of checkouts.
+        target: judge by this framework's rules alone; without it, by the framework that knows the path.
+        select: prefixes of rule ids; all rules without any.
+        ignore: prefixes of rule ids that are left out.
+        settings: how the project wants to be checked; `select` replaces and `ignore` adds to what they say.
+        cache: verdicts of earlier runs, to be used and added to.
+
+    Raises:
+        BadInput: a path holds no model, nothing was selected, an id is unknown, or the baseline cannot be read.
+    """
+    settings = (settings or Settings()).overridden(select=select, ignore=ignore)
+    rules = select_rules(settings.select, settings.ignore)
+    if not rules:
+        raise BadInput("no rule is left to check with", "select other ids, or ignore fewer")
+    report = Report(rules=rules, strict=settings.strict)
+    for path, owner in find_models(paths, target):
+        _add(report, path, owner, cache)
+    wanted = [finding for finding in report.findings if not settings.silences(finding)]
+    report.suppressed += len(report.findings) - len(wanted)
+    report.findings = sorted(
+        wanted, key=lambda f: (f.path, f.line, _ORDER[f.severity or Severity.error], f.rule, f.message)
+    )
+    if settings.baseline is not None:
+        known = Baseline(settings.baseline).read()
+        report.findings, report.matched, report.stale = known.split(report.findings)
+    return report
+
+
+def find_models(paths: Sequence[Path], target: str | None = None) -> list[tuple[Path, Target]]:
+    """The model directories at paths, with the framework of each.
+
+    Raises:
+        BadInput: a path does not exist, or holds no model.
+    """
+    known = [get_target(target)] if target else list(targets().values())
+    found: dict[Path, Target] = {}
+    for path in paths:
+        if not path.exists():
+            raise BadInput(f"{path} does not exist", "give a model directory, or the root of a checkout")
+        here = [(directory, owner) for owner in known for directory in owner.model_dirs(path.resolve())]
+        if not here:
+            names = ", ".join(owner.name for owner in known)
+            raise BadInput(f"nothing to check in {path}: no model of {names}", "give a model directory or a checkout")
+        for directory, owner in here:
+            found.setdefault(directory, owner)
+    return list(found.items())
+
+
+def _add(report: Report, path: Path, owner: Target, cache: Cache | None) -> None:
+    """Adds what the rules say of one model to the report."""
+    inputs = package_of(owner).inputs(path)
+    report.models.append(path)
+    report.files += sum(file.suffix == ".py" and file.is_relative_to(path) for file in inputs)
+    verdicts = _verdicts(path, owner, inputs, report.rules, cache)
+    for rule in report.rules:
+        verdict = verdicts.get(rule.id)
+        if verdict is not None:
+            report.findings += verdict.findings
+            report.suppressed += verdict.suppressed
+            report.results.append(Result(rule.id, path, verdict.status, verdict.reason))
+
+
+def _verdicts(
+    path: Path, owner: Target, inputs: list[Path], rules: Sequence[type[Rule]], cache: Cache | None
+) -> dict[str, Verdict]:
+    """Verdicts from the cache, or of all rules, so that the next run finds them whichever it selects."""
+    if cache is None:
+        return judge(path, owner, rules)
+    key = digest(inputs, [find_library("transformers")])
+    known = cache.read(path, key)
+    if not known:
+        known = judge(path, owner, all_rules())
+        cache.write(path, key, known)
+    return known

@@ -1,0 +1,64 @@
+"""A report as SARIF 2.1.0, for code scanning."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from omni_checkers.engine.report import Report, shown
+from omni_checkers.engine.rule import Finding, Rule, Severity
+from omni_kit import __version__
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_LEVELS = {Severity.error: "error", Severity.warning: "warning", Severity.info: "note"}
+
+
+def as_sarif(report: Report, base: Path | None = None) -> dict[str, Any]:
+    """The report as one SARIF log; paths are relative to `base`, or the working directory, where they lie below."""
+    rules = list(report.rules)
+    numbers = {rule.id: number for number, rule in enumerate(rules)}
+    driver = {
+        "name": "omni-kit",
+        "semanticVersion": __version__,
+        "rules": [_rule(rule) for rule in rules],
+    }
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": driver},
+                "columnKind": "unicodeCodePoints",
+                "results": [_result(finding, numbers[finding.rule], base) for finding in report.findings],
+                "invocations": [{"executionSuccessful": True}],
+            }
+        ],
+    }
+
+
+def _rule(rule: type[Rule]) -> dict[str, Any]:
+    said = rule.documentation()
+    text = "\n\n".join(part for part in (said.details, f"Why: {said.why}", f"Fine when: {said.fine_when}") if part)
+    return {
+        "id": rule.id,
+        "name": rule.name,
+        "shortDescription": {"text": said.summary},
+        "fullDescription": {"text": said.why},
+        "help": {"text": text},
+        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        "properties": {"tags": [rule.target, rule.level, *rule.obligations]},
+    }
+
+
+def _result(finding: Finding, number: int, base: Path | None) -> dict[str, Any]:
+    uri = shown(finding.path, base)
+    region = {"startLine": max(1, finding.line), "startColumn": max(1, finding.column)}
+    artifact = {"uri": uri if not uri.startswith("/") else finding.path.as_uri()}
+    stable = hashlib.sha256(f"{finding.rule}:{uri}:{finding.message}".encode()).hexdigest()[:32]
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": number,
+        "level": _LEVELS[finding.severity or Severity.error],
+        "message": {"text": finding.message},
+        "locations": [{"physicalLocation": {"artifactLocation": artifact, "region": region}}],
+        "partialFingerprints": {"omniKit/v1": stable},
+    }

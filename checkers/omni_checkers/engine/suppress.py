@@ -1,0 +1,103 @@
+"""Suppressions: `# omni-kit: ignore[VEO123] the reason`, on the line of a finding or alone on the line above."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from omni_checkers.engine.files import File
+from omni_checkers.engine.rule import Finding, Rule
+
+_FORM = re.compile(r"#\s*omni-kit:\s*ignore(?:\[(?P<ids>[^\]]*)\])?(?P<reason>.*)$")
+
+
+class SuppressionNeedsReason(Rule):
+    """An ignore comment names the rules that it silences, and says why.
+
+    The form is `# omni-kit: ignore[VEO123] the reason`. Without both it silences nothing.
+
+    Why: nobody can tell later whether the finding was judged or merely silenced, and a comment without ids also hides
+    findings that come after it.
+
+    Fine when: never; a reason of three words is enough.
+    """
+
+    id = "OMK001"
+    name = "suppression-without-id-or-reason"
+    target = "any"
+    BAD = (
+        {"parallel_plan.py": "x = 1  # omni-kit: ignore\n"},
+        {"parallel_plan.py": "x = 1  # omni-kit: ignore[VEO301]\n"},
+    )
+    GOOD = ({"parallel_plan.py": "x = 1  # omni-kit: ignore[VEO301] the experts are not sharded on purpose\n"},)
+
+
+class InvalidPython(Rule):
+    """Every file of a model is valid Python.
+
+    Why: the model cannot be imported, and no other rule can look at the file.
+
+    Fine when: never.
+    """
+
+    id = "OMK002"
+    name = "invalid-python"
+    target = "any"
+    BAD = ({"parallel_plan.py": "def get_parallel_plan(:\n"},)
+    GOOD = ({"parallel_plan.py": "def get_parallel_plan():\n    return None\n"},)
+
+
+class RuleFailed(Rule):
+    """Every rule comes to a verdict.
+
+    Why: a rule that ends in an exception has judged nothing, so the run must not read as clean.
+
+    Fine when: never; it is a defect of the rule, to be reported to whoever wrote it.
+    """
+
+    id = "OMK003"
+    name = "rule-failed"
+    target = "any"
+    BAD = ()
+    GOOD = ({},)
+
+
+ENGINE_RULES: tuple[type[Rule], ...] = (SuppressionNeedsReason, InvalidPython, RuleFailed)
+
+
+@dataclass
+class Suppression:
+    """One ignore comment: the rules, and the lines that it covers."""
+
+    path: Path
+    line: int
+    rules: tuple[str, ...]
+    lines: range
+
+    def covers(self, finding: Finding) -> bool:
+        return finding.path == self.path and finding.line in self.lines and finding.rule in self.rules
+
+
+def suppressions(file: File) -> tuple[list[Suppression], list[Finding]]:
+    """The ignore comments of a file that count, and findings for those that do not."""
+    found, wrong = [], []
+    for line, alone, text in file.comments:
+        match = _FORM.search(text)
+        if match is None:
+            continue
+        rules = tuple(item.strip() for item in (match["ids"] or "").split(",") if item.strip())
+        reason = match["reason"].strip(" :-—")
+        if rules and reason:
+            found.append(Suppression(file.path, line, rules, range(line, line + (2 if alone else 1))))
+        else:
+            missing = "rule ids" if not rules else "reason"
+            message = f"this comment silences nothing: it has no {missing}; write `# omni-kit: ignore[ID] reason`"
+            wrong.append(Finding(message, file.path, line))
+    return found, wrong
+
+
+def invalid(file: File) -> Iterator[Finding]:
+    """A finding for a file that cannot be parsed."""
+    if file.error is not None:
+        line, column = file.error.lineno or 1, file.error.offset or 1
+        yield Finding(f"not valid Python: {file.error.msg}", file.path, line, column)

@@ -1,0 +1,172 @@
+"""The built-in functions, operators and methods that symbolic execution knows."""
+
+import ast
+import operator as op
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from omni_checkers.symbolic.program import Module
+from omni_checkers.symbolic.signals import Raised
+from omni_checkers.symbolic.values import Call, Class, Function, Opaque, Partial, Record, Symbol, Value, is_plain, show
+
+if TYPE_CHECKING:
+    from omni_checkers.symbolic.expressions import Expressions
+
+UNKNOWN: Any = Opaque("UNKNOWN")
+METHOD = Symbol("builtins.method")
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: op.add, ast.Sub: op.sub, ast.Mult: op.mul, ast.FloorDiv: op.floordiv, ast.Div: op.truediv,
+    ast.Mod: op.mod, ast.BitOr: op.or_, ast.BitAnd: op.and_,
+}  # fmt: skip
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: op.eq, ast.NotEq: op.ne, ast.Lt: op.lt, ast.LtE: op.le, ast.Gt: op.gt, ast.GtE: op.ge,
+    ast.Is: op.is_, ast.IsNot: op.is_not, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+}  # fmt: skip
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+_PURE: dict[str, Callable[..., Any]] = {
+    "len": len, "str": str, "int": int, "bool": bool, "min": min, "max": max, "sum": sum, "range": range,
+    "sorted": sorted, "abs": abs, "repr": repr, "any": any, "all": all,
+}  # fmt: skip
+_REBUILD: dict[str, Callable[..., Any]] = {
+    "list": list, "tuple": tuple, "dict": dict, "set": set, "frozenset": frozenset, "reversed": lambda x: list(x)[::-1],
+    "enumerate": lambda *x: list(enumerate(*x)), "zip": lambda *x, **_: list(zip(*x, strict=False)), "iter": list,
+}  # fmt: skip
+_OWN_VALUES = (Function, Class, Module, Record, Partial)
+
+
+def binary(operator: ast.operator, left: Value, right: Value) -> Value:
+    """left <operator> right, or UNKNOWN."""
+    known = (is_plain(left) or isinstance(left, _CONTAINERS)) and (is_plain(right) or isinstance(right, _CONTAINERS))
+    function = _BINARY.get(type(operator))
+    if not known or function is None:
+        return UNKNOWN
+    try:
+        return function(left, right)
+    except (TypeError, ValueError, ZeroDivisionError, KeyError):
+        return UNKNOWN
+
+
+def compare(operator: ast.cmpop, left: Value, right: Value) -> Value:
+    """left <operator> right, or UNKNOWN."""
+    same = isinstance(operator, (ast.Is, ast.Eq)), isinstance(operator, (ast.IsNot, ast.NotEq))
+    if any(same) and (left is None or right is None):
+        other = left if right is None else right
+        if isinstance(other, (*_OWN_VALUES, *_CONTAINERS)):
+            return same[1]
+    if any(same) and isinstance(left, Class) and isinstance(right, Class):
+        return (left == right) == same[0]
+    keys = is_plain(left) and isinstance(right, _CONTAINERS) and all(is_plain(item) for item in right)
+    if not (is_plain(left) and is_plain(right)) and not keys:
+        return UNKNOWN
+    try:
+        return _COMPARE[type(operator)](left, right)
+    except TypeError:
+        return UNKNOWN
+
+
+def call(self: "Expressions", name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
+    """Calls a library function that is known, or gives UNKNOWN."""
+    module, _, short = name.rpartition(".")
+    if module == "builtins":
+        return _builtin(self, short, args, kwargs, line)
+    if name == "functools.partial" and args:
+        return Partial(args[0], tuple(args[1:]), tuple(kwargs.items()))
+    if name == "importlib.import_module" and args and isinstance(args[0], str):
+        package = args[1] if len(args) > 1 else kwargs.get("package")
+        if args[0].startswith(".") and isinstance(package, str):
+            return self.imported(_resolve(args[0], package), None)
+        return self.imported(args[0], None)
+    if short in {"dict", "OrderedDict"} and module == "collections" and len(args) <= 1:
+        return _builtin(self, "dict", args, kwargs, line)
+    return UNKNOWN
+
+
+def _resolve(name: str, package: str) -> str:
+    level = len(name) - len(name.lstrip("."))
+    parts = package.split(".")
+    return ".".join([*parts[: len(parts) - level + 1], *([name[level:]] if name[level:] else [])])
+
+
+def _builtin(self: "Expressions", name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
+    if name == "getattr" and len(args) >= 2 and isinstance(args[1], str):
+        return _getattr(self, args, line)
+    if name == "setattr" and len(args) == 3 and isinstance(args[1], str):
+        return self.set_attribute(args[0], args[1], args[2], line)
+    if name == "hasattr" and len(args) == 2 and isinstance(args[0], Record) and isinstance(args[1], str):
+        return _has(args[0], args[1])
+    if name == "print":
+        return None
+    if name in _REBUILD and all(isinstance(arg, (*_CONTAINERS, range, str, int)) for arg in args):
+        return _tried(_REBUILD[name], args, kwargs)
+    if name in _PURE and all(_pure(arg) for arg in args) and not kwargs:
+        return _tried(_PURE[name], args, kwargs)
+    return UNKNOWN
+
+
+def _tried(function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
+    try:
+        return function(*args, **kwargs)
+    except (TypeError, ValueError):
+        return UNKNOWN
+
+
+def _pure(value: Value) -> bool:
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return all(is_plain(item) for item in value)
+    return is_plain(value) or isinstance(value, (dict, range))
+
+
+def _has(owner: Record, name: str) -> bool:
+    try:
+        owner.attribute(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _getattr(self: "Expressions", args: list[Value], line: int) -> Value:
+    """getattr: with a default, the default only where the attribute is known to be missing."""
+    if len(args) == 2:
+        return self.attribute(args[0], args[1], line)
+    try:
+        return self.attribute(args[0], args[1], line)
+    except Raised as error:
+        if error.text.startswith(("AttributeError", "ImportError")):
+            return args[2]
+        raise
+
+
+def method(self: "Expressions", owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """owner.name(...) for strings and containers, or UNKNOWN."""
+    if isinstance(owner, str):
+        known = all(_pure(arg) for arg in (*args, *kwargs.values()))
+        return _tried(getattr(owner, name), args, kwargs) if known and hasattr(owner, name) else UNKNOWN
+    if isinstance(owner, dict):
+        return _dict_method(self, owner, name, args, kwargs)
+    if isinstance(owner, list) and name in {"append", "extend", "insert", "pop", "copy", "index", "reverse"}:
+        return _tried(getattr(owner, name), args, kwargs)
+    if isinstance(owner, set) and name in {"add", "update", "discard"} and name != "update":
+        return _tried(getattr(owner, name), [self.hashable(arg) for arg in args], kwargs)
+    return UNKNOWN
+
+
+def _dict_method(
+    self: "Expressions", owner: dict[Any, Value], name: str, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
+    if name in {"items", "keys", "values"}:
+        return list(getattr(owner, name)())
+    if name == "copy":
+        return dict(owner)
+    if name == "update":
+        return _tried(owner.update, args, kwargs)
+    if name in {"get", "pop", "setdefault"} and args:
+        key, default = self.hashable(args[0]), (args[1] if len(args) > 1 else None)
+        if key in owner or is_plain(key):
+            return getattr(owner, name)(key, default)
+        choices = [*owner.values(), default]
+        return choices[self.oracle.choose(f"{show(key)} in {show(list(owner))}", len(choices))]
+    return UNKNOWN
+
+
+__all__ = ["METHOD", "UNKNOWN", "Call", "binary", "call", "compare", "method"]

@@ -1,0 +1,29 @@
+"""How a path leaves a block."""
+
+from typing import Any
+
+from omni_checkers.symbolic.program import Module
+
+
+class Return(Exception):
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+class Raised(Exception):
+    """The code raises, or would raise, on this path."""
+
+    def __init__(self, text: str, line: int, module: Module | None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.line = line
+        self.module = module
+
+
+class Break(Exception):
+    pass
+
+
+class Continue(Exception):
+    pass

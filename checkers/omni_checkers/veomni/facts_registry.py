@@ -1,0 +1,171 @@
+"""What a model directory registers, and what the registered functions return."""
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from omni_checkers.engine.rule import NotApplicable
+from omni_checkers.symbolic import (
+    Call,
+    Class,
+    Evaluator,
+    Function,
+    Opaque,
+    Oracle,
+    Program,
+    Symbol,
+    TooManyPaths,
+    explore,
+)
+from omni_checkers.symbolic.evaluate import Effect, Outcome, Stored
+from omni_checkers.symbolic.signals import Raised
+from omni_checkers.symbolic.values import Value
+
+MODELING = "MODELING_REGISTRY"
+CONFIG = "MODEL_CONFIG_REGISTRY"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Registration:
+    """One entry that importing the directory makes in a registry of VeOmni.
+
+    Attributes:
+        registry: MODELING_REGISTRY, MODEL_CONFIG_REGISTRY or MODEL_PROCESSOR_REGISTRY.
+        key: None where it could not be read.
+        function: the register function; a value of another kind where it is not one of the directory's functions.
+    """
+
+    registry: str
+    key: str | None
+    function: Value
+    path: Path
+    line: int
+
+    @property
+    def node(self) -> ast.AST | None:
+        return self.function.node if isinstance(self.function, Function) else None
+
+
+@dataclass(frozen=True)
+class Returned:
+    """One path through a register function: the class that it returns, and what is attached to it by then."""
+
+    registration: Registration
+    outcome: Outcome
+    evaluator: Evaluator
+
+    @property
+    def value(self) -> Value:
+        return self.outcome.value
+
+    @property
+    def name(self) -> str:
+        return str(self.value).rpartition(".")[2]
+
+    @property
+    def place(self) -> tuple[Path, int]:
+        """Where it is returned."""
+        module = self.outcome.module
+        return (module.path, self.outcome.line) if module else (self.registration.path, self.registration.line)
+
+    def attached(self, attribute: str) -> Value | None:
+        """What the class has under this name, inherited or stored by the register function; None if nothing."""
+        found = self.evaluator.attached(self.value, attribute)
+        if found.__class__ is not Opaque:
+            return found
+        if isinstance(self.value, Class):
+            inherited = self.evaluator.class_attribute(self.value, attribute)
+            return None if isinstance(inherited, Opaque) else inherited
+        return None
+
+
+def registrations(program: Program) -> list[Registration]:
+    """Everything that importing the directory registers, on any path."""
+    found: dict[tuple[str, str | None, int], Registration] = {}
+
+    def run(oracle: Oracle) -> None:
+        for item in _registered(_imported(program, oracle).effects):
+            found.setdefault((item.registry, item.key, item.line), item)
+
+    for _ in _explored(run):
+        pass
+    return list(found.values())
+
+
+def returned(program: Program, registrations: list[Registration]) -> list[Returned]:
+    """Every path through every register function of a modeling class that ends in a return."""
+    found = []
+    for registration in registrations:
+        if registration.registry == MODELING and isinstance(registration.function, Function):
+            found += [path for path in _paths(program, registration) if path.outcome.raised is None]
+    if not found:
+        raise NotApplicable("no register function returns a class")
+    return found
+
+
+def _paths(program: Program, registration: Registration) -> Iterator[Returned]:
+    def run(oracle: Oracle) -> Returned:
+        evaluator = _imported(program, oracle)
+        same = [item for item in _registered(evaluator.effects) if item.node is registration.node]
+        function = same[0].function if same else registration.function
+        return Returned(registration, evaluator.call_function(function, [Opaque("<architecture>")], {}), evaluator)
+
+    yield from _explored(run)
+
+
+def _explored(run: Callable[[Oracle], T]) -> Iterator[T]:
+    try:
+        yield from explore(run)
+    except (TooManyPaths, RecursionError) as error:
+        raise NotApplicable(f"the register functions cannot be followed: {error}") from error
+
+
+def _imported(program: Program, oracle: Oracle) -> Evaluator:
+    evaluator = Evaluator(program, oracle)
+    module = program.module(program.name)
+    assert module is not None
+    try:
+        evaluator.run_module(module)
+    except Raised:
+        return evaluator
+    return evaluator
+
+
+def _registered(effects: list[Effect]) -> Iterator[Registration]:
+    for effect in effects:
+        found = _entry(effect.value)
+        if found is not None:
+            registry, key, function = found
+            line = getattr(getattr(function, "node", None), "lineno", effect.line)
+            text = key if isinstance(key, str) else None
+            yield Registration(registry, text, function, effect.module.path, effect.line or line)
+
+
+def _entry(value: Value) -> tuple[str, Value, Value] | None:
+    """(registry, key, function) of `R.register(key)(f)`, `R.register(key, f)` or `R[key] = f`."""
+    if isinstance(value, Stored):
+        registry = _registry(value.container)
+        return (registry, value.key, value.value) if registry else None
+    if not isinstance(value, Call):
+        return None
+    if isinstance(value.function, Call):
+        inner = value.function
+        registry = _register_call(inner)
+        return (registry, inner.argument(0, "key"), value.args[0]) if registry and value.args else None
+    registry = _register_call(value)
+    function = value.argument(1, "cls_or_func")
+    return (registry, value.argument(0, "key"), function) if registry and function is not None else None
+
+
+def _register_call(call: Call) -> str | None:
+    if isinstance(call.function, Symbol) and call.function.name.endswith(".register"):
+        return _registry(Symbol(call.function.name.removesuffix(".register")))
+    return None
+
+
+def _registry(value: Value) -> str | None:
+    name = str(value).rpartition(".")[2] if isinstance(value, Symbol) else ""
+    return name if name.endswith("_REGISTRY") else None

@@ -1,0 +1,100 @@
+"""What transformers has for the classes of a model directory: configs, parameters, recipes."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.autoclasses import find_class
+from omni_kit.upstream.configs import ConfigClass, ModelConfig, config_class
+from omni_kit.upstream.library import Library
+from omni_kit.upstream.model import UpstreamModel
+from omni_kit.upstream.source import SourceFile, dotted
+
+_LAYERS = ("num_hidden_layers", "depth", "num_layers", "encoder_layers", "decoder_layers")
+_FEW = 6
+"""Layers that are built to learn which parameters a model has: enough for dense layers first and experts after them."""
+
+
+def default_config(cls: ConfigClass) -> ModelConfig:
+    """A config with the defaults of its class, nested configs included, and only a few layers."""
+    return ModelConfig(cls, default_values(cls), "defaults")
+
+
+def default_values(cls: ConfigClass) -> dict[str, Any]:
+    """What config.json has to say for `default_config`."""
+    values: dict[str, Any] = {}
+    for name in _LAYERS:
+        default = cls.defaults.get(name)
+        if default is not None and isinstance(default.value, int) and default.value > _FEW:
+            values[name] = _FEW
+    for name, written in cls.sub_configs.items():
+        inner = sub_config(cls, written)
+        if inner is not None and inner.name != cls.name:
+            values[name] = {"model_type": inner.model_type, **default_values(inner)}
+    return values
+
+
+def sub_config(cls: ConfigClass, written: str) -> ConfigClass | None:
+    """The config class that an entry of `sub_configs` names; None for AutoConfig and the like."""
+    found = cls.source.resolve_class(written)
+    return as_config(*found) if found is not None else None
+
+
+def config_of(source: SourceFile, class_name: str) -> ConfigClass | None:
+    """The config class of a model class: `config_class`, else the annotation of `config`; None if neither says."""
+    todo = [class_name]
+    while todo:
+        node = source.classes.get(todo.pop(0))
+        if node is None:
+            continue
+        for name in _config_names(node):
+            found = source.resolve_class(name)
+            config = as_config(*found) if found is not None else None
+            if config is not None:
+                return config
+        todo += source.bases(node)
+    return None
+
+
+def as_config(source: SourceFile, node: ast.ClassDef) -> ConfigClass | None:
+    """A class as a config class of transformers, by the model_type that it states; None for any other class."""
+    for item in node.body:
+        value = item.value if isinstance(item, (ast.Assign, ast.AnnAssign)) else None
+        targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]
+        named = any(isinstance(target, ast.Name) and target.id == "model_type" for target in targets)
+        if named and isinstance(value, ast.Constant) and isinstance(value.value, str):
+            try:
+                return config_class(source.library, value.value)
+            except BadInput:
+                return None
+    return None
+
+
+def upstream_class(cls: ConfigClass, class_name: str) -> UpstreamModel | None:
+    """transformers' own model class of this name, with a default config; None if it has none."""
+    return _upstream_class(cls.source.library, cls.model_type, class_name)
+
+
+@cache
+def _upstream_class(library: Library, model_type: str, class_name: str) -> UpstreamModel | None:
+    cls = config_class(library, model_type)
+    found = find_class(cls, class_name)
+    return UpstreamModel(library, default_config(cls), found[0], class_name) if found is not None else None
+
+
+def _config_names(node: ast.ClassDef) -> Iterator[str]:
+    """What a class says of its config, the surest first."""
+    for item in node.body:
+        if isinstance(item, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == "config_class" for target in item.targets
+        ):
+            yield dotted(item.value) or ""
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.target.id == "config":
+            yield dotted(item.annotation) or ""
+        elif isinstance(item, ast.FunctionDef) and item.name == "__init__":
+            for argument in item.args.args:
+                if argument.arg == "config" and argument.annotation is not None:
+                    yield dotted(argument.annotation) or ""

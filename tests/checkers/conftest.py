@@ -1,0 +1,82 @@
+"""Shared subjects: a scaffolded plugin, VeOmni's own directories, and copies of both to break."""
+
+import importlib.util
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from omni_checkers import Finding, Report, check
+from omni_kit.patchgen import run_config
+from omni_kit.scaffold import new_model
+
+Edits = Mapping[str, str | tuple[str, str] | None]
+Subject = Callable[..., Path]
+_SKIPPED = shutil.ignore_patterns("__pycache__")
+
+
+@pytest.fixture(scope="session")
+def veomni_models() -> Path:
+    """The directory of VeOmni's own model directories."""
+    spec = importlib.util.find_spec("veomni")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "models" / "transformers"
+
+
+@pytest.fixture(scope="session")
+def olmoe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plugin as new-model and patchgen make it; not to be changed."""
+    root = tmp_path_factory.mktemp("plugins")
+    new_model("olmoe", "olmoe", target="veomni", into=root)
+    assert run_config(root / "olmoe" / "olmoe_gpu_patch_gen_config.py").status == "written"
+    return root / "olmoe"
+
+
+@pytest.fixture
+def subject(olmoe: Path, veomni_models: Path, tmp_path: Path) -> Subject:
+    """Copies a model with files replaced.
+
+    Each edit names a file of the model: a text replaces it, a pair replaces its first text by its second, None deletes
+    the file.
+    "olmoe" is the scaffolded plugin; any other name is VeOmni's own, inside a package of the same name.
+    """
+
+    def copy(name: str = "olmoe", edits: Edits | None = None) -> Path:
+        plugin = name == "olmoe"
+        place = tmp_path if plugin else tmp_path / "veomni" / "models" / "transformers"
+        shutil.copytree(olmoe if plugin else veomni_models / name, place / name, ignore=_SKIPPED)
+        if not plugin:
+            (tmp_path / "veomni" / "__init__.py").touch()
+            (tmp_path / "veomni" / "models" / "__init__.py").touch()
+            shutil.copy(veomni_models / "__init__.py", place / "__init__.py")
+        for path, change in (edits or {}).items():
+            _edit(place / name / path, change)
+        return place / name
+
+    return copy
+
+
+def _edit(file: Path, change: str | tuple[str, str] | None) -> None:
+    if change is None:
+        file.unlink()
+    elif isinstance(change, str):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(change, encoding="utf-8")
+    else:
+        text = file.read_text(encoding="utf-8")
+        assert change[0] in text, f"{file.name} has no {change[0]!r}: this would plant nothing"
+        file.write_text(text.replace(*change), encoding="utf-8")
+
+
+def found(path: Path, *rules: str) -> list[Finding]:
+    """The findings of some rules, all without any, on one model."""
+    return check([path], select=rules).findings
+
+
+def status(path: Path, rule: str) -> str:
+    """What one rule made of a model: its status, and the reason where it is not applicable."""
+    report: Report = check([path], select=[rule])
+    result = next(result for result in report.results if result.rule == rule)
+    return f"{result.status}: {result.reason}" if result.reason else result.status

@@ -1,0 +1,266 @@
+"""The engine: facts by name, tri-state results, suppressions, selection, ids."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omni_checkers import Finding, NotApplicable, Report, Rule, Severity, all_rules, check, find_rule, select_rules
+from omni_checkers.engine import registry
+from omni_checkers.engine.facts import Facts
+from omni_checkers.engine.files import read_file
+from omni_checkers.engine.suppress import suppressions
+from omni_kit.errors import BadInput
+
+from .conftest import Subject, found
+
+_STALE_PLAN = """\
+from torch.distributed.tensor import Shard
+from veomni.distributed.parallel_plan import ParallelPlan
+
+
+def get_parallel_plan():
+    return ParallelPlan(
+        extra_parallel_plan={{
+            "ep": {{
+                "model.layers.*.mlp.experts.gate_up_proj": Shard(0),
+                "model.layers.*.mlp.experts.down_proj": Shard(0),
+{above}                "model.layers.*.mlp.experts.gate_proj": Shard(0),{beside}
+            }}
+        }}
+    )
+"""
+
+
+def plan(above: str = "", beside: str = "") -> dict[str, str]:
+    return {
+        "parallel_plan.py": _STALE_PLAN.format(
+            above=above and f"                {above}\n", beside=beside and f"  {beside}"
+        )
+    }
+
+
+class TestFacts:
+    def test_facts_are_given_by_parameter_name_and_computed_once(self) -> None:
+        calls: list[str] = []
+
+        def double(number: int) -> int:
+            calls.append("double")
+            return 2 * number
+
+        facts = Facts({"number": 4}, {"double": double, "text": lambda double: f"{double}!"})
+        assert facts.call(lambda text, double: (text, double)) == ("8!", 8)
+        assert calls == ["double"]
+
+    def test_a_fact_that_does_not_apply_does_so_for_everyone(self) -> None:
+        def missing() -> Any:
+            raise NotApplicable("no plan")
+
+        facts = Facts({}, {"missing": missing, "later": lambda missing: missing})
+        for name in ("missing", "later", "missing"):
+            with pytest.raises(NotApplicable, match="no plan"):
+                facts.get(name)
+
+    def test_an_unknown_fact_is_a_mistake_of_the_rule(self) -> None:
+        with pytest.raises(KeyError):
+            Facts({}, {}).get("nothing")
+
+    def test_every_fact_that_a_rule_asks_for_is_provided(self) -> None:
+        from omni_checkers.veomni.facts import PROVIDERS
+
+        for rule in all_rules():
+            if rule.target == "veomni":
+                assert set(rule.facts()) <= PROVIDERS.keys() | {"path", "files"}
+
+
+class TestSuppression:
+    def test_on_the_line_of_the_finding(self, subject: Subject) -> None:
+        comment = "# omni-kit: ignore[VEO301] kept for old checkpoints"
+        report = check([subject(edits=plan(beside=comment))], select=["VEO301"])
+        assert (report.findings, report.suppressed) == ([], 1)
+
+    def test_alone_on_the_line_above(self, subject: Subject) -> None:
+        comment = "# omni-kit: ignore[VEO301] kept for old checkpoints"
+        report = check([subject(edits=plan(above=comment))], select=["VEO301"])
+        assert (report.findings, report.suppressed) == ([], 1)
+
+    @pytest.mark.parametrize("comment", ["# omni-kit: ignore[VEO302] wrong id", "# ignore[VEO301] not ours"])
+    def test_of_something_else_silences_nothing(self, comment: str, subject: Subject) -> None:
+        report = check([subject(edits=plan(beside=comment))], select=["VEO301"])
+        assert (len(report.findings), report.suppressed) == (1, 0)
+
+    def test_without_a_reason_silences_nothing_and_is_reported(self, subject: Subject) -> None:
+        path = subject(edits=plan(beside="# omni-kit: ignore[VEO301]"))
+        assert {finding.rule for finding in found(path, "VEO301", "OMK001")} == {"VEO301", "OMK001"}
+
+    def test_beside_code_does_not_reach_the_next_line(self, tmp_path: Path) -> None:
+        file = tmp_path / "a.py"
+        file.write_text("x = 1  # omni-kit: ignore[VEO301, VEO302] two at once\ny = 2\n", encoding="utf-8")
+        (good,), wrong = suppressions(read_file(file))
+        assert wrong == []
+        assert [good.covers(Finding("", file, line, rule="VEO302")) for line in (1, 2)] == [True, False]
+
+    def test_in_a_broken_file_ends_in_no_traceback(self, tmp_path: Path) -> None:
+        file = tmp_path / "a.py"
+        file.write_text("x = (  # omni-kit: ignore[VEO301] open\n", encoding="utf-8")
+        assert len(suppressions(read_file(file))[0]) == 1
+
+
+class TestFiles:
+    def test_a_file_that_is_no_text(self, tmp_path: Path) -> None:
+        (tmp_path / "a.py").write_bytes(b"\xff\xfe\x00")
+        file = read_file(tmp_path / "a.py")
+        assert file.tree is None
+        assert file.error is not None
+
+    def test_a_null_byte(self, tmp_path: Path) -> None:
+        (tmp_path / "a.py").write_text("x = 1\0", encoding="utf-8")
+        assert read_file(tmp_path / "a.py").tree is None
+
+    def test_a_file_that_is_broken_is_one_finding_and_no_crash(self, subject: Subject) -> None:
+        path = subject(edits={"checkpoint_tensor_converter.py": "class Converter(:\n"})
+        findings = found(path)
+        assert "OMK002" in {finding.rule for finding in findings}
+        assert all(
+            finding.path.name == "checkpoint_tensor_converter.py" for finding in findings if finding.rule == "OMK002"
+        )
+
+
+class TestSelection:
+    def test_by_prefix(self) -> None:
+        assert {rule.id[:4] for rule in select_rules(["veo2", "OMK"])} == {"VEO2", "OMK0"}
+        assert {rule.id[:3] for rule in select_rules([], ["VEO"])} == {"OMK"}
+
+    @pytest.mark.parametrize("arguments", [(["VEO9"], []), ([], ["ABC"])])
+    def test_of_an_unknown_id_is_bad_input(self, arguments: tuple[list[str], list[str]]) -> None:
+        with pytest.raises(BadInput, match="no rule"):
+            select_rules(*arguments)
+
+    def test_of_nothing_is_bad_input(self, olmoe: Path) -> None:
+        with pytest.raises(BadInput, match="no rule is left"):
+            check([olmoe], select=["VEO1"], ignore=["VEO"])
+
+    def test_of_one_rule_by_id(self) -> None:
+        assert find_rule("veo201").id == "VEO201"
+        with pytest.raises(BadInput, match="unknown rule 'VEO999'"):
+            find_rule("VEO999")
+
+
+class TestIds:
+    def test_are_unique_and_well_formed(self) -> None:
+        ids = [rule.id for rule in all_rules()]
+        assert len(ids) == len(set(ids))
+        assert all(len(rule_id) == 6 and rule_id[:3].isupper() and rule_id[3:].isdigit() for rule_id in ids)
+
+    def test_a_retired_id_is_not_given_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(registry.RETIRED, "VEO201", "replaced by VEO299")
+        registry.all_rules.cache_clear()
+        with pytest.raises(BadInput, match="retired id VEO201"):
+            all_rules()
+        monkeypatch.undo()
+        registry.all_rules.cache_clear()
+
+    def test_a_retired_id_says_what_became_of_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(registry.RETIRED, "VEO998", "replaced by VEO201")
+        with pytest.raises(BadInput, match="replaced by VEO201"):
+            find_rule("VEO998")
+
+    def test_obligations_look_like_obligations(self) -> None:
+        for rule in all_rules():
+            assert all(item.split("-")[0] in {"VEO", "DIT", "SGL", "DIF"} for item in rule.obligations)
+
+
+class TestThirdParties:
+    def test_rules_come_in_through_an_entry_point(self, monkeypatch: pytest.MonkeyPatch, subject: Subject) -> None:
+        import sys
+        from types import ModuleType
+
+        module = ModuleType("their_rules")
+
+        class TheirRule(Rule):
+            """A plugin has a README.
+
+            Why: nobody knows what it is.
+
+            Fine when: never.
+            """
+
+            id = "ABC001"
+            name = "readme"
+            target = "veomni"
+            severity = Severity.info
+
+            def check(self, path: Path) -> list[Finding]:
+                return [] if (path / "README.md").is_file() else [Finding("no README.md", path / "__init__.py")]
+
+        TheirRule.__module__ = "their_rules"
+        module.TheirRule = TheirRule  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "their_rules", module)
+
+        class Entry:
+            def load(self) -> ModuleType:
+                return module
+
+        monkeypatch.setattr(registry, "entry_points", lambda group: [Entry()] if group == "omni_kit.rules" else [])
+        registry.all_rules.cache_clear()
+        try:
+            (finding,) = found(subject(edits={"README.md": None}), "ABC")
+            assert (finding.rule, finding.severity) == ("ABC001", Severity.info)
+        finally:
+            registry.all_rules.cache_clear()
+
+
+class TestRun:
+    def test_a_path_without_a_model_is_bad_input(self, tmp_path: Path) -> None:
+        with pytest.raises(BadInput, match="nothing to check"):
+            check([tmp_path])
+
+    def test_one_bad_path_among_good_ones_is_bad_input(self, olmoe: Path, tmp_path: Path) -> None:
+        with pytest.raises(BadInput, match="does not exist"):
+            check([olmoe, tmp_path / "nowhere"])
+
+    def test_a_model_given_twice_is_looked_at_once(self, olmoe: Path) -> None:
+        assert len(check([olmoe, olmoe], select=["VEO1"]).models) == 1
+
+    def test_a_checkout_means_all_its_models(self, subject: Subject) -> None:
+        path = subject("qwen3_moe")
+        assert [model.name for model in check([path.parents[3]], select=["VEO101"]).models] == ["qwen3_moe"]
+
+    def test_every_rule_has_a_result_for_every_model(self, olmoe: Path) -> None:
+        report = check([olmoe])
+        assert [result.rule for result in report.results] == [rule.id for rule in all_rules()]
+        assert {result.status for result in report.results} == {"pass", "not-applicable"}
+
+    def test_findings_are_sorted_by_place(self, subject: Subject) -> None:
+        edits = plan() | {
+            "__init__.py": "from veomni.models.loader import MODELING_REGISTRY as R\n\nR['x'] = R['y'] = 1\n"
+        }
+        findings = found(subject(edits=edits))
+        assert [(f.path, f.line) for f in findings] == sorted((f.path, f.line) for f in findings)
+
+    def test_json_is_the_contract(self, subject: Subject) -> None:
+        path = subject(edits=plan())
+        data = json.loads(json.dumps(check([path], select=["VEO301"]).as_json(path)))
+        assert data["checked"] == {"models": 1, "files": 6, "rules": 1}
+        assert data["baseline"] == {"matched": 0, "stale": []}
+        (finding,) = data["findings"]
+        keys = {"rule", "severity", "path", "line", "column", "message", "why", "fixable", "obligation"}
+        assert finding.keys() == keys
+        assert (finding["path"], finding["obligation"]) == ("parallel_plan.py", "VEO-MOE-06")
+
+    def test_a_rule_that_crashes_is_a_finding_and_the_others_go_on(
+        self, olmoe: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def crash(self: Rule, path: Path) -> list[Finding]:
+            raise ZeroDivisionError("oh\nno")
+
+        monkeypatch.setattr(find_rule("VEO101"), "check", crash)
+        report = check([olmoe])
+        (finding,) = report.findings
+        assert (finding.rule, finding.message) == ("OMK003", "VEO101 failed: ZeroDivisionError: oh no")
+        assert sum(result.status == "pass" for result in report.results) >= 10
+
+    def test_warnings_fail_only_when_strict(self) -> None:
+        finding = Finding("", Path("a"), severity=Severity.warning)
+        assert [Report(findings=[finding], strict=strict).ok for strict in (False, True)] == [True, False]

@@ -1,0 +1,189 @@
+"""What a project says: pyproject.toml, a baseline, and the cache between runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from omni_checkers import Finding, Report, check
+from omni_checkers.engine import cache as cache_module
+from omni_checkers.engine.baseline import Baseline
+from omni_checkers.engine.cache import Cache, digest
+from omni_checkers.engine.command import run_check
+from omni_checkers.engine.settings import Settings, find_settings
+from omni_kit.errors import BadInput
+from omni_kit.upstream.library import find_library
+
+from .conftest import Subject
+
+_WRONG = {"__init__.py": ('register("olmoe")', 'register("olmo_e")')}
+_TABLE = "[tool.omni-kit.check]\n"
+
+
+def run(path: Path) -> Report:
+    return run_check([path], cached=False)
+
+
+class TestSettings:
+    def test_ignore(self, subject: Subject) -> None:
+        path = subject(edits=_WRONG)
+        (path.parent / "pyproject.toml").write_text(_TABLE + 'ignore = ["VEO101"]\n', encoding="utf-8")
+        assert run(path).findings == []
+
+    def test_select_is_replaced_by_the_command_line(self, subject: Subject) -> None:
+        path = subject(edits=_WRONG)
+        (path.parent / "pyproject.toml").write_text(_TABLE + 'select = ["VEO2"]\n', encoding="utf-8")
+        assert run(path).findings == []
+        assert run_check([path], select=["VEO1"], cached=False).findings
+
+    def test_per_file_ignores_are_counted_as_suppressed(self, subject: Subject) -> None:
+        path = subject(edits=_WRONG)
+        text = _TABLE + 'per-file-ignores = { "olmoe/__init__.py" = ["VEO1"], "*.md" = ["VEO"] }\n'
+        (path.parent / "pyproject.toml").write_text(text, encoding="utf-8")
+        report = run(path)
+        assert (report.findings, report.suppressed) == ([], 1)
+
+    def test_per_file_ignores_of_other_files_do_not_count(self, subject: Subject) -> None:
+        path = subject(edits=_WRONG)
+        text = _TABLE + 'per-file-ignores = { "olmoe/generated/*" = ["VEO"] }\n'
+        (path.parent / "pyproject.toml").write_text(text, encoding="utf-8")
+        assert len(run(path).findings) == 1
+
+    def test_strict(self, tmp_path: Path) -> None:
+        (tmp_path / "pyproject.toml").write_text(_TABLE + "strict = true\n", encoding="utf-8")
+        assert find_settings(tmp_path / "a" / "b").strict
+
+    def test_a_pyproject_without_the_table_is_passed_over(self, tmp_path: Path) -> None:
+        (tmp_path / "pyproject.toml").write_text(_TABLE + 'ignore = ["veo1"]\n', encoding="utf-8")
+        inner = tmp_path / "inner"
+        inner.mkdir()
+        (inner / "pyproject.toml").write_text('[project]\nname = "inner"\n', encoding="utf-8")
+        assert find_settings(inner).ignore == ("VEO1",)
+
+    @pytest.mark.parametrize(
+        "text",
+        ["[tool.omni-kit.check", _TABLE + "ignored = []", _TABLE + 'select = "VEO1"', _TABLE + "per-file-ignores = 1"],
+    )
+    def test_what_is_not_understood_is_bad_input(self, text: str, tmp_path: Path) -> None:
+        (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+        with pytest.raises(BadInput, match=r"pyproject\.toml"):
+            find_settings(tmp_path)
+
+
+class TestBaseline:
+    def test_known_findings_are_not_reported(self, subject: Subject, tmp_path: Path) -> None:
+        path = subject(edits=_WRONG)
+        file = tmp_path / "baseline.json"
+        written = run_check([path], write_baseline=file, cached=False)
+        assert (written.ok, written.matched) == (True, 1)
+        report = run_check([path], baseline=file, cached=False)
+        assert (report.findings, report.matched, report.stale, report.ok) == ([], 1, [], True)
+
+    def test_they_stay_known_when_lines_move(self, subject: Subject, tmp_path: Path) -> None:
+        path = subject(edits=_WRONG)
+        file = tmp_path / "baseline.json"
+        run_check([path], write_baseline=file, cached=False)
+        init = path / "__init__.py"
+        init.write_text("# a remark\n\n" + init.read_text(encoding="utf-8"), encoding="utf-8")
+        assert run_check([path], baseline=file, cached=False).matched == 1
+
+    def test_a_second_finding_of_the_same_kind_is_new(self, tmp_path: Path) -> None:
+        code = tmp_path / "a.py"
+        code.write_text("x\nx\n", encoding="utf-8")
+        one, two = (Finding("wrong", code, line, rule="VEO301") for line in (1, 2))
+        baseline = Baseline(tmp_path / "baseline.json")
+        baseline.write([one])
+        assert baseline.read().split([one, two]) == ([two], 1, [])
+
+    def test_a_mended_finding_is_a_stale_entry(self, subject: Subject, tmp_path: Path) -> None:
+        path = subject(edits=_WRONG)
+        file = tmp_path / "baseline.json"
+        run_check([path], write_baseline=file, cached=False)
+        init = path / "__init__.py"
+        init.write_text(init.read_text(encoding="utf-8").replace('"olmo_e"', '"olmoe"'), encoding="utf-8")
+        report = run_check([path], baseline=file, cached=False)
+        assert [entry["rule"] for entry in report.stale] == ["VEO101"]
+        assert "fit nothing" in report.notes[0]
+
+    def test_it_may_be_named_in_pyproject(self, subject: Subject) -> None:
+        path = subject(edits=_WRONG)
+        run_check([path], write_baseline=path.parent / "known.json", cached=False)
+        (path.parent / "pyproject.toml").write_text(_TABLE + 'baseline = "known.json"\n', encoding="utf-8")
+        assert run(path).matched == 1
+
+    @pytest.mark.parametrize("text", [None, "", "[]", '{"schema": "other/1", "findings": []}', '{"schema": 1}'])
+    def test_what_is_no_baseline_is_bad_input(self, text: str | None, olmoe: Path, tmp_path: Path) -> None:
+        file = tmp_path / "baseline.json"
+        if text is not None:
+            file.write_text(text, encoding="utf-8")
+        with pytest.raises(BadInput, match=r"baseline\.json"):
+            check([olmoe], select=["VEO1"], settings=Settings(baseline=file))
+
+
+class TestCache:
+    def test_a_second_run_judges_nothing_and_says_the_same(
+        self, subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path, cache = subject(edits=_WRONG), Cache(tmp_path / "cache")
+        first = check([path], cache=cache)
+        monkeypatch.setattr("omni_checkers.engine.run.judge", None)
+        assert check([path], cache=cache).as_json() == first.as_json()
+        assert check([path], cache=cache).findings == first.findings
+
+    def test_it_serves_another_selection(
+        self, subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path, cache = subject(edits=_WRONG), Cache(tmp_path / "cache")
+        check([path], cache=cache, select=["VEO4"])
+        monkeypatch.setattr("omni_checkers.engine.run.judge", None)
+        assert [finding.rule for finding in check([path], cache=cache, select=["VEO1"]).findings] == ["VEO101"]
+
+    @pytest.mark.parametrize("name", ["__init__.py", "generated/patched_modeling_olmoe_gpu.py", "toy_config.json"])
+    def test_a_changed_file_is_judged_anew(self, name: str, subject: Subject, tmp_path: Path) -> None:
+        path, cache = subject(), Cache(tmp_path / "cache")
+        check([path], cache=cache)
+        with (path / name).open("a", encoding="utf-8") as file:
+            file.write("\n")
+        assert cache.read(path, _digest(path)) == {}
+
+    def test_a_new_file_is_seen(self, subject: Subject, tmp_path: Path) -> None:
+        path, cache = subject(), Cache(tmp_path / "cache")
+        assert check([path], cache=cache).findings == []
+        (path / "more.py").write_text("def (:\n", encoding="utf-8")
+        assert [finding.rule for finding in check([path], cache=cache).findings] == ["OMK002"]
+
+    def test_the_aggregate_counts(self, subject: Subject, tmp_path: Path) -> None:
+        path, cache = subject("qwen3_moe"), Cache(tmp_path / "cache")
+        assert check([path], cache=cache, select=["VEO103"]).findings == []
+        (path.parent / "__init__.py").write_text("from . import llama\n", encoding="utf-8")
+        assert check([path], cache=cache, select=["VEO103"]).findings
+
+    def test_a_changed_rule_judges_anew(self, olmoe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        before = _digest(olmoe)
+        monkeypatch.setattr(cache_module, "_program", lambda: "another version")
+        assert _digest(olmoe) != before
+
+    @pytest.mark.parametrize("text", ["", "[]", '{"digest": 1}', "\0"])
+    def test_a_damaged_entry_is_no_entry(self, text: str, olmoe: Path, tmp_path: Path) -> None:
+        cache = Cache(tmp_path)
+        check([olmoe], cache=cache, select=["VEO1"])
+        (file,) = (tmp_path / "check").iterdir()
+        file.write_text(text, encoding="utf-8")
+        assert cache.read(olmoe, _digest(olmoe)) == {}
+        assert check([olmoe], cache=cache, select=["VEO1"]).findings == []
+
+    def test_a_place_that_cannot_be_written_to_is_no_error(self, olmoe: Path, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("", encoding="utf-8")
+        assert check([olmoe], cache=Cache(tmp_path / "file"), select=["VEO1"]).findings == []
+
+    def test_the_directory_may_be_given(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, olmoe: Path) -> None:
+        monkeypatch.setenv("OMNI_KIT_CACHE", str(tmp_path))
+        run_check([olmoe], select=["VEO1"])
+        (file,) = (tmp_path / "check").iterdir()
+        assert json.loads(file.read_text(encoding="utf-8"))["model"] == str(olmoe)
+
+
+def _digest(path: Path) -> str:
+    from omni_checkers.veomni import inputs
+
+    return digest(inputs(path), [find_library("transformers")])

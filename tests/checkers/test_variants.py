@@ -1,0 +1,44 @@
+"""Every rule on models that break it and on models that keep it, each written differently."""
+
+import ast
+
+import pytest
+
+from omni_checkers import all_rules
+
+from .conftest import Subject, found, status
+from .variants import Variant, read_variants
+
+VARIANTS = read_variants()
+ELSEWHERE = {"VEO402", "OMK003"}
+"""Rules whose variants are edits of a generated file, or other rules: see test_generated.py and test_engine.py."""
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_variant(variant: Variant, subject: Subject) -> None:
+    path = subject(variant.model, variant.edits)
+    findings = found(path, variant.rule)
+    assert len(findings) == variant.findings, findings
+    for finding in findings:
+        lines = finding.path.read_text(encoding="utf-8").splitlines()
+        assert variant.says in finding.message
+        assert 1 <= finding.line <= max(1, len(lines))
+    if not findings and not variant.rule.startswith("OMK"):
+        assert status(path, variant.rule).startswith("not-applicable" if variant.skipped else "pass")
+
+
+@pytest.mark.parametrize("rule", [rule.id for rule in all_rules() if rule.id not in ELSEWHERE])
+def test_a_rule_has_three_variants_of_either_kind(rule: str) -> None:
+    assert sum(variant.rule == rule and variant.findings > 0 for variant in VARIANTS) >= 3
+    assert sum(variant.rule == rule and variant.findings == 0 for variant in VARIANTS) >= 3
+
+
+def test_variants_belong_to_rules_and_have_names_of_their_own() -> None:
+    assert {variant.rule for variant in VARIANTS} <= {rule.id for rule in all_rules()}
+    assert len({str(variant) for variant in VARIANTS}) == len(VARIANTS)
+
+
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v.rule != "OMK002"], ids=str)
+def test_a_variant_is_valid_python(variant: Variant) -> None:
+    for text in variant.edits.values():
+        ast.parse(text)

@@ -1,0 +1,113 @@
+"""omni-kit check: what is wrong with an integration, where, and why it hurts."""
+
+import json
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from omni_kit.cli.app import app
+from omni_kit.cli.options import FullOption
+from omni_kit.output import Format, Output
+
+if TYPE_CHECKING:
+    from omni_checkers import Report
+
+_COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
+
+
+class CheckFormat(StrEnum):
+    human = "human"
+    json = "json"
+    sarif = "sarif"
+    github = "github"
+
+
+@app.command("check")
+def check_command(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Model directories, or the root of a checkout.")
+    ],
+    target: Annotated[str | None, typer.Option(help="Judge by this framework's rules alone.")] = None,
+    select: Annotated[
+        list[str] | None, typer.Option(metavar="IDS", help="Only rules whose id starts so; separate by commas.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(metavar="IDS", help="No rules whose id starts so; separate by commas.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Known findings, which are not reported again.")
+    ] = None,
+    write_baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Make the findings of this run the known ones.")
+    ] = None,
+    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended safely, then check again.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
+    cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Use verdicts of earlier runs.")] = True,
+    fmt: Annotated[CheckFormat, typer.Option("--format", help="How to show the findings.")] = CheckFormat.human,
+    full: FullOption = False,
+) -> None:
+    """Check integrations by rules: what is wrong, where, and what it leads to. Needs no torch."""
+    from omni_checkers.engine.command import run_check
+
+    report = run_check(
+        paths,
+        target=target,
+        select=_ids(select),
+        ignore=_ids(ignore),
+        baseline=baseline,
+        write_baseline=write_baseline,
+        fix=fix,
+        strict=strict,
+        cached=cache,
+    )
+
+    if fmt in {CheckFormat.sarif, CheckFormat.github}:
+        typer.echo(_for_machines(report, fmt), nl=False)
+        raise typer.Exit(0 if report.ok else 1)
+    output = Output("check", Format(fmt.value), full)
+    output.finish(report.as_json(), ok=report.ok, human=partial(_render, report), notes=report.notes)
+
+
+def _ids(given: list[str] | None) -> list[str]:
+    return [item.strip() for text in given or [] for item in text.split(",") if item.strip()]
+
+
+def _for_machines(report: "Report", fmt: CheckFormat) -> str:
+    from omni_checkers.engine.github import as_github
+    from omni_checkers.engine.sarif import as_sarif
+
+    if fmt is CheckFormat.sarif:
+        return json.dumps(as_sarif(report), indent=2) + "\n"
+    return "".join(f"{line}\n" for line in as_github(report))
+
+
+def _render(report: "Report", console: Console) -> None:
+    from omni_checkers.engine.report import finding_json, grouped, shown
+
+    explained: set[str] = set()
+    for path, findings in grouped(report.findings):
+        console.print(f"[bold]{escape(shown(path))}[/bold]", soft_wrap=True)
+        for finding in findings:
+            data = finding_json(finding)
+            severity = f"[{_COLOURS[data['severity']]}]{data['severity']}[/]"
+            place = f"{data['line']}:{data['column']}"
+            console.print(f"  {place}  {severity}  {data['rule']}  {escape(data['message'])}", soft_wrap=True)
+            if data["rule"] not in explained and data["why"]:
+                explained.add(data["rule"])
+                console.print(f"      [dim]why: {escape(data['why'])}[/dim]", soft_wrap=True)
+    data = report.as_json()
+    checked = ", ".join(f"{count} {what}" for what, count in data["checked"].items())
+    counts = [f"{count} {kind}" for kind in _COLOURS if (count := _count(data["findings"], kind))]
+    counts += [
+        f"{count} {what}" for what, count in (("suppressed", report.suppressed), ("known", report.matched)) if count
+    ]
+    console.print(f"checked {checked}: {', '.join(counts) or 'no findings'}")
+
+
+def _count(findings: list[dict[str, object]], severity: str) -> int:
+    return sum(finding["severity"] == severity for finding in findings)
