@@ -5,11 +5,14 @@ Importing this package imports neither torch nor transformers: each command impo
 
 from omni_kit.cli import check as _check  # noqa: F401
 from omni_kit.cli import check_layout as _check_layout  # noqa: F401
+from omni_kit.cli import demo as _demo  # noqa: F401
+from omni_kit.cli import doctor as _doctor  # noqa: F401
 from omni_kit.cli import inspect as _inspect  # noqa: F401
 from omni_kit.cli import new_model as _new_model  # noqa: F401
 from omni_kit.cli import parity as _parity  # noqa: F401
 from omni_kit.cli import patchgen as _patchgen  # noqa: F401
 from omni_kit.cli import rules as _rules  # noqa: F401
+from omni_kit.cli import skills as _skills  # noqa: F401
 from omni_kit.cli.app import app, main
 
 __all__ = ["app", "main"]

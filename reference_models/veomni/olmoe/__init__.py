@@ -1,0 +1,42 @@
+"""Olmoe for VeOmni: importing this package registers model_type "olmoe"."""
+
+from veomni.lora.target_mapping import convert_fused_moe_lora_targets
+from veomni.models.loader import MODELING_REGISTRY
+
+
+def _lora_targets(prefix):
+    """LoRA on the experts means their stacked parameters: there are no Linear modules to wrap."""
+
+    def convert(_model, lora_modules, target_parameter_patterns):
+        return convert_fused_moe_lora_targets(
+            lora_modules,
+            target_parameter_patterns,
+            f"{prefix}layers.*.mlp.experts.gate_up_proj",
+            f"{prefix}layers.*.mlp.experts.down_proj",
+        )
+
+    return staticmethod(convert)
+
+
+@MODELING_REGISTRY.register("olmoe")
+def register_olmoe_modeling(architecture: str | None):
+    """The class for `architectures[0]` of a config; the language model when a config names none."""
+    from .checkpoint_tensor_converter import (
+        convert_olmoe_fqn_to_index_mapping,
+        create_olmoe_checkpoint_tensor_converter,
+    )
+    from .generated import patched_modeling_olmoe_gpu as modeling
+
+    classes = {
+        "OlmoeForCausalLM": modeling.OlmoeForCausalLM,
+        "OlmoeModel": modeling.OlmoeModel,
+    }
+    for name, model_class in classes.items():
+        model_class._create_checkpoint_tensor_converter = staticmethod(create_olmoe_checkpoint_tensor_converter)
+        model_class._convert_fqn_to_index_mapping = staticmethod(convert_olmoe_fqn_to_index_mapping)
+        model_class._convert_lora_targets_to_parameters = _lora_targets("" if name.endswith("Model") else "model.")
+
+    wanted = architecture or "OlmoeForCausalLM"
+    if wanted not in classes:
+        raise ValueError(f"olmoe has no class {wanted}; it has {', '.join(classes)}")
+    return classes[wanted]

@@ -1,0 +1,169 @@
+"""The command-line contract: fields, exit codes, errors; and what importing the CLI costs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omni_kit.cli import main
+from tests.conftest import Checkpoints, run_cli
+
+FIELDS = {
+    "inspect": {
+        "model_type", "library", "library_version", "architectures", "kind", "traits", "components", "experts",
+        "nearest_reference", "targets",
+    },
+    "check-layout": {"model_type", "recipe", "subtrees", "verdict", "converter", "keys", "findings"},
+    "new-model": {"files", "decisions", "todo", "next"},
+    "skills": {"skills"},
+    "doctor": {"components"},
+}  # fmt: skip
+
+
+def arguments(command: str, checkpoint: Path, tmp_path: Path) -> list[str]:
+    return {
+        "inspect": ["inspect", "olmoe"],
+        "check-layout": ["check-layout", str(checkpoint)],
+        "new-model": ["new-model", "olmoe", "--from", str(checkpoint), "--into", str(tmp_path)],
+        "skills": ["skills", "list"],
+        "doctor": ["doctor"],
+    }[command]
+
+
+@pytest.mark.parametrize("command", FIELDS)
+def test_json_fields(command: str, checkpoint: Checkpoints, tmp_path: Path) -> None:
+    code, data = run_cli(*arguments(command, checkpoint("olmoe"), tmp_path))
+    assert code == 0
+    assert data["schema"] == f"omni-kit/{command}/1"
+    assert data["ok"] is True
+    assert FIELDS[command] <= data.keys()
+
+
+def test_check_layout_inner_fields(checkpoint: Checkpoints) -> None:
+    _, data = run_cli("check-layout", str(checkpoint("olmoe")))
+    assert data["recipe"].keys() >= {"resolved_from", "alias_of", "shadowed_alias", "operations", "library_version"}
+    assert data["keys"].keys() >= {"total", "expert", "mapped", "unmapped", "missing", "ignored"}
+    tree = data["subtrees"][0]
+    assert tree["prefix"] == "model.layers.*.mlp.experts"
+    assert tree["layers"] == [0, 1, 2]
+    assert (tree["disk"], tree["memory"], tree["converter"]) == ("per-expert", "canonical", "merge-concat")
+    assert tree["names"] == {"gate": "gate_proj.weight", "up": "up_proj.weight", "down": "down_proj.weight"}
+    assert tree.keys() >= {"role", "num_experts", "dtype", "quantized", "ambiguous", "evidence"}
+
+
+@pytest.mark.parametrize("command", [c for c in FIELDS if c != "doctor"])
+def test_human_output(
+    command: str, checkpoint: Checkpoints, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments(command, checkpoint("olmoe"), tmp_path)) == 0
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) >= 3
+    assert max(len(line) for line in captured.out.splitlines()) <= 200
+
+
+BAD = [
+    (["inspect", "nonsense"], 2),
+    (["check-layout", "olmoe"], 2),
+    (["new-model", "my-model", "--from", "olmoe"], 2),
+    (["new-model", "m", "--from", "olmoe", "--style", "sideways"], 2),
+    (["new-model", "m", "--from", "olmoe", "--target", "nowhere"], 2),
+    (["new-model", "m"], 2),
+    (["inspect", "olmoe", "--transformers", "/nonexistent"], 2),
+    (["no-such-command"], 2),
+    (["inspect", "--no-such-option"], 2),
+    (["doctor", "--target", "nowhere"], 2),
+]
+
+
+@pytest.mark.parametrize(("given", "code"), BAD)
+def test_bad_input_is_one_line(given: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(given) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
+    assert lines[0].startswith("error: ")
+    assert all(line.startswith(("error:", "hint:")) for line in lines)
+
+
+@pytest.mark.parametrize(("given", "code"), BAD)
+def test_bad_input_in_json(given: list[str], code: int) -> None:
+    got, data = run_cli(*given)
+    assert got == code
+    assert data.keys() == {"schema", "ok", "error", "hint"}
+    assert (data["schema"], data["ok"]) == ("omni-kit/error/1", False)
+
+
+def test_findings_exit_one(checkpoint: Checkpoints, tmp_path: Path) -> None:
+    config = json.loads((checkpoint("olmoe") / "config.json").read_text()) | {"num_experts": 7}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    code, data = run_cli("check-layout", str(checkpoint("olmoe")), "--config", str(tmp_path / "config.json"))
+    assert code == 1
+    assert data["ok"] is False
+    assert data["findings"][0]["code"] == "incomplete-experts"
+
+
+def test_refusal_exits_one_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "README.md").write_text("mine")
+    code, data = run_cli("new-model", "m", "--from", "olmoe", "--into", str(tmp_path))
+    assert code == 1
+    assert "README.md exists with different content" in data["notes"][0]
+
+
+def test_another_transformers(tmp_path: Path) -> None:
+    """The unpacked version is the one that is read."""
+    import shutil
+
+    import transformers
+
+    root = tmp_path / "transformers"
+    source = Path(transformers.__file__).parent
+    for name in ("__init__.py", "configuration_utils.py", "conversion_mapping.py"):
+        root.mkdir(exist_ok=True)
+        shutil.copy(source / name, root)
+    for folder in ("llama", "auto"):
+        shutil.copytree(source / "models" / folder, root / "models" / folder)
+    (root / "__init__.py").write_text('__version__ = "99.0.0"\n')
+    code, data = run_cli("inspect", "llama", "--transformers", str(tmp_path))
+    assert (code, data["library_version"]) == (0, "99.0.0")
+    assert run_cli("inspect", "qwen3", "--transformers", str(tmp_path))[0] == 2
+
+
+def imported_by(code: str) -> list[str]:
+    heavy = ("torch", "transformers", "diffusers", "veomni", "libcst", "numpy")
+    script = f"{code}\nimport sys; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    result: Any = eval(done.stdout.splitlines()[-1])
+    return list(result)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    assert imported_by("from omni_kit.cli import main; main(['--help'])") == []
+
+
+@pytest.mark.parametrize(
+    "given", [["inspect", "olmoe"], ["skills", "list"], ["new-model", "m", "--from", "olmoe", "--dry-run"]]
+)
+def test_commands_of_the_base_install_import_no_torch(given: list[str]) -> None:
+    found = imported_by(f"from omni_kit.cli import main; main({given!r})")
+    assert not {"torch", "transformers", "diffusers", "veomni"} & set(found)
+
+
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (
+        "inspect",
+        "check-layout",
+        "new-model",
+        "patchgen",
+        "check",
+        "rules",
+        "parity",
+        "skills",
+        "doctor",
+        "demo",
+    ):
+        assert main([command, "--help"]) == 0
+        assert "Usage: omni-kit " in capsys.readouterr().out

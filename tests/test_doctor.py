@@ -1,0 +1,30 @@
+"""doctor: what is there, and the command for what is not."""
+
+import importlib.metadata
+
+import pytest
+
+from omni_kit import doctor
+from tests.conftest import run_cli
+
+
+def test_what_is_installed_is_ok() -> None:
+    found = {item.name: item for item in doctor.examine("veomni")}
+    assert found["torch"].version == importlib.metadata.version("torch")
+    assert {item.status for item in found.values()} == {"ok"}
+    assert {item.fix for item in found.values()} == {""}
+
+
+def test_what_is_missing_names_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == "torch":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    code, data = run_cli("doctor")
+    torch = next(item for item in data["components"] if item["name"] == "torch")
+    assert (code, data["ok"]) == (3, False)
+    assert (torch["status"], torch["version"], torch["fix"]) == ("missing", None, "pip install 'omni-kit[parity]'")

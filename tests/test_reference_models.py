@@ -1,0 +1,27 @@
+"""The worked examples are exactly what new-model and patchgen make today."""
+
+from pathlib import Path
+
+import pytest
+
+from omni_kit.patchgen import run_config
+from omni_kit.resources import resource_dir
+from omni_kit.scaffold import new_model
+
+ROOT = resource_dir("reference_models") / "veomni"
+
+
+def files(root: Path) -> dict[str, str]:
+    found = (path for path in sorted(root.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in found}
+
+
+@pytest.mark.parametrize("name", ["qwen3_moe", "olmoe"])
+def test_regenerating_gives_what_is_committed(name: str, tmp_path: Path) -> None:
+    new_model(name, name, target="veomni", into=tmp_path)
+    result = run_config(tmp_path / name / f"{name}_gpu_patch_gen_config.py")
+    assert result.status == "written"
+    committed, made = files(ROOT / name), files(tmp_path / name)
+    assert made.keys() == committed.keys()
+    for path in made:
+        assert made[path] == committed[path], f"{path} differs: run `make reference` and look at the change"

@@ -1,0 +1,77 @@
+"""The wheel: built, installed into an empty environment without torch, and used there."""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from omni_kit.resources import resource_dir
+from tests.conftest import Checkpoints
+
+ROOT = Path(__file__).resolve().parents[1]
+PROBE = """
+import importlib.util, sys
+assert importlib.util.find_spec("torch") is None, "torch must not be there"
+import omni_kit
+from omni_kit.resources import resource_dir
+print(resource_dir("skills"))
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new environment with the wheel and what the base install needs, pinned as CI pins it."""
+    place = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--outdir", str(place), str(ROOT)], check=True, capture_output=True
+    )
+    wheel = next(place.glob("omni_kit-*.whl"))
+    venv.create(place / "env", with_pip=True)
+    python = place / "env" / "bin" / "python"
+    pip = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "-c",
+        str(ROOT / "constraints.txt"),
+    ]
+    done = subprocess.run([*pip, str(wheel)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return python
+
+
+def run(python: Path, *arguments: str, cwd: Path) -> str:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    done = subprocess.run([str(python), *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_wheel_works_without_torch(installed: Path, checkpoint: Checkpoints, tmp_path: Path) -> None:
+    assert "site-packages" in run(installed, "-c", PROBE, cwd=tmp_path)
+    omni_kit = ("-m", "omni_kit")
+    assert "check-layout" in run(installed, *omni_kit, "--help", cwd=tmp_path)
+    assert "veomni-new-model" in run(installed, *omni_kit, "skills", "list", cwd=tmp_path)
+    assert '"rules"' in run(installed, *omni_kit, "rules", "list", "--format", "json", cwd=tmp_path)
+    assert "convertible" in run(installed, *omni_kit, "check-layout", str(checkpoint("olmoe")), cwd=tmp_path)
+    run(installed, *omni_kit, "inspect", "olmoe", cwd=tmp_path)
+    run(installed, *omni_kit, "new-model", "olmoe", "--from", str(checkpoint("olmoe")), cwd=tmp_path)
+    run(installed, *omni_kit, "patchgen", "run", "olmoe/olmoe_gpu_patch_gen_config.py", cwd=tmp_path)
+    run(installed, *omni_kit, "check", "olmoe", cwd=tmp_path)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    parity = [str(installed), *omni_kit, "parity", "olmoe"]
+    done = subprocess.run(parity, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 3
+    assert "pip install" in done.stderr
+
+
+def test_resources_are_in_a_checkout_too() -> None:
+    for name in ("templates", "skills", "reference_models"):
+        assert any(resource_dir(name).iterdir())

@@ -1,0 +1,77 @@
+"""omni-kit demo: the main job on two real models."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from omni_kit.cli.app import app
+from omni_kit.cli.options import FormatOption
+from omni_kit.errors import BadInput
+from omni_kit.output import Format, Output
+
+if TYPE_CHECKING:
+    from omni_kit.demo import DemoReport
+
+_COLOURS = {"pass": "green", "fail": "red", "skip": "yellow", "error": "yellow"}
+_MARK = ".omni-kit-demo"
+
+
+@app.command("demo")
+def demo_command(
+    into: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to write; a temporary directory by default.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep what was written.")] = False,
+    fmt: FormatOption = Format.human,
+) -> None:
+    """Bring Qwen3-MoE and OLMoE into VeOmni, prove both, plant one fault and catch it."""
+    from omni_kit.demo import run_demo
+
+    output = Output("demo", fmt)
+    place = _prepare(into)
+    try:
+        report = run_demo(place, output.say)
+        notes = [f"files are in {place}"] if keep else []
+        output.finish(report.as_json(), ok=report.ok, human=lambda console: _render(report, console), notes=notes)
+    finally:
+        if not keep:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _prepare(into: Path | None) -> Path:
+    """An empty directory: a fresh one, or what an earlier demo left, and nothing else, cleared."""
+    if into is None:
+        return Path(tempfile.mkdtemp(prefix="omni-kit-demo-"))
+    if into.exists():
+        if not into.is_dir() or (any(into.iterdir()) and not (into / _MARK).is_file()):
+            raise BadInput(f"{into} exists and is not of an earlier demo", "give another directory with --into")
+        shutil.rmtree(into)
+    into.mkdir(parents=True)
+    (into / _MARK).touch()
+    return into
+
+
+def _render(report: "DemoReport", console: Console) -> None:
+    table = Table("model", "step", "status", "seconds", "figure", title="What was proven")
+    for name, steps in report.models.items():
+        for index, step in enumerate(steps):
+            status = f"[{_COLOURS[step.status]}]{step.status}[/]"
+            last = index == len(steps) - 1
+            table.add_row(
+                name if index == 0 else "",
+                step.step,
+                status,
+                f"{step.seconds:.1f}",
+                escape(step.figure),
+                end_section=last,
+            )
+    fault = report.planted_fault
+    caught = "[green]caught[/]" if fault.caught_by else "[red]missed[/]"
+    table.add_row("planted fault", escape(fault.what), caught, "", escape("; ".join(fault.caught_by)))
+    console.print(table)

@@ -1,0 +1,35 @@
+"""omni-kit doctor: is everything there?"""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from omni_kit.cli.app import app
+from omni_kit.cli.options import FormatOption
+from omni_kit.output import Format, Output
+
+
+@app.command("doctor")
+def doctor_command(
+    target: Annotated[str | None, typer.Option(help="Only what this target needs.")] = None,
+    fmt: FormatOption = Format.human,
+) -> None:
+    """Show what is installed and the command that installs what is missing. Exit 3 when something is."""
+    from omni_kit.doctor import examine
+
+    components = examine(target)
+    missing = [component for component in components if component.status != "ok"]
+
+    def render(console: Console) -> None:
+        table = Table("component", "version", "needed by", "status", "fix", box=None, pad_edge=False)
+        for item in components:
+            colour = "green" if item.status == "ok" else "red"
+            version, fix = item.version or "", escape(item.fix)
+            table.add_row(item.name, version, escape(item.needed_by), f"[{colour}]{item.status}[/]", fix)
+        console.print(table)
+
+    data = {"components": [vars(component) for component in components]}
+    Output("doctor", fmt).finish(data, ok=not missing, human=render, exit_code=3 if missing else None)

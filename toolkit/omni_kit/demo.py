@@ -1,0 +1,194 @@
+"""The main job on two real models, and one planted fault that must be caught."""
+
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from omni_kit.errors import OmniKitError
+from omni_kit.layout import LayoutVerdict, check_layout
+from omni_kit.layout.taxonomy import Converter, Disk
+from omni_kit.parity import make_toy_checkpoint, run_parity
+from omni_kit.patchgen import run_config
+from omni_kit.scaffold import new_model
+from omni_kit.scaffold.render import render
+from omni_kit.targets import Request, get_target
+
+# Qwen3-MoE is the yardstick: VeOmni has its own integration. OLMoE is day zero: VeOmni has none.
+MODELS = ("qwen3_moe", "olmoe")
+TARGET = "veomni"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the main job, with the figure that shows its outcome."""
+
+    step: str
+    status: str
+    seconds: float
+    figure: str
+
+
+@dataclass(frozen=True)
+class PlantedFault:
+    """A fault that was put in on purpose, and which commands caught it; none is a failure of the demo."""
+
+    what: str
+    caught_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DemoReport:
+    """What was proven."""
+
+    models: dict[str, list[Step]]
+    planted_fault: PlantedFault
+    into: Path
+
+    @property
+    def ok(self) -> bool:
+        passed = all(step.status == "pass" for steps in self.models.values() for step in steps)
+        return passed and bool(self.planted_fault.caught_by)
+
+    def as_json(self) -> dict[str, Any]:
+        models = [{"name": name, "steps": [asdict(step) for step in steps]} for name, steps in self.models.items()]
+        return {"models": models, "planted_fault": asdict(self.planted_fault), "into": str(self.into)}
+
+
+def run_demo(into: Path, say: Callable[[str], None]) -> DemoReport:
+    """Runs every step for both models below `into`.
+
+    Args:
+        say: is told what goes on.
+
+    Raises:
+        MissingRequirement: torch or VeOmni is not installed.
+    """
+    models: dict[str, list[Step]] = {}
+    for name in MODELS:
+        say(f"{name}:")
+        steps = models.setdefault(name, [])
+        for step in _steps(name, into):
+            say(f"  {step.step:<24}{step.status:<6}{step.seconds:5.1f} s  {step.figure}")
+            steps.append(step)
+            if step.status != "pass":
+                break
+    say("planted fault: a converter for the wrong layout")
+    fault = _plant_fault(MODELS[-1], into)
+    for line in fault.caught_by:
+        say(f"  caught by {line}")
+    return DemoReport(models, fault, into)
+
+
+def _steps(name: str, into: Path) -> Iterator[Step]:
+    checkpoint, plugins = into / "checkpoints" / name, into / "plugins"
+    directory = plugins / name
+    yield _timed("inspect", lambda: _inspect(name))
+    yield _timed("toy checkpoint", lambda: _checkpoint(name, checkpoint))
+    yield _timed("check-layout", lambda: _layout(checkpoint))
+    yield _timed("new-model", lambda: _scaffold(name, checkpoint, plugins))
+    yield _timed("patchgen run", lambda: _patchgen(directory / f"{name}_gpu_patch_gen_config.py"))
+    yield _timed("check", lambda: _check(directory))
+    yield from _parity(directory, checkpoint, into / "runs" / name)
+
+
+def _timed(step: str, run: Callable[[], tuple[bool, str]]) -> Step:
+    start = time.perf_counter()
+    try:
+        ok, figure = run()
+    except OmniKitError as error:
+        if error.exit_code == 3:  # nothing can be proven here: the whole demo says so
+            raise
+        ok, figure = False, error.message
+    return Step(step, "pass" if ok else "fail", round(time.perf_counter() - start, 2), figure)
+
+
+def _inspect(name: str) -> tuple[bool, str]:
+    from omni_kit.inspection import inspect
+
+    report = inspect(name)
+    sites = report["targets"][TARGET]["patches"]
+    patched = sum(1 for site in sites if site["decision"] == "patch")
+    return True, f"{report['kind']}, {report['experts']['count']} experts, {patched} of {len(sites)} sites to patch"
+
+
+def _checkpoint(name: str, into: Path) -> tuple[bool, str]:
+    made = make_toy_checkpoint(name, into)
+    shards = len(list(made.glob("*.safetensors")))
+    return shards > 1, f"{shards} shards by transformers' save_pretrained"
+
+
+def _layout(checkpoint: Path) -> tuple[bool, str]:
+    verdict = check_layout(str(checkpoint))
+    disks = ", ".join(dict.fromkeys(str(subtree.disk) for subtree in verdict.subtrees))
+    mapped = verdict.accounting.mapped if verdict.accounting else 0
+    return verdict.ok, f"{disks} -> {verdict.converter}, {mapped} of {verdict.total} keys accounted for"
+
+
+def _scaffold(name: str, checkpoint: Path, into: Path) -> tuple[bool, str]:
+    scaffold = new_model(name, str(checkpoint), target=TARGET, into=into)
+    return not scaffold.refused, f"{len(scaffold.changes)} files"
+
+
+def _patchgen(config: Path) -> tuple[bool, str]:
+    result = run_config(config)
+    errors = [item.message for item in result.diagnostics if item.severity == "error"]
+    figure = errors[0] if errors else f"{len(result.patches)} patches applied"
+    return result.status in {"written", "unchanged"}, figure
+
+
+def _check(directory: Path) -> tuple[bool, str]:
+    from omni_checkers import check
+
+    report = check([directory])
+    errors = [finding for finding in report.findings if finding.severity == "error"]
+    figure = errors[0].message if errors else f"{len(report.rules)} rules, {len(report.findings)} findings"
+    return not errors, figure
+
+
+def _parity(directory: Path, checkpoint: Path, work: Path) -> Iterator[Step]:
+    report = run_parity(directory, checkpoint=checkpoint, work_dir=work)
+    for level in report.levels:
+        figure = level.reason if level.status != "pass" or level.max_rel is None else f"max rel {level.max_rel:.1e}"
+        yield Step(f"parity {level.level}", level.status, round(level.seconds, 2), figure)
+
+
+def _plant_fault(name: str, into: Path) -> PlantedFault:
+    """Writes the integration again with the converter of a sibling's layout, and lets the tools find it."""
+    checkpoint = into / "checkpoints" / name
+    verdict = check_layout(str(checkpoint))
+    place = into / "planted_fault"
+    directory = _with_wrong_converter(name, checkpoint, verdict, place)
+    caught = [f"check-layout: the file is {verdict.subtrees[0].disk}, it needs {verdict.converter}, not transpose"]
+    if verdict.converter is Converter.transpose:
+        caught = []
+    run_config(directory / f"{name}_gpu_patch_gen_config.py")
+    report = run_parity(directory, ("keys", "roundtrip"), checkpoint=checkpoint, work_dir=place / "run")
+    failed = [level for level in report.levels if level.status == "fail"]
+    caught += [f"parity {level.level}: {textwrap.shorten(level.reason, 160, placeholder=' ...')}" for level in failed]
+    what = f"{name} with a converter for fused-transposed experts"
+    return PlantedFault(what, tuple(caught) if failed else ())
+
+
+def _with_wrong_converter(name: str, checkpoint: Path, verdict: LayoutVerdict, into: Path) -> Path:
+    new_model(name, str(checkpoint), target=TARGET, into=into, force=True)
+    wrong = replace(
+        verdict,
+        subtrees=tuple(
+            replace(s, disk=Disk.fused_transposed, names=("gate_up_proj", "down_proj")) for s in verdict.subtrees
+        ),
+    )
+    request = _request(name, checkpoint, wrong, into)
+    files = render(get_target(TARGET).plan(request), TARGET, "text")
+    converter = f"{name}/checkpoint_tensor_converter.py"
+    (into / converter).write_text(files[converter], encoding="utf-8")
+    return into / name
+
+
+def _request(name: str, checkpoint: Path, verdict: LayoutVerdict, into: Path) -> Request:
+    from omni_kit.upstream.profile import profile
+
+    assert verdict.model is not None
+    return Request(name, str(checkpoint), into, "plugin", verdict.model, profile(verdict.model), verdict)

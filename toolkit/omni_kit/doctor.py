@@ -1,0 +1,57 @@
+"""What is installed, what needs it, and the command that mends what is missing."""
+
+import importlib.metadata
+import shutil
+import sys
+from dataclasses import dataclass
+
+from omni_kit.targets import get_target, targets
+
+
+@dataclass(frozen=True)
+class Component:
+    """One thing that omni-kit or a target uses.
+
+    Attributes:
+        status: "ok" or "missing".
+        fix: the command that installs it; empty when it is there.
+    """
+
+    name: str
+    version: str | None
+    needed_by: str
+    status: str
+    fix: str
+
+
+_BASE = ("transformers", "diffusers", "libcst", "safetensors", "huggingface-hub")
+
+
+def examine(target: str | None = None) -> list[Component]:
+    """Looks at the environment, for one target or for all.
+
+    Raises:
+        BadInput: there is no such target.
+    """
+    wanted = [get_target(target)] if target else list(targets().values())
+    components = [Component("python", sys.version.split()[0], "everything", "ok", "")]
+    components += [_package(name, "everything", "pip install omni-kit") for name in _BASE]
+    components.append(_ruff())
+    for item in wanted:
+        components += [_package(r.name, f"{item.name}: {r.needed_by}", r.install) for r in item.requirements]
+    return components
+
+
+def _package(name: str, needed_by: str, fix: str) -> Component:
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Component(name, None, needed_by, "missing", fix)
+    return Component(name, version, needed_by, "ok", "")
+
+
+def _ruff() -> Component:
+    found = _package("ruff", "new-model, patchgen", "pip install ruff")
+    if found.status == "missing" and shutil.which("ruff"):
+        return Component("ruff", "on PATH", found.needed_by, "ok", "")
+    return found
