@@ -30,7 +30,8 @@ def test_trait_has_evidence(model: Models, model_type: str, trait: str) -> None:
 @pytest.mark.parametrize(
     ("model_type", "trait"),
     [("llama", "moe"), ("llama", "mla"), ("llama", "qk-norm"), ("qwen3", "centered-rmsnorm"),
-     ("qwen3", "attention-sinks"), ("llama", "partial-rotary"), ("llama", "tied-embeddings"), ("qwen3_moe", "shared-experts")],
+     ("qwen3", "attention-sinks"), ("llama", "partial-rotary"), ("llama", "tied-embeddings"),
+     ("qwen3_moe", "shared-experts")],
 )  # fmt: skip
 def test_trait_is_not_claimed(model: Models, model_type: str, trait: str) -> None:
     assert profile(model(model_type)).trait(trait) is None
