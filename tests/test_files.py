@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import BadInput
-from omni_kit.files import format_python, inside, write_atomic
+from omni_kit.files import format_python, inside, ruff_binary, write_atomic
 
 
 def test_write_replaces_and_keeps_the_mode(tmp_path: Path) -> None:
@@ -48,3 +48,7 @@ def test_format_sorts_and_prunes_imports() -> None:
 def test_format_refuses_what_is_not_python() -> None:
     with pytest.raises(BadInput, match=r"x\.py is not valid Python"):
         format_python("def f(:\n", "x.py")
+
+
+def test_ruff_is_found() -> None:
+    assert os.access(ruff_binary(), os.X_OK)

@@ -1,8 +1,10 @@
 """Writing files so that nothing is ever half written, and Python so that it is formatted."""
 
 import os
+import shutil
 import subprocess
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 
 from omni_kit.errors import BadInput, MissingRequirement
@@ -63,8 +65,9 @@ def format_python(text: str, name: str) -> str:
     return text
 
 
+@lru_cache(maxsize=1)
 def ruff_binary() -> str:
-    """The installed ruff.
+    """The installed ruff: the package's own, or the one on the PATH.
 
     Raises:
         MissingRequirement: there is none.
@@ -73,8 +76,11 @@ def ruff_binary() -> str:
         from ruff import find_ruff_bin
 
         return str(find_ruff_bin())
-    except (ImportError, FileNotFoundError) as error:
-        raise MissingRequirement("ruff is not installed", "pip install ruff") from error
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("ruff")
+    if found is None:
+        raise MissingRequirement("Python is formatted with ruff, which is not installed", "pip install ruff")
+    return found
 
 
 def _umask() -> int:

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.files import write_atomic
 from omni_kit.patchgen.diagnostics import Diagnostic, error
 from omni_kit.patchgen.header import is_generated
 from omni_kit.patchgen.loader import load_config
 from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.patchgen.project import find_configs, find_project
 from omni_kit.patchgen.run import ConfigResult, prepare
-from omni_kit.patchgen.write import diff_path, write_atomically
+from omni_kit.patchgen.write import diff_path
 
 
 def check_configs(
@@ -78,7 +79,7 @@ def _compare(result: ConfigResult, fix: bool) -> None:
     stale = [(path, text) for path, text in wanted if not _holds(path, text)]
     for path, text in stale:
         if fix:
-            write_atomically(path, text)
+            write_atomic(path, text)
         else:
             result.diagnostics.append(_stale(path))
     result.status = "ok" if not stale else ("written" if fix else "stale")

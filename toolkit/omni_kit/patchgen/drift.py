@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.files import write_atomic
 from omni_kit.patchgen.apply import Applied
 from omni_kit.patchgen.compare import Change, DriftStatus, compare
 from omni_kit.patchgen.generate import generate
@@ -16,7 +17,7 @@ from omni_kit.patchgen.merge import Merge, merge
 from omni_kit.patchgen.project import find_project
 from omni_kit.patchgen.run import without_collection
 from omni_kit.patchgen.source import SourceModule, read_source
-from omni_kit.patchgen.write import compiles, write_atomically
+from omni_kit.patchgen.write import compiles
 
 RANKS = ("vanished", "signature", "copied-lines", "body", "decorators", "cosmetic", "unchanged")
 
@@ -109,7 +110,7 @@ def write_targets(report: DriftReport, folder: Path) -> list[Path]:
         texts["proposed.py" if target.proposed is not None else "merge.txt"] = target.merged
         for name, text in texts.items():
             if text:
-                write_atomically(place / name, text)
+                write_atomic(place / name, text)
                 written.append(place / name)
     return written
 

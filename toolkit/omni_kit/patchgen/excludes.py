@@ -3,8 +3,8 @@
 
 import libcst as cst
 
+from omni_kit.files import write_atomic
 from omni_kit.patchgen.run import ConfigResult
-from omni_kit.patchgen.write import write_atomically
 
 
 def add_excludes(result: ConfigResult) -> list[str]:
@@ -16,7 +16,7 @@ def add_excludes(result: ConfigResult) -> list[str]:
     after = with_excludes(before, names)
     if after == before:
         return []
-    write_atomically(result.path, after)
+    write_atomic(result.path, after)
     return [f"{result.path.name}: added {', '.join(names)} to exclude_from_output"]
 
 

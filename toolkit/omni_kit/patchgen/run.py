@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from omni_kit.errors import BadInput
+from omni_kit.files import write_atomic
 from omni_kit.patchgen.apply import Applied
 from omni_kit.patchgen.checks import check_generated
 from omni_kit.patchgen.diagnostics import Diagnostic, error, has_errors, strictly
@@ -17,7 +18,7 @@ from omni_kit.patchgen.loader import find_config, load_config
 from omni_kit.patchgen.locate import Libraries, package_of, unpacked_library
 from omni_kit.patchgen.project import Project, find_project
 from omni_kit.patchgen.source import read_source
-from omni_kit.patchgen.write import compiles, diff_path, normalise, settings_of, unified_diff, write_atomically
+from omni_kit.patchgen.write import compiles, diff_path, normalise, settings_of, unified_diff
 
 Status = Literal["written", "unchanged", "ok", "stale", "orphan", "error"]
 
@@ -84,9 +85,9 @@ def run_configs(
         if result.text and result.output is not None:
             result.status = "unchanged" if _same(result, diff) else "written"
             if write and result.status == "written":
-                write_atomically(result.output, result.text)
+                write_atomic(result.output, result.text)
                 if diff:
-                    write_atomically(diff_path(result.output), result.diff)
+                    write_atomic(diff_path(result.output), result.diff)
     return results
 
 

@@ -1,15 +1,13 @@
 """The last steps: format with ruff, compile, write in one stroke, and the diff beside it."""
 
 import difflib
-import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
-from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.errors import BadInput
+from omni_kit.files import ruff_binary
 
 _SELECT = "F401,F811,I"
 _OWN_STYLE = (
@@ -61,27 +59,6 @@ def compiles(text: str, name: str) -> SyntaxError | None:
     return None
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a file in one stroke: whoever reads sees the old text or the new one, and a failure leaves the old.
-
-    Raises:
-        BadInput: the directory cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as why:
-        raise BadInput(f"{path} cannot be written: {why.strerror}", "choose another directory with -o") from why
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def unified_diff(upstream: str, generated: str, source_module: str, target_file: str) -> str:
     """What the patches change, as a unified diff from the upstream file; blanks at line ends are left out."""
     lines = difflib.unified_diff(
@@ -97,24 +74,6 @@ def unified_diff(upstream: str, generated: str, source_module: str, target_file:
 
 def diff_path(output: Path) -> Path:
     return output.with_suffix(".diff")
-
-
-@lru_cache(maxsize=1)
-def ruff_binary() -> str:
-    """The installed ruff.
-
-    Raises:
-        MissingRequirement: there is none.
-    """
-    try:
-        from ruff import find_ruff_bin
-
-        return str(find_ruff_bin())
-    except (ImportError, FileNotFoundError):
-        found = shutil.which("ruff")
-    if found is None:
-        raise MissingRequirement("patchgen formats with ruff, which is not installed", "pip install ruff")
-    return found
 
 
 def _ruff(*arguments: str) -> None:
@@ -134,9 +93,3 @@ def settings_of(place: Path) -> Path | None:
         if project.is_file() and "[tool.ruff" in project.read_text(encoding="utf-8", errors="replace"):
             return project
     return None
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
