@@ -131,7 +131,7 @@ def test_in_tree(checkout: Path) -> None:
     assert not scaffold.refused
     init = f"{MODELS}/__init__.py"
     assert after[init] == before[init].replace("    llama,\n", "    llama,\n    olmoe,\n", 1).replace(
-        '    "qwen3",\n]', '    "qwen3",\n    "olmoe",\n]'.replace('"olmoe"', "'olmoe'")
+        '    "qwen3",\n]', '    "qwen3",\n    "olmoe",\n]'
     )
     assert "from ...loader import MODELING_REGISTRY" in after[f"{MODELS}/olmoe/__init__.py"]
     assert "from ....distributed.parallel_plan import" in after[f"{MODELS}/olmoe/parallel_plan.py"]

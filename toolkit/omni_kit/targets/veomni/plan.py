@@ -132,7 +132,7 @@ def _edits(request: Request) -> Iterator[ListEntry | ImportEntry]:
     name, moe = request.name, request.profile.experts is not None
     aggregate = f"{MODELS}/__init__.py"
     yield ImportEntry(aggregate, ".", name)
-    yield ListEntry(aggregate, "__all__", repr(name))
+    yield ListEntry(aggregate, "__all__", f'"{name}"')
     config = f"./tests/toy_config/{name}_toy"
     tolerances = "_DEFAULT_RTOL, _DEFAULT_ATOL"
     level1 = f'pytest.param("{config}/config.json", {moe}, {tolerances}, id="{name}")'

@@ -60,8 +60,10 @@ def causal_conv1d(
     kernel = weight.shape[-1]
     parts = []
     for part in _sequences(x, cu_seqlens):
-        padded = nn.functional.pad(part.transpose(1, 2), (kernel - 1, 0))
-        parts.append(nn.functional.conv1d(padded, weight.unsqueeze(1), bias, groups=weight.shape[0]).transpose(1, 2))
+        both_ways = nn.functional.conv1d(
+            part.transpose(1, 2), weight.unsqueeze(1), bias, padding=kernel - 1, groups=weight.shape[0]
+        )
+        parts.append(both_ways[..., : part.shape[1]].transpose(1, 2))
     mixed = torch.cat(parts, dim=1)
     return (nn.functional.silu(mixed) if activation in ("silu", "swish") else mixed), None
 
