@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint unit install reference bench-layout bench-patchgen clean
+.PHONY: demo test lint unit install reference test-matrix bench-layout bench-patchgen clean
 
 demo: $(READY)
 	$(BIN)/omni-kit demo --into demo --keep
@@ -36,6 +36,12 @@ reference: $(READY)
 	    $(BIN)/omni-kit new-model $$model --from $$model --into reference_models/veomni --force && \
 	    $(BIN)/omni-kit patchgen run reference_models/veomni/$$model/$${model}_gpu_patch_gen_config.py || exit 1; \
 	done
+
+# The rooms that read transformers, against a second version placed beside the pinned one.
+MATRIX := $(VENV)/transformers-5.23.0
+test-matrix: $(READY)
+	test -d $(MATRIX) || $(BIN)/python -m pip install --quiet --no-deps --target $(MATRIX) transformers==5.23.0 'tokenizers>=0.23.1,<0.24'
+	PYTHONPATH=$(MATRIX) $(BIN)/python -m pytest -n 2 tests/upstream tests/layout
 
 bench-layout: $(READY)
 	$(BIN)/python bench/layout.py

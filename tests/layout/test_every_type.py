@@ -48,6 +48,13 @@ EXPECTED = {
 }
 
 
+# Names in memory that moved in newer versions.
+NEWER = {
+    "granitemoe": (Disk.fused_renamed, Memory.canonical),
+    "aria_text": (Disk.fused_transposed, Memory.transposed),
+}
+
+
 def build(model_type: str) -> Any:
     """A small model of the type with a ramp in every parameter."""
     import torch
@@ -85,7 +92,8 @@ def test_verdict_is_where_the_elements_are(model_type: str, tmp_path: Path) -> N
     assert verdict.ok, verdict.findings
     trees = [tree for tree in verdict.subtrees if tree.role == "main"]
     expected = EXPECTED.get(model_type, (Disk.per_expert, Memory.canonical))
-    assert {(tree.disk, tree.memory) for tree in trees} == {expected}
+    found = {(tree.disk, tree.memory) for tree in trees}
+    assert found in ({expected}, {NEWER.get(model_type, expected)})
     disk = {k: v for shard in sorted(tmp_path.glob("*.safetensors")) for k, v in load_file(shard).items()}
     memory = {k: v.detach().numpy() for k, v in model.named_parameters()}
     for tree in trees:

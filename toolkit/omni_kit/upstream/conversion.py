@@ -8,7 +8,7 @@ import ast
 import builtins
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -42,6 +42,7 @@ class Transform:
         sources: patterns of keys on disk, `*` for an index.
         targets: names in memory.
         scope: only keys below this sub-model are meant; "" for the whole model.
+        bounded: a pattern that ends in a word must end at the word's end in the key, as newer transformers want it.
     """
 
     kind: str
@@ -49,6 +50,7 @@ class Transform:
     targets: tuple[str, ...]
     operations: tuple[Operation, ...] = ()
     scope: str = ""
+    bounded: bool = False
 
     @property
     def converts(self) -> bool:
@@ -64,7 +66,7 @@ class Transform:
         if not key.startswith(prefix):
             return None
         rest = key[len(prefix) :]
-        pattern, starts = _compiled(self.sources)
+        pattern, starts = _compiled(self.sources, self.bounded)
         match = pattern.search(rest)
         if match is None:
             return None
@@ -75,14 +77,28 @@ class Transform:
         return prefix + rest.replace(match.group(0), target, 1)
 
     def scoped(self, prefix: str) -> "Transform":
-        return Transform(self.kind, self.sources, self.targets, self.operations, prefix)
+        return replace(self, scope=prefix)
 
 
 @cache
-def _compiled(sources: tuple[str, ...]) -> tuple[re.Pattern[str], tuple[int, ...]]:
-    branches = [f"(?P<g{i}>{source.replace('.*.', r'[.].*[.]')})" for i, source in enumerate(sources)]
+def _compiled(sources: tuple[str, ...], bounded: bool) -> tuple[re.Pattern[str], tuple[int, ...]]:
+    """The pattern of all sources, and where the groups of each begin.
+
+    Bounded patterns are those of transformers that end a name at its boundary; there the longest source comes first.
+    """
+    order = sorted(enumerate(sources), key=lambda item: -len(item[1])) if bounded else list(enumerate(sources))
+    branches = [f"(?P<g{i}>{_bounded(source) if bounded else _unbounded(source)})" for i, source in order]
     pattern = re.compile("|".join(branches))
     return pattern, tuple(pattern.groupindex[f"g{i}"] for i in range(len(sources)))
+
+
+def _unbounded(source: str) -> str:
+    return source.replace(".*.", r"[.].*[.]")
+
+
+def _bounded(source: str) -> str:
+    pattern = source.replace("*.", r".*[.]")
+    return rf"{pattern}(?!\w)" if re.search(r"[a-zA-Z0-9]$", pattern) else pattern
 
 
 @cache
@@ -198,7 +214,8 @@ def recipe_book(library: Library) -> RecipeBook:
     except Exception as error:  # upstream code with stand-ins: whatever it raises means the same thing
         raise BadInput(f"cannot read the recipes of transformers {library.version}: {error}") from error
     aliases = namespace.get(_ALIASES, {})
-    entries = {name: tuple(_transform(item) for item in items) for name, items in table.items()}
+    bounded = _ends_on_boundaries(library)
+    entries = {name: tuple(_transform(item, bounded) for item in items) for name, items in table.items()}
     return RecipeBook(entries, dict(aliases), library.version)
 
 
@@ -253,7 +270,13 @@ def _execute(text: str, filename: str) -> dict[str, Any]:
     return namespace
 
 
-def _transform(item: Any) -> Transform:
+def _ends_on_boundaries(library: Library) -> bool:
+    """Whether this version's matching of keys ends a pattern at the end of a name: read from its loader."""
+    loader = library.root / "core_model_loading.py"
+    return loader.is_file() and r'r"(?!\w)"' in loader.read_text(encoding="utf-8")
+
+
+def _transform(item: Any, bounded: bool) -> Transform:
     values = item.values
     operations = tuple(_operation(op) for op in values.get("operations") or ())
     sources, targets = values.get("source_patterns", ()), values.get("target_patterns", ())
@@ -262,7 +285,7 @@ def _transform(item: Any) -> Transform:
     names, goals = tuple(_strings(sources)), tuple(_strings(targets))
     if len(names) == len(goals):
         names = tuple(_anchored(name, goal) for name, goal in zip(names, goals, strict=True))
-    return Transform(item.kind, names, goals, operations)
+    return Transform(item.kind, names, goals, operations, bounded=bounded)
 
 
 def _anchored(source: str, target: str) -> str:
