@@ -47,7 +47,7 @@ bench-layout: $(READY)
 	$(BIN)/python bench/layout.py
 
 bench-patchgen: $(READY)
-	$(BIN)/python bench/patchgen.py
+	$(BIN)/python bench/patchgen.py $(if $(AGAINST),--against $(AGAINST))
 
 clean:
 	rm -rf $(VENV) demo build dist

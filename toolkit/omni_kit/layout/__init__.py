@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.layout.checkpoint import Checkpoint, read_checkpoint
+from omni_kit.layout.checkpoint import Checkpoint, read_checkpoint, without_collector
 from omni_kit.layout.verdict import LayoutVerdict, judge, prove
 from omni_kit.upstream.library import find_library
 from omni_kit.upstream.model import upstream_model
@@ -39,8 +39,9 @@ def check_layout(
     found = read_source_argument(source, library, config)
     if found.weights is None:
         raise BadInput(f"{source} has no safetensors files to look at", "give a checkpoint directory, file or index")
-    checkpoint = read_checkpoint(found.weights)
     wanted = model_type or found.model_type
-    model = upstream_model(library, model_config(found, library, wanted)) if wanted else None
-    verdict = judge(checkpoint, model, assume)
+    with without_collector():
+        checkpoint = read_checkpoint(found.weights)
+        model = upstream_model(library, model_config(found, library, wanted)) if wanted else None
+        verdict = judge(checkpoint, model, assume)
     return prove(verdict, checkpoint) if against_model else verdict

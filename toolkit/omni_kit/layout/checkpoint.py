@@ -75,7 +75,7 @@ def _from_hub(repo: HubRepo) -> Checkpoint:
 
 
 def _from_index(index: Path, shards_needed: bool = False) -> Checkpoint:
-    with _without_collector():
+    with without_collector():
         weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
         raise BadInput(f"{index.name} has no weight_map")
@@ -101,7 +101,7 @@ def _read_files(
 ) -> dict[str, TensorInfo]:
     """The tensors of all files; with a weight map, each must lie where it says."""
     tensors: dict[str, TensorInfo] = {}
-    with _without_collector():
+    with without_collector():
         for file in files:
             found, _ = read_header(file)
             name = file.name
@@ -117,7 +117,7 @@ def _read_files(
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """Hundreds of thousands of small objects come, none in a cycle: the garbage collector would only walk them."""
     was_on = gc.isenabled()
     gc.disable()
