@@ -77,25 +77,6 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
         yield running
 
 
-def test_a_hang_in_the_candidate_is_an_error_with_its_stack_in_the_log(
-    plant: Plant, fragile: Sides, veomni_models: Path
-) -> None:
-    assert run_parity(veomni_models / "llama", ["import"], sides=fragile).ok  # the slow imports are over
-    hanging = plant("hangs", {MODELING: [(ROUTER, f"import time; time.sleep(600)\n        {ROUTER}")]})
-    candidate = fragile.worker("candidate")
-    candidate.timeout = 4
-    started = time.monotonic()
-
-    report = run_parity(hanging, ["forward"], sides=fragile)
-
-    assert report.level("forward").status == "error"
-    assert "did not finish 'run' in 4 s" in report.level("forward").reason
-    assert report.exit_code == 3
-    assert time.monotonic() - started < 30
-    log = candidate.log.read_text(encoding="utf-8")
-    assert "patched_modeling_qwen3_moe_gpu.py" in log[log.index("Fatal Python error: Aborted") :]
-
-
 def test_a_crash_in_the_candidate_is_an_error_and_the_next_run_gets_a_new_process(
     plant: Plant, fragile: Sides, veomni_models: Path
 ) -> None:
@@ -115,3 +96,20 @@ def test_a_crash_in_the_candidate_is_an_error_and_the_next_run_gets_a_new_proces
     assert "SIGABRT" in crashed.level("forward").reason
     assert crashed.exit_code == 3
     assert after.ok
+
+
+def test_a_hang_in_the_candidate_is_an_error_with_its_stack_in_the_log(plant: Plant, fragile: Sides) -> None:
+    """Runs after the slow imports are over: the candidate's process is the one that the crash was replaced by."""
+    hanging = plant("hangs", {MODELING: [(ROUTER, f"import time; time.sleep(600)\n        {ROUTER}")]})
+    candidate = fragile.worker("candidate")
+    candidate.timeout = 4
+    started = time.monotonic()
+
+    report = run_parity(hanging, ["forward"], sides=fragile)
+
+    assert report.level("forward").status == "error"
+    assert "did not finish 'run' in 4 s" in report.level("forward").reason
+    assert report.exit_code == 3
+    assert time.monotonic() - started < 30
+    log = candidate.log.read_text(encoding="utf-8")
+    assert "patched_modeling_qwen3_moe_gpu.py" in log[log.index("Fatal Python error: Aborted") :]

@@ -12,9 +12,8 @@ from omni_kit.parity.process import Sides
 
 
 @pytest.fixture(scope="module")
-def olmoe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made in a process of its own, as a script would."""
-    return make_toy_checkpoint("olmoe", tmp_path_factory.mktemp("toy") / "olmoe")
+def olmoe(tmp_path_factory: pytest.TempPathFactory, sides: Sides) -> Path:
+    return make_toy_checkpoint("olmoe", tmp_path_factory.mktemp("toy") / "olmoe", sides=sides)
 
 
 def tensors_of(checkpoint: Path) -> dict[str, object]:
@@ -72,3 +71,10 @@ def test_what_upstream_cannot_build_is_named(source: str, tmp_path: Path, sides:
         make_toy_checkpoint(source, tmp_path / "made", sides=sides)
 
     assert not (tmp_path / "made").exists()
+
+
+def test_the_layout_in_memory_has_the_experts_together(tmp_path: Path, sides: Sides) -> None:
+    tensors = tensors_of(make_toy_checkpoint("olmoe", tmp_path / "fused", layout="memory", sides=sides))
+
+    assert "model.layers.0.mlp.experts.gate_up_proj" in tensors
+    assert not any(".experts.0." in name for name in tensors)

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from rich.table import Table
 from omni_kit.cli.app import app
 from omni_kit.cli.options import FormatOption, FullOption
 from omni_kit.output import Format, Output
+
+if TYPE_CHECKING:
+    from omni_kit.parity import ParityReport
 
 _COLOURS = {"pass": "green", "fail": "red", "skip": "yellow", "error": "yellow"}
 
@@ -52,15 +55,27 @@ def parity(
             say=output.say,
         )
 
-    def human(console: Console) -> None:
-        table = Table(
-            "level", "status", "max rel", "tolerance", "seconds", "reason", title=report.model_type or str(path)
-        )
-        for level in report.levels:
-            colour = _COLOURS[level.status]
-            figures = ["" if value is None else f"{value:.1e}" for value in (level.max_rel, level.tolerance)]
-            status = f"[{colour}]{level.status}[/{colour}]"
-            table.add_row(level.level, status, *figures, f"{level.seconds:.1f}", escape(level.reason))
-        console.print(table)
+    output.finish(
+        report.to_json(),
+        ok=report.ok,
+        human=lambda console: show(console, report),
+        notes=report.notes,
+        exit_code=report.exit_code,
+    )
 
-    output.finish(report.to_json(), ok=report.ok, human=human, notes=report.notes, exit_code=report.exit_code)
+
+def show(console: Console, report: "ParityReport") -> None:
+    """Every level with its figures, and the first module to blame."""
+    table = Table(
+        "level", "status", "max rel", "tolerance", "seconds", "reason", title=report.model_type or report.path
+    )
+    for level in report.levels:
+        colour = _COLOURS[level.status]
+        figures = ["" if value is None else f"{value:.1e}" for value in (level.max_rel, level.tolerance)]
+        status = f"[{colour}]{level.status}[/{colour}]"
+        table.add_row(level.level, status, *figures, f"{level.seconds:.1f}", escape(level.reason))
+    console.print(table)
+    if (found := report.first_divergence) is not None:
+        console.print(f"first divergence: [bold]{escape(found.module)}[/bold] adds {found.added:.1e} to {found.what}")
+        for side, source in (("candidate", found.candidate_source), ("upstream", found.reference_source)):
+            console.print(f"  {side:9} {escape(source)}", soft_wrap=True)

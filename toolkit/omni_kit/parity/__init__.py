@@ -1,7 +1,16 @@
 """Parity: an integration against upstream, each in its own process, on weights in which every element differs."""
 
+from omni_kit.parity.assertion import assert_parity
 from omni_kit.parity.checkpoint import make_toy_checkpoint
 from omni_kit.parity.report import DEFAULT_LEVELS, LEVELS, LevelResult, ParityReport
 from omni_kit.parity.run import run_parity
 
-__all__ = ["DEFAULT_LEVELS", "LEVELS", "LevelResult", "ParityReport", "make_toy_checkpoint", "run_parity"]
+__all__ = [
+    "DEFAULT_LEVELS",
+    "LEVELS",
+    "LevelResult",
+    "ParityReport",
+    "assert_parity",
+    "make_toy_checkpoint",
+    "run_parity",
+]

@@ -22,8 +22,8 @@ class Builder(Protocol):
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
         """Name -> shape of every parameter and persistent buffer, without loading weights."""
 
-    def load(self, checkpoint: Path) -> "torch.nn.Module":
-        """The model with the weights of a checkpoint in the upstream's layout, float32, in training mode."""
+    def load(self, checkpoint: Path, dtype: str = "float32") -> "torch.nn.Module":
+        """The model with the weights of a checkpoint in the upstream's layout, in training mode."""
 
     def save(self, model: "torch.nn.Module", checkpoint: Path, out: Path) -> None:
         """Writes the model as this side exports it after training from `checkpoint`."""

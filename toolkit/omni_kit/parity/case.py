@@ -7,8 +7,11 @@ from typing import Any, TypeVar
 
 from omni_kit.parity.builder import Tensors
 from omni_kit.parity.candidate import Candidate, Layout
+from omni_kit.parity.pairing import pair_calls
 from omni_kit.parity.process import StepError, Worker
+from omni_kit.parity.report import Divergence
 from omni_kit.parity.tensors import load_tensors
+from omni_kit.parity.trace import Recording
 
 _T = TypeVar("_T")
 _REFERENCE = "omni_kit.parity.reference:TransformersBuilder"
@@ -59,6 +62,7 @@ class Case:
         self.checkpoint = checkpoint or where / "checkpoint"
         self.taken: dict[str, Any] = {}
         self.notes: list[str] = []
+        self.divergence: Divergence | None = None
         self._reference, self._other = workers
         self._given = checkpoint
         self._layout = layout
@@ -121,8 +125,79 @@ class Case:
             worker.send("run", inputs=inputs, out=str(self.where / name))
         reference, other = self._reference.receive("run"), self._other.receive("run")
         self._reference.ask("run_nudged", inputs=inputs, out=str(self.where / "reference" / "nudged"))
-        self.notes += [*reference["notes"], *other["notes"]]
+        for line in (*reference["notes"], *other["notes"]):
+            self.note(line)
         return list(reference["parameters"])
+
+    @_once
+    def traced(self) -> tuple[Recording, Recording]:
+        """What went in and out of every module of the reference and of the candidate, each running freely."""
+        self.loaded()
+        inputs = str(self.where / "inputs.safetensors")
+        for worker, name in ((self._reference, "reference"), (self._other, "candidate")):
+            worker.send("trace", inputs=inputs, out=str(self.where / name / "trace"))
+        self._reference.receive("trace")
+        self._other.receive("trace")
+        return Recording.load(self.where / "reference" / "trace"), Recording.load(self.where / "candidate" / "trace")
+
+    @_once
+    def replayed(self) -> Recording:
+        """What the candidate's modules do when each is fed what the reference's was."""
+        out = self.where / "candidate" / "replay"
+        self._other.ask("replay", **self._script(), pairs=self._pairs("candidate"), out=str(out))
+        return Recording.load(out)
+
+    def runs_upstream(self, dtypes: Sequence[str]) -> list[str]:
+        """Runs both sides in each dtype; returns those in which upstream itself can run, and notes the others.
+
+        Raises:
+            StepError: the candidate cannot run in a dtype in which upstream can, or upstream can in none.
+        """
+        found, failed = [], None
+        for dtype in dtypes:
+            try:
+                self._run_as(dtype)
+                found.append(dtype)
+            except StepError as error:
+                if error.blames_candidate or not self._reference.alive:
+                    raise
+                failed = error
+                self.note(f"upstream itself does not run in {dtype}: {error}")
+        if failed and not found:
+            raise failed
+        return found
+
+    def _run_as(self, dtype: str) -> None:
+        """Both sides load the checkpoint in another dtype, run it, and replay upstream's float32 recording."""
+        self.ran()
+        self.traced()
+        for worker, name in ((self._reference, "reference"), (self._other, "candidate")):
+            arguments = {**self._script(), "checkpoint": str(self.checkpoint), "dtype": dtype}
+            worker.send("run_as", **arguments, pairs=self._pairs(name), out=str(self.where / name / dtype))
+        self._reference.receive("run_as")
+        self._other.receive("run_as")
+
+    def replayed_as(self, side: str, dtype: str) -> Recording:
+        """What a side's modules do in another dtype when each is fed what upstream's was in float32."""
+        return Recording.load(self.where / side / dtype / "replay")
+
+    def _script(self) -> dict[str, str]:
+        return {"inputs": str(self.where / "inputs.safetensors"), "script": str(self.where / "reference" / "trace")}
+
+    def _pairs(self, side: str) -> list[tuple[str, int, int]]:
+        reference, candidate = self.traced()
+        pairs = pair_calls(reference, candidate if side == "candidate" else reference)
+        return [(module, occurrence, number) for (module, occurrence), number in pairs.items()]
+
+    def note(self, line: str) -> None:
+        """Something that the report must say, once."""
+        if line not in self.notes:
+            self.notes.append(line)
+
+    def inputs(self) -> Tensors:
+        """The batch that both sides are fed."""
+        self.reference()
+        return load_tensors(self.where / "inputs.safetensors")
 
     def model_type(self) -> str:
         """What is compared; empty while the reference could not say."""
@@ -135,6 +210,6 @@ class Case:
         return load_tensors(self.where / "state.safetensors")
 
     def results(self, side: str, what: str) -> Tensors:
-        """The "outputs" or "gradients" of a side: "reference", "candidate", or "reference/nudged"."""
+        """The "outputs" or "gradients" of a run: "reference", "candidate", "reference/nudged", "candidate/bfloat16"."""
         self.ran()
         return load_tensors(self.where / side / f"{what}.safetensors")

@@ -211,8 +211,9 @@ def _environment(threads: int) -> dict[str, str]:
     offline = dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"), "1")
     limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    repeatable = {"PYTHONHASHSEED": "0"}  # upstream iterates over sets: both sides must do it in the same order
     quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    return {**os.environ, **offline, **limits, **quiet, "PYTHONPATH": path}
+    return {**os.environ, **offline, **limits, **quiet, **repeatable, "PYTHONPATH": path}
 
 
 def _cores() -> int:

@@ -1,7 +1,7 @@
 """What a parity run found: one result a level, and the JSON of the command-line contract."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from omni_kit.errors import BadInput
@@ -45,12 +45,32 @@ class LevelResult:
 
 
 @dataclass(frozen=True)
+class Growth:
+    """How far a module's output is off in a run without interference."""
+
+    module: str
+    error: float
+
+
+@dataclass(frozen=True)
 class Divergence:
-    """The first module that adds error of its own, and the error that came in with its input."""
+    """The first module that adds error of its own.
+
+    Attributes:
+        added: its error when it is fed what upstream's module was fed.
+        inherited: the error of its input when the candidate runs freely.
+        what: where the error shows: in what it returns, what it hands on, or a gradient.
+        candidate_source, reference_source: file:line of the two forwards.
+        growth: the error of every module's output, in order.
+    """
 
     module: str
     added: float
     inherited: float
+    what: str = ""
+    candidate_source: str = ""
+    reference_source: str = ""
+    growth: Sequence[Growth] = ()
 
 
 @dataclass(frozen=True)
@@ -110,7 +130,7 @@ class ParityReport:
             "path": self.path,
             "model_type": self.model_type,
             "levels": [{**vars(level), "worst": [vars(worst) for worst in level.worst]} for level in self.levels],
-            "first_divergence": vars(self.first_divergence) if self.first_divergence else None,
+            "first_divergence": asdict(self.first_divergence) if self.first_divergence else None,
             "prove": vars(self.prove) if self.prove else None,
             "seconds": self.seconds,
             "work_dir": self.work_dir,

@@ -76,6 +76,7 @@ def run_parity(
         seconds=round(time.monotonic() - started, 2),
         work_dir=str(where) if work_dir else "",
         notes=case.notes,
+        first_divergence=case.divergence,
     )
 
 
@@ -98,7 +99,7 @@ def _check_device(device: str) -> None:
 def _directory(work_dir: Path | None) -> Iterator[Path]:
     """The given directory, emptied of an earlier run, or one that is gone afterwards."""
     if work_dir is None:
-        with tempfile.TemporaryDirectory(prefix="omni-kit-parity-") as temporary:
+        with tempfile.TemporaryDirectory(prefix="omni-kit-parity-", ignore_cleanup_errors=True) as temporary:
             yield Path(temporary)
         return
     work_dir.mkdir(parents=True, exist_ok=True)

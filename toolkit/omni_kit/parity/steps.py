@@ -8,9 +8,12 @@ from typing import Any, cast
 
 import torch
 
-from omni_kit.parity.builder import Builder, Upstream, make_builder
+from omni_kit.parity.builder import Builder, Tensors, Upstream, make_builder
 from omni_kit.parity.tensors import load_tensors, save_tensors, state_of
+from omni_kit.parity.trace import Recording, Script, recorded
 from omni_kit.parity.weights import nudged
+
+Pairs = list[tuple[str, int, int]]
 
 
 class Side:
@@ -71,7 +74,7 @@ class Side:
         Writes outputs.safetensors and gradients.safetensors below `out`; returns the names of all parameters and
         what is to be said about the run.
         """
-        self._run(Path(inputs), Path(out))
+        self._run(self._model, Path(inputs), Path(out))
         return {"parameters": [name for name, _ in self._model.named_parameters()], "notes": self._side.notes()}
 
     def run_nudged(self, inputs: str, out: str) -> None:
@@ -80,20 +83,45 @@ class Side:
         with torch.no_grad():
             for name, parameter in self._model.named_parameters():
                 parameter.copy_(nudged(name, parameter))
-        self._run(Path(inputs), Path(out))
+        self._run(self._model, Path(inputs), Path(out))
         with torch.no_grad():
             for name, parameter in self._model.named_parameters():
                 parameter.copy_(exact[name])
 
-    def _run(self, inputs: Path, out: Path) -> None:
-        device = next(self._model.parameters()).device
-        batch = {name: tensor.to(device) for name, tensor in load_tensors(inputs).items()}
-        self._model.zero_grad(set_to_none=True)
-        outputs = self._side.forward(self._model, batch)
+    def trace(self, inputs: str, out: str) -> None:
+        """Forward and backward with everything recorded that goes in and out of every module."""
+        with recorded(self._model) as recording:
+            outputs = self._side.forward(self._model, batch_for(self._model, Path(inputs)))
+            torch.autograd.backward(outputs["loss"])
+        recording.save(Path(out))
+
+    def replay(self, inputs: str, script: str, pairs: Pairs, out: str) -> None:
+        """Forward with every paired module fed, and its answer replaced, from another side's recording.
+
+        Args:
+            script: directory of that recording.
+            pairs: module, occurrence, and number of the call in the recording.
+        """
+        self._replay(self._model, Path(inputs), Path(script), pairs, Path(out))
+
+    def run_as(self, checkpoint: str, dtype: str, inputs: str, script: str, pairs: Pairs, out: str) -> None:
+        """Loads the checkpoint once more in another dtype, runs it, and replays a recording in it."""
+        model = self._side.load(Path(checkpoint), dtype)
+        self._run(model, Path(inputs), Path(out))
+        self._replay(model, Path(inputs), Path(script), pairs, Path(out, "replay"))
+
+    def _replay(self, model: Any, inputs: Path, script: Path, pairs: Pairs, out: Path) -> None:
+        known = {(module, occurrence): number for module, occurrence, number in pairs}
+        with recorded(model, Script(Recording.load(script), known)) as recording:
+            self._side.forward(model, batch_for(model, inputs))
+        recording.save(out)
+
+    def _run(self, model: Any, inputs: Path, out: Path) -> None:
+        model.zero_grad(set_to_none=True)
+        outputs = self._side.forward(model, batch_for(model, inputs))
         save_tensors(outputs, out / "outputs.safetensors")
         torch.autograd.backward(outputs["loss"])
-        named = self._model.named_parameters()
-        gradients = {name: parameter.grad for name, parameter in named if parameter.grad is not None}
+        gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
         save_tensors(gradients, out / "gradients.safetensors")
 
     def check_imports(self) -> None:
@@ -119,3 +147,10 @@ class Side:
         save_tensors(state_of(self._model), Path(out, "state.safetensors"))
         save_tensors(self._upstream.inputs(self._model), Path(out, "inputs.safetensors"))
         return {"model_type": self._model.config.model_type, "class": type(self._model).__name__}
+
+
+def batch_for(model: torch.nn.Module, inputs: Path) -> Tensors:
+    """The batch on the model's device, and what is no whole number in the model's dtype."""
+    example = next(model.parameters())
+    batch = {name: tensor.to(example.device) for name, tensor in load_tensors(inputs).items()}
+    return {name: t.to(example.dtype) if t.is_floating_point() else t for name, t in batch.items()}

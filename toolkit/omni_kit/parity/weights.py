@@ -18,8 +18,10 @@ _SPREAD = 0.2  # of norms and biases around their initial value
 _EMBEDDING_SCALE = 0.5
 
 
-def fill(model: nn.Module) -> None:
+def fill(model: nn.Module, salt: int = 0) -> None:
     """Sets every parameter and persistent buffer of floating type in place, each element different.
+
+    The centres of vectors are those of the model's own initialisation, so a second fill keeps them.
 
     Matrices get a shuffled ramp of unit gain for their fan-in, so that activations stay in range at any depth. Vectors
     (norms, biases, decay rates) keep the centre that the model's own initialisation gave them.
@@ -27,7 +29,7 @@ def fill(model: nn.Module) -> None:
     owners = {name: module for path, module in model.named_modules() for name in _own(path, module)}
     with torch.no_grad():
         for name, tensor in _stored(model):
-            tensor.copy_(_values(name, tensor, owners.get(name)))
+            tensor.copy_(_values(name, tensor, owners.get(name), salt))
 
 
 def _own(path: str, module: nn.Module) -> Iterator[str]:
@@ -45,8 +47,8 @@ def _stored(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
             yield name, buffer
 
 
-def _values(name: str, tensor: torch.Tensor, owner: nn.Module | None) -> torch.Tensor:
-    ramp = shuffled_ramp(name, tensor.shape)
+def _values(name: str, tensor: torch.Tensor, owner: nn.Module | None, salt: int) -> torch.Tensor:
+    ramp = shuffled_ramp(f"{name}{salt or ''}", tensor.shape).to(tensor.device)
     if tensor.dim() < 2:
         return tensor.float().mean().round() + _SPREAD * ramp
     if isinstance(owner, nn.Embedding):

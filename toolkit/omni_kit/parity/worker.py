@@ -14,6 +14,8 @@ from typing import Any, TextIO
 
 from omni_kit.errors import OmniKitError
 
+_LOGGED = 400  # characters of a request
+
 
 def main() -> None:
     """Answers requests until stdin closes."""
@@ -36,7 +38,7 @@ def _claim_stdout() -> TextIO:
 
 
 def _answer(side: Any, request: dict[str, Any]) -> dict[str, Any]:
-    print(f"--- {request['step']} {json.dumps(request['args'])}", file=sys.stderr, flush=True)
+    print(f"--- {request['step']} {json.dumps(request['args'])[:_LOGGED]}", file=sys.stderr, flush=True)
     try:
         result = getattr(side, request["step"])(**request["args"])
         side.check_imports()

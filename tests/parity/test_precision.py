@@ -1,0 +1,117 @@
+"""Low precision is judged by what upstream loses in it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from omni_kit.parity import ParityReport, run_parity
+from omni_kit.parity.precision import RATIO, RATIO_OF_CHAOS, module_loss, total_loss
+from omni_kit.parity.process import Sides
+from omni_kit.parity.weights import shuffled_ramp
+
+from .conftest import MODELING, Edits, Plant
+
+EXACT = shuffled_ramp("exact", (40, 30)) * 3
+ROUNDED = EXACT.to(torch.bfloat16)
+
+TOO_LOW: dict[str, tuple[Edits, str]] = {
+    "norm_in_the_low_dtype": (
+        {MODELING: [("hidden_states = hidden_states.to(torch.float32)\n", "pass\n")]},
+        "norm",
+    ),
+    "rope_in_the_low_dtype": (
+        {MODELING: [("cos = emb.cos()", "cos = emb.to(x.dtype).cos()")]},
+        "model.rotary_emb",
+    ),
+}
+
+
+def test_the_same_rounding_is_no_excess() -> None:
+    found = module_loss("m", [(EXACT, ROUNDED, ROUNDED)], "bfloat16")
+
+    assert found.reference == found.candidate > 0
+    assert found.excess == pytest.approx(1 / RATIO)
+
+
+def test_a_second_rounding_on_the_way_is_an_excess() -> None:
+    twice = (ROUNDED * 1.7).to(torch.bfloat16) / 1.7
+
+    assert module_loss("m", [(EXACT, ROUNDED, twice)], "bfloat16").excess > 1
+
+
+def test_being_closer_to_float32_than_upstream_is_fine() -> None:
+    assert module_loss("m", [(EXACT, ROUNDED, EXACT)], "bfloat16").excess == 0
+
+
+def test_a_rounding_where_upstream_only_copies_is_an_excess() -> None:
+    assert module_loss("m", [(EXACT, EXACT, ROUNDED)], "bfloat16").excess > 1
+    assert module_loss("m", [(EXACT, EXACT, EXACT)], "bfloat16").excess == 0
+
+
+def test_a_few_numbers_say_less_than_many() -> None:
+    off = ROUNDED.float() + (ROUNDED.float() - EXACT) * 0.5
+
+    assert module_loss("m", [(EXACT, ROUNDED, off)], "bfloat16").excess > 1
+    assert module_loss("m", [(EXACT[:4], ROUNDED[:4], off[:4])], "bfloat16").excess < 1
+
+
+def test_what_is_not_finite_is_infinitely_far_off() -> None:
+    broken = ROUNDED.clone()
+    broken[0, 0] = torch.nan
+
+    assert module_loss("m", [(EXACT, ROUNDED, broken)], "bfloat16").excess == torch.inf
+
+
+def test_where_upstream_is_far_off_itself_a_single_sample_is_not_held_against_the_candidate() -> None:
+    steady = total_loss("logits", {"a": EXACT}, {"a": ROUNDED}, {"a": EXACT * 1.02}, "bfloat16")
+    chaotic = total_loss("logits", {"a": EXACT}, {"a": EXACT * 1.1}, {"a": EXACT * 1.9}, "bfloat16")
+
+    assert steady.excess > 1
+    assert chaotic.excess < 1
+    assert chaotic.allowed == pytest.approx(RATIO_OF_CHAOS * 0.1, rel=1e-2)
+
+
+def test_only_what_all_have_is_compared() -> None:
+    found = total_loss("gradients", {"a": EXACT, "b": EXACT}, {"a": ROUNDED}, {"a": ROUNDED, "c": EXACT}, "bfloat16")
+
+    assert found.reference == found.candidate
+
+
+@pytest.mark.parametrize("model", ["qwen3_moe", "llama", "gemma3", "qwen3_vl", "qwen3_omni_moe"])
+def test_veomnis_own_models_lose_what_upstream_loses(model: str, veomni_models: Path, sides: Sides) -> None:
+    level = run_parity(veomni_models / model, ["dtype"], sides=sides).level("dtype")
+
+    assert (level.status, level.reason) == ("pass", "")
+    assert level.tolerance == RATIO
+    assert level.max_rel == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("name", TOO_LOW)
+def test_arithmetic_in_too_low_a_dtype_is_found_in_its_module(name: str, plant: Plant, sides: Sides) -> None:
+    edits, module = TOO_LOW[name]
+
+    report: ParityReport = run_parity(plant(name, edits), ["forward", "dtype"], sides=sides)
+
+    assert report.level("forward").status == "pass"
+    assert report.level("dtype").status == "fail"
+    first = report.level("dtype").reason.partition(" is too far")[0]
+    assert first.startswith("bfloat16: ")
+    assert first.endswith(module)
+
+
+def test_a_weight_that_upstream_keeps_in_float32_is_missed(veomni_models: Path, sides: Sides) -> None:
+    """Upstream keeps the norms of gpt_oss in float32 when the rest is float16; VeOmni's loader does not."""
+    level = run_parity(veomni_models / "gpt_oss", ["dtype"], sides=sides).level("dtype")
+
+    assert level.status == "fail"
+    assert "float16: model.layers.0.input_layernorm" in level.reason
+    assert "bfloat16" not in level.reason
+
+
+def test_a_dtype_in_which_upstream_itself_does_not_run_proves_nothing(veomni_models: Path, sides: Sides) -> None:
+    report = run_parity(veomni_models / "deepseek_v4", ["dtype"], sides=sides)
+
+    assert report.level("dtype").status == "error"
+    assert report.exit_code == 3
+    assert any("upstream itself does not run in bfloat16" in note for note in report.notes)
