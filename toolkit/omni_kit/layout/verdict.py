@@ -15,6 +15,12 @@ from omni_kit.layout.taxonomy import CONVERTERS, Converter, Disk, Memory
 from omni_kit.upstream.model import UpstreamModel
 from omni_kit.upstream.profile import EXPERT_COUNTS
 
+# A word of the prefix -> the role of the experts below it.
+_ROLES = {
+    "visual": "vision", "vision_tower": "vision", "vision_model": "vision", "talker": "talker", "thinker": "text",
+    "language_model": "text", "text_model": "text",
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -233,7 +239,7 @@ def _role(group: ExpertGroup, layers: Any) -> str:
     words = group.prefix.split(".")
     if "mtp" in words or (isinstance(layers, int) and group.layer is not None and group.layer >= layers):
         return "mtp"
-    for word, role in (("visual", "vision"), ("vision_tower", "vision"), ("talker", "talker"), ("thinker", "text")):
+    for word, role in _ROLES.items():
         if word in words:
             return role
     return "attention" if "self_attn" in words or "self_attention" in words else "main"

@@ -630,7 +630,9 @@ class _Frame:
                 module.attributes[str(key)] = [item]
             return module
         leaf = _leaf(kind, args, kwargs, self.source.where(node))
-        return UNKNOWN if leaf is None else Module(kind, leaf)
+        if leaf is None:
+            return UNKNOWN
+        return Module(kind, leaf, uncertain={"bias"} if kwargs.get("bias") is UNKNOWN else set())
 
     def args(self, node: ast.Call) -> list[Any]:
         return self.elements(node.args)
