@@ -27,4 +27,4 @@ def test_what_is_missing_names_its_command(monkeypatch: pytest.MonkeyPatch) -> N
     code, data = run_cli("doctor")
     torch = next(item for item in data["components"] if item["name"] == "torch")
     assert (code, data["ok"]) == (3, False)
-    assert (torch["status"], torch["version"], torch["fix"]) == ("missing", None, "pip install 'omni-kit[parity]'")
+    assert (torch["status"], torch["version"], torch["fix"]) == ("missing", None, "pip install torch accelerate")

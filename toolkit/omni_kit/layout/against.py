@@ -55,7 +55,7 @@ def prove_loading(checkpoint: Checkpoint, model: UpstreamModel, accounting: Acco
     if checkpoint.names_only:
         raise BadInput("--against-model needs shapes, and an index has none", "give the shards")
     if importlib.util.find_spec("torch") is None:
-        raise MissingRequirement("--against-model needs torch", "pip install 'omni-kit[parity]'")
+        raise MissingRequirement("--against-model needs torch", "pip install torch accelerate")
     ignored = accounting.ignored_keys
     tensors = {
         key: [info.dtype, list(info.shape)] for key, info in checkpoint.tensors.items() if info and key not in ignored

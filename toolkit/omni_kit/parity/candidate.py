@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from omni_kit.errors import MissingRequirement
+from omni_kit.targets import INSTALL_TORCH
+from omni_kit.targets.veomni import INSTALL_VEOMNI
 from omni_kit.targets.veomni.model_dir import find_model_dir
 
-_INSTALL_VEOMNI = "pip install 'omni-kit[veomni]' && pip install --no-deps veomni"
 Layout = Literal["hub", "memory"]
 TOY_CONFIG = "toy_config.json"
 
@@ -45,7 +46,7 @@ def find_candidate(path: Path) -> Candidate:
     """
     found = find_model_dir(path)
     toy = found.path / TOY_CONFIG
-    requires = {} if found.style == "in-tree" else {"veomni": _INSTALL_VEOMNI}
+    requires = {} if found.style == "in-tree" else {"veomni": INSTALL_VEOMNI}
     return Candidate(
         path=found.path,
         source=str(toy) if toy.is_file() else next(iter(found.registered)),
@@ -69,6 +70,6 @@ def require(packages: Mapping[str, str]) -> None:
     Raises:
         MissingRequirement: the first one that is not, with the command that installs it.
     """
-    for package, command in {"torch": "pip install 'omni-kit[parity]'", **packages}.items():
+    for package, command in {"torch": INSTALL_TORCH, **packages}.items():
         if importlib.util.find_spec(package) is None:
             raise MissingRequirement(f"parity needs {package}, which is not installed", command)

@@ -15,6 +15,7 @@ from omni_kit.upstream.model import UpstreamModel
 from omni_kit.upstream.profile import ModelProfile
 
 Style = Literal["in-tree", "plugin"]
+INSTALL_TORCH = "pip install torch accelerate"
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,17 @@
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.targets import Checkout, Plan, Request, Requirement
+from omni_kit.targets import INSTALL_TORCH, Checkout, Plan, Request, Requirement
 from omni_kit.targets.veomni.checkout import find_checkout
 from omni_kit.targets.veomni.checkout import model_dirs as find_model_dirs
 from omni_kit.targets.veomni.plan import make_plan
 
-__all__ = ["VeOmni"]
+__all__ = ["INSTALL_VEOMNI", "VeOmni"]
+
+# Its own requirements pull a CUDA build of torch; these are what it imports on a CPU.
+INSTALL_VEOMNI = (
+    "pip install --no-deps veomni && pip install psutil einops packaging datasets torchdata tiktoken blobfile"
+)
 
 
 class VeOmni:
@@ -18,9 +23,9 @@ class VeOmni:
     kinds = frozenset({"llm", "moe"})
     rules = "omni_checkers.veomni"
     requirements = (
-        Requirement("veomni", "parity", "pip install --no-deps veomni && pip install 'omni-kit[veomni]'"),
-        Requirement("torch", "parity", "pip install 'omni-kit[parity]'"),
-        Requirement("accelerate", "parity", "pip install 'omni-kit[parity]'"),
+        Requirement("veomni", "parity", INSTALL_VEOMNI),
+        Requirement("torch", "parity", INSTALL_TORCH),
+        Requirement("accelerate", "parity", INSTALL_TORCH),
     )
 
     def detect(self, path: Path) -> Checkout | None:
