@@ -5,6 +5,7 @@ Importing this package imports neither torch nor transformers: each command impo
 
 from omni_kit.cli import check as _check  # noqa: F401
 from omni_kit.cli import check_layout as _check_layout  # noqa: F401
+from omni_kit.cli import convert as _convert  # noqa: F401
 from omni_kit.cli import demo as _demo  # noqa: F401
 from omni_kit.cli import doctor as _doctor  # noqa: F401
 from omni_kit.cli import inspect as _inspect  # noqa: F401

@@ -1,0 +1,64 @@
+"""Several processes share one conversion."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from omni_kit.convert import convert
+from omni_kit.convert.ranks import Ranks
+from omni_kit.errors import BadInput
+from tests.convert.conftest import Toys, contents
+
+pytest.importorskip("torch")
+
+
+def torchrun(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "omni_kit",
+    ]  # fmt: skip
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_two_ranks_write_what_one_process_writes(toy: Toys, tmp_path: Path) -> None:
+    source, options = str(toy("qwen3_moe")), ("--to", "canonical", "--shard-size", "50KB")
+    done = torchrun("convert", source, str(tmp_path / "two"), *options, "--verify", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["verified"], said["tensors"]["converted"]) == (True, 6)
+    alone = convert(source, tmp_path / "one", to="canonical", shard_size="50KB")
+    assert said["shards"] == alone.shards > 2
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+
+
+def test_an_error_ends_every_rank(toy: Toys, tmp_path: Path) -> None:
+    (tmp_path / "note").write_text("mine")
+    done = torchrun("convert", str(toy("qwen3_moe")), str(tmp_path), "--to", "canonical")
+    assert done.returncode
+    assert "is not empty" in done.stderr
+    assert contents(tmp_path) == {"note": b"mine"}
+
+
+def test_alone_everything_is_this_process_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    ranks = Ranks()
+    assert ranks.first
+    assert list(ranks.share([1, 2, 3])) == [1, 2, 3]
+    assert ranks.agree("mine") == ["mine"]
+    with pytest.raises(BadInput, match="broken"):
+        ranks.agree(None, BadInput("broken"))
+    ranks.close()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_shares_are_disjoint_and_complete(count: int) -> None:
+    shares = []
+    for rank in range(count):
+        ranks = Ranks.__new__(Ranks)
+        ranks.rank, ranks.count = rank, count
+        shares.append(list(ranks.share(list(range(5)))))
+    assert sorted(item for share in shares for item in share) == list(range(5))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1

@@ -1,0 +1,62 @@
+"""omni-kit convert: a checkpoint in another expert layout, bit for bit."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from omni_kit.cli.app import app
+from omni_kit.cli.options import FormatOption, FullOption, SourceArgument, TransformersOption
+from omni_kit.output import Format, Output
+
+if TYPE_CHECKING:
+    from omni_kit.convert import Converted
+
+
+@app.command("convert")
+def convert_command(
+    source: SourceArgument,
+    destination: Annotated[Path, typer.Argument(metavar="DST", help="The directory to write: empty, or not there.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="FORM",
+            help="canonical: gate_up_proj [E, 2I, H], down_proj [E, H, I]. memory: as the module holds them. "
+            "hub: as the published checkpoints and transformers' recipe have them.",
+        ),
+    ],
+    dtype: Annotated[
+        str | None, typer.Option(help="Cast floating tensors: bfloat16, float16 or float32. Never scales or routing.")
+    ] = None,
+    shard_size: Annotated[str, typer.Option(metavar="SIZE", help="Of one file: 5GB, 500MB.")] = "5GB",
+    verify: Annotated[bool, typer.Option("--verify", help="Read all of it again and compare content hashes.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Finish an interrupted run of the same command.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Threads.")] = 4,
+    transformers: TransformersOption = None,
+    fmt: FormatOption = Format.human,
+    full: FullOption = False,
+) -> None:
+    """Convert a checkpoint between expert layouts without losing a bit. Needs no torch; torchrun shares the work."""
+    from omni_kit.convert import convert
+
+    output = Output("convert", fmt, full)
+    done = convert(
+        source, destination, to=to, dtype=dtype, shard_size=shard_size, verify=verify, resume=resume, jobs=jobs,
+        transformers=transformers, progress=output.progress,
+    )  # fmt: skip
+    if done.rank:
+        raise typer.Exit()
+
+    notes = [*done.notes, *(f"damaged: {key} cannot be rebuilt from what was written" for key in done.damaged)]
+    output.finish(done.as_json(), ok=not done.damaged, human=partial(_render, done, destination), notes=notes)
+
+
+def _render(done: "Converted", destination: Path, console: Console) -> None:
+    tensors, resumed = done.tensors, " (resumed)" if done.resumed else ""
+    shown = f"{tensors.passed_through} passed through, {tensors.converted} converted"
+    console.print(f"wrote     {destination}{resumed}: {tensors.written} tensors in {done.shards} files", soft_wrap=True)
+    console.print(f"tensors   {tensors.read} read, {shown}, {done.bytes / 1e9:.3f} GB")
+    console.print(f"took      {done.seconds:.1f} s, at most {done.peak_rss_bytes / 2**20:.0f} MiB of memory")
+    console.print(f"verified  {'every source tensor can be rebuilt from what was written' if done.verified else 'no'}")

@@ -1,0 +1,87 @@
+"""Converting checkpoints between the layout on the hub, the one in memory and the canonical one, losing nothing."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from omni_kit.convert.casts import CASTS
+from omni_kit.convert.forms import Form
+from omni_kit.convert.plan import Plan, make_plan, parse_size
+from omni_kit.convert.run import JOBS, Converted, Progress, run_plan
+from omni_kit.errors import BadInput
+from omni_kit.layout import judge, read_checkpoint
+from omni_kit.upstream.library import find_library
+from omni_kit.upstream.model import upstream_model
+from omni_kit.upstream.sources import model_config, read_source_argument
+
+__all__ = ["Converted", "Form", "Plan", "convert", "make_plan"]
+
+_T = TypeVar("_T")
+
+
+def _silent(items: Sequence[_T], what: str) -> Iterable[_T]:
+    return items
+
+
+def convert(
+    source: str,
+    destination: Path,
+    *,
+    to: str,
+    dtype: str | None = None,
+    shard_size: str = "5GB",
+    verify: bool = False,
+    resume: bool = False,
+    jobs: int = JOBS,
+    transformers: Path | None = None,
+    progress: Progress = _silent,
+) -> Converted:
+    """Converts a checkpoint.
+
+    Args:
+        source: a checkpoint directory, a safetensors file, or an index.
+        destination: a directory that is empty or not there.
+        to: "canonical", "memory" or "hub".
+        dtype: what floating tensors are cast to ("bfloat16"); scales and routing buffers are not.
+        shard_size: of one file ("5GB").
+        verify: read everything again and compare content hashes.
+        resume: finish an interrupted run of the same command.
+        jobs: threads.
+        transformers: another unpacked transformers to read the recipe from.
+        progress: wraps the steps while they are waited for, with a word for what is done.
+
+    Raises:
+        BadInput: nothing was written: bad arguments, a damaged checkpoint, a layout that has no such form or not
+            without loss; or reading or writing failed.
+        MissingRequirement: several ranks without torch.
+    """
+    form = _one_of(to, Form, "form")
+    target = CASTS[_one_of(dtype, CASTS, "dtype")] if dtype else None
+    size = parse_size(shard_size)
+    library = find_library("transformers", transformers)
+    found = read_source_argument(source, library)
+    if found.weights is None or found.directory is None:
+        raise BadInput(f"{source} has no safetensors files to convert", "give a checkpoint directory, file or index")
+    checkpoint = read_checkpoint(found.weights)
+    model = upstream_model(library, model_config(found, library)) if found.model_type else None
+    verdict = judge(checkpoint, model)
+    lost = next((finding for finding in verdict.findings if finding.code == "incomplete-experts"), None)
+    if lost is not None:
+        raise BadInput(lost.message, "download the checkpoint again")
+    notes = [finding.message for finding in verdict.findings if finding.code != "expert-biases"]
+    plan = make_plan(checkpoint, model, Form(form), target, size)
+    return run_plan(
+        Plan(plan.sources, plan.shards, plan.stem, tuple(notes)),
+        found.directory,
+        destination,
+        resume=resume,
+        verify=verify,
+        jobs=jobs,
+        progress=progress,
+    )
+
+
+def _one_of(value: str, known: Iterable[str], what: str) -> str:
+    if value not in set(known):
+        raise BadInput(f"unknown {what} '{value}'", f"one of {', '.join(known)}")
+    return value

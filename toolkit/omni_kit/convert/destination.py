@@ -1,0 +1,151 @@
+"""The directory that is written: nothing half written carries a final name, and what is finished is known."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from omni_kit.convert.plan import Plan, Shard
+from omni_kit.errors import BadInput
+
+STATE = ".omni-kit-convert.json"
+_PARTIAL = ".partial"
+# what loading or reading a checkpoint needs beside its weights; scripts and pickles do not come along
+_COMPANIONS = frozenset({".json", ".txt", ".model", ".jinja", ".md", ".tiktoken"})
+
+
+class Destination:
+    """DST of one conversion.
+
+    A shard is finished when its final name exists: it gets that name only when every byte of it is on disk. The state
+    file, which says what is being written, stands from before the first shard until after the last file.
+    """
+
+    def __init__(self, path: Path, plan: Plan) -> None:
+        self.path = path.resolve()
+        self.plan = plan
+
+    @property
+    def _index(self) -> Path:
+        return self.path / f"{self.plan.stem}.safetensors.index.json"
+
+    def open(self, source: Path, resume: bool) -> bool:
+        """Prepares the directory; returns whether there was something to resume.
+
+        Raises:
+            BadInput: it is the source, it is not empty, or it belongs to another conversion.
+        """
+        if self.path.exists() and (not self.path.is_dir() or self.path == source.resolve()):
+            raise BadInput(f"{self.path} is {'the source' if self.path.is_dir() else 'a file'}", "give a new directory")
+        there = [item.name for item in self._contents() if not _partial(item)]
+        if STATE in there:
+            self._check_state(resume)
+        elif there and not (resume and self._complete()):
+            hint = "only an interrupted conversion can be resumed" if resume else "give a new directory"
+            raise BadInput(f"{self.path} is not empty", hint)
+        elif not resume and self._contents():
+            raise BadInput(f"{self.path} has {self._contents()[0].name} of an interrupted conversion", "--resume it")
+        self._check_room()
+        self.path.mkdir(parents=True, exist_ok=True)
+        for item in self._contents():
+            if _partial(item):
+                item.unlink()
+        if not there:
+            self.write(self.path / STATE, json.dumps({"fingerprint": self.plan.fingerprint}).encode())
+        return bool(there)
+
+    def _contents(self) -> list[Path]:
+        return sorted(self.path.iterdir()) if self.path.is_dir() else []
+
+    def _check_state(self, resume: bool) -> None:
+        if not resume:
+            raise BadInput(f"{self.path} holds an interrupted conversion", "--resume it, or give a new directory")
+        try:
+            state = json.loads((self.path / STATE).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BadInput(f"cannot read {self.path / STATE}: {error}", "start again in a new directory") from error
+        if not isinstance(state, dict) or state.get("fingerprint") != self.plan.fingerprint:
+            raise BadInput(
+                f"{self.path} was begun with another source or other options",
+                "resume with the same command, or start again in a new directory",
+            )
+        wrong = next((shard for shard in self.plan.shards if self._exists(shard) and not self.finished(shard)), None)
+        if wrong is not None:
+            raise BadInput(f"{self.path / wrong.name} is not what was written", "start again in a new directory")
+
+    def _complete(self) -> bool:
+        """Whether an earlier run of this very plan got to its end: files, headers and index are as planned."""
+        if not all(self.finished(shard) and self._has_header(shard) for shard in self.plan.shards):
+            return False
+        return self.plan.index is None or (
+            self._index.is_file() and self._index.read_text(encoding="utf-8") == self.plan.index
+        )
+
+    def _has_header(self, shard: Shard) -> bool:
+        with (self.path / shard.name).open("rb") as stream:
+            return stream.read(len(shard.header)) == shard.header
+
+    def _check_room(self) -> None:
+        needed = sum(shard.size for shard in self.plan.shards if not self.finished(shard))
+        parent = next(folder for folder in (self.path.absolute(), *self.path.absolute().parents) if folder.exists())
+        free = shutil.disk_usage(parent).free
+        if needed > free:
+            raise BadInput(f"{needed} bytes are to be written, {parent} has {free} free", "free some space")
+
+    def _exists(self, shard: Shard) -> bool:
+        return (self.path / shard.name).exists()
+
+    def finished(self, shard: Shard) -> bool:
+        """Whether a shard is there, whole."""
+        file = self.path / shard.name
+        return file.is_file() and file.stat().st_size == shard.size
+
+    def begin(self, shard: Shard) -> int:
+        """A descriptor of a shard's file, under a temporary name, with its header written."""
+        descriptor = os.open(self._temporary(shard.name), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        reserve(descriptor, shard.size)
+        os.pwrite(descriptor, shard.header, 0)
+        return descriptor
+
+    def finish(self, shard: Shard, descriptor: int) -> None:
+        """Gives a shard its final name, once it is on disk."""
+        os.fsync(descriptor)
+        os.close(descriptor)
+        self._temporary(shard.name).rename(self.path / shard.name)
+
+    def close(self, source: Path) -> list[str]:
+        """Writes what comes along, then the index, and takes the state away; returns what did not come along."""
+        left = []
+        for item in sorted(source.iterdir()):
+            if item.is_file() and item.suffix in _COMPANIONS and not item.name.endswith(".safetensors.index.json"):
+                self.write(self.path / item.name, item.read_bytes())
+            elif item.suffix != ".safetensors" and not item.name.endswith(".safetensors.index.json"):
+                left.append(item.name)
+        if self.plan.index is not None:
+            self.write(self._index, self.plan.index.encode())
+        (self.path / STATE).unlink(missing_ok=True)
+        return left
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Writes a small file in one step."""
+        temporary = self._temporary(path.name)
+        with temporary.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.rename(path)
+
+    def _temporary(self, name: str) -> Path:
+        return self.path / f".{name}{_PARTIAL}"
+
+
+def _partial(path: Path) -> bool:
+    return path.name.startswith(".") and path.name.endswith(_PARTIAL)
+
+
+def reserve(descriptor: int, size: int) -> None:
+    """Makes a file as large as it will be; where the file system can, with its blocks reserved."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    else:
+        os.ftruncate(descriptor, size)

@@ -1,0 +1,182 @@
+"""A checkpoint's tensors in the form that is asked for: canonical, as in memory, or as on the hub."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from omni_kit.convert.experts import Experts, decodable, decode, encode
+from omni_kit.convert.operations import whole
+from omni_kit.convert.recipes import Tensors, add, to_hub, to_memory
+from omni_kit.errors import BadInput
+from omni_kit.layout.checkpoint import Checkpoint
+from omni_kit.layout.disk import DiskReading, read_disk
+from omni_kit.layout.groups import ExpertGroup, expert_groups
+from omni_kit.layout.memory import interleaves, memory_layout
+from omni_kit.layout.taxonomy import CANONICAL_PAIR, PAIRS, Disk, Memory, plain
+from omni_kit.upstream.conversion import Recipe
+from omni_kit.upstream.model import UpstreamModel
+
+_EXPERT_NUMBER = re.compile(r"\.(?:expert_)?\d+$")
+_NUMBER_AHEAD = re.compile(r"^\d+\.")
+_ORIENTED = frozenset(Disk) - {Disk.per_expert, Disk.per_expert_no_gate, Disk.stacked_unfused, Disk.fused}
+
+
+class Form(StrEnum):
+    """What a checkpoint can be converted to."""
+
+    memory = "memory"
+    canonical = "canonical"
+    hub = "hub"
+
+
+@dataclass(frozen=True)
+class _Box:
+    """One container of experts: its name in memory, and what it holds."""
+
+    name: str
+    experts: Experts
+
+
+class Former:
+    """Brings the tensors of one checkpoint into a form.
+
+    Args:
+        model: the upstream model; without it only the canonical form of split experts can be made.
+        canonical: the checkpoint says of itself that its experts are canonical already, whatever its recipe says.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, model: UpstreamModel | None, canonical: bool) -> None:
+        self.checkpoint = checkpoint
+        self.model = model
+        self.canonical = canonical
+        self.recipe: Recipe | None = model.recipe if model else None
+
+    def tensors(self, form: Form) -> Tensors:
+        """Every tensor of the result, by name, in the order of the checkpoint.
+
+        Raises:
+            BadInput: the checkpoint's layout has no such form, or cannot be brought there exactly.
+        """
+        if self.model is None and form is not Form.canonical:
+            raise BadInput(f"no config.json says which model this is: what its {form} form is cannot be known")
+        boxes = [box for group in expert_groups(self.checkpoint) if (box := self._box(group, form)) is not None]
+        taken = {key for box in boxes for key in box.experts.keys}
+        others = {
+            key: whole(key, self.checkpoint.shape(key) or ()) for key in self.checkpoint.tensors if key not in taken
+        }
+        shapes = {name: parameter.shape for name, parameter in self._parameters.items()}
+        found: Tensors = {}
+        for name, x in to_memory(self.recipe, others, shapes).items():
+            add(found, self._fitted(name), x)
+        for box in boxes:
+            for leaf, x in self._leaves(box, form).items():
+                add(found, f"{box.name}.{leaf}", x)
+        return to_hub(self.recipe, found) if form is Form.hub else found
+
+    def _box(self, group: ExpertGroup, form: Form) -> _Box | None:
+        """The group's experts, or None where they go the way of all other tensors."""
+        if {"self_attn", "self_attention"} & set(group.prefix.split(".")):
+            return None
+        reading = self._reading(group)
+        if not decodable(reading):
+            self._refuse_if_lost(group, reading, form)
+            return None
+        if self.model is None and reading.disk in _ORIENTED:
+            raise BadInput(
+                f"{group.prefix} is {reading.disk}, and without config.json nothing says whether gate and up alternate",
+                "put the model's config.json beside the weights",
+            )
+        name = self._container(group, reading.names[0])
+        if form is not Form.canonical and self._held_singly(name):
+            return None
+        experts = decode(group, reading, self.checkpoint, self._block)
+        self._refuse_leftovers(group, reading, experts, form)
+        return _Box(name, experts)
+
+    def _reading(self, group: ExpertGroup) -> DiskReading:
+        if self.canonical and set(CANONICAL_PAIR) <= group.stacked.keys():
+            return DiskReading(Disk.fused, CANONICAL_PAIR, 0, False, ("the file says that it is canonical",))
+        return read_disk(group, self.checkpoint, self._interleaved(group))
+
+    def _interleaved(self, group: ExpertGroup) -> bool:
+        """Whether gate and up alternate in this group: its keys still have to pass the recipe's Interleave."""
+        if self.model is None or not interleaves(self.model):
+            return False
+        operations = {op.name for t in (self.recipe.transforms if self.recipe else ()) for op in t.operations}
+        if "Interleave" not in operations or self.recipe is None:
+            return True
+        return any(self.recipe.map_key(key)[1] is not None for key in group.stacked.values())
+
+    def _refuse_if_lost(self, group: ExpertGroup, reading: DiskReading, form: Form) -> None:
+        names = {op.name for t in (self.recipe.transforms if self.recipe else ()) for op in t.operations}
+        by_recipe = "ErnieFuseAndSplitTextVisionExperts" in names and reading.disk is Disk.per_expert_two_width
+        if form is Form.canonical and not by_recipe and not self.canonical:
+            shown = reading.disk or f"of no known layout ({'; '.join(reading.evidence)})"
+            raise BadInput(f"{group.prefix} is {shown}: it has no canonical form", "omni-kit check-layout says more")
+
+    def _refuse_leftovers(self, group: ExpertGroup, reading: DiskReading, experts: Experts, form: Form) -> None:
+        """Scales and biases that belong to expert weights and have no place beside the converted ones."""
+        if reading.disk is Disk.fused and form is not Form.hub:
+            return
+        stems = tuple(plain(leaf) for leaf in reading.names)
+        for key in group.members():
+            leaf = _NUMBER_AHEAD.sub("", key.removeprefix(f"{group.prefix}."))
+            if key not in experts.keys and leaf.startswith(stems):
+                raise BadInput(f"{key} belongs to an expert weight and has no place in the {form} form")
+
+    @cached_property
+    def _block(self) -> int | None:
+        given: Any = self.model.config.given.get("quantization_config") if self.model else None
+        sizes = given.get("weight_block_size") if isinstance(given, dict) else None
+        return sizes[0] if isinstance(sizes, list) and sizes and isinstance(sizes[0], int) else None
+
+    def _container(self, group: ExpertGroup, leaf: str) -> str:
+        """The container's name in memory: where the recipe leads its weights."""
+        key = group.stacked[leaf] if leaf in group.stacked else next(iter(group.split[leaf].values()))
+        name = self.recipe.map_key(key)[0] if self.recipe else key
+        box = _EXPERT_NUMBER.sub("", plain(name).rpartition(".")[0])
+        heads = (box, *(f"{head}.{box}" for head in self._heads), box.partition(".")[2])
+        return next((candidate for candidate in heads if candidate in self._modules), box)
+
+    def _leaves(self, box: _Box, form: Form) -> Tensors:
+        if form is Form.canonical:
+            return dict(box.experts.tensors)
+        memory, names = self._memory(box.name)
+        return encode(box.experts, memory, names)
+
+    def _memory(self, container: str) -> tuple[Memory, tuple[str, str]]:
+        """How the module holds a container, and its two leaves; one that is not built is like the others."""
+        assert self.model is not None
+        similar = [container, *(name for name in self._modules if name.endswith("experts"))]
+        for name in similar:
+            memory = memory_layout(self.model, (f"{name}.{CANONICAL_PAIR[0]}",))
+            leaves = self._modules.get(name, {})
+            pair = next((pair for pair in PAIRS if set(pair) <= leaves.keys()), None)
+            if memory is not Memory.none and pair is not None:
+                first, second = (leaves[leaf].name.removeprefix(f"{name}.") for leaf in pair)
+                return memory, (first, second)
+        return Memory.canonical, CANONICAL_PAIR
+
+    def _held_singly(self, container: str) -> bool:
+        """Whether the model holds each expert as a module of its own."""
+        return f"{container}.0" in self._modules or f"{container}.expert_0" in self._modules
+
+    @cached_property
+    def _parameters(self) -> Mapping[str, Any]:
+        return self.model.skeleton.names() if self.model else {}
+
+    @cached_property
+    def _modules(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.model.skeleton.by_module if self.model else {}
+
+    @cached_property
+    def _heads(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name.partition(".")[0] for name in self._parameters))
+
+    def _fitted(self, name: str) -> str:
+        """A name with the base model's prefix added or removed where the model has the parameter under that one."""
+        candidates = (name, *(f"{head}.{name}" for head in self._heads), name.partition(".")[2])
+        return next((candidate for candidate in candidates if candidate in self._parameters), name)

@@ -1,0 +1,55 @@
+"""Processes that share one conversion: alone, or as the ranks of a torchrun."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from omni_kit.errors import MissingRequirement, OmniKitError
+
+_T = TypeVar("_T")
+
+
+class Ranks:
+    """The processes of this run. torch is imported only where there is more than one."""
+
+    def __init__(self) -> None:
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.count = int(os.environ.get("WORLD_SIZE", "1"))
+        self._distributed: Any = None
+        if self.count > 1:
+            try:
+                import torch.distributed as distributed
+            except ImportError as error:
+                raise MissingRequirement(
+                    "torch is not installed, and torchrun needs it", "pip install torch"
+                ) from error
+            distributed.init_process_group("gloo")
+            self._distributed = distributed
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def share(self, items: Sequence[_T]) -> Sequence[_T]:
+        """This process's part of `items`, round-robin."""
+        return items[self.rank :: self.count]
+
+    def agree(self, mine: Any, error: OmniKitError | None = None) -> list[Any]:
+        """What every rank has, once all have come here.
+
+        Raises:
+            OmniKitError: the first error that any rank brought; every rank raises it.
+        """
+        if self._distributed is None:
+            gathered: list[Any] = [(mine, error)]
+        else:
+            gathered = [None] * self.count
+            self._distributed.all_gather_object(gathered, (mine, error))
+        failed = next((problem for _, problem in gathered if problem is not None), None)
+        if failed is not None:
+            raise failed
+        return [value for value, _ in gathered]
+
+    def close(self) -> None:
+        if self._distributed is not None:
+            self._distributed.destroy_process_group()
