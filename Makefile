@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint unit install reference test-matrix bench-layout bench-convert bench-patchgen clean
+.PHONY: demo test lint unit install reference test-matrix bench-layout bench-check bench-convert bench-patchgen clean
 
 demo: $(READY)
 	$(BIN)/omni-kit demo --into demo --keep
@@ -45,6 +45,9 @@ test-matrix: $(READY)
 
 bench-layout: $(READY)
 	$(BIN)/python bench/layout.py
+
+bench-check: $(READY)
+	$(BIN)/python bench/check.py
 
 bench-convert: $(READY)
 	$(BIN)/python bench/convert.py

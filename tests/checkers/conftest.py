@@ -48,14 +48,23 @@ def subject(olmoe: Path, veomni_models: Path, tmp_path: Path) -> Subject:
         place = tmp_path if plugin else tmp_path / "veomni" / "models" / "transformers"
         shutil.copytree(olmoe if plugin else veomni_models / name, place / name, ignore=_SKIPPED)
         if not plugin:
-            (tmp_path / "veomni" / "__init__.py").touch()
-            (tmp_path / "veomni" / "models" / "__init__.py").touch()
-            shutil.copy(veomni_models / "__init__.py", place / "__init__.py")
+            _surround(place, veomni_models)
         for path, change in (edits or {}).items():
             _edit(place / name / path, change)
         return place / name
 
     return copy
+
+
+def _surround(place: Path, models: Path) -> None:
+    """Makes a checkout around one model: everything of VeOmni but the other models, by links, and the aggregate."""
+    for level, real in ((place.parents[1], models.parents[1]), (place.parent, models.parent), (place, models)):
+        for entry in real.iterdir():
+            model = real == models and entry.is_dir()
+            if not (level / entry.name).exists() and not model and entry.name != "__pycache__":
+                (level / entry.name).symlink_to(entry)
+    (place / "__init__.py").unlink()
+    shutil.copy(models / "__init__.py", place / "__init__.py")
 
 
 def _edit(file: Path, change: str | tuple[str, str] | None) -> None:

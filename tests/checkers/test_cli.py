@@ -13,6 +13,12 @@ from .conftest import Subject
 _WRONG_KEY = {"__init__.py": ('register("olmoe")', 'register("olmo_e")')}
 
 
+@pytest.fixture(autouse=True)
+def cache_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test leaves anything in the user's cache."""
+    monkeypatch.setenv("OMNI_KIT_CACHE", str(tmp_path / "cache"))
+
+
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     code = main([str(argument) for argument in arguments])
     return code, capsys.readouterr().out
@@ -73,6 +79,42 @@ class TestCheck:
 
     def test_an_unknown_rule_exits_2(self, olmoe: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert call(capsys, "check", str(olmoe), "--select", "VEO9")[0] == 2
+
+
+class TestProject:
+    def test_a_baseline_is_written_and_used(
+        self, subject: Subject, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path, file = str(subject(edits=_WRONG_KEY)), str(tmp_path / "known.json")
+        code, out = call(capsys, "check", path, "--write-baseline", file)
+        assert code == 0
+        assert "wrote 1 findings" in out
+        code, data = call_json(capsys, "check", path, "--baseline", file)
+        assert (code, data["baseline"]) == (0, {"matched": 1, "stale": []})
+
+    def test_a_missing_baseline_exits_2(self, olmoe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert call(capsys, "check", str(olmoe), "--baseline", "/nowhere.json")[0] == 2
+
+    def test_fix_mends_and_says_so(self, subject: Subject, capsys: pytest.CaptureFixture[str]) -> None:
+        factory = "create_olmoe_checkpoint_tensor_converter"
+        path = subject(edits={"__init__.py": (f"staticmethod({factory})", factory)})
+        assert call(capsys, "check", str(path))[0] == 1
+        code, out = call(capsys, "check", str(path), "--fix")
+        assert code == 0
+        assert "mended 2 findings" in out
+
+    def test_settings_of_the_project_are_used(self, subject: Subject, capsys: pytest.CaptureFixture[str]) -> None:
+        path = subject(edits=_WRONG_KEY)
+        text = '[tool.omni-kit.check]\nignore = ["VEO101"]\n'
+        (path.parent / "pyproject.toml").write_text(text, encoding="utf-8")
+        assert call(capsys, "check", str(path))[0] == 0
+
+    def test_a_second_run_is_served_from_the_cache(
+        self, olmoe: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        first = call_json(capsys, "check", str(olmoe))
+        monkeypatch.setattr("omni_checkers.engine.run.judge", None)
+        assert call_json(capsys, "check", str(olmoe)) == first
 
 
 class TestRules:

@@ -56,7 +56,7 @@ class TestSarif:
         assert as_sarif(check([olmoe]))["runs"][0]["results"] == []
 
     def test_on_the_command_line(self, subject: Subject, capsys: pytest.CaptureFixture[str]) -> None:
-        assert omni_kit(["check", str(subject(edits=_WRONG)), "--format", "sarif"]) == 1
+        assert omni_kit(["check", str(subject(edits=_WRONG)), "--format", "sarif", "--no-cache"]) == 1
         assert json.loads(capsys.readouterr().out)["version"] == "2.1.0"
 
 
@@ -82,7 +82,7 @@ class TestGitHub:
         assert line == "::error file=/a%2Cb%3Ac.py,line=1,col=1,title=VEO101::50%25%0Alost: a, b"
 
     def test_on_the_command_line(self, subject: Subject, capsys: pytest.CaptureFixture[str]) -> None:
-        assert omni_kit(["check", str(subject(edits=_WRONG)), "--format", "github"]) == 1
+        assert omni_kit(["check", str(subject(edits=_WRONG)), "--format", "github", "--no-cache"]) == 1
         assert capsys.readouterr().out.startswith("::error file=")
 
 

@@ -69,4 +69,4 @@ def test_only_statements_that_veomnis_generator_drops_may_be_missing(subject: Su
 
 def test_without_a_config_there_is_nothing_to_compare(subject: Subject) -> None:
     path: Path = subject(edits={CONFIG: None})
-    assert status(path, "VEO402") == "not-applicable: no generated file has a patch config beside it"
+    assert status(path, "VEO402") == "not-applicable: the directory has no patch config"

@@ -43,6 +43,8 @@ def read_mistakes(model: str) -> Iterator[Mistake]:
         yield Mistake(model, found["rule"], found["name"], found["says"] or "", {path: (old, new)})
 
 
+VEOMNIS_OWN = {"VEO104", "VEO105"}
+"""What VeOmni's qwen3_moe does wrong itself; see test_veomni.py."""
 MISTAKES = [mistake for model in ("qwen3_moe", "olmoe") for mistake in read_mistakes(model)]
 
 
@@ -53,17 +55,18 @@ def test_a_mistake_is_found(mistake: Mistake, subject: Subject) -> None:
     assert any(mistake.says in finding.message for finding in findings), findings
 
 
-@pytest.mark.parametrize("model", ["qwen3_moe", "olmoe"])
-def test_without_a_mistake_there_is_no_finding(model: str, subject: Subject) -> None:
-    assert found(subject(model)) == []
+@pytest.mark.parametrize(("model", "known"), [("qwen3_moe", VEOMNIS_OWN), ("olmoe", set())])
+def test_without_a_mistake_there_is_no_finding(model: str, known: set[str], subject: Subject) -> None:
+    assert {finding.rule for finding in found(subject(model))} == known
 
 
 def test_one_mistake_gives_no_finding_of_another_rule(subject: Subject) -> None:
     """A key with the wrong name is a key too much and a key too few, and nothing else."""
     edits = {"parallel_plan.py": ("experts.down_proj", "experts.down")}
-    assert {finding.rule for finding in found(subject("qwen3_moe", edits))} == {"VEO301", "VEO302"}
+    rules = {finding.rule for finding in found(subject("qwen3_moe", edits))}
+    assert rules - VEOMNIS_OWN == {"VEO301", "VEO302"}
 
 
 def test_the_mistakes_are_of_every_kind() -> None:
-    assert len(MISTAKES) >= 35
-    assert len({mistake.rule for mistake in MISTAKES}) >= 12
+    assert len(MISTAKES) >= 40
+    assert len({mistake.rule for mistake in MISTAKES}) >= 14

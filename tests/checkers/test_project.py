@@ -12,7 +12,6 @@ from omni_checkers.engine.cache import Cache, digest
 from omni_checkers.engine.command import run_check
 from omni_checkers.engine.settings import Settings, find_settings
 from omni_kit.errors import BadInput
-from omni_kit.upstream.library import find_library
 
 from .conftest import Subject
 
@@ -158,6 +157,13 @@ class TestCache:
         (path.parent / "__init__.py").write_text("from . import llama\n", encoding="utf-8")
         assert check([path], cache=cache, select=["VEO103"]).findings
 
+    def test_the_package_around_it_counts(self, subject: Subject) -> None:
+        path = subject("qwen3_moe")
+        before = _digest(path)
+        (path.parents[3] / "veomni" / "more.py").write_text("x = 1\n", encoding="utf-8")
+        cache_module._stamps.cache_clear()
+        assert _digest(path) != before
+
     def test_a_changed_rule_judges_anew(self, olmoe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         before = _digest(olmoe)
         monkeypatch.setattr(cache_module, "_program", lambda: "another version")
@@ -184,6 +190,15 @@ class TestCache:
 
 
 def _digest(path: Path) -> str:
-    from omni_checkers.veomni import inputs
+    from omni_checkers.veomni import inputs, surroundings
 
-    return digest(inputs(path), [find_library("transformers")])
+    return digest(inputs(path), surroundings(path))
+
+
+class TestProcesses:
+    def test_many_models_give_the_same_as_one_by_one(self, veomni_models: Path) -> None:
+        models = [veomni_models / name for name in ("llama", "qwen2", "qwen3", "qwen2_vl", "gemma3")]
+        together = check(models, select=["VEO1", "VEO5"])
+        alone = [check([model], select=["VEO1", "VEO5"]) for model in models]
+        assert together.findings == sorted((f for r in alone for f in r.findings), key=lambda f: (f.path, f.line))
+        assert together.results == [result for report in alone for result in report.results]

@@ -5,13 +5,42 @@ from pathlib import Path
 
 import pytest
 
-from omni_checkers import Report, check
+from omni_checkers import Report, Severity, check
+
+_GATED = {"qwen2_5_omni": 1, "qwen3_omni_moe": 2}
+_DUMMIES = {"qwen2_5vl": 1, "qwen2_vl": 1, "qwen3_5": 2, "qwen3_5_moe": 2, "qwen3_vl": 2, "qwen3_vl_moe": 2}
+_NO_NAME = (
+    "deepseek_v3 deepseek_v4 glm_moe_dsa llama qwen2 qwen2_5_omni qwen2_5vl qwen2_vl qwen3 qwen3_5 qwen3_5_moe "
+    "qwen3_moe qwen3_omni_moe qwen3_vl qwen3_vl_moe seed_oss"
+)
 
 KNOWN = {
+    # MODELING_REGISTRY["qwen3_moe"]("Qwen3MoeForSequenceClassification") is Qwen3MoeForCausalLM; a checkpoint of the
+    # former then loads with "Unexpected key in state dict: score.weight" and an lm_head that is randomly initialised.
+    "VEO104": {"gemma3": 1, "llama": 1, "qwen2": 1, "qwen3": 1, "qwen3_5": 4, "qwen3_5_moe": 2, "qwen3_moe": 1},
+    # MODELING_REGISTRY["llama"](None): TypeError: argument of type 'NoneType' is not iterable.
+    "VEO105": dict.fromkeys(_NO_NAME.split(), 1),
     # Per-expert checkpoints, which transformers writes and reads, leave the stacked experts randomly initialised:
     # "Find missing key(s) in state dict: {'model.layers.3.mlp.experts.down_proj', ...}, initialize them."
-    ("VEO204", "glm_moe_dsa"): 2,
-    ("VEO204", "qwen3_5_moe"): 2,
+    "VEO204": {"glm_moe_dsa": 2, "qwen3_5_moe": 2},
+    # The classes have no get_parallel_plan: the experts cannot be cut.
+    "VEO303": {"glm_moe_dsa": 1, "qwen3_omni_moe": 1},
+    # "[ERROR] `cache_position` is part of ...forward's signature, but not documented", at import.
+    "VEO405": {
+        "deepseek_v3": 2,
+        "glm_moe_dsa": 2,
+        "llama": 1,
+        "qwen2": 2,
+        "qwen2_5_omni": 1,
+        "qwen3": 2,
+        "qwen3_omni_moe": 3,
+        "seed_oss": 2,
+    },
+    # Read, not run: the gather of sequence parallelism is skipped when the module is not in training.
+    "VEO504": _GATED,
+    # Read, not run: dummy_forward takes the dtype of the first parameter, or keeps its first input.
+    "VEO505": _DUMMIES,
+    "VEO506": {"qwen2_5vl": 2, "qwen2_vl": 2},
 }
 
 
@@ -21,7 +50,12 @@ def report(veomni_models: Path) -> Report:
 
 
 def test_the_findings_are_the_known_defects(report: Report) -> None:
-    assert Counter((finding.rule, _model(finding.path)) for finding in report.findings) == KNOWN
+    found = Counter((finding.rule, _model(finding.path)) for finding in report.findings)
+    assert found == {(rule, model): count for rule, models in KNOWN.items() for model, count in models.items()}
+
+
+def test_an_error_is_something_that_breaks_or_corrupts(report: Report) -> None:
+    assert {finding.rule for finding in report.findings if finding.severity is Severity.error} == {"VEO104", "VEO204"}
 
 
 def _model(path: Path) -> str:

@@ -16,7 +16,7 @@ from omni_checkers.engine.registry import all_rules
 from omni_checkers.engine.rule import Edit, Finding, Severity
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
-from omni_kit.upstream.library import Library
+from omni_kit.upstream.library import find_library
 
 
 def cache_directory() -> Path:
@@ -59,18 +59,24 @@ class Cache:
         return self.directory / "check" / f"{hashlib.sha256(str(model).encode()).hexdigest()[:24]}.json"
 
 
-def digest(inputs: Iterable[Path], libraries: Iterable[Library]) -> str:
-    """A digest of files, of the libraries that are read, and of the program itself."""
-    found = hashlib.sha256(_program().encode())
-    for library in libraries:
-        stamp = (library.root / "__init__.py").stat()
-        found.update(f"{library.root}{library.version}{stamp.st_mtime_ns}".encode())
+def digest(inputs: Iterable[Path], surroundings: Iterable[Path] = ()) -> str:
+    """A digest of files by content, of packages and of transformers by file times, and of the program itself."""
+    library = find_library("transformers")
+    stamp = (library.root / "__init__.py").stat().st_mtime_ns
+    found = hashlib.sha256(f"{_program()}{library.root}{library.version}{stamp}".encode())
+    for package in surroundings:
+        found.update(_stamps(package).encode())
     for path in inputs:
         try:
             found.update(f"{path}\0".encode() + path.read_bytes())
         except OSError:
             found.update(f"{path} missing".encode())
     return found.hexdigest()
+
+
+@cache
+def _stamps(package: Path) -> str:
+    return "\n".join(f"{path}:{path.stat().st_mtime_ns}" for path in sorted(package.rglob("*.py")) if path.is_file())
 
 
 @cache

@@ -38,6 +38,12 @@ class Facts:
         return known
 
     def call(self, function: Callable[..., Any]) -> Any:
-        """Calls a function with the facts that its parameters name."""
-        names = inspect.signature(function).parameters
-        return function(**{name: self.get(name) for name in names})
+        """Calls a function with the facts that its parameters name; a parameter with a default may go without."""
+        given: dict[str, Any] = {}
+        for name, parameter in inspect.signature(function).parameters.items():
+            try:
+                given[name] = self.get(name)
+            except NotApplicable:
+                if parameter.default is inspect.Parameter.empty:
+                    raise
+        return function(**given)

@@ -70,3 +70,14 @@ def read_file(path: Path) -> File:
         return File(path, text, None, error)
     except ValueError as error:
         return File(path, text, None, SyntaxError(str(error)))
+
+
+def same_code(one: object, two: object) -> bool:
+    """Whether two trees, or lists of trees, are the same code; positions do not count."""
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, ast.AST):
+        return all(same_code(getattr(one, name, None), getattr(two, name, None)) for name in one._fields)
+    if isinstance(one, list) and isinstance(two, list):
+        return len(one) == len(two) and all(map(same_code, one, two))
+    return one == two

@@ -30,6 +30,9 @@ class RulePackage(Protocol):
     def inputs(self, path: Path) -> list[Path]:
         """Every file that the verdict on the model at `path` depends on, besides the libraries."""
 
+    def surroundings(self, path: Path) -> list[Path]:
+        """Directories of packages that it imports from and that change while people work on it."""
+
 
 @dataclass
 class Verdict:

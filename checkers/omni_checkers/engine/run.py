@@ -1,6 +1,9 @@
 """A run: rules over models, minus what is silenced and what is known."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from omni_checkers.engine.baseline import Baseline
@@ -12,9 +15,9 @@ from omni_checkers.engine.rule import Result, Rule, Severity
 from omni_checkers.engine.settings import Settings
 from omni_kit.errors import BadInput
 from omni_kit.targets import Target, get_target, targets
-from omni_kit.upstream.library import find_library
 
 __all__ = ["Report", "check"]
+_WORKERS, _MANY = 8, 3
 _ORDER = {Severity.error: 0, Severity.warning: 1, Severity.info: 2}
 
 
@@ -45,8 +48,9 @@ def check(
     if not rules:
         raise BadInput("no rule is left to check with", "select other ids, or ignore fewer")
     report = Report(rules=rules, strict=settings.strict)
-    for path, owner in find_models(paths, target):
-        _add(report, path, owner, cache)
+    models = find_models(paths, target)
+    for (path, owner), verdicts in zip(models, judge_all(models, rules, cache), strict=True):
+        _add(report, path, owner, verdicts)
     wanted = [finding for finding in report.findings if not settings.silences(finding)]
     report.suppressed += len(report.findings) - len(wanted)
     report.findings = sorted(
@@ -78,29 +82,52 @@ def find_models(paths: Sequence[Path], target: str | None = None) -> list[tuple[
     return list(found.items())
 
 
-def _add(report: Report, path: Path, owner: Target, cache: Cache | None) -> None:
+def judge_all(
+    models: Sequence[tuple[Path, Target]], rules: Sequence[type[Rule]], cache: Cache | None
+) -> list[dict[str, Verdict]]:
+    """The verdicts on every model: from the cache, or judged; many at once are judged by several processes.
+
+    With a cache, all rules judge, so that the next run finds their verdicts whichever it selects.
+    """
+    if cache is None:
+        return _judged([(path, owner.name, tuple(rule.id for rule in rules)) for path, owner in models])
+    packages = [(package_of(owner), path) for path, owner in models]
+    keys = [digest(package.inputs(path), package.surroundings(path)) for package, path in packages]
+    found = [cache.read(path, key) for (path, _), key in zip(models, keys, strict=True)]
+    every = tuple(rule.id for rule in all_rules())
+    fresh = [number for number, verdicts in enumerate(found) if not verdicts]
+    judged = _judged([(models[number][0], models[number][1].name, every) for number in fresh])
+    for number, verdicts in zip(fresh, judged, strict=True):
+        cache.write(models[number][0], keys[number], verdicts)
+        found[number] = verdicts
+    return found
+
+
+def _judged(jobs: Sequence[tuple[Path, str, tuple[str, ...]]]) -> list[dict[str, Verdict]]:
+    """Judges models; the first in this process, so that what it learned of the libraries is there for the others."""
+    first = [_judge(job) for job in jobs[:1]]
+    rest = jobs[1:]
+    # only where forking is safe: elsewhere each process would learn everything again
+    workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, _WORKERS, len(rest))
+    if workers < 2 or len(rest) < _MANY:
+        return first + [_judge(job) for job in rest]
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        return first + list(pool.map(_judge, rest))
+
+
+def _judge(job: tuple[Path, str, tuple[str, ...]]) -> dict[str, Verdict]:
+    path, target, ids = job
+    return judge(path, get_target(target), [rule for rule in all_rules() if rule.id in ids])
+
+
+def _add(report: Report, path: Path, owner: Target, verdicts: Mapping[str, Verdict]) -> None:
     """Adds what the rules say of one model to the report."""
     inputs = package_of(owner).inputs(path)
     report.models.append(path)
     report.files += sum(file.suffix == ".py" and file.is_relative_to(path) for file in inputs)
-    verdicts = _verdicts(path, owner, inputs, report.rules, cache)
     for rule in report.rules:
         verdict = verdicts.get(rule.id)
         if verdict is not None:
             report.findings += verdict.findings
             report.suppressed += verdict.suppressed
             report.results.append(Result(rule.id, path, verdict.status, verdict.reason))
-
-
-def _verdicts(
-    path: Path, owner: Target, inputs: list[Path], rules: Sequence[type[Rule]], cache: Cache | None
-) -> dict[str, Verdict]:
-    """Verdicts from the cache, or of all rules, so that the next run finds them whichever it selects."""
-    if cache is None:
-        return judge(path, owner, rules)
-    key = digest(inputs, [find_library("transformers")])
-    known = cache.read(path, key)
-    if not known:
-        known = judge(path, owner, all_rules())
-        cache.write(path, key, known)
-    return known

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from omni_checkers.symbolic.expressions import Expressions
 from omni_checkers.symbolic.paths import Oracle
@@ -74,7 +75,7 @@ class Evaluator(Expressions):
         self.scopes: dict[Module, Scope] = {}
         self.attributes: dict[tuple[Value, str], Attached] = {}
         self.effects: list[Effect] = []
-        self.imports: set[str] = set()
+        self.imports: dict[str, int] = {}
         self.depth = 0
 
     # modules
@@ -118,13 +119,14 @@ class Evaluator(Expressions):
 
     def imported(self, module_name: str, name: str | None) -> Value:
         """What `import module_name` or `from module_name import name` binds."""
+        line = self.line
         module = self.program.module(module_name)
         if module is None:
             if self.program.contains(module_name):
                 raise Raised(f"ModuleNotFoundError: {module_name}", 0, self.module)
             return Symbol(module_name if name is None else f"{module_name}.{name}")
         value = module if name is None else self.module_attribute(module, name)
-        self.imports.add(value.name if isinstance(value, Module) else module_name)
+        self.imports.setdefault(value.name if isinstance(value, Module) else module_name, line)
         return value
 
     def module_attribute(self, module: Module, name: str) -> Value:
@@ -146,6 +148,7 @@ class Evaluator(Expressions):
                 handler(statement)
 
     def do_import(self, node: ast.Import) -> None:
+        self.line = node.lineno
         for alias in node.names:
             value = self.imported(alias.name, None)
             first = alias.name.partition(".")[0]
@@ -154,6 +157,7 @@ class Evaluator(Expressions):
             )
 
     def do_importfrom(self, node: ast.ImportFrom) -> None:
+        self.line = node.lineno
         module = self.program.absolute(self.module, node)
         for alias in node.names:
             if alias.name == "*":
@@ -283,6 +287,10 @@ class Evaluator(Expressions):
         for target in node.targets:
             if isinstance(target, ast.Name):
                 self.scope.names.pop(target.id, None)
+            elif isinstance(target, ast.Subscript):
+                container, key = self.value(target.value), self.hashable(self.value(target.slice))
+                if isinstance(container, dict):
+                    container.pop(key, None)
 
     # names, attributes, calls
 
@@ -303,7 +311,7 @@ class Evaluator(Expressions):
     def set_attribute(self, owner: Value, name: str, value: Value, line: int) -> None:
         if isinstance(owner, Module):
             self.names_of(owner).names[name] = value
-        key = owner if isinstance(owner, (Class, Symbol, Module)) else show(owner)
+        key = owner if isinstance(owner, (Class, Symbol, Module, Call)) else show(owner)
         self.attributes[key, name] = Attached(value, self.module, line)
 
     def set_item(self, container: Value, key: Value, value: Value, line: int) -> None:
@@ -328,7 +336,7 @@ class Evaluator(Expressions):
         try:
             if isinstance(function.node, ast.Lambda):
                 return self.value(function.node.body)
-            if any(isinstance(item, (ast.Yield, ast.YieldFrom)) for item in ast.walk(function.node)):
+            if _is_generator(function.node):
                 return Opaque(f"{function.name}(...)")
             self.block(function.node.body)
         except Return as done:
@@ -360,3 +368,8 @@ class Evaluator(Expressions):
             bound[spec.kwarg.arg] = {key: value for key, value in kwargs.items() if key not in named}
         bound.update({key: value for key, value in kwargs.items() if key in named})
         return bound
+
+
+@cache
+def _is_generator(node: ast.AST) -> bool:
+    return any(isinstance(item, (ast.Yield, ast.YieldFrom)) for item in ast.walk(node))

@@ -2,17 +2,17 @@
 
 import ast
 import builtins
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
 
-from omni_checkers.symbolic import library
-from omni_checkers.symbolic.paths import Oracle, TooManyPaths
+from omni_checkers.symbolic import library, tensors
+from omni_checkers.symbolic.calls import Calls, is_key
 from omni_checkers.symbolic.program import Module
 from omni_checkers.symbolic.signals import Raised
+from omni_checkers.symbolic.tensors import Tiny
 from omni_checkers.symbolic.values import (
-    Call,
     Class,
+    Defaults,
     Function,
     Opaque,
     Partial,
@@ -24,25 +24,9 @@ from omni_checkers.symbolic.values import (
     show,
 )
 
-_STEPS = 20_000
-_NOWHERE = Module("", Path(), False)
 
-
-class Expressions:
+class Expressions(Calls):
     """Evaluates expressions; what a statement does to the world is the Evaluator's."""
-
-    def __init__(self, oracle: Oracle) -> None:
-        self.oracle = oracle
-        self.module = _NOWHERE
-        self.scope = Scope()
-        self.last_line = 0
-        self.last_module: Module | None = None
-        self._steps = 0
-
-    def step(self) -> None:
-        self._steps += 1
-        if self._steps > _STEPS:
-            raise TooManyPaths("too many steps")
 
     def value(self, node: ast.expr) -> Value:
         """The value of an expression; Opaque for one that is not understood."""
@@ -139,6 +123,7 @@ class Expressions:
         return self.value(node.body if self.truth(self.value(node.test)) else node.orelse)
 
     def of_compare(self, node: ast.Compare) -> Value:
+        self.line = node.lineno
         left = self.value(node.left)
         for operator, comparator in zip(node.ops, node.comparators, strict=True):
             right = self.value(comparator)
@@ -151,6 +136,8 @@ class Expressions:
         return True
 
     def compare(self, operator: ast.cmpop, left: Value, right: Value) -> Value:
+        if right is None and isinstance(operator, (ast.In, ast.NotIn)):
+            raise Raised("TypeError: argument of type 'NoneType' is not iterable", self.line, self.module)
         known = library.compare(operator, left, right)
         if known is not library.UNKNOWN:
             return known
@@ -164,7 +151,7 @@ class Expressions:
         """Whether a value is true; the oracle says where it is not known."""
         if is_plain(value) or isinstance(value, (list, tuple, dict, set, frozenset)):
             return bool(value)
-        if isinstance(value, (Function, Class, Module, Record, Partial)):
+        if isinstance(value, (Function, Class, Module, Record, Partial, re.Pattern, re.Match)):
             return True
         if isinstance(value, Symbol) and value.name == "typing.TYPE_CHECKING":
             return False
@@ -208,11 +195,16 @@ class Expressions:
 
     def item(self, container: Value, key: Value, line: int) -> Value:
         """container[key]; any of a dict's values where the key is not known."""
+        if isinstance(container, Tiny) and isinstance(key, int):
+            return self.tensor(lambda: tensors.select(container, key))
         if isinstance(container, dict):
             key = self.hashable(key)
             if key in container:
                 return container[key]
-            if is_plain(key):
+            if isinstance(container, Defaults):
+                container[key] = self.call(container.factory, [], {}, None)
+                return container[key]
+            if is_key(key):
                 raise Raised(f"KeyError: {key!r}", line, self.module)
             if container:
                 values = list(container.values())
@@ -222,9 +214,6 @@ class Expressions:
                 return container[key]
             raise Raised(f"IndexError: {key}", line, self.module)
         return Opaque(f"{show(container)}[{show(key)}]")
-
-    def hashable(self, key: Value) -> Any:
-        return key if is_plain(key) or isinstance(key, (Opaque, Symbol, Class, tuple)) else Opaque(show(key))
 
     def of_listcomp(self, node: ast.ListComp) -> Value:
         return list(self.comprehend(node.generators, node.elt))
@@ -254,63 +243,7 @@ class Expressions:
         finally:
             self.scope = outer
 
-    # attributes and calls
-
-    def attribute(self, owner: Value, name: str, line: int) -> Value:
-        """owner.name, as stored on this path, as defined, or as a library's."""
-        attached = self.attached(owner, name)
-        if attached is not library.UNKNOWN:
-            return attached
-        if isinstance(owner, Module):
-            return self.module_attribute(owner, name)
-        if isinstance(owner, Symbol):
-            return Symbol(f"{owner.name}.{name}")
-        if isinstance(owner, Record):
-            try:
-                return owner.attribute(name)
-            except KeyError:
-                raise Raised(f"AttributeError: {owner.name} has no attribute '{name}'", line, self.module) from None
-        if isinstance(owner, Class):
-            return self.class_attribute(owner, name)
-        if isinstance(owner, Call) and name in owner.kwargs:
-            return owner.kwargs[name]
-        if isinstance(owner, (str, list, dict, tuple, set, frozenset, Call)):
-            return Partial(library.METHOD, (owner, name))
-        return Opaque(f"{show(owner)}.{name}")
-
-    def attached(self, owner: Value, name: str) -> Value:
-        key = owner if isinstance(owner, (Class, Symbol, Module)) else show(owner)
-        found = self.attributes.get((key, name))
-        return found.value if found is not None else library.UNKNOWN
-
-    def class_attribute(self, owner: Class, name: str) -> Value:
-        """An attribute of a class or of the bases that can be read."""
-        for item in owner.node.body:
-            if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name == name:
-                return Function(owner.module, item, self.names_of(owner.module))
-            targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]
-            if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-                assigned = getattr(item, "value", None)
-                return self.in_module(owner.module, assigned) if assigned is not None else Opaque(f"{owner}.{name}")
-        if name == "__name__":
-            return owner.name
-        for base in self.bases(owner):
-            if isinstance(base, Class):
-                stored = self.attached(base, name)
-                return stored if stored is not library.UNKNOWN else self.class_attribute(base, name)
-        return Opaque(f"{owner}.{name}")
-
-    def bases(self, owner: Class) -> list[Value]:
-        return [self.in_module(owner.module, base) for base in owner.node.bases]
-
-    def in_module(self, module: Module, node: ast.expr) -> Value:
-        """An expression evaluated among a module's names."""
-        before = self.module, self.scope
-        self.module, self.scope = module, self.names_of(module)
-        try:
-            return self.value(node)
-        finally:
-            self.module, self.scope = before
+    # calls
 
     def of_call(self, node: ast.Call) -> Value:
         function = self.value(node.func)
@@ -323,55 +256,3 @@ class Expressions:
             elif isinstance(value, Mapping):
                 kwargs.update({str(key): item for key, item in value.items()})
         return self.call(function, args, kwargs, node)
-
-    def call(self, function: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST | None) -> Value:
-        """Calls a value: this package's functions are executed, everything else is recorded."""
-        self.step()
-        line = getattr(node, "lineno", 0)
-        if isinstance(function, Function):
-            return self.execute(function, args, kwargs)
-        if isinstance(function, Partial):
-            if function.function is library.METHOD:
-                return self.method(function.args[0], function.args[1], args, kwargs, line)
-            return self.call(function.function, [*function.args, *args], {**dict(function.kwargs), **kwargs}, node)
-        if isinstance(function, Symbol):
-            known = library.call(self, function.name, args, kwargs, line)
-            if known is not library.UNKNOWN:
-                return known
-        made = Call(function, tuple(args), kwargs, line)
-        self.record(made)
-        return made
-
-    def method(self, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
-        """A method of a built-in container or string; recorded where it is not known."""
-        known = library.method(self, owner, name, args, kwargs)
-        if known is not library.UNKNOWN:
-            return known
-        made = Call(Opaque(f"{show(owner)}.{name}"), tuple(args), kwargs, line)
-        self.record(made)
-        return made
-
-    # what the Evaluator gives
-
-    attributes: dict[tuple[Value, str], Any]
-
-    def names_of(self, module: Module) -> Scope:
-        raise NotImplementedError
-
-    def module_attribute(self, module: Module, name: str) -> Value:
-        raise NotImplementedError
-
-    def imported(self, module_name: str, name: str | None) -> Value:
-        raise NotImplementedError
-
-    def store(self, target: ast.expr, value: Value) -> None:
-        raise NotImplementedError
-
-    def set_attribute(self, owner: Value, name: str, value: Value, line: int) -> None:
-        raise NotImplementedError
-
-    def execute(self, function: Function, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        raise NotImplementedError
-
-    def record(self, call: Call) -> None:
-        raise NotImplementedError

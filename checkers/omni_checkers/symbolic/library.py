@@ -2,15 +2,29 @@
 
 import ast
 import operator as op
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from omni_checkers.symbolic import tensors
 from omni_checkers.symbolic.program import Module
 from omni_checkers.symbolic.signals import Raised
-from omni_checkers.symbolic.values import Call, Class, Function, Opaque, Partial, Record, Symbol, Value, is_plain, show
+from omni_checkers.symbolic.values import (
+    Call,
+    Class,
+    Defaults,
+    Function,
+    Opaque,
+    Partial,
+    Record,
+    Symbol,
+    Value,
+    is_plain,
+    show,
+)
 
 if TYPE_CHECKING:
-    from omni_checkers.symbolic.expressions import Expressions
+    from omni_checkers.symbolic.calls import Calls
 
 UNKNOWN: Any = Opaque("UNKNOWN")
 METHOD = Symbol("builtins.method")
@@ -26,19 +40,21 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 _CONTAINERS = (list, tuple, dict, set, frozenset)
 _PURE: dict[str, Callable[..., Any]] = {
     "len": len, "str": str, "int": int, "bool": bool, "min": min, "max": max, "sum": sum, "range": range,
-    "sorted": sorted, "abs": abs, "repr": repr, "any": any, "all": all,
+    "abs": abs, "repr": repr,
 }  # fmt: skip
 _REBUILD: dict[str, Callable[..., Any]] = {
     "list": list, "tuple": tuple, "dict": dict, "set": set, "frozenset": frozenset, "reversed": lambda x: list(x)[::-1],
     "enumerate": lambda *x: list(enumerate(*x)), "zip": lambda *x, **_: list(zip(*x, strict=False)), "iter": list,
 }  # fmt: skip
-_OWN_VALUES = (Function, Class, Module, Record, Partial)
+_OWN_VALUES = (Function, Class, Module, Record, Partial, tensors.Tiny, re.Pattern, re.Match)
 
 
 def binary(operator: ast.operator, left: Value, right: Value) -> Value:
     """left <operator> right, or UNKNOWN."""
     known = (is_plain(left) or isinstance(left, _CONTAINERS)) and (is_plain(right) or isinstance(right, _CONTAINERS))
     function = _BINARY.get(type(operator))
+    if isinstance(operator, (ast.BitOr, ast.BitAnd, ast.Sub)) and isinstance(left, list) != isinstance(right, list):
+        left, right = (set(item) if isinstance(item, list) else item for item in (left, right))  # keys() is a list here
     if not known or function is None:
         return UNKNOWN
     try:
@@ -52,12 +68,13 @@ def compare(operator: ast.cmpop, left: Value, right: Value) -> Value:
     same = isinstance(operator, (ast.Is, ast.Eq)), isinstance(operator, (ast.IsNot, ast.NotEq))
     if any(same) and (left is None or right is None):
         other = left if right is None else right
-        if isinstance(other, (*_OWN_VALUES, *_CONTAINERS)):
+        made = isinstance(other, Call) and isinstance(other.function, Class)
+        if made or isinstance(other, (*_OWN_VALUES, *_CONTAINERS)):
             return same[1]
     if any(same) and isinstance(left, Class) and isinstance(right, Class):
         return (left == right) == same[0]
-    keys = is_plain(left) and isinstance(right, _CONTAINERS) and all(is_plain(item) for item in right)
-    if not (is_plain(left) and is_plain(right)) and not keys:
+    within = isinstance(operator, (ast.In, ast.NotIn)) and isinstance(right, _CONTAINERS)
+    if not _known(left) or not (all(_known(item) for item in right) if within else _known(right)):
         return UNKNOWN
     try:
         return _COMPARE[type(operator)](left, right)
@@ -65,11 +82,26 @@ def compare(operator: ast.cmpop, left: Value, right: Value) -> Value:
         return UNKNOWN
 
 
-def call(self: "Expressions", name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
+def _known(value: Value) -> bool:
+    """Whether a value is made of constants alone."""
+    if isinstance(value, dict):
+        return all(_known(item) for pair in value.items() for item in pair)
+    return is_plain(value) or (isinstance(value, _CONTAINERS) and all(_known(item) for item in value))
+
+
+def call(self: "Calls", name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
     """Calls a library function that is known, or gives UNKNOWN."""
     module, _, short = name.rpartition(".")
     if module == "builtins":
         return _builtin(self, short, args, kwargs, line)
+    if module == "torch":
+        return _torch(short, args, kwargs)
+    if name == "re.compile" and args and all(isinstance(arg, str) for arg in args):
+        return _tried(re.compile, args, {})
+    if module == "re" and short in {"match", "fullmatch", "search", "sub", "split", "findall"} and _strings(args):
+        return _tried(getattr(re, short), args, {})
+    if name == "collections.defaultdict":
+        return Defaults(args[0] if args else None)
     if name == "functools.partial" and args:
         return Partial(args[0], tuple(args[1:]), tuple(kwargs.items()))
     if name == "importlib.import_module" and args and isinstance(args[0], str):
@@ -82,26 +114,64 @@ def call(self: "Expressions", name: str, args: list[Value], kwargs: dict[str, Va
     return UNKNOWN
 
 
+def _strings(values: Iterable[Value]) -> bool:
+    return all(isinstance(value, (str, re.Pattern)) for value in values)
+
+
+def _torch(name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    try:
+        return tensors.function(name, args, kwargs)
+    except tensors.NotATensor:
+        return UNKNOWN
+
+
 def _resolve(name: str, package: str) -> str:
     level = len(name) - len(name.lstrip("."))
     parts = package.split(".")
     return ".".join([*parts[: len(parts) - level + 1], *([name[level:]] if name[level:] else [])])
 
 
-def _builtin(self: "Expressions", name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
+def _builtin(self: "Calls", name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
     if name == "getattr" and len(args) >= 2 and isinstance(args[1], str):
         return _getattr(self, args, line)
     if name == "setattr" and len(args) == 3 and isinstance(args[1], str):
         return self.set_attribute(args[0], args[1], args[2], line)
     if name == "hasattr" and len(args) == 2 and isinstance(args[0], Record) and isinstance(args[1], str):
         return _has(args[0], args[1])
-    if name == "print":
-        return None
+    if name == "isinstance" and len(args) == 2 and isinstance(args[0], tensors.Tiny):
+        return (isinstance(args[1], Symbol) and args[1].name in {"torch.Tensor", "torch.nn.Parameter"}) or UNKNOWN
+    if name == "bool" and len(args) == 1:
+        return self.truth(args[0])
+    if name == "len" and len(args) == 1 and isinstance(args[0], _CONTAINERS):
+        return len(args[0])
+    if name in {"dict", "list", "set"} and not args and not kwargs:
+        return {"dict": dict, "list": list, "set": set}[name]()
+    if name in {"print", "super"}:
+        return None if name == "print" else UNKNOWN
+    if name in {"any", "all"} and len(args) == 1 and isinstance(args[0], (*_CONTAINERS, range)):
+        return any(map(self.truth, args[0])) if name == "any" else all(map(self.truth, args[0]))
+    if name == "sorted" and args:
+        return _sorted(self, args[0], kwargs)
     if name in _REBUILD and all(isinstance(arg, (*_CONTAINERS, range, str, int)) for arg in args):
         return _tried(_REBUILD[name], args, kwargs)
     if name in _PURE and all(_pure(arg) for arg in args) and not kwargs:
         return _tried(_PURE[name], args, kwargs)
     return UNKNOWN
+
+
+def _sorted(self: "Calls", items: Value, kwargs: dict[str, Value]) -> Value:
+    """sorted(...), where the order is decided by constants: those of the keys, or the first of each pair."""
+    if not isinstance(items, (*_CONTAINERS, range, str)):
+        return UNKNOWN
+    values = list(items)
+    key, backwards = kwargs.get("key"), kwargs.get("reverse", False)
+    keys = values if key is None else [self.call(key, [value], {}, None) for value in values]
+    if not all(_known(item) for item in keys):
+        keys = [item[0] if isinstance(item, tuple) and item else item for item in keys]
+        if not all(_known(item) for item in keys) or len({repr(item) for item in keys}) != len(keys):
+            return UNKNOWN
+    pairs = sorted(range(len(values)), key=lambda number: keys[number], reverse=bool(backwards))
+    return [values[number] for number in pairs]
 
 
 def _tried(function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -125,7 +195,7 @@ def _has(owner: Record, name: str) -> bool:
     return True
 
 
-def _getattr(self: "Expressions", args: list[Value], line: int) -> Value:
+def _getattr(self: "Calls", args: list[Value], line: int) -> Value:
     """getattr: with a default, the default only where the attribute is known to be missing."""
     if len(args) == 2:
         return self.attribute(args[0], args[1], line)
@@ -137,8 +207,12 @@ def _getattr(self: "Expressions", args: list[Value], line: int) -> Value:
         raise
 
 
-def method(self: "Expressions", owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def method(self: "Calls", owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """owner.name(...) for strings and containers, or UNKNOWN."""
+    if isinstance(owner, tensors.Tiny):
+        return self.tensor(lambda: tensors.method(owner, name, args, kwargs))
+    if isinstance(owner, (re.Pattern, re.Match)) and all(is_plain(arg) for arg in args) and hasattr(owner, name):
+        return _tried(getattr(owner, name), args, kwargs)
     if isinstance(owner, str):
         known = all(_pure(arg) for arg in (*args, *kwargs.values()))
         return _tried(getattr(owner, name), args, kwargs) if known and hasattr(owner, name) else UNKNOWN
@@ -146,13 +220,13 @@ def method(self: "Expressions", owner: Value, name: str, args: list[Value], kwar
         return _dict_method(self, owner, name, args, kwargs)
     if isinstance(owner, list) and name in {"append", "extend", "insert", "pop", "copy", "index", "reverse"}:
         return _tried(getattr(owner, name), args, kwargs)
-    if isinstance(owner, set) and name in {"add", "update", "discard"} and name != "update":
+    if isinstance(owner, set) and name in {"add", "discard", "remove"}:
         return _tried(getattr(owner, name), [self.hashable(arg) for arg in args], kwargs)
     return UNKNOWN
 
 
 def _dict_method(
-    self: "Expressions", owner: dict[Any, Value], name: str, args: list[Value], kwargs: dict[str, Value]
+    self: "Calls", owner: dict[Any, Value], name: str, args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
     if name in {"items", "keys", "values"}:
         return list(getattr(owner, name)())
@@ -162,7 +236,7 @@ def _dict_method(
         return _tried(owner.update, args, kwargs)
     if name in {"get", "pop", "setdefault"} and args:
         key, default = self.hashable(args[0]), (args[1] if len(args) > 1 else None)
-        if key in owner or is_plain(key):
+        if key in owner or not isinstance(key, (Opaque, Symbol)):
             return getattr(owner, name)(key, default)
         choices = [*owner.values(), default]
         return choices[self.oracle.choose(f"{show(key)} in {show(list(owner))}", len(choices))]

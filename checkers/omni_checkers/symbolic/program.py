@@ -4,6 +4,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,20 @@ class Program:
         root: the package's directory.
         name: the dotted name that imports it.
         parse: gives the tree of a file; None when it has none that can be read.
+        outside: the value of a constant outside the package, by its absolute dotted name; None when it is not known.
     """
 
-    def __init__(self, root: Path, name: str, parse: Callable[[Path], ast.Module | None]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        name: str,
+        parse: Callable[[Path], ast.Module | None],
+        outside: Callable[[str], Any] = lambda name: None,
+    ) -> None:
         self.root = root
         self.name = name
         self.parse = parse
+        self.outside = outside
         self._bindings: dict[Path, dict[str, list[ast.stmt]]] = {}
 
     def module(self, name: str) -> Module | None:

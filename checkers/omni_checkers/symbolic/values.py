@@ -44,6 +44,11 @@ class Function:
     def name(self) -> str:
         return getattr(self.node, "name", "<lambda>")
 
+    def decorated(self, name: str) -> bool:
+        """Whether it carries a decorator of this name."""
+        decorators = getattr(self.node, "decorator_list", ())
+        return any(isinstance(item, ast.Name) and item.id == name for item in decorators)
+
     def __str__(self) -> str:
         return f"{self.module.name}.{self.name}"
 
@@ -92,6 +97,14 @@ class Partial:
 
     def __str__(self) -> str:
         return f"partial({show(self.function)})"
+
+
+class Defaults(dict[Value, Value]):
+    """collections.defaultdict with the factory that makes missing values."""
+
+    def __init__(self, factory: Value) -> None:
+        super().__init__()
+        self.factory = factory
 
 
 @dataclass

@@ -5,7 +5,7 @@ from pathlib import Path
 from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.files import File
 
-__all__ = ["inputs", "read_model"]
+__all__ = ["inputs", "read_model", "surroundings"]
 
 
 def read_model(path: Path) -> tuple[Facts, list[File]]:
@@ -13,6 +13,19 @@ def read_model(path: Path) -> tuple[Facts, list[File]]:
     from omni_checkers.veomni.facts import model_facts
 
     return model_facts(path)
+
+
+def surroundings(path: Path) -> list[Path]:
+    """The packages whose modules the model imports from: the VeOmni around it, or the installed one."""
+    from omni_checkers.veomni.constants import veomni_package
+    from omni_kit.errors import BadInput
+    from omni_kit.targets.veomni.model_dir import find_model_dir
+
+    try:
+        package = veomni_package(find_model_dir(path))
+    except BadInput:
+        return []
+    return [package] if package is not None else []
 
 
 def inputs(path: Path) -> list[Path]:

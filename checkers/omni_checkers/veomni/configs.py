@@ -1,7 +1,8 @@
 """Configs as symbolic execution sees them: attributes that exist, and those that do not."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 
 from omni_checkers.symbolic.values import Opaque, Record, Value
 from omni_checkers.veomni.upstream import sub_config
@@ -10,29 +11,37 @@ from omni_kit.upstream.source import SourceFile
 
 
 class ConfigRecord(Record):
-    """An instance of a config class: reading what the class does not define is an AttributeError."""
+    """An instance of a config class: reading what the class does not define is an AttributeError.
 
-    def __init__(self, cls: ConfigClass) -> None:
+    Args:
+        values: what some attributes are; the others are not known.
+    """
+
+    def __init__(self, cls: ConfigClass, values: Mapping[str, Value] | None = None) -> None:
         super().__init__(cls.name, {})
         self.cls = cls
-        self._defined = set(_defined(cls.source, cls.source.classes[cls.name]))
+        self.values = values or {}
+        self._defined = _defined(cls.source, cls.name)
 
     def attribute(self, name: str) -> Value:
         written = self.cls.sub_configs.get(name)
         if written is not None:
             inner = sub_config(self.cls, written)
-            return ConfigRecord(inner) if inner is not None else Opaque(f"{self.name}.{name}")
+            return ConfigRecord(inner, self.values) if inner is not None else Opaque(f"{self.name}.{name}")
         known = self.cls.defaults.keys() | self.cls.attribute_map.keys() | self._defined
         if name not in known:
             raise KeyError(name)
-        return Opaque(f"{self.name}.{name}")
+        real = self.cls.attribute_map.get(name, name)
+        aliases = [alias for alias, target in self.cls.attribute_map.items() if target == real]
+        given = next((self.values[key] for key in (name, real, *aliases) if key in self.values), None)
+        return Opaque(f"{self.name}.{name}") if given is None else given
 
 
 class ModelRecord(Record):
     """A model of which only the config is known."""
 
-    def __init__(self, config: ConfigClass) -> None:
-        super().__init__("model", {"config": ConfigRecord(config)})
+    def __init__(self, config: ConfigClass, values: Mapping[str, Value] | None = None) -> None:
+        super().__init__("model", {"config": ConfigRecord(config, values)})
 
     def attribute(self, name: str) -> Value:
         return self.attributes.get(name, Opaque(f"model.{name}"))
@@ -50,16 +59,20 @@ def nested_text_configs(cls: ConfigClass) -> Iterator[ConfigClass]:
             yield from nested_text_configs(inner)
 
 
-def _defined(source: SourceFile, node: ast.ClassDef) -> Iterator[str]:
+@cache
+def _defined(source: SourceFile, class_name: str) -> frozenset[str]:
     """Methods, properties, annotated fields and `self.x = ...` of a class and its bases."""
+    node = source.classes[class_name]
+    found: set[str] = set()
     for item in ast.walk(node):
         if isinstance(item, ast.FunctionDef):
-            yield item.name
+            found.add(item.name)
         elif isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            yield item.target.id
+            found.add(item.target.id)
         elif isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store):
-            yield item.attr
+            found.add(item.attr)
     for base in source.bases(node):
-        found = source.resolve_class(base)
-        if found is not None and found[1] is not node:
-            yield from _defined(*found)
+        resolved = source.resolve_class(base)
+        if resolved is not None and resolved[1] is not node:
+            found |= _defined(resolved[0], resolved[1].name)
+    return frozenset(found)

@@ -1,15 +1,15 @@
 """Rules about checkpoint converters: VEO201 and VEO202."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import Edit, Finding, Findings, NotApplicable, Rule
-from omni_checkers.symbolic import Class, Function
+from omni_checkers.symbolic import Class, Function, Program
 from omni_checkers.veomni.buffers import unchecked_buffers
 from omni_checkers.veomni.experts import Experts
-from omni_checkers.veomni.facts_conversion import FACTORY, ConverterClass, Factory
+from omni_checkers.veomni.facts_conversion import FACTORY, ConverterClass, Factory, Rehearsal
 from omni_checkers.veomni.facts_registry import Returned
 
 
@@ -172,21 +172,48 @@ class Converter:
         },
     )
 
-    def check(self, converter_classes: list[ConverterClass]) -> Findings:
+    def check(
+        self,
+        converter_classes: list[ConverterClass],
+        program: Program,
+        rehearsals: Sequence[Rehearsal] = (),
+    ) -> Findings:
+        silent = dict(found for rehearsal in rehearsals if (found := _silent(rehearsal, program)))
         buffering = 0
         for converter in converter_classes:
+            name, finalize = converter.node.name, converter.methods.get("finalize")
             left, kept = unchecked_buffers(converter)
             buffering += bool(kept)
-            finalize = converter.methods.get("finalize")
             line = finalize.lineno if finalize is not None else converter.node.lineno
             if finalize is None and kept:
-                message = f"{converter.node.name} keeps tensors in {_names(kept)} and has no finalize"
+                yield Finding(f"{name} keeps tensors in {_names(kept)} and has no finalize", converter.file.path, line)
+            elif name in silent and silent[name] and kept:
+                message = f"finalize of {name} does not raise when '{silent[name]}' is missing from the checkpoint"
                 yield Finding(message, converter.file.path, line)
-            elif left:
-                message = f"finalize of {converter.node.name} never raises when {_names(left)} still holds tensors"
+            elif left and name not in silent:
+                message = f"finalize of {name} never raises when {_names(left)} still holds tensors"
                 yield Finding(message, converter.file.path, line)
         if not buffering:
             raise NotApplicable("no converter keeps tensors between calls")
+
+
+def _silent(rehearsal: Rehearsal, program: Program) -> tuple[str, str] | None:
+    """(converter class, a key that may be missing unnoticed, or nothing); None where it cannot be followed.
+
+    One expert of each source is left out in turn, then all experts of a source.
+    """
+    name = ""
+    for case in rehearsal.cases:
+        for part in case.parts:
+            for lost in (part[:1], part):
+                try:
+                    trial = rehearsal.run(program, [pair for pair in case.disk if pair[0] not in lost])
+                except NotApplicable:
+                    return None
+                name = trial.converter
+                if not trial.complaint and not trial.refused and len(case.parts) * len(part) > len(lost):
+                    return name, lost[0]
+    return (name, "") if name else None
 
 
 def _needs_converter(item: Returned, experts: Experts) -> bool:

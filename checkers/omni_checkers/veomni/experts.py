@@ -25,10 +25,15 @@ class StackedExperts:
     Attributes:
         parameter: the first stacked parameter, by pattern; empty where the class has none.
         split: the keys on disk that transformers merges into it; empty where it merges nothing.
+        names: the stacked parameters of the first layer that has some.
+        transforms: what transformers declares for loading the class.
     """
 
     parameter: str = ""
     split: str = ""
+    names: tuple[str, ...] = ()
+    transforms: tuple[Transform, ...] = ()
+    config: ConfigClass | None = None
 
 
 @dataclass
@@ -67,7 +72,9 @@ class Experts:
         stacked = expert_parameters(skeleton)
         if not stacked or cls is None:
             return StackedExperts()
-        return StackedExperts(stacked[0].pattern, _merged(stacked, _transforms(cls, name)))
+        transforms = _transforms(cls, name)
+        names = tuple(parameter.name for parameter in stacked)
+        return StackedExperts(stacked[0].pattern, _merged(stacked, transforms), names, transforms, cls)
 
 
 def experts(generated: list[Generated], skeletons: Skeletons, transformers: Library) -> Experts:

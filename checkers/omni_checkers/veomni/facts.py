@@ -8,17 +8,19 @@ from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.files import File, read_file
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Program
+from omni_checkers.veomni.constants import constant, veomni_package
 from omni_checkers.veomni.experts import experts
-from omni_checkers.veomni.facts_conversion import converter_classes, factories
+from omni_checkers.veomni.facts_conversion import converter_classes, factories, rehearsals
 from omni_checkers.veomni.facts_generated import generated, patch_configs
 from omni_checkers.veomni.facts_plan import plans, skeletons
 from omni_checkers.veomni.facts_registry import MODELING, Registration, registrations, returned
-from omni_checkers.veomni.upstream import default_config, upstream_class
+from omni_checkers.veomni.regenerate import regenerated
+from omni_checkers.veomni.upstream import config_of, default_config, upstream_class
 from omni_kit.errors import BadInput
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 from omni_kit.upstream.configs import ModelConfig, config_class
 from omni_kit.upstream.library import Library, find_library
-from omni_kit.upstream.model import upstream_model
+from omni_kit.upstream.model import UpstreamModel, upstream_model
 from omni_kit.upstream.profile import expert_parameters
 
 Files = dict[Path, File]
@@ -41,7 +43,13 @@ def model_dir(path: Path) -> ModelDir:
 
 def program(model_dir: ModelDir, files: Files) -> Program:
     """The directory as a package that can be executed symbolically."""
-    return Program(model_dir.path, model_dir.import_name, lambda path: files[path].tree if path in files else None)
+    package = veomni_package(model_dir)
+    return Program(
+        model_dir.path,
+        model_dir.import_name,
+        lambda path: files[path].tree if path in files else None,
+        lambda name: constant(package, name) if package is not None and name.startswith("veomni.") else None,
+    )
 
 
 def transformers() -> Library:
@@ -55,11 +63,21 @@ def kinds(registrations: list[Registration], transformers: Library) -> frozenset
     for key in {item.key for item in registrations if item.registry == MODELING and item.key}:
         try:
             named = upstream_model(transformers, default_config(config_class(transformers, key)))
-            model = upstream_class(named.config.cls, named.class_name) or named
-            found.add(_kind(model.config, bool(expert_parameters(model.skeleton))))
+            found.add(_kind(named.config, _has_experts(named)))
         except (BadInput, RecursionError):
             return frozenset()
     return frozenset(found)
+
+
+def _has_experts(model: UpstreamModel) -> bool:
+    """Whether a model class of transformers for this config has stacked experts: the one that is named, or another."""
+    names = [model.class_name, *(name for name in model.heads if name != model.class_name)]
+    for name in names:
+        cls = config_of(model.source, name)
+        found = upstream_class(cls, name) if cls is not None and cls.model_type == model.config.model_type else None
+        if found is not None and expert_parameters(found.skeleton):
+            return True
+    return False
 
 
 def _kind(config: ModelConfig, experts: bool) -> str:
@@ -79,8 +97,10 @@ PROVIDERS: dict[str, Callable[..., Any]] = {
     "returned": returned,
     "generated": generated,
     "patch_configs": patch_configs,
+    "regenerated": regenerated,
     "converter_classes": converter_classes,
     "factories": factories,
+    "rehearsals": rehearsals,
     "plans": plans,
     "skeletons": skeletons,
     "experts": experts,

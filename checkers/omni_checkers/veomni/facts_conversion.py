@@ -1,15 +1,18 @@
 """Checkpoint converters: the classes that a directory defines, and the factories that are attached to models."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Call, Class, Function, Partial, Program, Symbol
+from omni_checkers.symbolic.tensors import Tiny
 from omni_checkers.symbolic.values import Value
+from omni_checkers.veomni.experts import Experts, StackedExperts
 from omni_checkers.veomni.facts_registry import Returned
+from omni_checkers.veomni.trial import Case, Trial, cases, run_trial
 
 FACTORY = "_create_checkpoint_tensor_converter"
 _PROTOCOL = {"can_handle", "convert"}
@@ -85,3 +88,37 @@ def _unwrapped(value: Value) -> tuple[Value, bool]:
     ):
         return value, True
     return value, isinstance(value, (Partial, Class))
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """An attached factory with everything that a trial of its converter needs."""
+
+    factory: Factory
+    experts: StackedExperts
+    cases: list[Case]
+
+    @property
+    def name(self) -> str:
+        return self.factory.returned.name
+
+    def run(self, program: Program, disk: Sequence[tuple[str, Tiny]]) -> Trial:
+        """Feeds the converter tensors; see `run_trial`."""
+        assert self.experts.config is not None
+        return run_trial(program, self.factory.callee, self.experts.config, disk)
+
+
+def rehearsals(factories: list[Factory], experts: Experts) -> list[Rehearsal]:
+    """One for every returned class whose recipe says what its converter has to make."""
+    found: dict[str, Rehearsal] = {}
+    for factory in factories:
+        try:
+            stacked = experts.of(factory.returned.value)
+        except NotApplicable:
+            continue
+        made = cases(stacked.names, stacked.transforms)
+        if made and stacked.config is not None:
+            found.setdefault(factory.returned.name, Rehearsal(factory, stacked, made))
+    if not found:
+        raise NotApplicable("no attached converter has a recipe that says what it has to make")
+    return list(found.values())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from omni_checkers.engine.files import File
+from omni_checkers.engine.files import File, same_code
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Call, Evaluator, Oracle, Program
 from omni_checkers.symbolic.signals import Raised
@@ -53,9 +53,21 @@ class Generated:
     def classes(self) -> dict[str, ast.ClassDef]:
         return self.source.classes
 
+    @cached_property
+    def patched(self) -> list[tuple[str, ast.FunctionDef]]:
+        """(class, method), or ("", function), of everything that differs from upstream's code of the same name."""
+        return list(_patched(self))
+
     def config_class(self, class_name: str) -> ConfigClass | None:
         """The config class of a model class, see `config_of`."""
         return config_of(self.source, class_name)
+
+
+def exported(item: Generated) -> dict[str, int]:
+    """The names in a literal `__all__`, with their lines."""
+    node = item.source.constants.get("__all__")
+    elements = node.elts if isinstance(node, (ast.List, ast.Tuple)) else []
+    return {e.value: e.lineno for e in elements if isinstance(e, ast.Constant) and isinstance(e.value, str)}
 
 
 def patch_configs(program: Program, files: dict[Path, File]) -> list[PatchConfigFile]:
@@ -117,14 +129,28 @@ def _configs(program: Program, file: File) -> Iterator[PatchConfigFile]:
             )
 
 
+def _patched(item: Generated) -> Iterator[tuple[str, ast.FunctionDef]]:
+    file = item.source.library.module_file(item.source_module) if item.source_module else None
+    theirs = read_source(item.source.library, file) if file is not None else None
+    for name, node in item.classes.items():
+        upstream = theirs.classes.get(name) if theirs is not None else None
+        own = {f.name: f for f in (upstream.body if upstream else ()) if isinstance(f, ast.FunctionDef)}
+        for function in node.body:
+            if isinstance(function, ast.FunctionDef) and not same_code(own.get(function.name), function):
+                yield name, function
+    for name, function in item.source.functions.items():
+        if theirs is None or not same_code(theirs.functions.get(name), function):
+            yield "", function
+
+
 def upstream_own(item: Generated, node: ast.ClassDef) -> bool:
     """Whether a class of a generated file is upstream's, word for word, docstrings and decorators aside."""
     file = item.source.library.module_file(item.source_module) if item.source_module else None
     if file is None:
         return False
     theirs = read_source(item.source.library, file).classes.get(node.name)
-    return theirs is not None and _bare(theirs) == _bare(node)
+    return theirs is not None and same_code(_bare(theirs), _bare(node))
 
 
-def _bare(node: ast.ClassDef) -> list[str]:
-    return [ast.dump(item) for item in node.body if not isinstance(item, ast.Expr)]
+def _bare(node: ast.ClassDef) -> list[ast.stmt]:
+    return [item for item in node.body if not isinstance(item, ast.Expr)]

@@ -100,20 +100,31 @@ def returned(program: Program, registrations: list[Registration]) -> list[Return
     found = []
     for registration in registrations:
         if registration.registry == MODELING and isinstance(registration.function, Function):
-            found += [path for path in _paths(program, registration) if path.outcome.raised is None]
+            paths = dispatch(program, registration, Opaque("<architecture>"))
+            found += [path for path in paths if path.outcome.raised is None]
     if not found:
         raise NotApplicable("no register function returns a class")
     return found
 
 
-def _paths(program: Program, registration: Registration) -> Iterator[Returned]:
+def dispatch(program: Program, registration: Registration, architecture: Value) -> Iterator[Returned]:
+    """Every path through a register function that is called with this architecture, those that raise included."""
+
     def run(oracle: Oracle) -> Returned:
         evaluator = _imported(program, oracle)
         same = [item for item in _registered(evaluator.effects) if item.node is registration.node]
         function = same[0].function if same else registration.function
-        return Returned(registration, evaluator.call_function(function, [Opaque("<architecture>")], {}), evaluator)
+        return Returned(registration, evaluator.call_function(function, [architecture], {}), evaluator)
 
     yield from _explored(run)
+
+
+def imported_modules(program: Program) -> dict[str, int]:
+    """The modules of the package that importing it imports, on any path, with the line of the import."""
+    found: dict[str, int] = {}
+    for evaluator in _explored(lambda oracle: _imported(program, oracle)):
+        found |= evaluator.imports
+    return found
 
 
 def _explored(run: Callable[[Oracle], T]) -> Iterator[T]:

@@ -3,8 +3,11 @@
 import re
 from collections.abc import Iterator
 
-from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
-from omni_checkers.veomni.facts_plan import Plan, Skeletons
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.symbolic import Class
+from omni_checkers.veomni.experts import Experts
+from omni_checkers.veomni.facts_plan import METHOD, Plan, Skeletons
+from omni_checkers.veomni.facts_registry import Returned
 from omni_kit.upstream.profile import expert_parameters
 from omni_kit.upstream.skeleton import Skeleton
 
@@ -29,6 +32,37 @@ def _plan_source(*keys: str) -> str:
     return _BASE + "".join(f'                "{key}": Shard(0),\n' for key in keys) + _END
 
 
+_MODELING = """\
+# Source: transformers.models.olmoe.modeling_olmoe
+import torch
+from torch import nn
+from transformers import OlmoeConfig, PreTrainedModel
+
+
+class OlmoeExperts(nn.Module):
+    def __init__(self, config: OlmoeConfig):
+        super().__init__()
+        shape = (config.num_experts, 2 * config.intermediate_size, config.hidden_size)
+        self.gate_up_proj = nn.Parameter(torch.empty(*shape))
+
+
+class OlmoeModel(PreTrainedModel):
+    def __init__(self, config: OlmoeConfig):
+        super().__init__(config)
+        self.layers = nn.ModuleList([OlmoeExperts(config) for _ in range(config.num_hidden_layers)])
+
+
+class OlmoeForCausalLM(PreTrainedModel):
+    def __init__(self, config: OlmoeConfig):
+        super().__init__(config)
+        self.model = OlmoeModel(config)
+{plan}"""
+_METHOD = """
+    def get_parallel_plan(self):
+        from ..parallel_plan import get_parallel_plan
+
+        return get_parallel_plan()
+"""
 _GATE_UP = "model.layers.*.mlp.experts.gate_up_proj"
 _DOWN = "model.layers.*.mlp.experts.down_proj"
 
@@ -94,6 +128,44 @@ class PlanCoversExperts(Rule):
                 if not any(matches(key, parameter.name) for key in keys):
                     message = f"no key of the plan covers {parameter.pattern} of {plan.class_name}"
                     yield Finding(message, plan.path, plan.line)
+
+
+class PlanWhereExperts(Rule):
+    """The language model of a model with stacked experts has a parallel plan.
+
+    Why: without `get_parallel_plan` the experts cannot be cut. A run with expert parallelism fails, and one without it
+    holds all experts on every rank.
+
+    Fine when: the model is never trained with expert parallelism.
+    """
+
+    id = "VEO303"
+    name = "parallel-plan-where-experts-are-stacked"
+    severity = Severity.warning
+    target = "veomni"
+    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    obligations = ("VEO-MOE-07",)
+    BAD = ({"generated/patched_modeling_olmoe_gpu.py": _MODELING.format(plan="")},)
+    GOOD = ({"generated/patched_modeling_olmoe_gpu.py": _MODELING.format(plan=_METHOD)},)
+
+    def check(self, returned: list[Returned], experts: Experts) -> Findings:
+        judged = 0
+        for item in {str(item.value): item for item in returned}.values():
+            head = item.name.endswith(("ForCausalLM", "ForConditionalGeneration"))
+            if not head or not isinstance(item.value, Class) or not _stacks(item, experts):
+                continue
+            judged += 1
+            if item.attached(METHOD) is None:
+                yield Finding(f"{item.name} has stacked experts and no {METHOD}", *item.place)
+        if not judged:
+            raise NotApplicable("no returned language model has stacked experts")
+
+
+def _stacks(item: Returned, experts: Experts) -> bool:
+    try:
+        return bool(experts.of(item.value).parameter)
+    except NotApplicable:
+        return False
 
 
 def matches(key: str, name: str) -> bool:

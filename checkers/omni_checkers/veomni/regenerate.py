@@ -4,8 +4,14 @@ import ast
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from omni_checkers.veomni.facts_generated import Generated
+from omni_checkers.engine.files import same_code
+from omni_checkers.engine.rule import NotApplicable
+from omni_checkers.veomni.facts_generated import Generated, PatchConfigFile
+
+if TYPE_CHECKING:
+    from omni_kit.patchgen import ConfigResult
 
 _KEPT_BY_ALL = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.Expr)
 
@@ -17,24 +23,48 @@ class Difference:
     line: int
 
 
-def difference(item: Generated) -> Difference | None:
-    """The first place where a generated file is not what its config makes; None when it is."""
-    from omni_kit.patchgen import run_config
+@dataclass(frozen=True)
+class Regenerated:
+    """A patch config, and what it generates now."""
 
-    assert item.config is not None
+    config: PatchConfigFile
+    result: "ConfigResult"
+
+
+def regenerated(patch_configs: list[PatchConfigFile]) -> list[Regenerated]:
+    """Every patch config, run in memory."""
+    from omni_kit.patchgen import run_configs
+
+    if not patch_configs:
+        raise NotApplicable("the directory has no patch config")
+    results = run_configs([config.file.path for config in patch_configs], write=False)
+    return [Regenerated(config, result) for config, result in zip(patch_configs, results, strict=True)]
+
+
+def difference(config: PatchConfigFile, item: Generated, result: "ConfigResult") -> Difference | None:
+    """The first place where a generated file is not what its config makes; None when it is."""
     assert item.file.tree is not None
-    result = run_config(item.config.file.path, write=False)
     if not result.text:
         why = next((d for d in result.diagnostics if d.severity == "error"), None)
         reason = f"{why.code}: {why.message}" if why else result.status
-        return Difference(
-            f"the config no longer generates: {reason}", item.config.file.path, why.line or 1 if why else 1
-        )
+        return Difference(f"the config no longer generates: {reason}", config.file.path, why.line or 1 if why else 1)
+    if _same_text(item, result.text):
+        return None
     wanted = ast.parse(result.text)
-    here, there = [ast.dump(node) for node in item.file.tree.body], [ast.dump(node) for node in wanted.body]
-    if here == there or (not item.ours and _only_dropped(item.file.tree, wanted)):
+    if same_code(item.file.tree.body, wanted.body) or (not item.ours and _only_dropped(item.file.tree, wanted)):
         return None
     return _first(item, wanted)
+
+
+def _same_text(item: Generated, text: str) -> bool:
+    """Whether the texts agree from the first statement on."""
+    assert item.file.tree is not None
+    if not item.file.tree.body:
+        return False
+    lines = item.file.text.splitlines(keepends=True)
+    own = "".join(lines[item.file.tree.body[0].lineno - 1 :])
+    before = text.removesuffix(own)
+    return text.endswith(own) and all(not line.strip() or line.startswith("#") for line in before.splitlines())
 
 
 def _only_dropped(tree: ast.Module, wanted: ast.Module) -> bool:

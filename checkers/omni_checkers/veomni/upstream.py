@@ -1,18 +1,21 @@
 """What transformers has for the classes of a model directory: configs, parameters, recipes."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.upstream.autoclasses import find_class
-from omni_kit.upstream.configs import ConfigClass, ModelConfig, config_class
+from omni_kit.upstream.configs import ConfigClass, ModelConfig, config_class, model_types
 from omni_kit.upstream.library import Library
 from omni_kit.upstream.model import UpstreamModel
-from omni_kit.upstream.source import SourceFile, dotted
+from omni_kit.upstream.source import SourceFile, dotted, read_source
 
 _LAYERS = ("num_hidden_layers", "depth", "num_layers", "encoder_layers", "decoder_layers")
+_CONFIG_CLASS = re.compile(r"^class (\w+)\(", re.MULTILINE)
 _FEW = 6
 """Layers that are built to learn which parameters a model has: enough for dense layers first and experts after them."""
 
@@ -50,12 +53,28 @@ def config_of(source: SourceFile, class_name: str) -> ConfigClass | None:
         if node is None:
             continue
         for name in _config_names(node):
-            found = source.resolve_class(name)
+            found = source.resolve_class(name) or _from_the_top(source, name)
             config = as_config(*found) if found is not None else None
             if config is not None:
                 return config
         todo += source.bases(node)
     return None
+
+
+def _from_the_top(source: SourceFile, name: str) -> tuple[SourceFile, ast.ClassDef] | None:
+    """A config class that is imported from the library itself, which loads its parts lazily."""
+    imported = source.imports.get(name)
+    if imported is None or imported.module != source.library.name or imported.name is None:
+        return None
+    file = _config_files(source.library).get(imported.name)
+    return read_source(source.library, file).resolve_class(imported.name) if file is not None else None
+
+
+@cache
+def _config_files(library: Library) -> dict[str, Path]:
+    """Config class -> its file."""
+    files = sorted({file for files in model_types(library).values() for file in files})
+    return {name: file for file in files for name in _CONFIG_CLASS.findall(file.read_text(encoding="utf-8"))}
 
 
 def as_config(source: SourceFile, node: ast.ClassDef) -> ConfigClass | None:

@@ -1,0 +1,204 @@
+"""Attributes and calls along one path."""
+
+import ast
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from omni_checkers.symbolic import library, tensors
+from omni_checkers.symbolic.paths import Oracle, TooManyPaths
+from omni_checkers.symbolic.program import Module, Program
+from omni_checkers.symbolic.signals import Raised
+from omni_checkers.symbolic.tensors import Tiny
+from omni_checkers.symbolic.values import (
+    Call,
+    Class,
+    Function,
+    Opaque,
+    Partial,
+    Record,
+    Scope,
+    Symbol,
+    Value,
+    is_plain,
+    show,
+)
+
+_STEPS = 20_000
+_NOWHERE = Module("", Path(), False)
+
+
+class Calls:
+    """Reads attributes and calls functions; what expressions and statements mean is its subclasses'."""
+
+    def __init__(self, oracle: Oracle) -> None:
+        self.oracle = oracle
+        self.module = _NOWHERE
+        self.scope = Scope()
+        self.line = 0
+        self.last_line = 0
+        self.last_module: Module | None = None
+        self._steps = 0
+
+    def step(self) -> None:
+        self._steps += 1
+        if self._steps > _STEPS:
+            raise TooManyPaths("too many steps")
+
+    def tensor(self, made: Callable[[], Value]) -> Value:
+        """The result of a tensor operation; Opaque for one that is not known."""
+        try:
+            return made()
+        except tensors.NotATensor as error:
+            return Opaque(f"tensor({error})")
+
+    def attribute(self, owner: Value, name: str, line: int) -> Value:
+        """owner.name, as stored on this path, as defined, or as a library's."""
+        attached = self.attached(owner, name)
+        if attached is not library.UNKNOWN:
+            return attached
+        if isinstance(owner, Module):
+            return self.module_attribute(owner, name)
+        if isinstance(owner, Symbol):
+            return Symbol(f"{owner.name}.{name}")
+        if owner is None:
+            raise Raised(f"AttributeError: 'NoneType' object has no attribute '{name}'", line, self.module)
+        if isinstance(owner, Record):
+            try:
+                return owner.attribute(name)
+            except KeyError:
+                raise Raised(f"AttributeError: {owner.name} has no attribute '{name}'", line, self.module) from None
+        if isinstance(owner, Class):
+            return self.class_attribute(owner, name)
+        if isinstance(owner, Call) and isinstance(owner.function, Class):
+            return self.instance_attribute(owner, owner.function, name)
+        if isinstance(owner, Call) and name in owner.kwargs:
+            return owner.kwargs[name]
+        if isinstance(owner, Tiny) and name in {"shape", "ndim"}:
+            return owner.shape if name == "shape" else len(owner.shape)
+        if isinstance(owner, (str, list, dict, tuple, set, frozenset, Call, Tiny, re.Pattern, re.Match)):
+            return Partial(library.METHOD, (owner, name))
+        return Opaque(f"{show(owner)}.{name}")
+
+    def instance_attribute(self, owner: Call, cls: Class, name: str) -> Value:
+        """An attribute of an instance of a class of the package: methods are bound, properties are called."""
+        found = self.class_attribute(cls, name)
+        if not isinstance(found, Function) or found.decorated("staticmethod"):
+            return owner.kwargs.get(name, found) if isinstance(found, Opaque) else found
+        if found.decorated("property"):
+            return self.execute(found, [owner], {})
+        return Function(found.module, found.node, found.closure, (cls if found.decorated("classmethod") else owner,))
+
+    def attached(self, owner: Value, name: str) -> Value:
+        key = owner if isinstance(owner, (Class, Symbol, Module, Call)) else show(owner)
+        found = self.attributes.get((key, name))
+        return found.value if found is not None else library.UNKNOWN
+
+    def class_attribute(self, owner: Class, name: str) -> Value:
+        """An attribute of a class or of the bases that can be read."""
+        for item in owner.node.body:
+            if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name == name:
+                return Function(owner.module, item, self.names_of(owner.module))
+            targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]
+            if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+                assigned = getattr(item, "value", None)
+                return self.in_module(owner.module, assigned) if assigned is not None else Opaque(f"{owner}.{name}")
+        if name == "__name__":
+            return owner.name
+        for base in self.bases(owner):
+            if isinstance(base, Class):
+                stored = self.attached(base, name)
+                return stored if stored is not library.UNKNOWN else self.class_attribute(base, name)
+        return Opaque(f"{owner}.{name}")
+
+    def bases(self, owner: Class) -> list[Value]:
+        return [self.in_module(owner.module, base) for base in owner.node.bases]
+
+    def in_module(self, module: Module, node: ast.expr) -> Value:
+        """An expression evaluated among a module's names."""
+        before = self.module, self.scope
+        self.module, self.scope = module, self.names_of(module)
+        try:
+            return self.value(node)
+        finally:
+            self.module, self.scope = before
+
+    def call(self, function: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST | None) -> Value:
+        """Calls a value: this package's functions are executed, everything else is recorded."""
+        self.step()
+        line = getattr(node, "lineno", 0)
+        if isinstance(function, Function):
+            return self.execute(function, args, kwargs)
+        if isinstance(function, Partial):
+            if function.function is library.METHOD:
+                return self.method(function.args[0], function.args[1], args, kwargs, line)
+            return self.call(function.function, [*function.args, *args], {**dict(function.kwargs), **kwargs}, node)
+        if isinstance(function, Symbol):
+            known = library.call(self, function.name, args, kwargs, line)
+            if known is not library.UNKNOWN:
+                return known
+            owner, _, name = function.name.rpartition(".")
+            constant = self.program.outside(owner) if owner else None
+            if constant is not None:
+                return self.method(constant, name, args, kwargs, line)
+        made = Call(function, tuple(args), kwargs, line)
+        self.record(made)
+        if isinstance(function, Class):
+            self.initialise(made, function)
+        return made
+
+    def initialise(self, instance: Call, cls: Class) -> None:
+        """Runs `__init__` of a class of the package."""
+        init = self.class_attribute(cls, "__init__")
+        if isinstance(init, Function):
+            self.execute(init, [instance, *instance.args], dict(instance.kwargs))
+
+    def method(self, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
+        """A method of a built-in container or string; recorded where it is not known."""
+        known = library.method(self, owner, name, args, kwargs)
+        if known is not library.UNKNOWN:
+            return known
+        made = Call(Opaque(f"{show(owner)}.{name}"), tuple(args), kwargs, line)
+        self.record(made)
+        return made
+
+    # what the subclasses give
+
+    program: Program
+    attributes: dict[tuple[Value, str], Any]
+
+    def names_of(self, module: Module) -> Scope:
+        raise NotImplementedError
+
+    def module_attribute(self, module: Module, name: str) -> Value:
+        raise NotImplementedError
+
+    def imported(self, module_name: str, name: str | None) -> Value:
+        raise NotImplementedError
+
+    def store(self, target: ast.expr, value: Value) -> None:
+        raise NotImplementedError
+
+    def set_attribute(self, owner: Value, name: str, value: Value, line: int) -> None:
+        raise NotImplementedError
+
+    def execute(self, function: Function, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        raise NotImplementedError
+
+    def record(self, call: Call) -> None:
+        raise NotImplementedError
+
+    def value(self, node: ast.expr) -> Value:
+        raise NotImplementedError
+
+    def truth(self, value: Value) -> bool:
+        raise NotImplementedError
+
+    def hashable(self, key: Value) -> Any:
+        return key if is_key(key) or isinstance(key, (Opaque, Symbol, Class)) else Opaque(show(key))
+
+
+def is_key(key: Value) -> bool:
+    """Whether a value is a key of a dict whose identity is known."""
+    return is_plain(key) or (isinstance(key, tuple) and all(is_key(item) for item in key))

@@ -1,0 +1,55 @@
+"""Constants of VeOmni itself that models use: shared key patterns and the like."""
+
+import importlib.util
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from omni_checkers.engine.files import read_file
+from omni_checkers.symbolic import Evaluator, Module, Oracle, Program
+from omni_checkers.symbolic.signals import Raised
+from omni_kit.targets.veomni.model_dir import ModelDir
+
+_CONSTANTS = (str, int, float, tuple, list, dict, set, frozenset, re.Pattern)
+
+
+def veomni_package(model_dir: ModelDir) -> Path | None:
+    """The VeOmni that a model belongs to: its own checkout, or the installed one; None where there is none."""
+    if model_dir.style == "in-tree":
+        return model_dir.sys_path / "veomni"
+    return _installed()
+
+
+@cache
+def _installed() -> Path | None:
+    spec = importlib.util.find_spec("veomni")
+    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
+
+
+@cache
+def constant(package: Path, name: str) -> Any:
+    """The value of a top-level constant of VeOmni, such as a compiled pattern; None for everything else."""
+    module_name, _, leaf = name.rpartition(".")
+    for place in (package, _installed()):
+        program = package_program(place, "veomni") if place is not None else None
+        module = program.module(module_name) if program is not None else None
+        if program is not None and module is not None and module.path.is_file():
+            return _value(program, module, leaf)
+    return None
+
+
+def _value(program: Program, module: Module, leaf: str) -> Any:
+    evaluator = Evaluator(program, Oracle([]))
+    try:
+        scope = evaluator.names_of(module)
+        value = scope.names[leaf] if scope.has(leaf) else None
+    except Raised:
+        return None
+    return value if isinstance(value, _CONSTANTS) and not evaluator.oracle.taken else None
+
+
+@cache
+def package_program(package: Path, name: str) -> Program:
+    """An installed package, read on demand."""
+    return Program(package, name, cache(lambda path: read_file(path).tree))

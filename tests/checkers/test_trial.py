@@ -1,0 +1,139 @@
+"""Converters on trial, and the small tensors that they are tried with: compared with torch itself."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from omni_checkers.symbolic import tensors
+from omni_checkers.symbolic.tensors import NotATensor, Tiny
+from omni_checkers.veomni.facts import model_facts
+from omni_checkers.veomni.trial import EXPERTS, cases
+from omni_kit.upstream.conversion import Operation, Transform
+
+
+def numbered(tensor: Tiny, first: int = 0) -> torch.Tensor:
+    """The same tensor in torch: each label by its number."""
+    return torch.arange(first, first + len(tensor.data)).reshape(tensor.shape)
+
+
+def labels(made: torch.Tensor, *sources: Tiny) -> tuple[str, ...]:
+    """The labels of a torch tensor made of `numbered` sources, counted through."""
+    known = [label for source in sources for label in source.data]
+    return tuple(known[number] for number in made.flatten().tolist())
+
+
+A, B = Tiny.named("a", (2, 3)), Tiny.named("b", (2, 3))
+C = Tiny.named("c", (2, 3, 4))
+
+
+class TestTensors:
+    @pytest.mark.parametrize("dim", [0, 1, 2, -1, -3])
+    def test_stack_as_torch_does(self, dim: int) -> None:
+        made = torch.stack([numbered(A), numbered(B, 6)], dim=dim)
+        assert tensors.stack([A, B], dim) == Tiny(tuple(made.shape), labels(made, A, B))
+
+    @pytest.mark.parametrize("dim", [0, 1, -1, -2])
+    def test_cat_as_torch_does(self, dim: int) -> None:
+        made = torch.cat([numbered(A), numbered(B, 6)], dim=dim)
+        assert tensors.cat([A, B], dim) == Tiny(tuple(made.shape), labels(made, A, B))
+
+    @pytest.mark.parametrize("dims", [(0, 1), (1, 2), (-1, 0)])
+    def test_transpose_as_torch_does(self, dims: tuple[int, int]) -> None:
+        made = numbered(C).transpose(*dims)
+        assert tensors.transpose(C, *dims) == Tiny(tuple(made.shape), labels(made, C))
+
+    @pytest.mark.parametrize("order", [(2, 0, 1), (0, 2, 1), (-1, 1, 0)])
+    def test_permute_as_torch_does(self, order: tuple[int, ...]) -> None:
+        made = numbered(C).permute(*order)
+        assert tensors.permute(C, order) == Tiny(tuple(made.shape), labels(made, C))
+
+    def test_chunk_as_torch_does(self) -> None:
+        for one, two in zip(tensors.chunk(C, 2, 2), numbered(C).chunk(2, dim=2), strict=True):
+            assert one == Tiny(tuple(two.shape), labels(two, C))
+
+    def test_select_as_torch_does(self) -> None:
+        assert tensors.select(C, -1) == Tiny((3, 4), labels(numbered(C)[-1], C))
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            lambda: tensors.stack([A, C]),
+            lambda: tensors.stack([]),
+            lambda: tensors.cat([A, C]),
+            lambda: tensors.cat([A, Tiny.named("d", (3, 4))], 0),
+            lambda: tensors.permute(C, (0, 0, 1)),
+            lambda: tensors.transpose(A, 0, 2),
+            lambda: tensors.chunk(A, 2, 1),
+            lambda: tensors.select(A, 2),
+            lambda: tensors.function("einsum", [[A]], {}),
+            lambda: tensors.method(A, "sum", [], {}),
+            lambda: tensors.method(A, "transpose", [0], {}),
+        ],
+    )
+    def test_what_torch_would_refuse_or_is_not_known(self, wrong: Callable[[], Any]) -> None:
+        with pytest.raises(NotATensor):
+            wrong()
+
+    def test_moving_and_copying_change_nothing(self) -> None:
+        for name in ("contiguous", "to", "clone", "detach"):
+            assert tensors.method(A, name, [], {}) is A
+
+
+def transform(sources: tuple[str, ...], target: str, *operations: Operation) -> Transform:
+    return Transform("WeightConverter", sources, (target,), operations)
+
+
+MERGE, JOIN = Operation("MergeModulelist", (), (("dim", 0),)), Operation("Concatenate", (), (("dim", 1),))
+SPLIT = transform(
+    ("mlp.experts.*.gate_proj.weight", "mlp.experts.*.up_proj.weight"), "mlp.experts.gate_up_proj", MERGE, JOIN
+)
+DOWN = transform(("mlp.experts.*.down_proj.weight",), "mlp.experts.down_proj", MERGE)
+NAMES = ("model.layers.0.mlp.experts.gate_up_proj", "model.layers.0.mlp.experts.down_proj")
+
+
+class TestCases:
+    def test_a_merging_recipe_gives_keys_and_what_becomes_of_them(self) -> None:
+        gate_up, down = cases(NAMES, [SPLIT, DOWN])
+        assert len(gate_up.disk) == 2 * EXPERTS
+        assert gate_up.disk[-1][0] == "model.layers.0.mlp.experts.0.gate_proj.weight"
+        assert gate_up.wanted.shape == (3, 4, 5)
+        assert down.wanted.shape == (3, 5, 2)
+        assert gate_up.wanted.at((2, 0, 0)) == "model.layers.0.mlp.experts.2.gate_proj.weight[0, 0]"
+        assert gate_up.wanted.at((2, 2, 1)) == "model.layers.0.mlp.experts.2.up_proj.weight[0, 1]"
+
+    def test_the_order_on_disk_is_one_that_nobody_may_trust(self) -> None:
+        (down,) = cases(NAMES[1:], [DOWN])
+        assert [key.split(".")[5] for key, _ in down.disk] == ["2", "1", "0"]
+
+    def test_a_transposing_recipe(self) -> None:
+        recipe = transform((r"mlp.experts.gate_up_proj$",), "mlp.experts.gate_up_proj", Operation("Transpose", (1, 2)))
+        (case,) = cases(NAMES, [recipe])
+        assert case.disk[0][1].shape == (3, 5, 4)
+        assert case.wanted.shape == (3, 4, 5)
+
+    @pytest.mark.parametrize(
+        "unclear",
+        [
+            transform((r"mlp.(experts|moe).*.w1.weight",), "mlp.experts.gate_up_proj", MERGE),
+            transform(("mlp.experts.*.w1.weight",), "mlp.experts.gate_up_proj", MERGE, Operation("Interleave", (1,))),
+            transform(("mlp.experts.*.w1.weight",), "mixer.experts.gate_up_proj", MERGE),
+        ],
+    )
+    def test_a_recipe_that_is_not_understood_gives_none(self, unclear: Transform) -> None:
+        assert cases(NAMES, [unclear]) == []
+
+    def test_keys_that_are_renamed_first_give_none(self) -> None:
+        renaming = Transform("WeightRenaming", (r"\.down_proj\.weight$",), (".w2.weight",))
+        assert [case.parameter for case in cases(NAMES, [renaming, SPLIT, DOWN])] == [NAMES[0]]
+
+
+def test_real_converters_are_followed_to_the_end(veomni_models: Path) -> None:
+    for model in ("qwen3_moe", "deepseek_v3", "qwen3_omni_moe", "qwen3_vl_moe"):
+        facts, _ = model_facts(veomni_models / model)
+        for rehearsal in facts.get("rehearsals"):
+            trial = rehearsal.run(facts.get("program"), [pair for case in rehearsal.cases for pair in case.disk])
+            assert dict(trial.emitted) == {case.parameter: case.wanted for case in rehearsal.cases}
+            assert trial.complaint == ""
