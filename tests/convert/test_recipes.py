@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from omni_kit.convert.operations import whole
-from omni_kit.convert.recipes import Tensors, memory_name, to_hub, to_memory
+from omni_kit.convert.recipes import Tensors, to_hub, to_memory
 from omni_kit.errors import BadInput
 from omni_kit.upstream.conversion import Operation, Recipe, Transform
 from tests.convert.conftest import evaluate
@@ -55,7 +55,7 @@ def test_split_experts_are_merged_in_the_order_of_their_numbers() -> None:
     assert set(found) == {"l.mlp.gate_up", "l.mlp.down"}
     gate, up = (np.stack([sources[f"l.box.{i}.{w}"] for i in range(11)]) for w in ("w1", "w3"))
     assert (evaluate(found["l.mlp.gate_up"], sources) == np.concatenate([gate, up], 1)).all()
-    back = to_hub(SPLIT, found)
+    back = to_hub(SPLIT, found, {})
     assert {name: x.unmoved for name, x in back.items()} == {name: name for name in sources}
 
 
@@ -67,6 +67,15 @@ BOTH_WAYS: dict[str, tuple[Transform, dict[str, tuple[int, ...]]]] = {
     "interleave and chunk": (
         converter(["w13"], ["gate", "up"], operation("Interleave", dim=0), operation("Chunk", dim=0)),
         {"a_w13": (6, 3)},
+    ),
+    "rows of two heads": (
+        converter(
+            ["qkv"],
+            ["q", "k", "v"],
+            operation("Chunk", dim=0),
+            operation("PermuteForRope", heads=2, permuted=(True, True, False)),
+        ),
+        {"a_qkv": (24, 3)},
     ),
     "text and vision": (
         converter(
@@ -85,7 +94,7 @@ def test_every_operation_comes_back(name: str) -> None:
     tensors, sources = make(**shapes)
     there = to_memory(recipe(transform), tensors, {})
     assert not there.keys() & sources.keys()
-    back = to_hub(recipe(transform), there)
+    back = to_hub(recipe(transform), there, {})
     assert {key: x.unmoved for key, x in back.items()} == {key: key for key in sources}
 
 
@@ -95,6 +104,22 @@ def test_interleave_takes_alternating_rows_apart() -> None:
     found = evaluate(to_memory(recipe(transform), tensors, {})["a.gate.up".replace("gate.up", "gate_up")], sources)
     rows = sources["a.w13"]
     assert (found == np.concatenate([rows[:, ::2], rows[:, 1::2]], 1)).all()
+
+
+def test_rows_of_each_head_are_taken_apart_where_the_recipe_names_them() -> None:
+    transform, shapes = BOTH_WAYS["rows of two heads"]
+    tensors, sources = make(**shapes)
+    found = to_memory(recipe(transform), tensors, {})
+    q, _, v = np.split(sources["a.qkv"], 3)
+    assert (evaluate(found["a.q"], sources) == q[[0, 2, 1, 3, 4, 6, 5, 7]]).all()
+    assert (evaluate(found["a.v"], sources) == v).all()
+
+
+def test_renamings_that_count_are_refused_where_they_match() -> None:
+    rules = recipe(Transform("OffsetRename", (r"queries\.(\d+)",), (r"layers.\1.query",)))
+    with pytest.raises(BadInput, match="OffsetRename, which is more than a renaming"):
+        to_memory(rules, {"queries.0": whole("x", (2,))}, {})
+    assert list(to_memory(rules, {"keys.0": whole("x", (2,))}, {})) == ["keys.0"]
 
 
 def test_text_and_vision_experts_are_halves_of_one_list() -> None:
@@ -111,7 +136,7 @@ def test_a_split_into_unequal_parts_needs_the_shapes() -> None:
     tensors, sources = make(a_qkv=(8, 2))
     found = to_memory(recipe(transform), tensors, {"a.q": (4, 2), "a.k": (2, 2), "a.v": (2, 2)})
     assert [found[f"a.{part}"].shape[0] for part in "qkv"] == [4, 2, 2]
-    assert to_hub(recipe(transform), found)["a.qkv"].unmoved == "a.qkv"
+    assert to_hub(recipe(transform), found, {})["a.qkv"].unmoved == "a.qkv"
     with pytest.raises(BadInput, match="sizes of its parts are not known"):
         to_memory(recipe(transform), tensors, {})
     assert sources
@@ -123,7 +148,7 @@ def test_a_transposition_that_checks_dimensions() -> None:
     tensors, _ = make(a_w=(2, 3, 4))
     assert to_memory(recipe(transform), tensors, {"a.w": (2, 3, 4)})["a.w"].unmoved == "a.w"
     assert to_memory(recipe(transform), tensors, {"a.w": (2, 4, 3)})["a.w"].shape == (2, 4, 3)
-    assert to_hub(recipe(transform), tensors)["a.w"].shape == (2, 4, 3)
+    assert to_hub(recipe(transform), tensors, {})["a.w"].shape == (2, 4, 3)
 
 
 def test_scales_go_the_way_of_their_weights() -> None:
@@ -135,7 +160,7 @@ def test_scales_go_the_way_of_their_weights() -> None:
         operation("Concatenate", dim=1),
     )
     tensors = {"a.mlp.gate_up": whole("g", (2, 4, 6)), "a.mlp.gate_up_scale_inv": whole("s", (2, 2, 3))}
-    found = to_hub(recipe(transform), tensors)
+    found = to_hub(recipe(transform), tensors, {})
     assert found["a.mlp.1.w3.weight_scale_inv"].shape == (1, 3)
     assert len(found) == 8
 
@@ -144,8 +169,8 @@ def test_scales_of_alternating_rows_are_refused() -> None:
     transform, _ = BOTH_WAYS["interleave"]
     tensors = {"a.gate_up": whole("g", (2, 4, 6)), "a.gate_up_scale_inv": whole("s", (2, 2, 3))}
     with pytest.raises(BadInput, match="rows that alternate"):
-        to_hub(recipe(transform), tensors)
-    assert to_hub(recipe(transform), {"a.gate_up": tensors["a.gate_up"]})
+        to_hub(recipe(transform), tensors, {})
+    assert to_hub(recipe(transform), {"a.gate_up": tensors["a.gate_up"]}, {})
 
 
 def test_scopes_anchors_and_groups() -> None:
@@ -154,14 +179,14 @@ def test_scopes_anchors_and_groups() -> None:
         Transform("WeightRenaming", (r"^(enc|dec)_norm",), (r"\1.norm",)),
         renaming(r"^(.+)$", r"model.\1", "PrefixChange"),
     )
-    assert memory_name(rules, "vision.layers.0.w") == "model.vision.blocks.0.w"
-    assert memory_name(rules, "text.layers.0.w") == "model.text.layers.0.w"
+    both = {key: whole(key, (2,)) for key in ("vision.layers.0.w", "text.layers.0.w")}
+    assert list(to_memory(rules, both, {})) == ["model.vision.blocks.0.w", "model.text.layers.0.w"]
     plain = recipe(*rules.transforms[:2])
     keys = ["vision.layers.0.w", "text.layers.0.w", "enc_norm.weight", "dec_norm.weight"]
     tensors = {key: whole(key, (2,)) for key in keys}
     found = to_memory(plain, tensors, {})
     assert "enc.norm.weight" in found
-    assert list(to_hub(plain, {n: x for n, x in found.items() if "norm" not in n})) == keys[:2]
+    assert list(to_hub(plain, {n: x for n, x in found.items() if "norm" not in n}, {})) == keys[:2]
 
 
 def test_a_parameter_keeps_its_name_where_renaming_leads_away_from_all() -> None:
@@ -169,21 +194,25 @@ def test_a_parameter_keeps_its_name_where_renaming_leads_away_from_all() -> None
     rules = recipe(renaming("mlp.shared.", "mlp.shareds."))
     tensors = {"mlp.shareds.w": whole("x", (2,))}
     assert list(to_memory(rules, tensors, {"mlp.shareds.w": (2,)})) == ["mlp.shareds.w"]
-    assert list(to_hub(rules, tensors)) == ["mlp.shared.w"]
+    assert list(to_hub(rules, tensors, {"mlp.shareds.w": (2,)})) == ["mlp.shared.w"]
 
 
 def test_a_name_that_cannot_be_traced_back_is_refused() -> None:
     rules = recipe(renaming(r"^a\.", "c."), renaming(r"^b\.", "c."), renaming(r"^c\.x", "d.x"))
     with pytest.raises(BadInput, match="cannot be named as on the hub"):
-        to_hub(rules, {"c.x": whole("c.x", (2,))})
+        to_hub(rules, {"c.x": whole("c.x", (2,))}, {})
 
 
 def test_operations_that_do_more_than_rearrange_are_refused() -> None:
     tensors, _ = make(a_w=(4, 2))
-    with pytest.raises(BadInput, match="PermuteForRope"):
+    with pytest.raises(BadInput, match="how many heads"):
         to_memory(recipe(converter(["w"], ["x"], operation("PermuteForRope"))), tensors, {})
-    with pytest.raises(BadInput, match="no inverse"):
-        to_hub(recipe(converter(["w"], ["x"], operation("PermuteForRope"))), tensors)
+    with pytest.raises(BadInput, match=r"Conv3dToLinear\(\), which does more than rearrange"):
+        to_memory(recipe(converter(["w"], ["x"], operation("Conv3dToLinear"))), tensors, {})
+    with pytest.raises(BadInput, match="the inverse of Conv3dToLinear"):
+        to_hub(recipe(converter(["w"], ["x"], operation("Conv3dToLinear"))), {"a.x": tensors["a.w"]}, {})
+    untouched = {"a.y": tensors["a.w"]}
+    assert to_hub(recipe(converter(["w"], ["x"], operation("Conv3dToLinear"))), untouched, {}) == untouched
     counted = operation("Concatenate", dim=0, num_shards_attribute="n")
     with pytest.raises(BadInput, match="num_shards_attribute"):
         to_memory(recipe(converter(["w"], ["x"], counted)), tensors, {})
@@ -207,4 +236,4 @@ def test_tensors_that_do_not_fit(shapes: dict[str, tuple[int, ...]], said: str) 
 def test_no_recipe_changes_nothing() -> None:
     tensors, _ = make(a_w=(2, 3))
     assert to_memory(None, tensors, {}) is tensors
-    assert to_hub(None, tensors) is tensors
+    assert to_hub(None, tensors, {}) is tensors

@@ -9,7 +9,8 @@ from typing import Any
 
 from omni_kit.convert.experts import Experts, decodable, decode, encode
 from omni_kit.convert.operations import whole
-from omni_kit.convert.recipes import Tensors, add, to_hub, to_memory
+from omni_kit.convert.recipes import Shapes, Tensors, add, memory_name, to_hub, to_memory
+from omni_kit.convert.rope import with_heads
 from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.disk import DiskReading, read_disk
@@ -52,7 +53,8 @@ class Former:
         self.checkpoint = checkpoint
         self.model = model
         self.canonical = canonical
-        self.recipe: Recipe | None = model.recipe if model else None
+        self.groups = expert_groups(checkpoint)
+        self.recipe: Recipe | None = with_heads(model) if model else None
 
     def tensors(self, form: Form) -> Tensors:
         """Every tensor of the result, by name, in the order of the checkpoint.
@@ -62,19 +64,18 @@ class Former:
         """
         if self.model is None and form is not Form.canonical:
             raise BadInput(f"no config.json says which model this is: what its {form} form is cannot be known")
-        boxes = [box for group in expert_groups(self.checkpoint) if (box := self._box(group, form)) is not None]
+        boxes = [box for group in self.groups if (box := self._box(group, form)) is not None]
         taken = {key for box in boxes for key in box.experts.keys}
         others = {
             key: whole(key, self.checkpoint.shape(key) or ()) for key in self.checkpoint.tensors if key not in taken
         }
-        shapes = {name: parameter.shape for name, parameter in self._parameters.items()}
         found: Tensors = {}
-        for name, x in to_memory(self.recipe, others, shapes).items():
+        for name, x in to_memory(self.recipe, others, self._shapes).items():
             add(found, self._fitted(name), x)
         for box in boxes:
             for leaf, x in self._leaves(box, form).items():
                 add(found, f"{box.name}.{leaf}", x)
-        return to_hub(self.recipe, found) if form is Form.hub else found
+        return to_hub(self.recipe, found, self._shapes) if form is Form.hub else found
 
     def _box(self, group: ExpertGroup, form: Form) -> _Box | None:
         """The group's experts, or None where they go the way of all other tensors."""
@@ -136,7 +137,7 @@ class Former:
     def _container(self, group: ExpertGroup, leaf: str) -> str:
         """The container's name in memory: where the recipe leads its weights."""
         key = group.stacked[leaf] if leaf in group.stacked else next(iter(group.split[leaf].values()))
-        name = self.recipe.map_key(key)[0] if self.recipe else key
+        name = memory_name(self.recipe, key, self._shapes)
         box = _EXPERT_NUMBER.sub("", plain(name).rpartition(".")[0])
         heads = (box, *(f"{head}.{box}" for head in self._heads), box.partition(".")[2])
         return next((candidate for candidate in heads if candidate in self._modules), box)
@@ -167,6 +168,10 @@ class Former:
     @cached_property
     def _parameters(self) -> Mapping[str, Any]:
         return self.model.skeleton.names() if self.model else {}
+
+    @cached_property
+    def _shapes(self) -> Shapes:
+        return {name: parameter.shape for name, parameter in self._parameters.items()}
 
     @cached_property
     def _modules(self) -> Mapping[str, Mapping[str, Any]]:

@@ -12,7 +12,6 @@ from omni_kit.convert.forms import Form, Former
 from omni_kit.convert.operations import Expression
 from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import Checkpoint
-from omni_kit.layout.groups import expert_groups
 from omni_kit.layout.headers import DTYPE_BITS, TensorInfo, read_header
 from omni_kit.upstream.model import UpstreamModel
 
@@ -143,7 +142,7 @@ def make_plan(
     buffers = {p.name for p in model.skeleton.parameters if p.buffer} if model else set()
     outputs = [_output(name, tensor, sources, dtype, name in buffers) for name, tensor in tensors.items()]
     _check_complete(outputs, sources)
-    if form is Form.canonical and expert_groups(checkpoint):
+    if form is Form.canonical and former.groups:
         metadata[LAYOUT_MARK] = form
     stem = "diffusion_pytorch_model" if checkpoint.files[0].name.startswith("diffusion_") else "model"
     return Plan(sources, tuple(_pack(outputs, sources, shard_size, stem, metadata)), stem)

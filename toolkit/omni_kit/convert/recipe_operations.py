@@ -18,6 +18,7 @@ _INVERSE = {
     "Split": "Concatenate",
     "Transpose": "Transpose",
     "Interleave": "Deinterleave",
+    "PermuteForRope": "PermuteForRopeBack",
     "ErnieFuseAndSplitTextVisionExperts": "ErnieSplitAndDecoupleTextVisionExperts",
 }
 _PARAMETERS = {
@@ -27,16 +28,11 @@ _PARAMETERS = {
 
 
 def inverse_operation(operation: Operation) -> Operation:
-    """The operation that undoes this one.
-
-    Raises:
-        BadInput: there is none that only rearranges.
-    """
+    """The operation that undoes this one; where there is none that only rearranges, one that cannot be run."""
     arguments = _arguments(operation)
-    if operation.name not in _INVERSE or arguments.get("num_shards_attribute"):
-        raise BadInput(f"the recipe's {operation} has no inverse that only rearranges", "use --to memory or canonical")
     arguments.pop("check_dims", None)  # published checkpoints have the form that the transposition is declared for
-    return Operation(_INVERSE[operation.name], (), tuple(arguments.items()))
+    name = _INVERSE.get(operation.name, f"the inverse of {operation.name}")
+    return Operation(name, (), tuple(arguments.items()))
 
 
 def _arguments(operation: Operation) -> dict[str, object]:
@@ -58,7 +54,9 @@ def run_operation(operation: Operation, slots: Slots, goals: Goals) -> Slots:
     arguments = _arguments(operation)
     run = _OPERATIONS.get(operation.name)
     if run is None or arguments.get("num_shards_attribute"):
-        raise BadInput(f"the recipe's {operation} does more than rearrange: it cannot be done without the model")
+        raise BadInput(
+            f"the recipe has {operation}, which does more than rearrange: it cannot be done without the model"
+        )
     return run(slots, arguments, goals)
 
 
@@ -115,6 +113,24 @@ def _interleave_back(slots: Slots, arguments: _Arguments, goals: Goals) -> Slots
     return _interleave(slots, {**arguments, "inverse": not arguments.get("inverse")}, goals)
 
 
+def _permute(slots: Slots, arguments: _Arguments, goals: Goals) -> Slots:
+    """Within each head, pairs of neighbouring rows become two halves; `inverse` makes pairs of the halves again."""
+    heads, permuted = arguments.get("heads"), arguments.get("permuted")
+    if not isinstance(heads, int) or not isinstance(permuted, tuple):
+        raise ValueError("the config does not say how many heads there are")
+    run = interleave if arguments.get("inverse") else deinterleave
+    found: Slots = []
+    for parts, meant in zip(slots, permuted, strict=True):
+        tensor = _sole(parts)
+        each = split(tensor, [tensor.shape[0] // heads] * heads, 0) if meant else [tensor]
+        found.append([join([run(head, 0) for head in each], 0) if meant else tensor])
+    return found
+
+
+def _permute_back(slots: Slots, arguments: _Arguments, goals: Goals) -> Slots:
+    return _permute(slots, {**arguments, "inverse": not arguments.get("inverse")}, goals)
+
+
 def _fuse_text_and_vision(slots: Slots, arguments: _Arguments, goals: Goals) -> Slots:
     """The first experts are for text, the others for vision; each share is stacked, then gate and up are joined."""
     found: Slots = []
@@ -152,6 +168,8 @@ _OPERATIONS: Mapping[str, Callable[[Slots, _Arguments, Goals], Slots]] = {
     "Transpose": _transpose,
     "Interleave": _interleave,
     "Deinterleave": _interleave_back,
+    "PermuteForRope": _permute,
+    "PermuteForRopeBack": _permute_back,
     "ErnieFuseAndSplitTextVisionExperts": _fuse_text_and_vision,
     "ErnieSplitAndDecoupleTextVisionExperts": _separate_text_and_vision,
 }

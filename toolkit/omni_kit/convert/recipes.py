@@ -15,6 +15,8 @@ Shapes = Mapping[str, Shape | None]
 SCALE = "_scale_inv"
 _LOOKAROUND = re.compile(r"\(\?.+?\)?\)")
 _GROUP = re.compile(r"\(.+?\)")
+# renamings that only replace text; any other kind may count or depend on other keys
+_PLAIN = frozenset({"WeightRenaming", "PrefixChange"})
 _NUMBERED = re.compile(r"\d+")
 
 
@@ -41,20 +43,31 @@ def to_memory(recipe: Recipe | None, tensors: Tensors, shapes: Shapes) -> Tensor
         return tensors
     renamed: Tensors = {}
     for key, tensor in tensors.items():
-        name = memory_name(recipe, key)
-        add(renamed, key if key in shapes and name not in shapes else name, tensor)
+        add(renamed, _renamed(recipe, key, shapes), tensor)
     return _converted(renamed, [t for t in recipe.transforms if t.converts], shapes)
 
 
-def memory_name(recipe: Recipe | None, key: str) -> str:
+def memory_name(recipe: Recipe | None, key: str, shapes: Shapes) -> str:
+    """The name that a key comes to: after all renamings, and after its converter if one takes it."""
+    if recipe is None:
+        return key
+    name = _renamed(recipe, key, shapes)
+    place = _place(name, [transform for transform in recipe.transforms if transform.converts])
+    return place[2] if place else name
+
+
+def _renamed(recipe: Recipe, key: str, shapes: Shapes) -> str:
     """A key after all renamings, before any conversion."""
-    for transform in recipe.transforms if recipe else ():
-        if not transform.converts:
-            key = transform.rename(key) or key
-    return key
+    name = key
+    for transform in recipe.transforms:
+        if not transform.converts and (changed := transform.rename(name)) is not None:
+            if transform.kind not in _PLAIN:
+                raise BadInput(f"{key} goes through the recipe's {transform.kind}, which is more than a renaming")
+            name = changed
+    return key if key in shapes and name not in shapes else name
 
 
-def to_hub(recipe: Recipe | None, tensors: Tensors) -> Tensors:
+def to_hub(recipe: Recipe | None, tensors: Tensors, shapes: Shapes) -> Tensors:
     """Converts back and renames back: what loading would turn into `tensors`.
 
     Raises:
@@ -73,7 +86,7 @@ def to_hub(recipe: Recipe | None, tensors: Tensors) -> Tensors:
         add(found, f"{name}{SCALE}", tensor)
     result: Tensors = {}
     for name, tensor in found.items():
-        add(result, _hub_name(recipe, [t for t in inverses if not t.converts], name), tensor)
+        add(result, _hub_name(recipe, [t for t in inverses if not t.converts], name, shapes), tensor)
     return result
 
 
@@ -85,12 +98,12 @@ def _refuse_mixed_blocks(scales: Tensors, converters: Sequence[Transform]) -> No
             raise BadInput(f"{name}{SCALE} cannot follow rows that alternate: a block's scale would cover gate and up")
 
 
-def _hub_name(recipe: Recipe, inverses: Sequence[Transform], name: str) -> str:
+def _hub_name(recipe: Recipe, inverses: Sequence[Transform], name: str, shapes: Shapes) -> str:
     key = name
     for transform in inverses:
         key = transform.rename(key) or key
     for candidate in (key, name):
-        if memory_name(recipe, candidate) == name:
+        if _renamed(recipe, candidate, shapes) == name:
             return candidate
     raise BadInput(f"{name} cannot be named as on the hub: the recipe's renamings lead from {key} elsewhere")
 
