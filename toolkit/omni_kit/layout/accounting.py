@@ -113,8 +113,10 @@ def _targets(key: str, model: UpstreamModel, parameters: Mapping[str, Parameter]
     if transform is not None:  # the key was renamed to the first target; operations that split fill the others too
         first, *others = transform.targets
         names += [name.replace(first, other) for other in others]
-    found = (_present(candidate, parameters, prefix) for candidate in names)
-    return tuple(target for target in found if target is not None)
+    found = [target for name in names if (target := _present(name, parameters, prefix)) is not None]
+    if not found and key in parameters:  # a renaming that is meant for other keys must not lose a parameter's own name
+        return (key,)
+    return tuple(found)
 
 
 def _present(name: str, parameters: Mapping[str, Parameter], prefix: str) -> str | None:
