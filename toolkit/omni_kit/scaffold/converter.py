@@ -8,7 +8,7 @@ from omni_kit.files import write_atomic
 from omni_kit.layout import LayoutVerdict
 from omni_kit.scaffold.render import render_file
 from omni_kit.targets import NewFile
-from omni_kit.targets.veomni.converter import converter_context, layout_of
+from omni_kit.targets.veomni.converter import class_prefix, converter_context, layout_of
 
 
 def write_converter(verdict: LayoutVerdict, path: Path) -> str:
@@ -29,7 +29,7 @@ def write_converter(verdict: LayoutVerdict, path: Path) -> str:
         return f"no converter was written: {layout.reason}"
     context = {
         "name": name,
-        "class_name": "".join(part.capitalize() for part in name.split("_")),
+        "class_name": class_prefix(name),
         "veomni_models": "veomni.models.",
         **converter_context(verdict.model, layout),
     }

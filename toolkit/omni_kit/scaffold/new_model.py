@@ -11,7 +11,7 @@ from omni_kit.layout import judge, read_checkpoint
 from omni_kit.scaffold.answers import ANSWERS, dump_answers, load_answers
 from omni_kit.scaffold.codemods import apply_edit
 from omni_kit.scaffold.render import render
-from omni_kit.scaffold.write import FileChange, compare, write
+from omni_kit.scaffold.write import FileChange, compare, digest, write
 from omni_kit.targets import Plan, Request, Style, get_target
 from omni_kit.upstream.library import find_library
 from omni_kit.upstream.model import upstream_model
@@ -118,8 +118,6 @@ def _edited(into: Path, plan: Plan) -> dict[str, str]:
 
 def _own(into: Path, answers_path: str) -> Mapping[str, str]:
     """The answers file itself may always be rewritten: it records what the others are."""
-    from omni_kit.scaffold.write import digest
-
     path = into / answers_path
     return {answers_path: digest(path.read_text(encoding="utf-8"))} if path.is_file() else {}
 

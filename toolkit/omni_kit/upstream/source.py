@@ -1,7 +1,6 @@
 """An index of one Python source file: its classes, functions, imports and constants, by ast."""
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -107,13 +106,6 @@ def dotted(node: ast.AST) -> str | None:
     if isinstance(node, ast.Attribute) and (base := dotted(node.value)):
         return f"{base}.{node.attr}"
     return None
-
-
-def self_calls(node: ast.AST) -> Iterator[ast.Call]:
-    """Calls of the form self.something(...) below `node`."""
-    for item in ast.walk(node):
-        if isinstance(item, ast.Call) and (dotted(item.func) or "").startswith("self."):
-            yield item
 
 
 @cache

@@ -1,6 +1,5 @@
 """VeOmni's package on disk: its root, its version, its model directories, and what it registers."""
 
-import ast
 from functools import cache
 from pathlib import Path
 
@@ -47,14 +46,3 @@ def _is_model_dir(path: Path) -> bool:
         return bool(find_model_dir(path).registered)
     except BadInput:
         return False
-
-
-def package_names(init: Path) -> list[str]:
-    """The names in the `from . import (...)` of an aggregate `__init__.py`."""
-    tree = ast.parse(init.read_text(encoding="utf-8"))
-    return [
-        alias.name
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module is None
-        for alias in node.names
-    ]

@@ -67,6 +67,11 @@ def layout_of(verdict: LayoutVerdict) -> ExpertLayout:
     return ExpertLayout(subtree.disk, subtree.names, "as the checkpoint's headers show", evidence)
 
 
+def class_prefix(name: str) -> str:
+    """The integration's name as the beginning of class names: my_model -> MyModel."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
 def converter_context(model: UpstreamModel, layout: ExpertLayout) -> dict[str, Any]:
     """The template's context for a layout that needs a converter."""
     assert layout.disk is not None

@@ -8,7 +8,7 @@ from omni_kit.errors import BadInput
 from omni_kit.layout.expected import expected_layout
 from omni_kit.targets import Decision, ImportEntry, ListEntry, NewFile, Plan, Request, Todo
 from omni_kit.targets.veomni.checkout import MODELS, find_checkout, shipped_model_types
-from omni_kit.targets.veomni.converter import ExpertLayout, converter_context, layout_of
+from omni_kit.targets.veomni.converter import ExpertLayout, class_prefix, converter_context, layout_of
 from omni_kit.targets.veomni.patches import PatchSet, derive_patches
 from omni_kit.targets.veomni.sites import Site, find_sites
 from omni_kit.upstream.interpret import ConfigView
@@ -60,7 +60,7 @@ def _context(request: Request, patches: PatchSet, layout: ExpertLayout) -> dict[
     module = f"veomni.models.transformers.{request.name}" if in_tree else request.name
     return {
         "name": request.name,
-        "class_name": "".join(part.capitalize() for part in request.name.split("_")),
+        "class_name": class_prefix(request.name),
         "module": module,
         "in_tree": in_tree,
         "veomni": "...." if in_tree else "veomni.",
