@@ -21,7 +21,7 @@ def recipe(*transforms: Transform) -> Recipe:
 
 
 def converter(sources: list[str], targets: list[str], *operations: Operation, scope: str = "") -> Transform:
-    return Transform("WeightConverter", tuple(sources), tuple(targets), operations, scope)
+    return Transform("WeightConverter", tuple(sources), tuple(targets), operations, (f"{scope}.",) if scope else ())
 
 
 def renaming(source: str, target: str, kind: str = "WeightRenaming") -> Transform:
@@ -175,7 +175,7 @@ def test_scales_of_alternating_rows_are_refused() -> None:
 
 def test_scopes_anchors_and_groups() -> None:
     rules = recipe(
-        Transform("WeightRenaming", (r"^layers\.",), ("blocks.",), (), "vision"),
+        Transform("WeightRenaming", (r"^layers\.",), ("blocks.",), (), ("vision.",)),
         Transform("WeightRenaming", (r"^(enc|dec)_norm",), (r"\1.norm",)),
         renaming(r"^(.+)$", r"model.\1", "PrefixChange"),
     )

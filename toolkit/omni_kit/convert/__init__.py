@@ -63,7 +63,7 @@ def convert(
     if found.weights is None or found.directory is None:
         raise BadInput(f"{source} has no safetensors files to convert", "give a checkpoint directory, file or index")
     checkpoint = read_checkpoint(found.weights)
-    model = upstream_model(library, model_config(found, library)) if found.model_type else None
+    model = upstream_model(library, model_config(found, library)) if found.names_model else None
     verdict = judge(checkpoint, model)
     lost = next((finding for finding in verdict.findings if finding.code == "incomplete-experts"), None)
     if lost is not None:

@@ -185,7 +185,9 @@ def _inverse(transform: Transform) -> Transform:
     if len(sources) == len(transform.sources):
         sources = [_anchored(goal, source) for goal, source in zip(sources, transform.sources, strict=True)]
     operations = tuple(inverse_operation(operation) for operation in reversed(transform.operations))
-    return Transform(transform.kind, tuple(sources), transform.sources, operations, transform.scope)
+    return replace(
+        transform, sources=tuple(sources), targets=transform.sources, operations=operations, offset=-transform.offset
+    )
 
 
 def _anchored(goal: str, source: str) -> str:

@@ -39,9 +39,12 @@ def check_layout(
     found = read_source_argument(source, library, config)
     if found.weights is None:
         raise BadInput(f"{source} has no safetensors files to look at", "give a checkpoint directory, file or index")
-    wanted = model_type or found.model_type
     with without_collector():
         checkpoint = read_checkpoint(found.weights)
-        model = upstream_model(library, model_config(found, library, wanted)) if wanted else None
+        model = (
+            upstream_model(library, model_config(found, library, model_type))
+            if model_type or found.names_model
+            else None
+        )
         verdict = judge(checkpoint, model, assume)
     return prove(verdict, checkpoint) if against_model else verdict

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.groups import ExpertGroup
+from omni_kit.upstream.conversion import Recipe
 from omni_kit.upstream.model import UpstreamModel
 from omni_kit.upstream.skeleton import Parameter
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+_EXPERT = re.compile(r"experts\.\d+\.")
+# What makes speech of what a model thinks; left out unless the config asks for audio.
+_SPEECH = frozenset({"talker", "code2wav", "token2wav"})
 _INDEX = re.compile(r"\.(\d+)\.")
 
 
@@ -57,15 +61,22 @@ def account(checkpoint: Checkpoint, model: UpstreamModel, groups: Sequence[Exper
         groups: the experts, whose numbered keys go the same way and are mapped once.
     """
     parameters = model.skeleton.names()
-    prefix = _base_prefix(model)
+    recipe = model.recipe.for_keys(checkpoint.tensors) if model.recipe is not None else None
     feeds: dict[str, tuple[str, ...]] = {}
     ignored: dict[tuple[str, str], int] = {}
     ignored_keys: set[str] = set()
     unmapped: list[str] = []
     mapped = 0
-    for keys in _alike(checkpoint, groups):
-        targets = _targets(keys[0], model, parameters, prefix)
-        if targets:
+    for keys, width in _alike(checkpoint, groups):
+        targets = _targets(keys[0], recipe, parameters, model.skeleton.base_prefix)
+        if width is not None:
+            targets = tuple(name for name in targets if _holds(parameters[name], width))
+        if len(keys) > 1 and any(_EXPERT.search(name) for name in targets):  # each expert is a module of its own
+            own = {key: _targets(key, recipe, parameters, model.skeleton.base_prefix) for key in keys}
+            feeds |= {key: names for key, names in own.items() if names}
+            mapped += sum(bool(names) for names in own.values())
+            unmapped += [key for key, names in own.items() if not names]
+        elif targets:
             feeds[keys[0]] = targets
             mapped += len(keys)
         elif (reason := _reason(keys[0], model)) is not None:
@@ -75,9 +86,8 @@ def account(checkpoint: Checkpoint, model: UpstreamModel, groups: Sequence[Exper
         else:
             unmapped += keys
     fed = {name for targets in feeds.values() for name in targets}
-    missing = tuple(
-        p.name for p in model.skeleton.parameters if p.certain and p.name not in fed and not _tied(p.name, model, fed)
-    )
+    fed |= _tied_to(fed, model.skeleton.tied)
+    missing = tuple(p.name for p in model.skeleton.parameters if p.certain and p.name not in fed)
     shown = tuple(Ignored(pattern, reason, count) for (pattern, reason), count in ignored.items())
     return Accounting(
         total=len(checkpoint.tensors),
@@ -91,13 +101,31 @@ def account(checkpoint: Checkpoint, model: UpstreamModel, groups: Sequence[Exper
     )
 
 
-def _alike(checkpoint: Checkpoint, groups: Sequence[ExpertGroup]) -> Iterator[list[str]]:
-    """Keys that differ in nothing but the number of the expert, together; every other key alone."""
+def _tied_to(fed: set[str], tied: Mapping[str, str]) -> set[str]:
+    """Parameters that have no key of their own and need none: the one that they are tied to, or with, has."""
+    return {name for pair in tied.items() for name in pair if fed & set(pair)}
+
+
+def _alike(checkpoint: Checkpoint, groups: Sequence[ExpertGroup]) -> Iterator[tuple[list[str], tuple[int, ...] | None]]:
+    """Keys that differ in nothing but the number of the expert, together; every other key alone.
+
+    Where one list has experts of two widths they feed different stacks: then those of each shape, with the shape.
+    """
     together = [list(experts.values()) for group in groups if not group.by_word for experts in group.split.values()]
     together += [keys for group in groups if group.split for keys in group.scales.values()]
-    yield from together
+    for keys in together:
+        shapes: dict[tuple[int, ...] | None, list[str]] = {}
+        for key in keys:
+            shapes.setdefault(checkpoint.shape(key), []).append(key)
+        yield from [(keys, None)] if len(shapes) == 1 else [(same, shape) for shape, same in shapes.items()]
     seen = {key for keys in together for key in keys}
-    yield from ([key] for key in checkpoint.tensors if key not in seen)
+    yield from (([key], None) for key in checkpoint.tensors if key not in seen)
+
+
+def _holds(parameter: Parameter, expert: tuple[int, ...]) -> bool:
+    """Whether a stack [E, R, C] is made of experts of this shape, or of two of them above each other."""
+    rows, columns = expert[0], expert[-1]
+    return parameter.shape is None or parameter.shape[1:] in {(rows, columns), (2 * rows, columns)}
 
 
 def _proof(model: UpstreamModel) -> str:
@@ -106,13 +134,9 @@ def _proof(model: UpstreamModel) -> str:
     return f"{proof}; {unknown} sub-modules could not be read" if unknown else proof
 
 
-def _targets(key: str, model: UpstreamModel, parameters: Mapping[str, Parameter], prefix: str) -> tuple[str, ...]:
+def _targets(key: str, recipe: Recipe | None, parameters: Mapping[str, Parameter], prefix: str) -> tuple[str, ...]:
     """The parameters that a key feeds; like transformers, the base model's prefix may be absent or extra."""
-    name, transform = model.recipe.map_key(key) if model.recipe is not None else (key, None)
-    names = [name]
-    if transform is not None:  # the key was renamed to the first target; operations that split fill the others too
-        first, *others = transform.targets
-        names += [name.replace(first, other) for other in others]
+    names = recipe.targets(key) if recipe is not None else (key,)
     found = [target for name in names if (target := _present(name, parameters, prefix)) is not None]
     if not found and key in parameters:  # a renaming that is meant for other keys must not lose a parameter's own name
         return (key,)
@@ -133,7 +157,9 @@ def _reason(key: str, model: UpstreamModel) -> str | None:
         return f"multi-token prediction: the model does not build this layer; {known}"
     if listed:
         return f"the class ignores {listed}"
-    if key.startswith("talker.") and "Talker" not in model.class_name:
+    part = key.partition(".")[0]
+    built = (*model.skeleton.names(), *(f"{path}." for path, _ in model.skeleton.unresolved))
+    if part in _SPEECH and not any(name.startswith(f"{part}.") for name in built):
         return f"the talker: {model.class_name} does not build it"
     if key.endswith(("_scale_inv", "_scale", "_scales")):
         return "quantisation scale of the weight beside it"
@@ -154,22 +180,3 @@ def _ignore_list(model: UpstreamModel) -> list[str]:
                     e.value for e in ast.walk(item.value) if isinstance(e, ast.Constant) and isinstance(e.value, str)
                 ]
     return found
-
-
-def _tied(name: str, model: UpstreamModel, fed: set[str]) -> bool:
-    """Whether a parameter without a key is filled by tying: the output head of a config that ties embeddings."""
-    return name == "lm_head.weight" and bool(model.config.get("tie_word_embeddings")) and bool(fed)
-
-
-def _base_prefix(model: UpstreamModel) -> str:
-    return next(_base_prefixes(model), "model")
-
-
-def _base_prefixes(model: UpstreamModel) -> Iterator[str]:
-    for node in model.source.classes.values():
-        if node.name.endswith("PreTrainedModel"):
-            for item in node.body:
-                text = getattr(getattr(item, "value", None), "value", None)
-                names = [getattr(target, "id", "") for target in getattr(item, "targets", [])]
-                if names == ["base_model_prefix"] and isinstance(text, str):
-                    yield text

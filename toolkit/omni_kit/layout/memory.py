@@ -22,10 +22,11 @@ def memory_layout(model: UpstreamModel, targets: tuple[str, ...]) -> Memory:
     if any(_EXPERT.search(name) for name in targets):
         return Memory.module_dict
     boxes = {_box(name) for name in targets}
-    layouts = {_box_layout(model, box) for box in boxes}
-    if len(boxes) == 2 and layouts == {Memory.canonical}:
+    # a router's bias that lies among the experts leads to a box of its own, which is none
+    found = [layout for box in boxes if (layout := _box_layout(model, box)) is not Memory.none]
+    if found == [Memory.canonical] * 2:
         return Memory.canonical_two_width
-    return layouts.pop() if len(layouts) == 1 else Memory.none
+    return found[0] if len(set(found)) == 1 else Memory.none
 
 
 def interleaves(model: UpstreamModel) -> bool:
@@ -66,7 +67,8 @@ def _box_layout(model: UpstreamModel, box: str) -> Memory:
 
 def _pair_layout(model: UpstreamModel, pair: tuple[str, str], leaves: Mapping[str, Parameter]) -> Memory:
     gate_up, down = (tuple(d or 0 for d in leaves[name].shape or ()) for name in pair)
-    orientation = pair_orientation(gate_up, down)
+    # some stack more gates than downs: experts that compute nothing
+    orientation = pair_orientation((*down[:1], *gate_up[1:]), down)
     if orientation is Memory.canonical:
         return Memory.canonical if pair == PAIRS[0] else Memory.canonical_renamed
     if orientation is not Memory.transposed:

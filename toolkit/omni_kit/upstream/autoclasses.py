@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from omni_kit.upstream.configs import ConfigClass
+from omni_kit.upstream.configs import ConfigClass, named_config_class
 from omni_kit.upstream.library import Library
 from omni_kit.upstream.source import SourceFile, dotted, read_source
 
@@ -36,6 +36,17 @@ def _pairs(source: SourceFile, table: str) -> Iterator[tuple[str, str]]:
             yield key, value if isinstance(value, str) else value[0]
 
 
+@cache
+def auto_model_table(library: Library, name: str) -> str | None:
+    """The table behind an Auto class ("AutoModelForCausalLM"); None for any other class."""
+    file = library.root / "models" / "auto" / "modeling_auto.py"
+    node = read_source(library, file).classes.get(name) if name.startswith("Auto") and file.is_file() else None
+    for item in node.body if node is not None else []:
+        if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == "_model_mapping":
+            return f"{ast.unparse(item.value)}_NAMES"
+    return None
+
+
 def auto_class(library: Library, table: str, cls: ConfigClass) -> tuple[SourceFile, ast.ClassDef] | None:
     """The class that `table` names for this config's model_type, with the file that defines it."""
     name = auto_table(library, table).get(cls.model_type)
@@ -49,3 +60,24 @@ def find_class(cls: ConfigClass, name: str) -> tuple[SourceFile, ast.ClassDef] |
         if name in source.classes:
             return source, source.classes[name]
     return None
+
+
+@cache
+def config_of(library: Library, class_name: str) -> ConfigClass | None:
+    """The configuration class of a model class, wherever the library has it: the only way where model_type is empty."""
+    for file in sorted((library.root / "models").glob("*/modeling_*.py")):
+        if f"class {class_name}(" in file.read_text(encoding="utf-8"):
+            source = read_source(library, file)
+            name = _config_name(source, class_name)
+            return named_config_class(source, name) if name else None
+    return None
+
+
+def _config_name(source: SourceFile, class_name: str) -> str | None:
+    """`config_class`, or the annotation of the constructor's `config`."""
+    for item in source.classes[class_name].body:
+        if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == "config_class":
+            return dotted(item.value)
+    init = source.method(class_name, "__init__")
+    annotations = [arg.annotation for arg in (init.args.args if init else []) if arg.arg == "config"]
+    return dotted(annotations[0]) if annotations and annotations[0] else None

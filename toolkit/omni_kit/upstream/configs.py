@@ -13,6 +13,8 @@ from omni_kit.errors import BadInput
 from omni_kit.upstream.library import Library
 from omni_kit.upstream.source import SourceFile, read_source
 
+# The table of a config's parts was renamed.
+_SUB_CONFIGS = frozenset({"sub_configs", "sub_configs_defaults"})
 _MODEL_TYPE = re.compile(r"""^\s+model_type(?:\s*:\s*[\w\[\]]+)?\s*=\s*["']([\w.+-]*)["']""", re.MULTILINE)
 
 
@@ -125,11 +127,21 @@ def config_class(library: Library, model_type: str) -> ConfigClass:
     )
 
 
+def named_config_class(source: SourceFile, name: str) -> ConfigClass | None:
+    """The configuration class that `name` means in a file: some have no model_type to be found by."""
+    found = source.resolve_class(name)
+    if found is None:
+        return None
+    attributes = _class_attributes(*found)
+    own = attributes.get("model_type")
+    return _build(*found, str(own.value) if own else "", attributes)
+
+
 def _build(source: SourceFile, node: ast.ClassDef, model_type: str, attributes: dict[str, Value]) -> ConfigClass:
     mapping = attributes.get("attribute_map")
     subs: dict[str, str] = {}
     for item in node.body:
-        if isinstance(item, ast.Assign) and _target(item) == "sub_configs" and isinstance(item.value, ast.Dict):
+        if isinstance(item, ast.Assign) and _target(item) in _SUB_CONFIGS and isinstance(item.value, ast.Dict):
             for key, value in zip(item.value.keys, item.value.values, strict=True):
                 if isinstance(key, ast.Constant):
                     subs[str(key.value)] = ast.unparse(value)

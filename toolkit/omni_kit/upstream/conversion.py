@@ -7,7 +7,7 @@ several models. It is executed instead, with stand-ins for the operation classes
 import ast
 import builtins
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
@@ -41,7 +41,8 @@ class Transform:
         kind: upstream's class name.
         sources: patterns of keys on disk, `*` for an index.
         targets: names in memory.
-        scope: only keys below this sub-model are meant; "" for the whole model.
+        scopes: only keys that begin with one of these are meant, and what begins is kept; none for the whole model.
+        offset: what is added to the number that a source captures.
         bounded: a pattern that ends in a word must end at the word's end in the key, as newer transformers want it.
     """
 
@@ -49,35 +50,60 @@ class Transform:
     sources: tuple[str, ...]
     targets: tuple[str, ...]
     operations: tuple[Operation, ...] = ()
-    scope: str = ""
+    scopes: tuple[str, ...] = ()
     bounded: bool = False
+    offset: int = 0
 
     @property
     def converts(self) -> bool:
         return bool(self.operations)
 
-    def rename(self, key: str) -> str | None:
+    @property
+    def paired(self) -> bool:
+        """Each source has a target of its own, and all wait for the first source to be seen."""
+        return self.kind == "GroupWeightRename"
+
+    def rename(self, key: str, target: int = 0) -> str | None:
         """The key after this transform, or None if it does not match.
 
         Follows `WeightTransform.rename_source_key` of transformers 5: the first matching source is replaced by the
-        first target; backreferences in the target mean groups of that source.
+        first target, or its own; backreferences in the target mean groups of that source.
+
+        Args:
+            target: which of several targets, where an operation splits.
         """
-        prefix = f"{self.scope}." if self.scope else ""
-        if not key.startswith(prefix):
+        found = self._match(key)
+        if found is None:
+            return None
+        prefix, rest, match, source = found
+        _, starts = _compiled(self.sources, self.bounded)
+
+        def group(reference: re.Match[str]) -> str:
+            text = match.group(starts[source] + int(reference.group(1))) or ""
+            return str(int(text) + self.offset) if self.offset else text
+
+        text = re.sub(r"\\(\d+)", group, _plain(self.targets[source if self.paired else target]))
+        return prefix + rest.replace(match.group(0), text, 1)
+
+    def awaits(self, key: str) -> bool:
+        """Whether this is a key of the first source, without which nothing of a paired renaming applies."""
+        found = self._match(key)
+        return found is not None and found[3] == 0
+
+    def _match(self, key: str) -> tuple[str, str, re.Match[str], int] | None:
+        """(scope, rest of the key, match in the rest, number of the source that matched)."""
+        prefix = next((scope for scope in self.scopes if key.startswith(scope)), None) if self.scopes else ""
+        if prefix is None:
             return None
         rest = key[len(prefix) :]
-        pattern, starts = _compiled(self.sources, self.bounded)
+        pattern, _ = _compiled(self.sources, self.bounded)
         match = pattern.search(rest)
         if match is None:
             return None
-        group = next(i for i, start in enumerate(starts) if match.group(f"g{i}") is not None)
-        target = re.sub(
-            r"\\(\d+)", lambda m: match.group(starts[group] + int(m.group(1))) or "", _plain(self.targets[0])
-        )
-        return prefix + rest.replace(match.group(0), target, 1)
+        return prefix, rest, match, next(i for i in range(len(self.sources)) if match.group(f"g{i}") is not None)
 
-    def scoped(self, prefix: str) -> "Transform":
-        return replace(self, scope=prefix)
+    def scoped(self, scopes: tuple[str, ...]) -> "Transform":
+        return replace(self, scopes=scopes)
 
 
 @cache
@@ -125,18 +151,40 @@ class Recipe:
     shadowed_alias: str | None
     library_version: str
 
+    def for_keys(self, keys: Iterable[str]) -> "Recipe":
+        """The recipe as it applies to a checkpoint: without paired renamings whose first source no key matches."""
+        waiting = [transform for transform in self.transforms if transform.paired]
+        if not waiting:
+            return self
+        seen = list(keys)
+        idle = {id(t) for t in waiting if not any(t.awaits(key) for key in seen)}
+        return replace(self, transforms=tuple(t for t in self.transforms if id(t) not in idle))
+
     def map_key(self, key: str) -> tuple[str, Transform | None]:
         """The name that a key on disk feeds, and the converter that it passes through, if any.
 
         All renamings apply in order, then at most one converter, as transformers does.
         """
-        for transform in self.transforms:
-            if not transform.converts:
-                key = transform.rename(key) or key
+        key = self._renamed(key)
         for transform in self.transforms:
             if transform.converts and (renamed := transform.rename(key)) is not None:
                 return renamed, transform
         return key, None
+
+    def targets(self, key: str) -> tuple[str, ...]:
+        """All the names that a key on disk feeds: an operation that splits has several."""
+        first, transform = self.map_key(key)
+        if transform is None or len(transform.targets) == 1:
+            return (first,)
+        key = self._renamed(key)
+        names = (transform.rename(key, target) for target in range(len(transform.targets)))
+        return tuple(name for name in names if name is not None)
+
+    def _renamed(self, key: str) -> str:
+        for transform in self.transforms:
+            if not transform.converts:
+                key = transform.rename(key) or key
+        return key
 
     @property
     def operations(self) -> list[str]:
@@ -155,12 +203,14 @@ class RecipeBook:
     entries: Mapping[str, tuple[Transform, ...]]
     aliases: Mapping[str, str]
     version: str
+    optional_base: bool = False
 
-    def resolve(self, submodels: Sequence[tuple[str, str, str]]) -> Recipe | None:
+    def resolve(self, submodels: Sequence[tuple[str, str, str]], base_prefix: str = "") -> Recipe | None:
         """The recipe of a model, found as transformers finds it; None when no sub-model has an entry.
 
         Args:
             submodels: (path, class name, model_type) of every pre-trained sub-model, the root ("") first.
+            base_prefix: `base_model_prefix` of the root; newer transformers lets keys of a sub-model go without it.
         """
         seen: dict[str, list[str]] = {}
         found: list[Transform] = []
@@ -174,7 +224,7 @@ class RecipeBook:
                 continue
             if key not in self.entries:
                 continue
-            found += [t.scoped(path) for t in self.entries[key]]
+            found += [t.scoped(self._scopes(path, base_prefix)) for t in self.entries[key]]
             origins.append(f"{kind}:{key}")
             alias = alias or self._alias(key)
             shadowed = shadowed or self._shadowed(key)
@@ -182,6 +232,15 @@ class RecipeBook:
             if kind == "model_type":
                 seen.setdefault(model_type, []).append(path)
         return Recipe(tuple(found), tuple(origins), alias, shadowed, self.version) if origins else None
+
+    def _scopes(self, path: str, base_prefix: str) -> tuple[str, ...]:
+        if not path:
+            return ()
+        if not self.optional_base:
+            return (f"{path}.",)
+        rest = path.removeprefix(base_prefix).removeprefix(".")
+        scope = f"{rest}." if rest else ""
+        return (f"{base_prefix}.{scope}", scope) if base_prefix else (scope,)
 
     def _alias(self, key: str) -> str | None:
         base = self.aliases.get(key)
@@ -214,9 +273,10 @@ def recipe_book(library: Library) -> RecipeBook:
     except Exception as error:  # upstream code with stand-ins: whatever it raises means the same thing
         raise BadInput(f"cannot read the recipes of transformers {library.version}: {error}") from error
     aliases = namespace.get(_ALIASES, {})
-    bounded = _ends_on_boundaries(library)
+    loader = _loader(library)
+    bounded, optional_base = r'r"(?!\w)"' in loader, "self.base_model_prefix" in loader
     entries = {name: tuple(_transform(item, bounded) for item in items) for name, items in table.items()}
-    return RecipeBook(entries, dict(aliases), library.version)
+    return RecipeBook(entries, dict(aliases), library.version, optional_base)
 
 
 class _Recorded:
@@ -270,10 +330,10 @@ def _execute(text: str, filename: str) -> dict[str, Any]:
     return namespace
 
 
-def _ends_on_boundaries(library: Library) -> bool:
-    """Whether this version's matching of keys ends a pattern at the end of a name: read from its loader."""
-    loader = library.root / "core_model_loading.py"
-    return loader.is_file() and r'r"(?!\w)"' in loader.read_text(encoding="utf-8")
+def _loader(library: Library) -> str:
+    """The source of this version's loader: how it matches keys changed between versions."""
+    file = library.root / "core_model_loading.py"
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 def _transform(item: Any, bounded: bool) -> Transform:
@@ -285,7 +345,7 @@ def _transform(item: Any, bounded: bool) -> Transform:
     names, goals = tuple(_strings(sources)), tuple(_strings(targets))
     if len(names) == len(goals):
         names = tuple(_anchored(name, goal) for name, goal in zip(names, goals, strict=True))
-    return Transform(item.kind, names, goals, operations, bounded=bounded)
+    return Transform(item.kind, names, goals, operations, bounded=bounded, offset=int(values.get("offset") or 0))
 
 
 def _anchored(source: str, target: str) -> str:

@@ -58,7 +58,7 @@ class UpstreamModel:
     def recipe(self) -> Recipe | None:
         """How transformers loads this model; None when it declares nothing for it."""
         root = ("", self.class_name, self.config.model_type)
-        return recipe_book(self.library).resolve(self.skeleton.submodels or [root])
+        return recipe_book(self.library).resolve(self.skeleton.submodels or [root], self.skeleton.base_prefix)
 
     @property
     def heads(self) -> list[str]:

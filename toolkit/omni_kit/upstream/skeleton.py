@@ -4,16 +4,19 @@ It gives what building on the meta device gives, without torch: `__init__` of ea
 the real config. Where a value cannot be known, both branches are followed and the parameter is marked uncertain.
 """
 
+import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import cycle
 from typing import Any
 
 from omni_kit.upstream.configs import ModelConfig
 from omni_kit.upstream.interpret import ConfigView, Interpreter, Module, Tensor
 from omni_kit.upstream.source import SourceFile
 
+_TIES = "tie_word_embeddings"
 _LAYER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 
 
@@ -49,12 +52,16 @@ class Skeleton:
     Attributes:
         submodels: (path, class name, model_type) of the pre-trained sub-models, the root ("") first.
         unresolved: sub-modules whose class could not be read, with the expression.
+        base_prefix: `base_model_prefix` of the class.
+        tied: parameter -> the one that it is tied to, where the config ties.
     """
 
     class_name: str
     parameters: tuple[Parameter, ...]
     submodels: tuple[tuple[str, str, str], ...]
     unresolved: tuple[tuple[str, str], ...] = field(default=())
+    base_prefix: str = ""
+    tied: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def by_module(self) -> Mapping[str, Mapping[str, Parameter]]:
@@ -85,9 +92,42 @@ def build_skeleton(source: SourceFile, class_name: str, config: ModelConfig) -> 
     interpreter = Interpreter(source)
     root = interpreter.build(class_name, [ConfigView(config)], {})
     parameters = tuple(_parameters(root, "", True))
-    pretrained = ((path, module) for path, module in _modules(root, "") if module.pretrained)
-    submodels = tuple((path, module.class_name, _model_type(module, config)) for path, module in pretrained)
-    return Skeleton(class_name, parameters, submodels, tuple(_unresolved(root, "")))
+    pretrained = [(path, module) for path, module in _modules(root, "") if module.pretrained]
+    return Skeleton(
+        class_name,
+        parameters,
+        submodels=tuple((path, module.class_name, _model_type(module, config)) for path, module in pretrained),
+        unresolved=tuple(_unresolved(root, "")),
+        base_prefix=str(_class_attribute(root, "base_model_prefix") or ""),
+        tied=dict(_tied(pretrained, [parameter.name for parameter in parameters])),
+    )
+
+
+def _class_attribute(module: Module, name: str) -> Any:
+    """The literal that the class of a module, or one of its bases, assigns to `name`; None without one."""
+    found = module.cls.assigned(name) if module.cls is not None else None
+    try:
+        return ast.literal_eval(found[1]) if found is not None else None
+    except ValueError:
+        return None
+
+
+def _tied(pretrained: Sequence[tuple[str, Module]], names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What `_tied_weights_keys` of the sub-models ties: names, patterns of names, or whole modules.
+
+    Paired in order, as `get_expanded_tied_weights_keys` of transformers does.
+    """
+    for path, module in pretrained:
+        mapping = _class_attribute(module, "_tied_weights_keys")
+        config = module.attributes.get("config", [None])[0]
+        if not isinstance(mapping, dict) or not isinstance(config, ConfigView) or config.get(_TIES) is not True:
+            continue
+        prefix = f"{path}." if path else ""
+        below = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+        for pattern, goal in mapping.items():
+            ties = sorted(name for name in below if re.search(f"^{pattern}", name))
+            goals = sorted(name for name in below if re.search(f"^{goal}", name))
+            yield from ((f"{prefix}{a}", f"{prefix}{b}") for a, b in zip(ties, cycle(goals), strict=False))
 
 
 def _model_type(module: Module, root: ModelConfig) -> str:

@@ -1,7 +1,7 @@
 """An index of one Python source file: its classes, functions, imports and constants, by ast."""
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -24,8 +24,8 @@ class SourceFile:
     library: Library
     module: str
     path: Path
-    text: str
-    tree: ast.Module
+    text: str = field(repr=False)
+    tree: ast.Module = field(repr=False)
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:

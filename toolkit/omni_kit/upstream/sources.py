@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput
+from omni_kit.upstream.autoclasses import config_of
 from omni_kit.upstream.configs import ModelConfig, config_class, model_types
 from omni_kit.upstream.hub import SCHEME, HubRepo, hub_file, parse_hub
 from omni_kit.upstream.library import Library
@@ -31,6 +32,16 @@ class Source:
     weights: Path | HubRepo | None
     config: dict[str, Any]
     model_type: str | None
+
+    @property
+    def names_model(self) -> bool:
+        """Whether its config says which model it is, by type or by architecture."""
+        return bool(self.model_type or self.architectures)
+
+    @property
+    def architectures(self) -> list[str]:
+        value = self.config.get("architectures")
+        return [str(item) for item in value] if isinstance(value, list) else []
 
 
 def read_source_argument(given: str, library: Library, config_file: Path | None = None) -> Source:
@@ -114,5 +125,8 @@ def model_config(source: Source, library: Library, model_type: str | None = None
     """
     wanted = model_type or source.model_type
     if not wanted:
+        found = (config_of(library, name) for name in source.architectures)
+        if cls := next((item for item in found if item is not None), None):
+            return ModelConfig(cls, source.config, "config.json")
         raise BadInput(f"{source.given} does not say its model_type", "give --model-type, or --config FILE")
     return ModelConfig(config_class(library, wanted), source.config, "config.json")

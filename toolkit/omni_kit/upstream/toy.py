@@ -8,7 +8,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from omni_kit.upstream.toy_layers import shrink_layers
+from omni_kit.upstream.toy_layers import BY_LAYER, shrink_layers
 from omni_kit.upstream.toy_sizes import (
     AT_MOST,
     AUDIO,
@@ -17,6 +17,7 @@ from omni_kit.upstream.toy_sizes import (
     FIXED,
     HEAD_DIM,
     HIDDEN,
+    INPUT_WIDTH,
     NO_ROUTER_LOSS,
     NOISE,
     OPEN,
@@ -39,16 +40,15 @@ def toy_config(config: Mapping[str, Any]) -> dict[str, Any]:
         A new dict with a few layers (one of each kind that the config has, at least two), pairwise distinct small
         dimensions, token ids inside the small vocabulary, no dropout and float32 weights.
     """
-    toy = _toy(config, "text")
+    toy = _toy(config, "text" if _parts(config) else _role("", config, "text"))
     fit_token_ids(toy)
     toy["dtype"] = "float32"
     return toy
 
 
-def _toy(config: Mapping[str, Any], role: str) -> dict[str, Any]:
-    config = {**COMPLETED.get(str(config.get("model_type")), {}), **config}
-    parts = {key: value for key, value in config.items() if isinstance(value, dict) and key.endswith("config")}
-    parts = {key: value for key, value in parts.items() if key not in DROPPED}
+def _toy(config: Mapping[str, Any], role: str, name: str = "") -> dict[str, Any]:
+    config = _completed(config, str(config.get("model_type") or name))
+    parts = _parts(config)
     toy = {key: copy.deepcopy(value) for key, value in config.items() if key not in DROPPED and key not in parts}
     shrink_layers(toy)
     if role == "text":
@@ -57,10 +57,22 @@ def _toy(config: Mapping[str, Any], role: str) -> dict[str, Any]:
         _fit_rope(toy, config)
     else:
         _set_tower_sizes(toy, VISION if role == "vision" else AUDIO)
+    _fit_layers(toy, config)
     _silence(toy)
     for key, part in parts.items():
-        toy[key] = _toy(part, _role(key, part, role))
+        toy[key] = _toy(part, _role(key, part, role), key)
     return toy
+
+
+def _parts(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The configs of the parts that a model is made of."""
+    parts = {key: value for key, value in config.items() if isinstance(value, dict) and key.endswith("config")}
+    return {key: value for key, value in parts.items() if key not in DROPPED and key != BY_LAYER}
+
+
+def _completed(config: Mapping[str, Any], name: str) -> dict[str, Any]:
+    missing = {key: value for key, value in COMPLETED.get(name, {}).items() if config.get(key) is None}
+    return {**config, **missing}
 
 
 def _role(key: str, part: Mapping[str, Any], parent: str) -> str:
@@ -79,8 +91,10 @@ def _set_tower_sizes(toy: dict[str, Any], sizes: Mapping[str, int]) -> None:
         toy["hidden_size"] = HIDDEN  # here embed_dim is the tower's width, and hidden_size what it hands on
         sizes = {key: size for key, size in sizes.items() if key != "hidden_size"}
     for key, size in {**sizes, **dict.fromkeys(TO_TEXT_WIDTH, HIDDEN)}.items():
-        if _is_size(toy.get(key)):
-            toy[key] = size
+        _set_size(toy, key, size)
+    for key in INPUT_WIDTH:
+        if key in toy:
+            toy[key] = toy["hidden_size"]
     toy |= FIXED.get(str(toy.get("model_type")), {})
     if _is_size(toy.get("window_size")) and _is_size(toy.get("patch_size")):
         toy["window_size"] = 4 * toy["patch_size"]
@@ -88,10 +102,7 @@ def _set_tower_sizes(toy: dict[str, Any], sizes: Mapping[str, int]) -> None:
 
 def _set_text_sizes(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
     for key, size in SIZES.items():
-        if _is_size(toy.get(key)):
-            toy[key] = size
-        elif isinstance(toy.get(key), list) and all(_is_size(item) for item in toy[key]):
-            toy[key] = [size] * len(toy[key])
+        _set_size(toy, key, size)
     for key, size in AT_MOST.items():
         if _is_size(toy.get(key)):
             toy[key] = min(toy[key], size)
@@ -113,8 +124,31 @@ def _set_text_sizes(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
         toy["num_heads"] = SIZES["mamba_n_heads"]
 
 
+def _set_size(toy: dict[str, Any], key: str, size: int) -> None:
+    """Sets a size, or the sizes of parts that have one each: those that differ stay different."""
+    value = toy.get(key)
+    if _is_size(value):
+        toy[key] = size
+    elif isinstance(value, list) and all(_is_size(item) for item in value):
+        kinds = list(dict.fromkeys(value))
+        toy[key] = [size - 12 * kinds.index(item) for item in value]
+
+
 def _is_size(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _fit_layers(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
+    """What single layers have of their own stays in proportion to what the others have."""
+    for own in (toy.get(BY_LAYER) or {}).values():
+        nope, rope = own.get("qk_nope_head_dim"), config.get("qk_rope_head_dim")
+        spans_head = nope is not None and rope is not None and config.get("head_dim") == nope + rope
+        for key, value in own.items():
+            if _is_size(value) and _is_size(toy.get(key)) and _is_size(config.get(key)):
+                whole, rest = divmod(toy[key] * value, config[key])
+                own[key] = toy[key] if rest else whole
+        if spans_head:
+            toy["head_dim"] = own["qk_nope_head_dim"] + toy["qk_rope_head_dim"]
 
 
 def _fit_latent_attention(toy: dict[str, Any], config: Mapping[str, Any]) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "depth", "layers", "encoder_layers")
+# Layers of the decoder, in models that have both.
+_DECODER_COUNTS = ("decoder_layers", "num_decoder_layers")
 # Layer i belongs to one kind below the number, to another from it on.
 _THRESHOLDS = (
     "first_k_dense_replace",
@@ -19,6 +21,7 @@ _PERIODS: Mapping[str, str | None] = {
     "moe_layer_interval": None,
     "moe_layer_freq": None,
     "moe_every_n_layers": None,
+    "encoder_sparse_step": None,
     "full_attention_interval": None,
     "cross_attention_interval": None,
     "attn_layer_period": "attn_layer_offset",
@@ -36,7 +39,11 @@ _INDEXES = (
 )
 # What happens at these layers goes to places of their own, in order: two of them show a wrong order.
 _ORDERED = ("deepstack_visual_indexes", "intermediate_layers_indices")
-_NOT_BY_LAYER = ("token_id", "token_ids", "multipliers", "limit", "channels", "kernel_sizes", "architectures")
+# For each layer, the layer that it takes something from.
+_SOURCES = ("kv_source_layers",)
+# Values that a layer has instead of those of the config.
+BY_LAYER = "per_layer_config"
+_NOTBY_LAYER = ("token_id", "token_ids", "multipliers", "limit", "channels", "kernel_sizes", "architectures")
 _FEWEST = 2
 
 
@@ -50,23 +57,37 @@ def shrink_layers(toy: dict[str, Any]) -> None:
         return
     total = toy[counts[0]]
     lists = [key for key, value in toy.items() if isinstance(value, list) and len(value) == total]
-    lists = [key for key in lists if key not in _INDEXES and not key.endswith(_NOT_BY_LAYER)]
+    lists = [key for key in lists if key not in _INDEXES and not key.endswith(_NOTBY_LAYER)]
     indexes = [key for key in _INDEXES if isinstance(toy.get(key), list)]
     thresholds = [key for key in _THRESHOLDS if isinstance(toy.get(key), int)]
-    chosen = _choose(total, [_kind(toy, layer, lists, indexes, thresholds) for layer in range(total)], _shortest(toy))
+    own = _own_settings(toy)
+    kinds = [(*_kind(toy, layer, lists, indexes, thresholds), *own.get(layer, {})) for layer in range(total)]
+    chosen = _choose(total, kinds, _shortest(toy))
     if toy.get("num_kv_shared_layers"):  # the last layers take keys and values from earlier ones of their kind
         chosen = chosen if len(chosen) >= 2 * _FEWEST else chosen * 2
         toy["num_kv_shared_layers"] = len(chosen) // 2
     for key in lists:
         toy[key] = [toy[key][layer] for layer in chosen]
+    for key in (key for key in _SOURCES if isinstance(toy.get(key), list)):
+        sources = [toy[key][layer] for layer in chosen]
+        toy[key] = [chosen.index(s) if s in chosen else new for new, s in enumerate(sources)]
     for key in indexes:
         toy[key] = [new for new, layer in enumerate(chosen) if layer in toy[key]]
+    if own:
+        toy[BY_LAYER] = {str(new): own[layer] for new, layer in enumerate(chosen) if layer in own}
     for key in thresholds:
         toy[key] = sum(layer < toy[key] for layer in chosen)
-    for key in counts:
+    for key in (*counts, *(key for key in _DECODER_COUNTS if isinstance(toy.get(key), int))):
         toy[key] = len(chosen)
     if isinstance(toy.get("moe_layer_end_index"), int):
         toy["moe_layer_end_index"] = len(chosen) - 1
+
+
+def _own_settings(toy: Mapping[str, Any]) -> dict[int, Any]:
+    """What single layers have of their own, by number; settings by type of layer need no change."""
+    table = toy.get(BY_LAYER)
+    keys = table if isinstance(table, dict) else {}
+    return {int(key): value for key, value in keys.items() if str(key).isdigit()}
 
 
 def _kind(

@@ -45,6 +45,18 @@ SIZES: Mapping[str, int] = {
     "index_topk": 7,
     "index_head_dim": 24,
     "index_n_heads": 6,
+    "indexer_n_heads": 6,
+    "indexer_head_dim": 24,
+    "indexer_budget": 14,
+    "indexer_compress_ratio": 7,
+    "kv_n_heads": 4,
+    "moe_hidden_size": 76,
+    "encoder_ffn_dim": 112,
+    "decoder_ffn_dim": 112,
+    "encoder_attention_heads": 8,
+    "decoder_attention_heads": 8,
+    "linear_num_heads": 6,
+    "linear_head_dim": 18,
     "linear_num_key_heads": 3,
     "linear_num_value_heads": 6,
     "linear_key_head_dim": 10,
@@ -52,6 +64,7 @@ SIZES: Mapping[str, int] = {
     "max_position_embeddings": 512,
     "n_positions": 512,
     "laurel_rank": 26,
+    "audio_hidden_size": 72,
     "hidden_size_per_layer_input": 22,
     "vocab_size_per_layer_input": 328,
     "embedding_size": 60,
@@ -80,6 +93,10 @@ VISION: Mapping[str, int] = {
     "d_model": 80,
     "width": 80,
     "intermediate_size": 104,
+    "moe_intermediate_size": 36,
+    "num_local_experts": 6,
+    "part_features": 20,
+    "hidden_sizes": 80,
     "mlp_dim": 104,
     "num_heads": 4,
     "num_attention_heads": 4,
@@ -103,22 +120,45 @@ AUDIO: Mapping[str, int] = {
     "num_mel_bins": 20,
     "max_source_positions": 64,
     "downsample_hidden_size": 24,
+    "audio_hidden_size": 72,
     "n_window": 6,
     "n_window_infer": 12,
     "conv_chunksize": 50,
+    "hidden_sizes": 72,
 }
 # What real configs of these types carry and their classes do not default to, although their models need it.
+# By model_type, or by the name of the part where parts have none.
 COMPLETED: Mapping[str, Mapping[str, Any]] = {
     "qwen2_5_omni_thinker": {"vision_start_token_id": 151652, "vision_end_token_id": 151653},
     "qwen3_omni_moe_thinker": {"vision_start_token_id": 151652, "vision_end_token_id": 151653},
     "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 768},
-}
+    "attn_config": {"rope_theta": 500000.0},
+    "talker_config": {"spatial_merge_size": 2},
+    "lfm2_moe": {"layer_types": (["conv", "conv", "full_attention"] * 11)[:32]},
+    "deepseek_ocr2_text": {"mlp_layer_types": ["dense", *["sparse"] * 31]},
+    "diffusion_gemma_text": {"num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704},
+    "qwen4_exp_text": {
+        "indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 128, "indexer_budget": 2048,
+        "indexer_compress_ratio": 16,
+    },
+}  # fmt: skip
 # Their positions have three axes, and the config must say how the head is divided among them.
-THREE_AXES = frozenset({"qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen2_5_omni_talker"})
+THREE_AXES = frozenset(
+    {"qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen2_5_omni_talker", "ernie4_5_vl_moe_text"}
+)
 # transformers counts the tokens of this encoder for windows of a hundred frames, whatever the config says.
 FIXED: Mapping[str, Mapping[str, int]] = {"qwen3_omni_moe_audio_encoder": {"n_window": 50, "n_window_infer": 100}}
 # A tower ends in the width of the text model, whatever its own.
-TO_TEXT_WIDTH = ("out_hidden_size", "output_dim", "projection_dim", "projector_hidden_size", "text_hidden_size")
+TO_TEXT_WIDTH = (
+    "out_hidden_size",
+    "output_dim",
+    "projection_dim",
+    "projector_hidden_size",
+    "text_hidden_size",
+    "adapter_out_dim",
+)
+# What a projection behind the tower takes in is the tower's own width.
+INPUT_WIDTH = ("adapter_in_dim", "adapter_input_size")
 # A model keeps its own number where it is smaller still; larger ones are cut to this.
 AT_MOST: Mapping[str, int] = {
     "num_experts_per_tok": 3,
@@ -131,6 +171,8 @@ AT_MOST: Mapping[str, int] = {
     "num_shared_experts": 2,
     "n_group": 2,
     "topk_group": 1,
+    "moe_top_k": 3,
+    "index_kpool": 7,
     "sliding_window": 6,
     "attention_chunk_size": 8,
     "window_size": 6,
@@ -147,5 +189,16 @@ OPEN = ("head_dim", "num_key_value_heads", "n_routed_experts", "num_experts_per_
 SQUARE = frozenset({"helium"})
 # transformers fails on its own router loss there: the router's logits are never recorded.
 NO_ROUTER_LOSS = frozenset({"granitemoe", "granitemoeshared", "granitemoehybrid"})
-DROPPED = ("quantization_config", "auto_map", "_name_or_path", "transformers_version", "id2label", "label2id")
+DROPPED = (
+    "stage_names",
+    "out_features",
+    "out_indices",
+    "output_attentions",
+    "quantization_config",
+    "auto_map",
+    "_name_or_path",
+    "transformers_version",
+    "id2label",
+    "label2id",
+)
 NOISE = ("dropout", "_pdrop", "_drop", "layerdrop", "jitter_noise", "jitter_eps", "drop_rate")
