@@ -47,6 +47,8 @@ class OlmoeCheckpointTensorConverter:
         if match is None:
             return ConvertedCheckpointTensor(name, tensor)
         container, expert, part = match.group(1), int(match.group(2)), match.group(3)
+        if expert >= self.num_experts:
+            raise ValueError(f"{name}: the config has only {self.num_experts} experts")
         target = _TARGETS[part]
         collected = self._parts.setdefault((container, target), {})
         collected[part, expert] = tensor
@@ -79,7 +81,9 @@ def _wanted(num_experts: int, target: str) -> list[tuple[str, int]]:
 
 def create_olmoe_checkpoint_tensor_converter(model) -> OlmoeCheckpointTensorConverter:
     """The converter for a model, whether its config nests the text config or is one."""
-    config = getattr(model.config, "text_config", model.config)
+    config = model.config
+    for part in ("thinker_config", "text_config"):
+        config = getattr(config, part, config)
     return OlmoeCheckpointTensorConverter(num_experts=config.num_experts)
 
 
@@ -87,8 +91,14 @@ def convert_olmoe_fqn_to_index_mapping(fqn_to_index_mapping: dict[str, int]) -> 
     """Shard numbers for names in memory, from those for names on disk: the first shard that holds a part."""
     converted: dict[str, int] = {}
     for name, shard in fqn_to_index_mapping.items():
-        match = _EXPERT.match(name)
-        if match is not None:
-            name = f"{match.group(1)}.{_TARGETS[match.group(3)]}"
-        converted[name] = min(shard, converted.get(name, shard))
+        for memory in _in_memory(name):
+            converted[memory] = min(shard, converted.get(memory, shard))
     return converted
+
+
+def _in_memory(name: str) -> list[str]:
+    """The names that a key feeds; of experts of one list each stack may be meant."""
+    match = _EXPERT.match(name)
+    if match is not None:
+        return [f"{match.group(1)}.{_TARGETS[match.group(3)]}"]
+    return [name]

@@ -46,13 +46,11 @@ class Former:
 
     Args:
         model: the upstream model; without it only the canonical form of split experts can be made.
-        canonical: the checkpoint says of itself that its experts are canonical already, whatever its recipe says.
     """
 
-    def __init__(self, checkpoint: Checkpoint, model: UpstreamModel | None, canonical: bool) -> None:
+    def __init__(self, checkpoint: Checkpoint, model: UpstreamModel | None) -> None:
         self.checkpoint = checkpoint
         self.model = model
-        self.canonical = canonical
         self.groups = expert_groups(checkpoint)
         self.recipe: Recipe | None = with_heads(model) if model else None
 
@@ -98,8 +96,6 @@ class Former:
         return _Box(name, experts)
 
     def _reading(self, group: ExpertGroup) -> DiskReading:
-        if self.canonical and set(CANONICAL_PAIR) <= group.stacked.keys():
-            return DiskReading(Disk.fused, CANONICAL_PAIR, 0, False, ("the file says that it is canonical",))
         return read_disk(group, self.checkpoint, self._interleaved(group))
 
     def _interleaved(self, group: ExpertGroup) -> bool:
@@ -114,7 +110,7 @@ class Former:
     def _refuse_if_lost(self, group: ExpertGroup, reading: DiskReading, form: Form) -> None:
         names = {op.name for t in (self.recipe.transforms if self.recipe else ()) for op in t.operations}
         by_recipe = "ErnieFuseAndSplitTextVisionExperts" in names and reading.disk is Disk.per_expert_two_width
-        if form is Form.canonical and not by_recipe and not self.canonical:
+        if form is Form.canonical and not by_recipe and not self.checkpoint.canonical:
             shown = reading.disk or f"of no known layout ({'; '.join(reading.evidence)})"
             raise BadInput(f"{group.prefix} is {shown}: it has no canonical form", "omni-kit check-layout says more")
 

@@ -11,11 +11,10 @@ from omni_kit.convert.casts import casts
 from omni_kit.convert.forms import Form, Former
 from omni_kit.convert.operations import Expression
 from omni_kit.errors import BadInput
-from omni_kit.layout.checkpoint import Checkpoint
-from omni_kit.layout.headers import DTYPE_BITS, TensorInfo, read_header
+from omni_kit.layout.checkpoint import LAYOUT_MARK, Checkpoint
+from omni_kit.layout.headers import DTYPE_BITS, TensorInfo
 from omni_kit.upstream.model import UpstreamModel
 
-LAYOUT_MARK = "experts"  # metadata: the form of the experts, where shapes and recipe alone would say another
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([KMGT]?I?B?)$")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
@@ -136,8 +135,8 @@ def make_plan(
         raise BadInput(f"{checkpoint.path.name} is an index without its shards: there is nothing to convert")
     if not sources:
         raise BadInput(f"{checkpoint.path} holds no tensors")
-    metadata = read_header(checkpoint.files[0])[1]
-    former = Former(checkpoint, model, canonical=metadata.pop(LAYOUT_MARK, None) == Form.canonical)
+    metadata = {key: value for key, value in checkpoint.metadata.items() if key != LAYOUT_MARK}
+    former = Former(checkpoint, model)
     tensors = former.tensors(form)
     buffers = {p.name for p in model.skeleton.parameters if p.buffer} if model else set()
     outputs = [_output(name, tensor, sources, dtype, name in buffers) for name, tensor in tensors.items()]

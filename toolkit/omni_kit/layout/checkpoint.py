@@ -1,9 +1,9 @@
 """A checkpoint as its headers and index describe it."""
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from omni_kit.errors import BadInput
@@ -11,6 +11,7 @@ from omni_kit.layout.headers import TensorInfo, read_header
 from omni_kit.upstream.hub import HubRepo, hub_headers
 from omni_kit.upstream.sources import read_json
 
+LAYOUT_MARK, CANONICAL = "experts", "canonical"
 INDEX_SUFFIX = ".safetensors.index.json"
 
 
@@ -19,13 +20,20 @@ class Checkpoint:
     """The tensors of a checkpoint.
 
     Attributes:
-        shapes: every key with its tensor; None for each where only an index was there.
+        tensors: every key with its tensor; None for each where only an index was there.
         files: the shards that were read.
+        metadata: what the first shard says of itself.
     """
 
     path: Path
     tensors: Mapping[str, TensorInfo | None]
     files: tuple[Path, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def canonical(self) -> bool:
+        """Whether it says that its experts are canonical, whatever its model's recipe says."""
+        return self.metadata.get(LAYOUT_MARK) == CANONICAL
 
     @property
     def names_only(self) -> bool:
@@ -58,20 +66,20 @@ def read_checkpoint(path: Path | HubRepo) -> Checkpoint:
         files = sorted(path.glob("*.safetensors"))
         if not files:
             raise BadInput(f"{path} holds no safetensors files")
-        return Checkpoint(path, _read_files(files), tuple(files))
-    return Checkpoint(path, _read_files([path]), (path,))
+        return Checkpoint(path, *_read_files(files))
+    return Checkpoint(path, *_read_files([path]))
 
 
 def _from_hub(repo: HubRepo) -> Checkpoint:
     """By ranges: of every shard the eight bytes of its header's length, and the header."""
     tensors: dict[str, TensorInfo] = {}
-    headers = hub_headers(repo)
-    for name, entries in sorted(headers.items()):
+    headers, metadata = hub_headers(repo)
+    for name, entries in headers.items():
         for key, (dtype, shape, begin, end) in entries.items():
             if key in tensors:
                 raise BadInput(f"{key} stands in both {tensors[key].file.name} and {name}")
             tensors[key] = TensorInfo(dtype, shape, Path(name), begin, end)
-    return Checkpoint(Path(str(repo)), tensors, tuple(Path(name) for name in sorted(headers)))
+    return Checkpoint(Path(str(repo)), tensors, tuple(Path(name) for name in headers), metadata)
 
 
 def _from_index(index: Path, shards_needed: bool = False) -> Checkpoint:
@@ -89,21 +97,26 @@ def _from_index(index: Path, shards_needed: bool = False) -> Checkpoint:
         return Checkpoint(index, dict.fromkeys(weight_map), ())
     if absent:
         raise BadInput(f"{index.name} names {absent[0]}, which is missing", "download the checkpoint again")
-    tensors = _read_files(files, weight_map, index.name)
+    tensors, _, metadata = _read_files(files, weight_map, index.name)
     lost = weight_map.keys() - tensors.keys()
     if lost:
         raise BadInput(f"{index.name} lists {min(lost)}, which no shard holds", "rebuild the index from the shards")
-    return Checkpoint(index.parent, tensors, tuple(files))
+    return Checkpoint(index.parent, tensors, tuple(files), metadata)
 
 
 def _read_files(
-    files: Iterable[Path], weight_map: Mapping[str, str] | None = None, index: str = ""
-) -> dict[str, TensorInfo]:
-    """The tensors of all files; with a weight map, each must lie where it says."""
+    files: Sequence[Path], weight_map: Mapping[str, str] | None = None, index: str = ""
+) -> tuple[dict[str, TensorInfo], tuple[Path, ...], dict[str, str]]:
+    """The tensors of all files, the files, and the metadata of the first.
+
+    With a weight map, each tensor must lie where it says.
+    """
     tensors: dict[str, TensorInfo] = {}
+    metadata: dict[str, str] = {}
     with without_collector():
         for file in files:
-            found, _ = read_header(file)
+            found, said = read_header(file)
+            metadata = metadata or said
             name = file.name
             if twice := tensors.keys() & found.keys():
                 key = min(twice)
@@ -113,7 +126,7 @@ def _read_files(
                 if strange is not None:
                     raise BadInput(f"{name} holds {strange}, which {index} places elsewhere or not at all")
             tensors.update(found)
-    return tensors
+    return tensors, tuple(files), metadata
 
 
 @contextmanager

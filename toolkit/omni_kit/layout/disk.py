@@ -42,12 +42,22 @@ def read_disk(group: ExpertGroup, checkpoint: Checkpoint, interleaved: bool) -> 
     """Judges one group.
 
     Args:
-        interleaved: gate and up alternate, as the recipe or the module says; shapes never show it.
+        interleaved: gate and up alternate, as the recipe or the module says; shapes never show it. A file that says
+            that it is canonical is believed.
     """
     if group.split and any(plain(leaf) in {n for pair in PAIRS for n in pair} for leaf in group.stacked):
         return DiskReading(None, (), 0, False, (f"{group.prefix} has both numbered and stacked experts",))
-    reading = _split(group, checkpoint) if group.split else _stacked(group, checkpoint, interleaved)
+    if checkpoint.canonical and set(CANONICAL_PAIR) <= group.stacked.keys():
+        reading = _marked(group, checkpoint)
+    else:
+        reading = _split(group, checkpoint) if group.split else _stacked(group, checkpoint, interleaved)
     return replace(reading, quantized=_quantized(group, checkpoint))
+
+
+def _marked(group: ExpertGroup, checkpoint: Checkpoint) -> DiskReading:
+    shape = checkpoint.shape(group.stacked[CANONICAL_PAIR[0]])
+    evidence = "the file's metadata says that its experts are canonical"
+    return DiskReading(Disk.fused, CANONICAL_PAIR, shape[0] if shape else 0, False, (evidence,))
 
 
 def _quantized(group: ExpertGroup, checkpoint: Checkpoint) -> str | None:

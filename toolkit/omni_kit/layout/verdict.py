@@ -130,7 +130,7 @@ def judge(checkpoint: Checkpoint, model: UpstreamModel | None, assume: str | Non
     readings = [(group, _settle(read_disk(group, checkpoint, interleaved), assumed)) for group in groups]
     accounting = account(checkpoint, model, groups) if model is not None else None
     subtrees = tuple(_subtrees(readings, checkpoint, model, accounting))
-    findings = [*_complete(readings, model), *_recipe(subtrees, model), *_keys(accounting)]
+    findings = [*_complete(readings, model), *_recipe(subtrees, model, checkpoint.canonical), *_keys(accounting)]
     converters = {subtree.converter for subtree in subtrees if subtree.role != "attention"}
     return LayoutVerdict(
         model=model,
@@ -272,7 +272,7 @@ def _complete(readings: list[tuple[ExpertGroup, DiskReading]], model: UpstreamMo
             yield Finding("expert-count", "error", message)
 
 
-def _recipe(subtrees: tuple[Subtree, ...], model: UpstreamModel | None) -> Iterator[Finding]:
+def _recipe(subtrees: tuple[Subtree, ...], model: UpstreamModel | None, marked: bool) -> Iterator[Finding]:
     """Where the file and what transformers declares disagree, both are said."""
     if model is None:
         yield Finding("no-config", "warning", "no config.json: the layout is known, the keys cannot be accounted for")
@@ -280,6 +280,9 @@ def _recipe(subtrees: tuple[Subtree, ...], model: UpstreamModel | None) -> Itera
     recipe = model.recipe
     operations = {op.name for t in recipe.transforms for op in t.operations} if recipe else set()
     for subtree in subtrees:
+        if marked and subtree.disk is Disk.fused and subtree.memory.startswith("transposed"):
+            message = f"{subtree.prefix} is canonical; transformers wants it {subtree.memory}: convert --to memory"
+            yield Finding("canonical-form", "info", message)
         known = subtree.memory not in {Memory.none, Memory.module_dict}
         if known and subtree.disk is Disk.per_expert and "MergeModulelist" not in operations:
             message = (

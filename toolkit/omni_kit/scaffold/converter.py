@@ -24,7 +24,7 @@ def write_converter(verdict: LayoutVerdict, path: Path) -> str:
         raise BadInput(f"{path} is no Python module name", "give a name such as my_model.py")
     if verdict.model is None:
         raise BadInput("a converter needs to know the model", "give --model-type, or --config FILE")
-    layout = layout_of(verdict)
+    layout = layout_of(verdict, canonical=True)
     if not layout.needs_converter:
         return f"no converter was written: {layout.reason}"
     context = {

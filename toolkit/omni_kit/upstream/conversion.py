@@ -102,6 +102,18 @@ class Transform:
             return None
         return prefix, rest, match, next(i for i in range(len(self.sources)) if match.group(f"g{i}") is not None)
 
+    def substitution(self, source: int = 0, target: int = 0) -> tuple[str, str]:
+        """A source as a regular expression on whole keys, scope included, and its target as the replacement text."""
+        pattern = (_bounded if self.bounded else _unbounded)(self.sources[source])
+        text = _plain(self.targets[source if self.paired else target])
+        if not self.scopes:
+            return pattern, text
+        scope = "|".join(re.escape(prefix) for prefix in self.scopes)
+        ahead = f"^({scope})" if pattern.startswith("^") else f"^({scope})(.*?)"
+        kept = ahead.count("(")
+        shifted = re.sub(r"\\(\d+)", lambda m: rf"\{int(m.group(1)) + kept}", text)
+        return ahead + pattern.removeprefix("^"), "".join(rf"\{i + 1}" for i in range(kept)) + shifted
+
     def scoped(self, scopes: tuple[str, ...]) -> "Transform":
         return replace(self, scopes=scopes)
 
@@ -165,7 +177,7 @@ class Recipe:
 
         All renamings apply in order, then at most one converter, as transformers does.
         """
-        key = self._renamed(key)
+        key = self.renamed(key)
         for transform in self.transforms:
             if transform.converts and (renamed := transform.rename(key)) is not None:
                 return renamed, transform
@@ -176,11 +188,12 @@ class Recipe:
         first, transform = self.map_key(key)
         if transform is None or len(transform.targets) == 1:
             return (first,)
-        key = self._renamed(key)
+        key = self.renamed(key)
         names = (transform.rename(key, target) for target in range(len(transform.targets)))
         return tuple(name for name in names if name is not None)
 
-    def _renamed(self, key: str) -> str:
+    def renamed(self, key: str) -> str:
+        """A key after all renamings, before any conversion."""
         for transform in self.transforms:
             if not transform.converts:
                 key = transform.rename(key) or key

@@ -53,8 +53,10 @@ def hub_file(repo: HubRepo, name: str) -> Path | None:
             return None
 
 
-def hub_headers(repo: HubRepo) -> dict[str, dict[str, tuple[str, tuple[int, ...], int, int]]]:
-    """Headers of all shards: file name -> key -> (dtype, shape, begin, end).
+def hub_headers(
+    repo: HubRepo,
+) -> tuple[dict[str, dict[str, tuple[str, tuple[int, ...], int, int]]], dict[str, str]]:
+    """Headers of all shards: file name -> key -> (dtype, shape, begin, end); and the metadata of the first.
 
     Raises:
         BadInput: no such repository, or one without safetensors.
@@ -64,10 +66,12 @@ def hub_headers(repo: HubRepo) -> dict[str, dict[str, tuple[str, tuple[int, ...]
 
     with _hub_errors(repo):
         metadata = get_safetensors_metadata(repo.repo_id, revision=repo.revision)
-    return {
+    files = dict(sorted(metadata.files_metadata.items()))
+    headers: dict[str, dict[str, tuple[str, tuple[int, ...], int, int]]] = {
         name: {key: (t.dtype, tuple(t.shape), *t.data_offsets) for key, t in file.tensors.items()}
-        for name, file in metadata.files_metadata.items()
+        for name, file in files.items()
     }
+    return headers, dict(next((file.metadata for file in files.values()), {}))
 
 
 @contextmanager
