@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint unit install reference test-matrix bench-layout bench-check bench-convert bench-patchgen clean
+.PHONY: demo test lint unit install reference test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity clean
 
 demo: $(READY)
 	$(BIN)/omni-kit demo --into demo --keep
@@ -40,8 +40,8 @@ reference: $(READY)
 # The rooms that read transformers, against a second version placed beside the pinned one.
 MATRIX := $(VENV)/transformers-5.23.0
 test-matrix: $(READY)
-	test -d $(MATRIX) || $(BIN)/python -m pip install --quiet --no-deps --target $(MATRIX) transformers==5.23.0 'tokenizers>=0.23.1,<0.24'
-	PYTHONPATH=$(MATRIX) $(BIN)/python -m pytest -n 2 tests/upstream tests/layout
+	test -d $(MATRIX) || $(BIN)/python -m pip install --quiet --no-deps --target $(MATRIX) transformers==5.23.0 "tokenizers>=0.23.1,<0.24"
+	PYTHONPATH=$(MATRIX) $(BIN)/python -m pytest -n 2 tests/upstream tests/layout tests/convert/test_every_type.py
 
 bench-layout: $(READY)
 	$(BIN)/python bench/layout.py
@@ -54,6 +54,9 @@ bench-convert: $(READY)
 
 bench-patchgen: $(READY)
 	$(BIN)/python bench/patchgen.py $(if $(AGAINST),--against $(AGAINST))
+
+bench-parity: $(READY)
+	$(BIN)/python bench/parity.py
 
 clean:
 	rm -rf $(VENV) demo build dist

@@ -241,3 +241,23 @@ def test_the_first_import_brings_no_torch() -> None:
         "import sys, omni_kit.convert, omni_kit.cli; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_after_a_cast_the_config_names_the_new_dtype(toy: Toys, tmp_path: Path) -> None:
+    """Or loading would cast back, silently."""
+    given = json.loads((toy("qwen3_moe") / "config.json").read_text(encoding="utf-8"))
+    convert(str(toy("qwen3_moe")), tmp_path / "half", to="hub", dtype="bfloat16")
+    assert json.loads((tmp_path / "half" / "config.json").read_text(encoding="utf-8")) == {**given, "dtype": "bfloat16"}
+    convert(str(toy("qwen3_moe")), tmp_path / "same", to="hub")
+    assert json.loads((tmp_path / "same" / "config.json").read_text(encoding="utf-8")) == given
+
+
+def test_two_processes_do_not_write_into_one_directory(toy: Toys, tmp_path: Path) -> None:
+    import filelock
+
+    with filelock.FileLock(tmp_path / ".out.omni-kit-convert.lock"):
+        with pytest.raises(BadInput, match="another process is converting into"):
+            convert(str(toy("qwen3_moe")), tmp_path / "out", to="canonical")
+        assert not (tmp_path / "out").exists()
+    convert(str(toy("qwen3_moe")), tmp_path / "out", to="canonical")
+    assert [item.name for item in tmp_path.iterdir()] == ["out"]

@@ -1,6 +1,7 @@
 """Converting checkpoints between the layout on the hub, the one in memory and the canonical one, losing nothing."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,7 +72,7 @@ def convert(
     notes = [finding.message for finding in verdict.findings if finding.code != "expert-biases"]
     plan = make_plan(checkpoint, model, Form(form), target, size)
     return run_plan(
-        Plan(plan.sources, plan.shards, plan.stem, tuple(notes)),
+        replace(plan, notes=tuple(notes)),
         found.directory,
         destination,
         resume=resume,

@@ -3,13 +3,22 @@
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from filelock import FileLock, Timeout
+
+from omni_kit.convert.casts import CASTS
 from omni_kit.convert.plan import Plan, Shard
 from omni_kit.errors import BadInput
 
 STATE = ".omni-kit-convert.json"
+_LOCK = ".omni-kit-convert.lock"
 _PARTIAL = ".partial"
+# where a config says in what dtype its weights are
+_DTYPES = frozenset({"dtype", "torch_dtype"})
 # what loading or reading a checkpoint needs beside its weights; scripts and pickles do not come along
 _COMPANIONS = frozenset({".json", ".txt", ".model", ".jinja", ".md", ".tiktoken"})
 
@@ -28,6 +37,26 @@ class Destination:
     @property
     def _index(self) -> Path:
         return self.path / f"{self.plan.stem}.safetensors.index.json"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes out of the directory, from before it is looked at until all is written.
+
+        Raises:
+            BadInput: another conversion is writing there.
+        """
+        place = self.path.parent / f".{self.path.name}{_LOCK}"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(place, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout as error:
+            raise BadInput(f"another process is converting into {self.path}", "wait for it") from error
+        try:
+            yield
+        finally:
+            place.unlink(missing_ok=True)
+            lock.release()
 
     def open(self, source: Path, resume: bool) -> bool:
         """Prepares the directory; returns whether there was something to resume.
@@ -118,13 +147,21 @@ class Destination:
         left = []
         for item in sorted(source.iterdir()):
             if item.is_file() and item.suffix in _COMPANIONS and not item.name.endswith(".safetensors.index.json"):
-                self.write(self.path / item.name, item.read_bytes())
+                self.write(self.path / item.name, self._companion(item))
             elif item.suffix != ".safetensors" and not item.name.endswith(".safetensors.index.json"):
                 left.append(item.name)
         if self.plan.index is not None:
             self.write(self._index, self.plan.index.encode())
         (self.path / STATE).unlink(missing_ok=True)
         return left
+
+    def _companion(self, item: Path) -> bytes:
+        """A file that comes along; after a cast the config names the new dtype, or loading would cast back."""
+        content = item.read_bytes()
+        if self.plan.dtype is None or item.name != "config.json":
+            return content
+        name = next(name for name, code in CASTS.items() if code == self.plan.dtype)
+        return json.dumps(_retyped(json.loads(content), name), indent=2, ensure_ascii=False).encode() + b"\n"
 
     def write(self, path: Path, content: bytes) -> None:
         """Writes a small file in one step."""
@@ -137,6 +174,12 @@ class Destination:
 
     def _temporary(self, name: str) -> Path:
         return self.path / f".{name}{_PARTIAL}"
+
+
+def _retyped(config: Any, name: str) -> Any:
+    if not isinstance(config, dict):
+        return config
+    return {key: name if key in _DTYPES and value else _retyped(value, name) for key, value in config.items()}
 
 
 def _partial(path: Path) -> bool:

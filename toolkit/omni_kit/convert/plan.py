@@ -76,11 +76,16 @@ class Shard:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that will be written, except the files that only come along."""
+    """Everything that will be written, except the files that only come along.
+
+    Attributes:
+        dtype: what floating tensors are cast to, as safetensors names it; None for no cast.
+    """
 
     sources: Mapping[str, TensorInfo]
     shards: tuple[Shard, ...]
     stem: str
+    dtype: str | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -144,7 +149,7 @@ def make_plan(
     if form is Form.canonical and former.groups:
         metadata[LAYOUT_MARK] = form
     stem = "diffusion_pytorch_model" if checkpoint.files[0].name.startswith("diffusion_") else "model"
-    return Plan(sources, tuple(_pack(outputs, sources, shard_size, stem, metadata)), stem)
+    return Plan(sources, tuple(_pack(outputs, sources, shard_size, stem, metadata)), stem, dtype)
 
 
 def _output(name: str, x: Expression, sources: Mapping[str, TensorInfo], dtype: str | None, buffer: bool) -> Output:

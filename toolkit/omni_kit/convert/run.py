@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
@@ -82,15 +82,22 @@ def run_plan(
     """
     started = time.monotonic()
     ranks = Ranks()
+    held = ExitStack()
     try:
         destination = Destination(path, plan)
-        resumed = _all_ranks(ranks, lambda: destination.open(source, resume) if ranks.first else False)[0]
+
+        def open_alone() -> bool:
+            held.enter_context(destination.locked())
+            return destination.open(source, resume)
+
+        resumed = _all_ranks(ranks, lambda: open_alone() if ranks.first else False)[0]
         _all_ranks(ranks, lambda: _write(plan, destination, ranks, jobs, progress))
         checked = _all_ranks(ranks, lambda: _verify(plan, path, ranks, jobs, progress) if verify else [])
         damaged = tuple(key for keys in checked for key in keys)
         left = _all_ranks(ranks, lambda: destination.close(source) if ranks.first and not damaged else [])[0]
         peak = max(_all_ranks(ranks, peak_memory))
     finally:
+        held.close()
         ranks.close()
     notes = (f"left behind: {', '.join(left)}",) if left else ()
     return Converted(
