@@ -7,6 +7,7 @@ import pytest
 
 from omni_checkers import NotApplicable
 from omni_checkers.engine.facts import Facts
+from omni_checkers.symbolic.values import Symbol
 from omni_checkers.veomni.configs import ConfigRecord, ModelRecord, nested_text_configs
 from omni_checkers.veomni.constants import constant, veomni_package
 from omni_checkers.veomni.facts import model_facts
@@ -149,11 +150,15 @@ class TestExperts:
         assert stacked.parameter.endswith("experts.gate_up_proj")
         assert bool(stacked.split) is split
 
-    def test_a_class_whose_layers_cannot_be_read_is_not_judged(self, facts_of: Any) -> None:
+    def test_heads_that_upstream_builds_generically_are_read_too(self, facts_of: Any) -> None:
         facts = facts_of("qwen3_moe")
         item = next(r for r in facts.get("returned") if r.name == "Qwen3MoeForQuestionAnswering")
+        assert facts.get("experts").of(item.value).parameter.endswith("experts.gate_up_proj")
+
+    def test_a_class_without_layers_that_can_be_read_is_not_judged(self, facts_of: Any) -> None:
+        facts = facts_of("qwen3_moe")
         with pytest.raises(NotApplicable, match="cannot be read"):
-            facts.get("experts").of(item.value)
+            facts.get("experts").of(Symbol("transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeRotaryEmbedding"))
 
 
 class TestUpstream:

@@ -38,6 +38,40 @@ KNOWN = {
     },
     # Read, not run: the gather of sequence parallelism is skipped when the module is not in training.
     "VEO504": _GATED,
+    # Convention: the docstring of the config does not say how to regenerate; a mark in it never closes; the flat tensor
+    # of all pictures is returned where upstream returns one for each.
+    "VEO410": {"gemma3": 1, "glm_moe_dsa": 2},
+    "VEO411": {
+        "deepseek_v4": 2,
+        "qwen2_5_omni": 2,
+        "qwen2_5vl": 3,
+        "qwen3_5": 2,
+        "qwen3_5_moe": 2,
+        "qwen3_omni_moe": 2,
+        "qwen3_vl": 3,
+    },
+    "VEO413": {"qwen2_5vl": 2, "qwen2_vl": 2, "qwen3_5": 2, "qwen3_5_moe": 2, "qwen3_vl": 2, "qwen3_vl_moe": 2},
+    # Convention: `loss += ...` on a line that is not upstream's own.
+    "VEO511": {"qwen3_5_moe": 2},
+    # hasattr(Qwen3OmniMoeThinkerForConditionalGeneration, "get_metadata_collate_func") is False; the class that wraps
+    # it has one.
+    "VEO601": {"qwen3_omni_moe": 2},
+    # pickle.dumps(model.get_position_id_func()): AttributeError: Can't pickle local object
+    # 'Qwen2VLForConditionalGeneration.get_position_id_func.<locals>.get_position_id'.
+    "VEO602": {"qwen2_vl": 1},
+    # A vision tower with patch_size 8 (or in_channels 1): dummy_forward ends in a RuntimeError about shapes.
+    "VEO607": {
+        "qwen2_5_omni": 1,
+        "qwen2_5vl": 1,
+        "qwen2_vl": 1,
+        "qwen3_5": 2,
+        "qwen3_5_moe": 2,
+        "qwen3_omni_moe": 2,
+    },
+    # Read, not run: without position_ids it makes them from the shard of one rank; its siblings raise RuntimeError.
+    "VEO609": {"qwen2_vl": 1},
+    # Read, not run: the config for NPUs leaves these patches out, as the router replay of qwen3_moe.
+    "VEO703": {"glm_moe_dsa": 1, "qwen3_5": 1, "qwen3_5_moe": 1, "qwen3_moe": 1, "seed_oss": 1},
     # Read, not run: dummy_forward takes the dtype of the first parameter, or keeps its first input.
     "VEO505": _DUMMIES,
     "VEO506": {"qwen2_5vl": 2, "qwen2_vl": 2},
@@ -55,7 +89,11 @@ def test_the_findings_are_the_known_defects(report: Report) -> None:
 
 
 def test_an_error_is_something_that_breaks_or_corrupts(report: Report) -> None:
-    assert {finding.rule for finding in report.findings if finding.severity is Severity.error} == {"VEO104", "VEO204"}
+    assert {finding.rule for finding in report.findings if finding.severity is Severity.error} == {
+        "VEO104",
+        "VEO204",
+        "VEO602",
+    }
 
 
 def _model(path: Path) -> str:

@@ -9,6 +9,8 @@ A fixture names the file that its variants replace, and what they begin with; th
     # --- fine: its name @model skipped
     # as it is
 
+A line `# file: ...` inside a section, or in the beginning, goes on with another file.
+
 `@model` is the model that is changed, `x2` how many findings there are, `skipped` that the rule finds nothing to judge.
 """
 
@@ -22,6 +24,7 @@ _HEAD = re.compile(
     r"# --- (?P<kind>broken|fine): (?P<name>[^@|]+?)(?: @(?P<model>\w+))?(?: x(?P<count>\d+))?(?P<skipped> skipped)?"
     r"(?: \| (?P<says>.+))?"
 )
+_FILE = "# file: "
 _AS_IT_IS = "# as it is"
 
 
@@ -53,22 +56,29 @@ def read_variants() -> list[Variant]:
 
 
 def _read(file: Path) -> Iterator[Variant]:
-    first, *lines = file.read_text(encoding="utf-8").splitlines()
-    path = first.removeprefix("# file: ")
-    assert path != first, f"{file.name} does not begin with '# file: '"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith(_FILE), f"{file.name} does not begin with '{_FILE}'"
     heads = [number for number, line in enumerate(lines) if line.startswith("# --- ")]
     for start, end in zip(heads, [*heads[1:], len(lines)], strict=True):
         found = _HEAD.fullmatch(lines[start])
         assert found is not None, f"{file.name}: {lines[start]}"
         body = lines[start + 1 : end]
-        text = "\n".join([*lines[: heads[0]], *body]) + "\n"
         broken = found["kind"] == "broken"
         yield Variant(
             rule=file.stem,
             name=found["name"],
-            edits={} if body == [_AS_IT_IS] else {path: text},
+            edits={} if body == [_AS_IT_IS] else _files([*lines[: heads[0]], *body]),
             model=found["model"] or "olmoe",
             findings=int(found["count"] or 1) if broken else 0,
             says=found["says"] or "",
             skipped=bool(found["skipped"]),
         )
+
+
+def _files(lines: list[str]) -> dict[str, str]:
+    """Path -> text, of lines in which `# file: ...` begins another file."""
+    starts = [number for number, line in enumerate(lines) if line.startswith(_FILE)]
+    return {
+        lines[start].removeprefix(_FILE): "\n".join(lines[start + 1 : end]) + "\n"
+        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)
+    }

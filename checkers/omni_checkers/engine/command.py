@@ -7,7 +7,7 @@ from omni_checkers.engine.baseline import Baseline
 from omni_checkers.engine.cache import Cache, cache_directory
 from omni_checkers.engine.fix import apply_fixes
 from omni_checkers.engine.report import Report
-from omni_checkers.engine.run import check
+from omni_checkers.engine.run import check, models_of
 from omni_checkers.engine.settings import Settings, find_settings
 
 _ROUNDS = 5
@@ -24,6 +24,8 @@ def run_check(
     fix: bool = False,
     strict: bool = False,
     cached: bool = True,
+    touched: bool = False,
+    level: str = "static",
 ) -> Report:
     """Checks as the command line asks for it; see `check`.
 
@@ -33,21 +35,27 @@ def run_check(
         fix: mend what findings know how to mend, and check again until nothing more can be mended.
         strict: warnings count.
         cached: use and add to the user's cache.
+        level: how far rules may go; see `check`.
+        touched: paths are files; the models that they lie in are checked. No such model is no finding.
     """
+    if touched:
+        paths = models_of(paths, target)
+        if not paths:
+            return Report(notes=["nothing was checked: no file lies in a model directory"])
     settings = find_settings(paths[0].resolve()).overridden(
         select=select, ignore=ignore, strict=strict, baseline=baseline
     )
     if write_baseline is not None:
         settings = Settings(**{**vars(settings), "baseline": None})
     cache = Cache(cache_directory()) if cached else None
-    report = check(paths, target=target, settings=settings, cache=cache)
+    report = check(paths, target=target, settings=settings, cache=cache, level=level)
     mended = 0
     for _ in range(_ROUNDS if fix else 0):
         done = apply_fixes(report.findings)
         if not done:
             break
         mended += len(done)
-        report = check(paths, target=target, settings=settings, cache=cache)
+        report = check(paths, target=target, settings=settings, cache=cache, level=level)
     if fix:
         report.notes.append(f"mended {mended} findings")
     if report.stale:

@@ -20,6 +20,10 @@ class Facts:
         self._known: dict[str, Any] = dict(given)
         self._providers = providers
 
+    def tell(self, known: Mapping[str, Any]) -> None:
+        """Adds facts that are known from elsewhere."""
+        self._known.update(known)
+
     def get(self, name: str) -> Any:
         """A fact.
 

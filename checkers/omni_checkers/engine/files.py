@@ -12,6 +12,24 @@ from typing import TypeVar
 Node = TypeVar("Node", bound=ast.AST)
 
 
+def walked(node: ast.AST) -> list[ast.AST]:
+    """A node and all below it, in the order of `ast.walk`, without the contexts of names.
+
+    Many rules look at the same functions: the list is made once and remembered on the node itself, and goes with it.
+    """
+    below: list[ast.AST] | None = node.__dict__.get("_below")
+    if below is None:
+        found = [node]
+        for item in found:  # it grows on the way
+            for name, value in item.__dict__.items():
+                if isinstance(value, list) and name != "_below":
+                    found += [inner for inner in value if isinstance(inner, ast.AST)]
+                elif isinstance(value, ast.AST) and name != "ctx":
+                    found.append(value)
+        below = node.__dict__["_below"] = found[1:]  # without itself: a circle would never be freed
+    return [node, *below]
+
+
 @dataclass(eq=False)
 class File:
     """One Python file of a model.
@@ -28,7 +46,7 @@ class File:
     @cached_property
     def _index(self) -> dict[type[ast.AST], list[ast.AST]]:
         found: dict[type[ast.AST], list[ast.AST]] = {}
-        for node in ast.walk(self.tree) if self.tree is not None else ():
+        for node in walked(self.tree) if self.tree is not None else ():
             found.setdefault(type(node), []).append(node)
         return found
 

@@ -1,10 +1,10 @@
 """Judges one model by rules."""
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.files import File
@@ -29,6 +29,13 @@ class RulePackage(Protocol):
 
     def inputs(self, path: Path) -> list[Path]:
         """Every file that the verdict on the model at `path` depends on, besides the libraries."""
+
+    def experiments(self, paths: Sequence[Path], level: str) -> Mapping[Path, Mapping[str, Any]]:
+        """What only runs can tell, for a level and those below it: path -> fact -> value.
+
+        Raises:
+            MissingRequirement: the environment lacks what the runs need.
+        """
 
     def surroundings(self, path: Path) -> list[Path]:
         """Directories of packages that it imports from and that change while people work on it."""
@@ -55,9 +62,12 @@ def package_of(target: Target) -> RulePackage:
     return cast(RulePackage, importlib.import_module(target.rules))
 
 
-def judge(path: Path, target: Target, rules: Sequence[type[Rule]]) -> dict[str, Verdict]:
-    """Rule id -> verdict, for the engine's own rules and those of the target."""
+def judge(
+    path: Path, target: Target, rules: Sequence[type[Rule]], known: Mapping[str, Any] | None = None
+) -> dict[str, Verdict]:
+    """Rule id -> verdict, for the engine's own rules and those of the target; `known` are facts from runs."""
     facts, files = package_of(target).read_model(path)
+    facts.tell(known or {})
     active: list[Suppression] = []
     comments: list[Finding] = []
     for file in files:

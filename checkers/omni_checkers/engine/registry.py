@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from types import ModuleType
 
-from omni_checkers.engine.rule import Rule
+from omni_checkers.engine.rule import LEVELS, Rule
 from omni_checkers.engine.suppress import ENGINE_RULES
 from omni_kit.errors import BadInput
 
@@ -58,16 +58,19 @@ def find_rule(rule_id: str) -> type[Rule]:
     raise BadInput(f"unknown rule '{rule_id}'", "see `omni-kit rules list`")
 
 
-def select_rules(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[type[Rule]]:
-    """The rules whose id starts with one of `select` (all without it) and with none of `ignore`.
+def select_rules(select: Sequence[str] = (), ignore: Sequence[str] = (), level: str = "static") -> list[type[Rule]]:
+    """The rules, up to a level, whose id starts with one of `select` (all without it) and with none of `ignore`.
 
     Raises:
-        BadInput: a prefix fits no rule.
+        BadInput: a prefix fits no rule, or there is no such level.
     """
+    if level not in LEVELS:
+        raise BadInput(f"unknown level '{level}'", f"one of {', '.join(LEVELS)}")
     for prefix in (*select, *ignore):
         if not any(rule.id.startswith(prefix.upper()) for rule in all_rules()):
             raise BadInput(f"no rule has an id that starts with '{prefix}'", "see `omni-kit rules list`")
-    return [rule for rule in all_rules() if (not select or _starts(rule.id, select)) and not _starts(rule.id, ignore)]
+    reached = [rule for rule in all_rules() if LEVELS.index(rule.level) <= LEVELS.index(level)]
+    return [rule for rule in reached if (not select or _starts(rule.id, select)) and not _starts(rule.id, ignore)]
 
 
 def _starts(rule_id: str, prefixes: Iterable[str]) -> bool:

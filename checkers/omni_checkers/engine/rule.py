@@ -88,6 +88,8 @@ class Rule:
     """Kinds of model that it speaks of; empty for all."""
     level: ClassVar[str] = "static"
     obligations: ClassVar[tuple[str, ...]] = ()
+    failure_modes: ClassVar[tuple[str, ...]] = ()
+    """What went wrong in practice, by name; see docs/coverage.md."""
     requires: ClassVar[tuple[str, ...]] = ()
     """Importable packages that it needs, besides those of the base install."""
     fixable: ClassVar[bool] = False
@@ -164,5 +166,8 @@ class Result:
     status: str
     reason: str = ""
 
+
+LEVELS = ("static", "import", "toy")
+"""What a rule needs: the text alone; the package imported; a toy checkpoint loaded."""
 
 Findings = Iterable[Finding]

@@ -1,5 +1,6 @@
 """A run: rules over models, minus what is silenced and what is known."""
 
+import gc
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -13,6 +14,7 @@ from omni_checkers.engine.registry import all_rules, select_rules
 from omni_checkers.engine.report import Report
 from omni_checkers.engine.rule import Result, Rule, Severity
 from omni_checkers.engine.settings import Settings
+from omni_checkers.engine.suppress import RuleFailed
 from omni_kit.errors import BadInput
 from omni_kit.targets import Target, get_target, targets
 
@@ -29,6 +31,7 @@ def check(
     ignore: Sequence[str] = (),
     settings: Settings | None = None,
     cache: Cache | None = None,
+    level: str = "static",
 ) -> Report:
     """Runs rules over the models at `paths`.
 
@@ -37,19 +40,24 @@ def check(
         target: judge by this framework's rules alone; without it, by the framework that knows the path.
         select: prefixes of rule ids; all rules without any.
         ignore: prefixes of rule ids that are left out.
+        level: "static" looks at the text alone; "import" and "toy" also run the model, in processes of their own.
         settings: how the project wants to be checked; `select` replaces and `ignore` adds to what they say.
         cache: verdicts of earlier runs, to be used and added to.
 
     Raises:
         BadInput: a path holds no model, nothing was selected, an id is unknown, or the baseline cannot be read.
+        MissingRequirement: a level above "static" needs what is not installed.
     """
     settings = (settings or Settings()).overridden(select=select, ignore=ignore)
-    rules = select_rules(settings.select, settings.ignore)
+    rules = select_rules(settings.select, settings.ignore, level)
     if not rules:
         raise BadInput("no rule is left to check with", "select other ids, or ignore fewer")
     report = Report(rules=rules, strict=settings.strict)
     models = find_models(paths, target)
-    for (path, owner), verdicts in zip(models, judge_all(models, rules, cache), strict=True):
+    judged = judge_all(models, rules, cache)
+    if level != "static":
+        _run(models, rules, level, judged)
+    for (path, owner), verdicts in zip(models, judged, strict=True):
         _add(report, path, owner, verdicts)
     wanted = [finding for finding in report.findings if not settings.silences(finding)]
     report.suppressed += len(report.findings) - len(wanted)
@@ -60,6 +68,18 @@ def check(
         known = Baseline(settings.baseline).read()
         report.findings, report.matched, report.stale = known.split(report.findings)
     return report
+
+
+def models_of(files: Sequence[Path], target: str | None = None) -> list[Path]:
+    """The model directories that files lie in, such as those that a commit touches; files elsewhere are left out."""
+    known = [get_target(target)] if target else list(targets().values())
+    found: dict[Path, None] = {}
+    for file in files:
+        for directory in file.resolve().parents:
+            if any(owner.model_dirs(directory) == [directory] for owner in known):
+                found.setdefault(directory)
+                break
+    return list(found)
 
 
 def find_models(paths: Sequence[Path], target: str | None = None) -> list[tuple[Path, Target]]:
@@ -82,6 +102,23 @@ def find_models(paths: Sequence[Path], target: str | None = None) -> list[tuple[
     return list(found.items())
 
 
+def _run(
+    models: Sequence[tuple[Path, Target]], rules: Sequence[type[Rule]], level: str, judged: list[dict[str, Verdict]]
+) -> None:
+    """Adds the verdicts of the rules that need runs; these are never kept for the next time."""
+    live = [rule for rule in rules if rule.level != "static"]
+    for owner in {owner.name: owner for _, owner in models}.values() if live else ():
+        numbers = [number for number, (_, other) in enumerate(models) if other.name == owner.name]
+        known = package_of(owner).experiments([models[number][0] for number in numbers], level)
+        for number in numbers:
+            path = models[number][0]
+            verdicts = judge(path, owner, [*live, RuleFailed], known[path])
+            crashes = verdicts.pop(RuleFailed.id)
+            judged[number] |= verdicts
+            if crashes.findings and RuleFailed.id in judged[number]:
+                judged[number][RuleFailed.id] = crashes
+
+
 def judge_all(
     models: Sequence[tuple[Path, Target]], rules: Sequence[type[Rule]], cache: Cache | None
 ) -> list[dict[str, Verdict]]:
@@ -90,11 +127,12 @@ def judge_all(
     With a cache, all rules judge, so that the next run finds their verdicts whichever it selects.
     """
     if cache is None:
-        return _judged([(path, owner.name, tuple(rule.id for rule in rules)) for path, owner in models])
+        static = tuple(rule.id for rule in rules if rule.level == "static")
+        return _judged([(path, owner.name, static) for path, owner in models])
     packages = [(package_of(owner), path) for path, owner in models]
     keys = [digest(package.inputs(path), package.surroundings(path)) for package, path in packages]
     found = [cache.read(path, key) for (path, _), key in zip(models, keys, strict=True)]
-    every = tuple(rule.id for rule in all_rules())
+    every = tuple(rule.id for rule in all_rules() if rule.level == "static")
     fresh = [number for number, verdicts in enumerate(found) if not verdicts]
     judged = _judged([(models[number][0], models[number][1].name, every) for number in fresh])
     for number, verdicts in zip(fresh, judged, strict=True):
@@ -104,20 +142,36 @@ def judge_all(
 
 
 def _judged(jobs: Sequence[tuple[Path, str, tuple[str, ...]]]) -> list[dict[str, Verdict]]:
-    """Judges models; the first in this process, so that what it learned of the libraries is there for the others."""
-    first = [_judge(job) for job in jobs[:1]]
-    rest = jobs[1:]
+    """Judges models: one of middle size in this process, so that what it learned of the libraries is there for the
+    others; of these the largest first, so that no process is left alone with one at the end.
+    """
+    order = sorted(range(len(jobs)), key=lambda number: _size(jobs[number][0]), reverse=True)
+    order.insert(0, order.pop(len(order) // 2)) if order else None
+    rest = [jobs[number] for number in order[1:]]
+    found = [_judge(jobs[number]) for number in order[:1]]
     # only where forking is safe: elsewhere each process would learn everything again
     workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, _WORKERS, len(rest))
     if workers < 2 or len(rest) < _MANY:
-        return first + [_judge(job) for job in rest]
-    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        return first + list(pool.map(_judge, rest))
+        found += [_judge(job) for job in rest]
+    else:
+        with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+            found += pool.map(_judge, rest)
+    return [verdicts for _, verdicts in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*.py"))
 
 
 def _judge(job: tuple[Path, str, tuple[str, ...]]) -> dict[str, Verdict]:
     path, target, ids = job
-    return judge(path, get_target(target), [rule for rule in all_rules() if rule.id in ids])
+    collects = gc.isenabled()
+    gc.disable()  # trees are many small objects in no circles: looking for circles costs more than judging
+    try:
+        return judge(path, get_target(target), [rule for rule in all_rules() if rule.id in ids])
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _add(report: Report, path: Path, owner: Target, verdicts: Mapping[str, Verdict]) -> None:

@@ -43,6 +43,7 @@ class InvalidPython(Rule):
     id = "OMK002"
     name = "invalid-python"
     target = "any"
+    failure_modes = ("uncompilable-file",)
     BAD = ({"parallel_plan.py": "def get_parallel_plan(:\n"},)
     GOOD = ({"parallel_plan.py": "def get_parallel_plan():\n    return None\n"},)
 

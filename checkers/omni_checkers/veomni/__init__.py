@@ -1,11 +1,14 @@
 """Rules for VeOmni integrations of transformers models: a plugin package, or a directory of VeOmni itself."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.files import File
 
-__all__ = ["inputs", "read_model", "surroundings"]
+_READ = {".py", ".json", ".md"}
+__all__ = ["experiments", "inputs", "read_model", "surroundings"]
 
 
 def read_model(path: Path) -> tuple[Facts, list[File]]:
@@ -13,6 +16,13 @@ def read_model(path: Path) -> tuple[Facts, list[File]]:
     from omni_checkers.veomni.facts import model_facts
 
     return model_facts(path)
+
+
+def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:
+    """What only runs can tell about models: path -> fact -> value."""
+    from omni_checkers.veomni.runs import experiments
+
+    return experiments(paths, level)
 
 
 def surroundings(path: Path) -> list[Path]:
@@ -29,6 +39,14 @@ def surroundings(path: Path) -> list[Path]:
 
 
 def inputs(path: Path) -> list[Path]:
-    """Every file that a verdict on the model at `path` depends on: its own, and the package above that imports it."""
-    own = [file for file in path.rglob("*") if file.suffix in {".py", ".json"} and "__pycache__" not in file.parts]
-    return [*sorted(own), path.parent / "__init__.py"]
+    """Every file that a verdict on the model at `path` depends on: its own, and those around it that speak of it."""
+    from omni_checkers.veomni.checkout import around
+    from omni_kit.errors import BadInput
+    from omni_kit.targets.veomni.model_dir import find_model_dir
+
+    own = [file for file in path.rglob("*") if file.suffix in _READ and "__pycache__" not in file.parts]
+    try:
+        others = around(find_model_dir(path))
+    except BadInput:
+        others = []
+    return [*sorted(own), path.parent / "__init__.py", *others]

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Mapping
 
+from omni_checkers.engine.files import walked
 from omni_checkers.veomni.facts_conversion import ConverterClass
 
 _KEEPERS = {"append", "extend", "add", "update", "setdefault", "insert", "__setitem__"}
@@ -69,7 +70,7 @@ class _Flow:
 
     def follow(self, function: ast.FunctionDef) -> None:
         for _ in range(2):  # an alias may be used above the line that makes it, inside a loop
-            for node in ast.walk(function):
+            for node in walked(function):
                 self._visit(node)
 
     def _visit(self, node: ast.AST) -> None:
@@ -192,7 +193,7 @@ class _Checked:
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and (guarded or self._about(node)):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 self._taint(target)
-        for call in (item for item in ast.walk(node) if isinstance(item, ast.Call)):
+        for call in (item for item in walked(node) if isinstance(item, ast.Call)):
             if not isinstance(call.func, ast.Attribute):
                 continue
             if guarded or any(self._about(value) for value in (*call.args, *(k.value for k in call.keywords))):
@@ -203,13 +204,13 @@ class _Checked:
         return False
 
     def _taint(self, target: ast.expr) -> None:
-        for item in ast.walk(target):
+        for item in walked(target):
             if isinstance(item, ast.Name) and item.id != "self":
                 self.tainted.add(item.id)
 
     def _about(self, node: ast.AST) -> bool:
         """Whether an expression depends on the attribute."""
-        for item in ast.walk(node):
+        for item in walked(node):
             if isinstance(item, ast.Name) and item.id in self.tainted:
                 return True
             own = item.attr if isinstance(item, ast.Attribute) and _is_self(item.value) else None
@@ -234,8 +235,8 @@ def _is_self(node: ast.AST) -> bool:
 
 
 def _may_raise(function: ast.FunctionDef) -> bool:
-    return any(isinstance(item, ast.Raise) for item in ast.walk(function))
+    return any(isinstance(item, ast.Raise) for item in walked(function))
 
 
 def _raises_again(handler: ast.ExceptHandler) -> bool:
-    return any(isinstance(item, ast.Raise) for item in ast.walk(handler))
+    return any(isinstance(item, ast.Raise) for item in walked(handler))

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from functools import cache
 
+from omni_checkers.engine.files import walked
 from omni_checkers.symbolic.values import Opaque, Record, Value
 from omni_checkers.veomni.upstream import sub_config
 from omni_kit.upstream.configs import ConfigClass
@@ -64,7 +65,7 @@ def _defined(source: SourceFile, class_name: str) -> frozenset[str]:
     """Methods, properties, annotated fields and `self.x = ...` of a class and its bases."""
     node = source.classes[class_name]
     found: set[str] = set()
-    for item in ast.walk(node):
+    for item in walked(node):
         if isinstance(item, ast.FunctionDef):
             found.add(item.name)
         elif isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):

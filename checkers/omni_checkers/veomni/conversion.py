@@ -122,6 +122,7 @@ class ConverterMakesWhatRecipeMakes(Rule):
     target = "veomni"
     kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
     obligations = ("VEO-MOE-18", "VEO-MOE-12", "VEO-MOE-13", "VEO-MOE-15", "VEO-MOE-16", "VEO-MOE-22", "VEO-MOE-23")
+    failure_modes = ("expert-layout-mismatch",)
     BAD = ({"checkpoint_tensor_converter.py": _CONVERTER.replace("GATE_UP", '"up", "gate"')},)
     GOOD = ({"checkpoint_tensor_converter.py": _CONVERTER.replace("GATE_UP", '"gate", "up"')},)
 

@@ -27,8 +27,12 @@ class ConverterOnEveryClass(Rule):
     name = "converter-attached-to-every-returned-class"
     target = "veomni"
     kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
-    obligations = ("VEO-MOE-24",)
+    obligations = (
+        "VEO-MOE-24",
+        "VEO-MOE-19",
+    )
     fixable = True
+    failure_modes = ("nonstrict-load",)
     BAD = (
         {
             "__init__.py": """\

@@ -49,7 +49,7 @@ class ArchitectureIsReturned(Rule):
     def check(self, program: Program, registrations: list[Registration], generated: list[Generated]) -> Findings:
         judged = 0
         for registration in _modeling(registrations):
-            for name in sorted(_architectures(generated, registration.key)):
+            for name in sorted(architectures(generated, registration.key)):
                 judged += 1
                 for path in {str(path.value): path for path in dispatch(program, registration, name)}.values():
                     if path.outcome.raised is None and isinstance(path.value, Class) and path.name != name:
@@ -119,7 +119,7 @@ def _modeling(registrations: list[Registration]) -> Iterator[Registration]:
     yield from found
 
 
-def _architectures(generated: list[Generated], key: str | None) -> set[str]:
+def architectures(generated: list[Generated], key: str | None) -> set[str]:
     """The model classes that the generated files export for configs of this model_type."""
     found = set()
     for item in generated:

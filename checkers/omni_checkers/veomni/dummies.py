@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 
+from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
 from omni_checkers.veomni.facts_generated import Generated
 from omni_kit.upstream.source import dotted
@@ -36,13 +37,14 @@ class DummyDtypeFromWeight(Rule):
     severity = Severity.warning
     target = "veomni"
     obligations = ("VEO-VLM-05",)
+    failure_modes = ("dummy-forward-dtype",)
     BAD = (_example("        return self(torch.zeros(4, dtype=self.dtype))\n"),)
     GOOD = (_example("        return self(torch.zeros(4, dtype=self.embed_tokens.weight.dtype))\n"),)
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:
             for owner, function in _dummies(item):
-                node = next((n for n in ast.walk(function) if dotted(n) == "self.dtype"), None)
+                node = next((n for n in walked(function) if dotted(n) == "self.dtype"), None)
                 if isinstance(node, ast.expr):
                     message = f"{owner}.{function.name} takes self.dtype, the dtype of the first parameter"
                     yield Finding(message, item.file.path, node.lineno, node.col_offset + 1)
@@ -62,6 +64,7 @@ class DummyIsNotKept(Rule):
     severity = Severity.warning
     target = "veomni"
     obligations = ("VEO-VLM-06",)
+    failure_modes = ("dummy-forward-dtype",)
     BAD = (
         _example(
             "        if getattr(self, '_dummy_data', None) is None:\n"
@@ -86,14 +89,14 @@ def _dummies(item: Generated) -> Iterator[tuple[str, ast.FunctionDef]]:
             if not function.name.endswith("dummy_forward"):
                 continue
             yield name, function
-            for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+            for call in (n for n in walked(function) if isinstance(n, ast.Call)):
                 called = (dotted(call.func) or "").removeprefix("self.")
                 if called.startswith("_") and called in methods and "dummy" in called:
                     yield name, methods[called]
 
 
 def _kept(function: ast.FunctionDef) -> Iterator[tuple[str, ast.stmt]]:
-    for node in ast.walk(function):
+    for node in walked(function):
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 name = dotted(target) or ""

@@ -143,6 +143,15 @@ def _patched(item: Generated) -> Iterator[tuple[str, ast.FunctionDef]]:
             yield "", function
 
 
+def upstream_function(item: Generated, owner: str, name: str) -> ast.FunctionDef | None:
+    """Upstream's own method, or function where `owner` is empty, of this name; None if it has none."""
+    file = item.source.library.module_file(item.source_module) if item.source_module else None
+    if file is None:
+        return None
+    theirs = read_source(item.source.library, file)
+    return theirs.method(owner, name) if owner else theirs.functions.get(name)
+
+
 def upstream_own(item: Generated, node: ast.ClassDef) -> bool:
     """Whether a class of a generated file is upstream's, word for word, docstrings and decorators aside."""
     file = item.source.library.module_file(item.source_module) if item.source_module else None

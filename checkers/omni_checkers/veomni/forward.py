@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 
+from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
 from omni_checkers.veomni.facts_generated import Generated
 from omni_kit.upstream.source import dotted
@@ -42,6 +43,7 @@ class OutputsAreComplete(Rule):
     name = "model-output-complete-when-made"
     target = "veomni"
     obligations = ("VEO-OMNI-12", "VEO-LOSS-10")
+    failure_modes = ("modeloutput-post-mutation",)
     BAD = (
         _example(
             _FORWARD
@@ -60,7 +62,7 @@ class OutputsAreComplete(Rule):
         for item in generated:
             for _, function in item.patched:
                 made = set(_outputs(function))
-                for node in (n for n in ast.walk(function) if isinstance(n, ast.Assign)):
+                for node in (n for n in walked(function) if isinstance(n, ast.Assign)):
                     for target in node.targets:
                         name = dotted(target.value) if isinstance(target, ast.Attribute) else None
                         if name in made and not isinstance(node.value, ast.Constant):
@@ -81,6 +83,7 @@ class LossIsUnpacked(Rule):
     name = "loss-function-unpacked-into-three"
     target = "veomni"
     obligations = ("VEO-LOSS-02", "VEO-LOSS-03")
+    failure_modes = ("loss-wrapper-arity",)
     BAD = (
         _example(_FORWARD + "        loss = self.loss_function(hidden_states, labels)\n        return loss\n"),
         _example(_FORWARD + "        loss, logits = self.loss_function(hidden_states, labels)\n        return loss\n"),
@@ -116,6 +119,7 @@ class AttentionByCapability(Rule):
     severity = Severity.warning
     target = "veomni"
     obligations = ("VEO-PG-24",)
+    failure_modes = ("attn-impl-string-compare",)
     BAD = (
         _example(
             _FORWARD
@@ -136,7 +140,7 @@ class AttentionByCapability(Rule):
             if "_attn_implementation" not in item.file.text:
                 continue
             for _, function in item.patched:
-                for node in ast.walk(function):
+                for node in walked(function):
                     if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
                         sides = [node.left, *node.comparators]
                         names = [side.value for side in sides if isinstance(side, ast.Constant)]
@@ -161,6 +165,7 @@ class SequenceParallelInEvaluation(Rule):
     severity = Severity.warning
     target = "veomni"
     obligations = ("VEO-SP-04",)
+    failure_modes = ("training-gated-sp",)
     BAD = (
         _example(
             _FORWARD
@@ -182,8 +187,8 @@ class SequenceParallelInEvaluation(Rule):
 
 def _outputs(function: ast.FunctionDef) -> Iterator[str]:
     """Local names that are returned and hold an instance of an output class."""
-    returned = {dotted(node.value) for node in ast.walk(function) if isinstance(node, ast.Return) and node.value}
-    for node in ast.walk(function):
+    returned = {dotted(node.value) for node in walked(function) if isinstance(node, ast.Return) and node.value}
+    for node in walked(function):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Call):
             said = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else ""
             made = (dotted(node.value.func) or "").rpartition(".")[2]
@@ -196,10 +201,10 @@ def _outputs(function: ast.FunctionDef) -> Iterator[str]:
 def _unpackings(function: ast.FunctionDef) -> Iterator[tuple[ast.stmt, int]]:
     """Assignments from `self.loss_function(...)` that do not take three values, with the number that they take."""
     aliases = {"self.loss_function"}
-    for node in ast.walk(function):
+    for node in walked(function):
         if isinstance(node, ast.Assign) and dotted(node.value) in aliases:
             aliases |= {name for target in node.targets if (name := dotted(target))}
-    for node in ast.walk(function):
+    for node in walked(function):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and dotted(node.value.func) in aliases:
             target = node.targets[0]
             if isinstance(target, (ast.Tuple, ast.List)):
@@ -212,7 +217,7 @@ def _unpackings(function: ast.FunctionDef) -> Iterator[tuple[ast.stmt, int]]:
 
 def _taken_apart(function: ast.FunctionDef, name: str) -> bool:
     """Whether a local name is unpacked or indexed somewhere."""
-    for node in ast.walk(function):
+    for node in walked(function):
         if isinstance(node, ast.Subscript) and dotted(node.value) == name:
             return True
         if isinstance(node, ast.Assign) and dotted(node.value) == name and isinstance(node.targets[0], ast.Tuple):
@@ -227,7 +232,7 @@ def _gated(body: list[ast.stmt], training: bool) -> Iterator[ast.expr]:
         inner = training
         if test is not None:
             wants = _asks(test, "self.training")
-            parallel = any(isinstance(n, ast.Attribute) and n.attr == "sp_enabled" for n in ast.walk(test))
+            parallel = any(isinstance(n, ast.Attribute) and n.attr == "sp_enabled" for n in walked(test))
             if parallel and (wants or training) and not _excluded(test):
                 yield test
             inner = training or (wants and not _excluded(test))

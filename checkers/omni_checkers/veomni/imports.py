@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from omni_checkers.engine.files import File
+from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_checkers.symbolic import Module, Program
 from omni_checkers.veomni.constants import package_program, veomni_package
@@ -30,7 +30,13 @@ class ImportsExist(Rule):
     id = "VEO407"
     name = "imported-names-exist"
     target = "veomni"
-    obligations = ("VEO-ENV-07", "VEO-ENV-03", "VEO-PG-32")
+    obligations = (
+        "VEO-ENV-07",
+        "VEO-ENV-03",
+        "VEO-PG-32",
+        "VEO-SP-11",
+    )
+    failure_modes = ("removed-upstream-import",)
     BAD = ({_FILE: _HEAD + "from transformers.modeling_utils import PreTrainedModel, no_init_weights_at_all\n"},)
     GOOD = ({_FILE: _HEAD + "from transformers.modeling_utils import PreTrainedModel\n"},)
 
@@ -76,7 +82,7 @@ def _lazy(program: Program, module: Module) -> bool:
     tree = program.parse(module.path) if module.path.is_file() else None
     return tree is not None and any(
         isinstance(node, ast.Name) and node.id in {"_LazyModule", "define_import_structure", "globals"}
-        for node in ast.walk(tree)
+        for node in walked(tree)
     )
 
 
@@ -96,9 +102,7 @@ def _excused(node: ast.AST) -> Iterator[range]:
     """Lines that may fail: the body of a try that expects it, and what is for type checkers or one version only."""
     if isinstance(node, ast.Try):
         caught = [handler.type or ast.Name("Exception") for handler in node.handlers]
-        if {
-            name.id for expression in caught for name in ast.walk(expression) if isinstance(name, ast.Name)
-        } & _OPTIONAL:
+        if {name.id for expression in caught for name in walked(expression) if isinstance(name, ast.Name)} & _OPTIONAL:
             yield _lines(node.body)
             yield from (_lines(handler.body) for handler in node.handlers)
     elif isinstance(node, ast.If):

@@ -123,6 +123,7 @@ class ConverterWhereNeeded(Rule):
     target = "veomni"
     kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
     obligations = ("VEO-MOE-11", "VEO-MOE-13", "VEO-MOE-15")
+    failure_modes = ("expert-layout-mismatch",)
     BAD = ({"__init__.py": _REGISTER.format(imports="", attach="")},)
     GOOD = (
         {

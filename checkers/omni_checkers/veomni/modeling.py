@@ -32,6 +32,7 @@ class NoExpertsDecorator(Rule):
     name = "no-leftover-experts-decorator"
     target = "veomni"
     obligations = ("VEO-MOE-02",)
+    failure_modes = ("silent-eager-fallback",)
     BAD = (
         {
             "generated/patched_modeling_olmoe_gpu.py": """\
@@ -99,7 +100,22 @@ class GeneratedIsCurrent(Rule):
     id = "VEO402"
     name = "generated-file-is-what-its-config-makes"
     target = "veomni"
-    obligations = ("VEO-PG-37", "VEO-PG-35")
+    obligations = (
+        "VEO-PG-37",
+        "VEO-PG-35",
+        "VEO-PG-01",
+        "VEO-PG-02",
+        "VEO-PG-03",
+        "VEO-PG-04",
+        "VEO-PG-07",
+        "VEO-PG-12",
+        "VEO-PG-33",
+        "VEO-PG-36",
+    )
+    failure_modes = (
+        "upstream-drift-body",
+        "override-target-vanished",
+    )
     BAD = (
         {
             "generated/patched_modeling_olmoe_gpu.py": '''\
@@ -137,6 +153,7 @@ class NoUndefinedNames(Rule):
     name = "no-undefined-names-in-generated-code"
     target = "veomni"
     obligations = ("VEO-PG-09", "VEO-PG-34")
+    failure_modes = ("removed-upstream-import",)
     BAD = (
         {
             "generated/patched_modeling_olmoe_gpu.py": """\

@@ -81,6 +81,7 @@ class PlanKeysAreParameters(Rule):
     target = "veomni"
     kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
     obligations = ("VEO-MOE-06", "VEO-MOE-05", "VEO-MOE-08")
+    failure_modes = ("ep-plan-stale",)
     BAD = (
         {"parallel_plan.py": _plan_source(_GATE_UP, _DOWN, "model.layers.*.mlp.experts.gate_proj")},
         {"parallel_plan.py": _plan_source(_GATE_UP, _DOWN, f"language_{_DOWN}")},
@@ -114,6 +115,7 @@ class PlanCoversExperts(Rule):
     target = "veomni"
     kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
     obligations = ("VEO-MOE-06", "VEO-MOE-05")
+    failure_modes = ("ep-plan-stale",)
     BAD = ({"parallel_plan.py": _plan_source(_GATE_UP)}, {"parallel_plan.py": _plan_source(_DOWN)})
     GOOD = (
         {"parallel_plan.py": _plan_source(_GATE_UP, _DOWN)},
@@ -145,6 +147,7 @@ class PlanWhereExperts(Rule):
     target = "veomni"
     kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
     obligations = ("VEO-MOE-07",)
+    failure_modes = ("ep-plan-stale",)
     BAD = ({"generated/patched_modeling_olmoe_gpu.py": _MODELING.format(plan="")},)
     GOOD = ({"generated/patched_modeling_olmoe_gpu.py": _MODELING.format(plan=_METHOD)},)
 

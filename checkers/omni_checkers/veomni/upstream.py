@@ -52,7 +52,7 @@ def config_of(source: SourceFile, class_name: str) -> ConfigClass | None:
         node = source.classes.get(todo.pop(0))
         if node is None:
             continue
-        for name in _config_names(node):
+        for name in config_names(node):
             found = source.resolve_class(name) or _from_the_top(source, name)
             config = as_config(*found) if found is not None else None
             if config is not None:
@@ -103,7 +103,7 @@ def _upstream_class(library: Library, model_type: str, class_name: str) -> Upstr
     return UpstreamModel(library, default_config(cls), found[0], class_name) if found is not None else None
 
 
-def _config_names(node: ast.ClassDef) -> Iterator[str]:
+def config_names(node: ast.ClassDef) -> Iterator[str]:
     """What a class says of its config, the surest first."""
     for item in node.body:
         if isinstance(item, ast.Assign) and any(

@@ -27,6 +27,12 @@ class CheckFormat(StrEnum):
     github = "github"
 
 
+class CheckLevel(StrEnum):
+    static = "static"
+    import_ = "import"
+    toy = "toy"
+
+
 @app.command("check")
 def check_command(
     paths: Annotated[
@@ -46,12 +52,18 @@ def check_command(
         Path | None, typer.Option(metavar="FILE", help="Make the findings of this run the known ones.")
     ] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended safely, then check again.")] = False,
+    level: Annotated[
+        CheckLevel, typer.Option(help="static reads; import also builds; toy also loads a toy checkpoint.")
+    ] = CheckLevel.static,
+    touched: Annotated[
+        bool, typer.Option("--touched", help="PATHs are files, as a commit touches them: check the models around them.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
     cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Use verdicts of earlier runs.")] = True,
     fmt: Annotated[CheckFormat, typer.Option("--format", help="How to show the findings.")] = CheckFormat.human,
     full: FullOption = False,
 ) -> None:
-    """Check integrations by rules: what is wrong, where, and what it leads to. Needs no torch."""
+    """Check integrations by rules: what is wrong, where, and what it leads to. Needs no torch, unless a level does."""
     from omni_checkers.engine.command import run_check
 
     report = run_check(
@@ -64,6 +76,8 @@ def check_command(
         fix=fix,
         strict=strict,
         cached=cache,
+        touched=touched,
+        level=level.value,
     )
 
     if fmt in {CheckFormat.sarif, CheckFormat.github}:

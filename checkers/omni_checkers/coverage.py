@@ -1,0 +1,111 @@
+"""What covers each obligation and failure mode: `python -m omni_checkers.coverage docs/coverage.md [--check]`."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from omni_checkers.engine.registry import all_rules
+from omni_checkers.engine.rule import Rule
+from omni_kit.files import write_atomic
+
+_DATA = Path(__file__).with_name("coverage.yaml")
+_HEAD = """\
+<!-- Made from the rules and checkers/omni_checkers/coverage.yaml; change it there. -->
+# Coverage
+
+What the integration guides oblige an integration to, and what went wrong in practice, with what covers it: a rule of
+`omni-kit check`, a level of `omni-kit parity`, a command, a template or a skill. Where nothing does, the reason stands
+there. The kind of a claim stands before its name.
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        claims: what covers it, each "kind:name".
+        note: what is left, or why nothing covers it; "later" for targets that come later.
+    """
+
+    id: str
+    about: str
+    claims: tuple[str, ...]
+    note: str
+
+
+def obligations() -> list[Row]:
+    """A row for every obligation of the guides."""
+    return [_row(name, about, "obligations", later) for name, about, later in _obligation_ids()]
+
+
+def failure_modes() -> list[Row]:
+    """A row for every failure mode."""
+    return [_row(name, name.replace("-", " "), "failure_modes", "") for name in _data()["failure_modes"]]
+
+
+def page() -> str:
+    """The page with both tables."""
+    parts = [_HEAD]
+    for heading, rows in (("Obligations", obligations()), ("Failure modes", failure_modes())):
+        covered = sum(bool(row.claims) for row in rows)
+        later = sum(row.note.startswith("later: ") for row in rows)
+        left = len(rows) - covered - later
+        counts = f"{len(rows)}: {covered} covered, {later} of targets that come later, {left} by nothing, for a reason."
+        lines = ["| id | about | covered by | note |", "|---|---|---|---|", *map(_line, rows)]
+        parts += [f"## {heading}", counts, "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = yaml.safe_load(_DATA.read_text(encoding="utf-8"))
+    return found
+
+
+def _obligation_ids() -> Iterator[tuple[str, str, str]]:
+    """(id, what it is about, which target comes later)."""
+    for prefix, group in _data()["groups"].items():
+        for number in range(1, group["count"] + 1):
+            yield f"{prefix}-{number:02}", group["about"], group.get("later", "")
+
+
+def _row(name: str, about: str, kind: str, later: str) -> Row:
+    entry = _data()[kind].get(name) or {}
+    rules = [f"rule:{rule.id}" for rule in all_rules() if name in _named(rule, kind)]
+    claims = tuple(dict.fromkeys([*rules, *entry.get("by", [])]))
+    later = later or entry.get("later", "")
+    return Row(name, about, claims, f"later: {later}" if later and not claims else entry.get("why", ""))
+
+
+def _named(rule: type[Rule], kind: str) -> Iterable[str]:
+    return rule.obligations if kind == "obligations" else rule.failure_modes
+
+
+def _line(row: Row) -> str:
+    return f"| {row.id} | {row.about} | {' '.join(map(_linked, row.claims))} | {row.note} |"
+
+
+def _linked(claim: str) -> str:
+    kind, _, name = claim.partition(":")
+    return f"[{claim}](rules/{name}.md)" if kind == "rule" else f"`{claim}`"
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the page to a file, or with --check says whether it differs."""
+    file, made = Path(arguments[0]), page()
+    if "--check" in arguments:
+        same = file.is_file() and file.read_text(encoding="utf-8") == made
+        print("up to date" if same else f"{file} is out of date")
+        return 0 if same else 1
+    write_atomic(file, made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,93 @@
+"""docs/coverage.md: no blanks, and every claim is of something that exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from omni_checkers import all_rules
+from omni_checkers.coverage import Row, failure_modes, main, obligations, page
+from omni_kit.cli import main as omni_kit
+from omni_kit.parity import LEVELS
+from omni_kit.resources import resource_dir
+
+DOC = Path(__file__).parents[2] / "docs" / "coverage.md"
+SPEC = Path(__file__).parents[3] / "shared" / "spec"
+ROWS = [*obligations(), *failure_modes()]
+
+
+def _exists(claim: str) -> bool:
+    kind, _, name = claim.partition(":")
+    if kind == "rule":
+        return name in {rule.id for rule in all_rules()}
+    if kind == "parity":
+        return name in LEVELS
+    if kind == "command":
+        return omni_kit([name, "--help"]) == 0
+    if kind == "template":
+        return (resource_dir("templates") / name).is_file()
+    return kind == "skill" and (resource_dir("skills") / name / "SKILL.md").is_file()
+
+
+def test_the_committed_page_is_up_to_date() -> None:
+    assert DOC.read_text(encoding="utf-8") == page(), "run `python -m omni_checkers.coverage docs/coverage.md`"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_no_row_is_blank(row: Row) -> None:
+    assert row.about
+    assert row.claims or row.note, "neither covered, nor a reason why not"
+
+
+def test_every_claim_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    claims = {claim for row in ROWS for claim in row.claims}
+    assert [claim for claim in sorted(claims) if not _exists(claim)] == []
+    assert {claim.partition(":")[0] for claim in claims} == {"rule", "parity", "command", "template", "skill"}
+
+
+@pytest.mark.parametrize(
+    "claim", ["rule:VEO999", "parity:gpu", "command:fly", "template:veomni/x.jinja", "skill:x", "x:y"]
+)
+def test_a_claim_of_what_is_not_there_is_seen(claim: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not _exists(claim)
+
+
+def test_rules_name_only_what_is_in_the_tables() -> None:
+    known = {row.id for row in ROWS}
+    for rule in all_rules():
+        assert {*rule.obligations, *rule.failure_modes} <= known, rule.id
+
+
+def test_what_comes_later_says_so() -> None:
+    later = [row for row in obligations() if row.id.startswith(("DIT", "SGL", "DIF"))]
+    assert len(later) == 140
+    assert all(row.claims or row.note.startswith("later: ") for row in later)
+
+
+def test_the_data_has_no_entry_for_an_id_that_is_not_there() -> None:
+    from omni_checkers.coverage import _data
+
+    assert _data()["obligations"].keys() <= {row.id for row in obligations()}
+
+
+def test_the_page_is_a_regular_table() -> None:
+    rows = [line for line in page().splitlines() if line.startswith("| ") and not line.startswith("| id ")]
+    assert len(rows) == len(ROWS)
+    assert all(len(re.split(r"(?<!\\)\|", row)) == 6 for row in rows)
+
+
+def test_drift_is_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "coverage.md"
+    assert main([str(file), "--check"]) == 1
+    assert main([str(file)]) == 0
+    assert main([str(file), "--check"]) == 0
+    assert "out of date" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not SPEC.is_dir(), reason="the guides' inventory is not part of this repository")
+def test_the_ids_are_those_of_the_inventory() -> None:
+    import yaml
+
+    for name, rows in (("obligations", obligations()), ("failure-modes", failure_modes())):
+        wanted = [item["id"] for item in yaml.safe_load((SPEC / f"{name}.yaml").read_text(encoding="utf-8"))]
+        assert sorted(row.id for row in rows) == sorted(wanted)

@@ -1,0 +1,38 @@
+"""The commands of the skill review-integration run, in the order in which they stand, on the worked example."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from omni_checkers import all_rules
+from omni_kit.cli import main
+from omni_kit.resources import resource_dir
+from omni_kit.skillpack import load_skills
+
+SKILL = next(skill for skill in load_skills() if skill.name == "review-integration")
+
+
+def test_the_commands_are_of_the_gate() -> None:
+    names = {tuple(shlex.split(command)[:2]) for command in SKILL.commands()}
+    assert {("omni-kit", "check"), ("omni-kit", "rules"), ("omni-kit", "patchgen")} <= names
+
+
+def test_its_commands_run_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(resource_dir("reference_models") / "veomni" / "olmoe", tmp_path / "plugins" / "olmoe")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMNI_KIT_CACHE", str(tmp_path / "cache"))
+    for command in SKILL.commands():
+        assert main(shlex.split(command)[1:]) == 0, f"{command}\n{capsys.readouterr().out}"
+    assert (tmp_path / "known.json").is_file()
+
+
+def test_the_topics_and_ids_that_it_names_exist() -> None:
+    ids = {rule.id for rule in all_rules()}
+    named = set(re.findall(r"VEO\d+", SKILL.body))
+    assert named
+    assert all(any(rule_id.startswith(name) for rule_id in ids) for name in named)
