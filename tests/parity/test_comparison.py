@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from omni_kit.parity.builder import Tensors
 from omni_kit.parity.compare import (
     FLOAT32_TOLERANCE,
     Comparison,
@@ -18,6 +17,7 @@ from omni_kit.parity.compare import (
     without_lone_zeros,
 )
 from omni_kit.parity.weights import shuffled_ramp
+from omni_kit.targets.builder import Tensors
 
 EXPERTS = shuffled_ramp("experts", (4, 6, 5))
 

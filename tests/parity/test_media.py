@@ -8,9 +8,9 @@ import torch
 import transformers
 from transformers import AutoConfig
 
-from omni_kit.parity.builder import Tensors
 from omni_kit.parity.media import MediaTokens, media_inputs, modality_masks, samples_of
 from omni_kit.parity.weights import text_inputs
+from omni_kit.targets.builder import Tensors
 from omni_kit.upstream.toy import toy_config
 
 TEXT = list(range(40, 90))

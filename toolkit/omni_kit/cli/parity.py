@@ -38,7 +38,31 @@ def parity(
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Load, run and differentiate an integration beside upstream, and compare every tensor."""
+    """Load, run and differentiate an integration beside upstream, and compare every tensor.
+
+    Levels, the first five of which run unless --levels says otherwise:
+
+    \b
+    import     it can be imported, and registers what it says
+    keys       its model has upstream's tensors, in names and shapes
+    roundtrip  its loader and its export keep every bit of upstream's checkpoint
+    forward    its outputs are upstream's, and so is how attention is called
+    backward   every parameter's gradient is upstream's
+    modules    which module is the first to add error, where there is any
+    dtype      in bfloat16 and float16 it loses hardly more than upstream does
+    opslots    every kernel slot is called, and kernels in it change nothing
+    sp         2 and 4 processes that share each sequence do as one does
+    fsdp       2 and 4 processes that share the weights do as one does
+    ep         2 processes that share the experts do as one does
+
+    On a CPU, opslots fills each slot with a reference in torch, and the last
+    three run over gloo; what only an accelerator can run is stood in for, as the
+    notes say. With --device cuda each slot gets the real kernels, too, and the
+    processes get NCCL and no stand-ins.
+
+    A level that cannot be run here (error) or that makes no sense for this model
+    (skip) is not a pass: exit code 3.
+    """
     from omni_kit.parity import run_parity
 
     output = Output("parity", fmt, full)

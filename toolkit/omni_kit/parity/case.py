@@ -3,18 +3,20 @@
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from omni_kit.parity.builder import Tensors
-from omni_kit.parity.candidate import Candidate, Layout
+from omni_kit.parity.attention import Calls, load_calls
+from omni_kit.parity.candidate import Layout
+from omni_kit.parity.compare import Comparison
 from omni_kit.parity.pairing import pair_calls
 from omni_kit.parity.process import StepError, Worker
 from omni_kit.parity.report import Divergence
 from omni_kit.parity.tensors import load_tensors
 from omni_kit.parity.trace import Recording
+from omni_kit.parity.training import Trained, Training
+from omni_kit.targets.builder import Candidate, Slot, Tensors
 
 _T = TypeVar("_T")
-_REFERENCE = "omni_kit.parity.reference:TransformersBuilder"
 
 
 def _once(method: Callable[["Case"], _T]) -> Callable[["Case"], _T]:
@@ -42,6 +44,7 @@ class Case:
         candidate: the integration.
         where: the directory for tensors and checkpoints.
         workers: the reference's and the candidate's process.
+        launcher: the process that starts several, where a level needs them.
         checkpoint: an upstream checkpoint to compare on; None makes a toy.
         layout: how the toy's checkpoint is written.
         device: "cpu" or "cuda", for both sides.
@@ -53,6 +56,7 @@ class Case:
         where: Path,
         workers: tuple[Worker, Worker],
         *,
+        launcher: Worker | None = None,
         checkpoint: Path | None = None,
         layout: Layout = "hub",
         device: str = "cpu",
@@ -67,9 +71,12 @@ class Case:
         self._given = checkpoint
         self._layout = layout
         # Both are asked at once, so that they import their libraries at the same time.
+        self._training = Training(launcher, candidate, device)
         options = {**candidate.options, "device": device}
         self._other.send("open", builder=candidate.builder, options=options, forbidden=[])
-        self._reference.send("open", builder=_REFERENCE, options={"device": device}, forbidden=[candidate.framework])
+        self._reference.send(
+            "open", builder=candidate.reference, options={"device": device}, forbidden=[candidate.framework]
+        )
 
     @_once
     def reference(self) -> dict[str, Any]:
@@ -177,6 +184,29 @@ class Case:
         self._reference.receive("run_as")
         self._other.receive("run_as")
 
+    @_once
+    def slots(self) -> list[Slot]:
+        """The kernel slots that the integration declares."""
+        self.loaded()
+        return [Slot(**slot) for slot in self._other.ask("slots", config_dir=str(self.checkpoint))]
+
+    def ran_with(self, slot: str, kernel: str, dtype: str) -> list[str]:
+        """The candidate has run with a kernel in a slot; returns the slot's calls.
+
+        Its results are those of the side "candidate/SLOT/KERNEL".
+        """
+        arguments = {"checkpoint": str(self.checkpoint), "inputs": str(self.where / "inputs.safetensors")}
+        out = str(self.where / "candidate" / slot / kernel)
+        return list(self._other.ask("run_with", slot=slot, kernel=kernel, dtype=dtype, out=out, **arguments))
+
+    def trained(self, level: str) -> list[Trained] | str:
+        """One step on each mesh of a level of several processes, or why the level makes no sense here."""
+        if f"trained {level}" not in self.taken:
+            self.loaded()
+            places = (self.checkpoint, self.where / "ranks" / level)
+            self.taken[f"trained {level}"] = self._training.on(level, *places, self.inputs(), self.note)
+        return cast(list[Trained] | str, self.taken[f"trained {level}"])
+
     def replayed_as(self, side: str, dtype: str) -> Recording:
         """What a side's modules do in another dtype when each is fed what upstream's was in float32."""
         return Recording.load(self.where / side / dtype / "replay")
@@ -208,6 +238,17 @@ class Case:
         """What upstream's model holds."""
         self.reference()
         return load_tensors(self.where / "state.safetensors")
+
+    def attention(self, side: str) -> Calls:
+        """How attention was called in a run."""
+        self.ran()
+        return load_calls(self.where / side)
+
+    def compared(self, what: str, compare: Callable[[], Comparison]) -> Comparison:
+        """The outcome of a comparison that several levels ask for, made once."""
+        if f"compared {what}" not in self.taken:
+            self.taken[f"compared {what}"] = compare()
+        return cast(Comparison, self.taken[f"compared {what}"])
 
     def results(self, side: str, what: str) -> Tensors:
         """The "outputs" or "gradients" of a run: "reference", "candidate", "reference/nudged", "candidate/bfloat16"."""

@@ -7,8 +7,7 @@ from pathlib import Path
 from omni_kit.errors import BadInput
 from omni_kit.parity.candidate import Layout, require
 from omni_kit.parity.process import Sides, StepError, Worker
-
-_REFERENCE = "omni_kit.parity.reference:TransformersBuilder"
+from omni_kit.targets.builder import TRANSFORMERS
 
 
 def make_toy_checkpoint(
@@ -42,7 +41,7 @@ def make_toy_checkpoint(
         else:
             worker = sides.worker("reference")
         try:
-            worker.ask("open", builder=_REFERENCE, options={}, forbidden=[])
+            worker.ask("open", builder=TRANSFORMERS, options={}, forbidden=[])
             worker.ask("save_toy", source=path, out=str(out_dir.resolve()), layout=layout)
         except StepError as error:
             raise BadInput(f"no toy checkpoint of {source}: {error}") from error

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from omni_kit.parity.builder import Tensors
 from omni_kit.parity.report import Worst
+from omni_kit.targets.builder import Tensors
 
 # The same mathematics in another order of operations is a few float32 steps (2**-23) off: at most 24 in logits, losses
 # and gradients of twenty models. One expert scaled by 1.01 is off by 30,000.
@@ -46,6 +46,16 @@ class Comparison:
     @property
     def ok(self) -> bool:
         return self.compared > 0 and not (self.missing or self.unexpected or self.worst)
+
+    def absorb(self, other: "Comparison") -> None:
+        """Adds another group: the largest difference counts, and all that is wrong."""
+        self.compared += other.compared
+        self.missing += other.missing
+        self.unexpected += other.unexpected
+        self.worst = sorted([*self.worst, *other.worst], key=lambda worst: -worst.max_rel)
+        self.max_abs = max(self.max_abs, other.max_abs)
+        if other.max_rel >= self.max_rel:
+            self.max_rel, self.tolerance = other.max_rel, other.tolerance
 
     def reason(self, what: str) -> str:
         """One line that names what differs; empty when nothing does."""

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from omni_kit.parity.attention import attention_differences
 from omni_kit.parity.case import Case
 from omni_kit.parity.compare import (
     FLOAT32_TOLERANCE,
@@ -16,23 +17,18 @@ from omni_kit.parity.compare import (
     without_lone_zeros,
 )
 from omni_kit.parity.modules import Blame, Compared, divergence, first_backward, first_forward, owner
-from omni_kit.parity.precision import DTYPES, RATIO, Loss, Replays, total_loss
+from omni_kit.parity.precision import DTYPES, RATIO, Loss, Replays, loss_of
 from omni_kit.parity.process import StepError
-from omni_kit.parity.report import LevelResult
+from omni_kit.parity.process_levels import judge_processes
+from omni_kit.parity.report import PROCESS_LEVELS, LevelResult
+from omni_kit.parity.slot_level import judge_slots
+from omni_kit.parity.verdict import Verdict
 
-_WORST_SHOWN = 20
 _NOT_RECOGNISED = (
     "the loader knows no place for some tensors of this checkpoint, and filled others at random instead; "
     "--layout memory compares on a checkpoint with the names that upstream's model itself has"
 )
 _SIDES = ("reference", "candidate", "reference/nudged")
-
-
-@dataclass(frozen=True)
-class _Verdict:
-    comparison: Comparison
-    reason: str
-    tolerance: float | None = None
 
 
 def judge(level: str, case: Case) -> LevelResult:
@@ -45,25 +41,10 @@ def judge(level: str, case: Case) -> LevelResult:
     if level not in _JUDGES:
         return LevelResult(level, "skip", "this version of omni-kit does not run this level on this target")
     try:
-        result = _result(level, _JUDGES[level](case))
+        result = _JUDGES[level](case).result(level)
     except StepError as error:
         result = _failed(level, error)
     return replace(result, seconds=round(time.monotonic() - started, 3))
-
-
-def _result(level: str, verdict: _Verdict | str) -> LevelResult:
-    if isinstance(verdict, str):
-        return LevelResult(level, "pass", verdict)
-    found = verdict.comparison
-    return LevelResult(
-        level,
-        "pass" if not verdict.reason else "fail",
-        verdict.reason,
-        max_abs=found.max_abs,
-        max_rel=found.max_rel,
-        tolerance=verdict.tolerance,
-        worst=tuple(found.worst[:_WORST_SHOWN]),
-    )
 
 
 def _failed(level: str, error: StepError) -> LevelResult:
@@ -73,61 +54,66 @@ def _failed(level: str, error: StepError) -> LevelResult:
     return LevelResult(level, "fail" if error.blames_candidate else "error", str(error))
 
 
-def _import(case: Case) -> str:
+def _import(case: Case) -> Verdict:
     facts = case.imported()
-    return f"{facts['library']} {facts['version']}"
+    return Verdict(Comparison(), said=f"{facts['library']} {facts['version']}")
 
 
-def _keys(case: Case) -> _Verdict:
+def _keys(case: Case) -> Verdict:
     expected = {name: list(tensor.shape) for name, tensor in case.state().items()}
     found = compare_shapes(expected, case.shapes())
-    return _Verdict(found, found.reason("tensors"))
+    return Verdict(found, found.reason("tensors"))
 
 
-def _roundtrip(case: Case) -> _Verdict:
+def _roundtrip(case: Case) -> Verdict:
     """Upstream's checkpoint through the integration's loader, then its export through upstream's loader."""
     state = case.state()
     loaded = compare_exactly(state, case.loaded())
     if any("never loaded" in worst.why for worst in loaded.worst):
         case.note(_NOT_RECOGNISED)
     if not loaded.ok:
-        return _Verdict(loaded, f"loading: {loaded.reason('tensors')}", 0.0)
+        return Verdict(loaded, f"loading: {loaded.reason('tensors')}", 0.0)
     exported = compare_exactly(state, case.exported())
-    return _Verdict(exported, f"saving: {exported.reason('tensors')}" if not exported.ok else "", 0.0)
+    return Verdict(exported, f"saving: {exported.reason('tensors')}" if not exported.ok else "", 0.0)
 
 
-def _forward(case: Case) -> _Verdict:
+def _forward(case: Case) -> Verdict:
+    """Outputs within rounding, and attention called as upstream calls it, which the outputs of a CPU may not show."""
     found = _outputs(case)
     if not found.ok:
         _locate(case)
-    return _Verdict(found, found.reason("outputs"), found.tolerance)
+    attention = attention_differences(case.attention("reference"), case.attention("candidate"))
+    reasons = [*filter(None, [found.reason("outputs")]), *attention[:1]]
+    if len(attention) > 1:
+        reasons[-1] += f", and {len(attention) - 1} more"
+    return Verdict(found, "; ".join(reasons), found.tolerance)
 
 
-def _backward(case: Case) -> _Verdict:
+def _backward(case: Case) -> Verdict:
     if idle := unexercised(case.ran(), case.results("reference", "gradients")):
         case.note(f"the batch leaves {len(idle)} parameters without any gradient upstream: {listed(idle)}")
     found = _gradients(case)
     if not found.ok:
         _locate(case)
-    return _Verdict(found, found.reason("gradients"), found.tolerance)
+    return Verdict(found, found.reason("gradients"), found.tolerance)
 
 
-def _modules(case: Case) -> _Verdict:
+def _modules(case: Case) -> Verdict:
     """No module adds error of its own; where one does but no output or gradient shows it, that is only said."""
     right = _outputs(case).ok and _gradients(case).ok
     blame = _blame(case)
     found = Comparison(compared=len(case.traced()[1].calls), max_rel=blame.added if blame else 0.0)
     if blame is None:
-        return _Verdict(found, "", FLOAT32_TOLERANCE)
+        return Verdict(found, "", FLOAT32_TOLERANCE)
     where = f"{blame.call.module or blame.call.kind} adds {blame.added:.1e} to {blame.what}"
     if right:
         case.note(f"{where}; no output and no gradient of the model shows it")
-        return _Verdict(found, "", FLOAT32_TOLERANCE)
+        return Verdict(found, "", FLOAT32_TOLERANCE)
     _locate(case)
-    return _Verdict(found, where, FLOAT32_TOLERANCE)
+    return Verdict(found, where, FLOAT32_TOLERANCE)
 
 
-def _dtype(case: Case) -> _Verdict:
+def _dtype(case: Case) -> Verdict:
     """In each low dtype, the candidate is hardly further from float32 than upstream: as a whole, and by module."""
     found = Comparison(tolerance=RATIO)
     reasons = []
@@ -138,28 +124,31 @@ def _dtype(case: Case) -> _Verdict:
         if excessive := next((loss for loss in losses if loss.excess > 1), None):
             figures = f"{excessive.candidate:.1e}, upstream {excessive.reference:.1e}"
             reasons.append(f"{dtype}: {excessive.name or 'the model'} is too far from float32 ({figures})")
-    return _Verdict(found, "; ".join(reasons), RATIO)
+    return Verdict(found, "; ".join(reasons), RATIO)
 
 
 def _losses(case: Case, dtype: str) -> list[Loss]:
     """Modules first, in their order; then logits and gradients."""
     reference, candidate = (case.replayed_as(side, dtype) for side in ("reference", "candidate"))
     modules = Replays(case.traced()[0], reference, candidate, case.inputs()["attention_mask"]).losses(dtype)
-    return [*modules, _total(case, "outputs", dtype, only="logits"), _total(case, "gradients", dtype)]
+    side = f"candidate/{dtype}"
+    logits = loss_of(case.results, "outputs", dtype, side, only="logits")
+    return [*modules, logits, loss_of(case.results, "gradients", dtype, side)]
 
 
-def _total(case: Case, what: str, dtype: str, only: str = "") -> Loss:
-    exact = case.results("reference", what)
-    reference, candidate = (case.results(f"{side}/{dtype}", what) for side in ("reference", "candidate"))
-    kept = {name: tensor for name, tensor in exact.items() if only in ("", name)}
-    return total_loss(only or what, kept, reference, candidate, dtype)
+def _processes(level: str) -> Callable[[Case], Verdict]:
+    return lambda case: judge_processes(level, case)
 
 
 def _outputs(case: Case) -> Comparison:
-    return compare_closely(*(case.results(side, "outputs") for side in _SIDES))
+    return case.compared("outputs", lambda: compare_closely(*(case.results(side, "outputs") for side in _SIDES)))
 
 
 def _gradients(case: Case) -> Comparison:
+    return case.compared("gradients", lambda: _compare_gradients(case))
+
+
+def _compare_gradients(case: Case) -> Comparison:
     reference, candidate, nudged = (case.results(side, "gradients") for side in _SIDES)
     return compare_closely(without_lone_zeros(reference, candidate), without_lone_zeros(candidate, reference), nudged)
 
@@ -181,7 +170,7 @@ def _blame(case: Case) -> Blame | None:
     return first_backward(free, max(FLOAT32_TOLERANCE, gradients.tolerance)) or owner(free, wrong)
 
 
-_JUDGES: Mapping[str, Callable[[Case], _Verdict | str]] = {
+_JUDGES: Mapping[str, Callable[[Case], Verdict]] = {
     "import": _import,
     "keys": _keys,
     "roundtrip": _roundtrip,
@@ -189,4 +178,6 @@ _JUDGES: Mapping[str, Callable[[Case], _Verdict | str]] = {
     "backward": _backward,
     "modules": _modules,
     "dtype": _dtype,
+    "opslots": judge_slots,
+    **{level: _processes(level) for level in PROCESS_LEVELS},
 }

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from omni_kit.parity.builder import Tensors
 from omni_kit.parity.weights import generator, shuffled_ramp
+from omni_kit.targets.builder import Tensors
 
 # Frames, rows and columns of patches. No two sizes are alike, and rows differ from columns.
 _IMAGES = ((1, 4, 6), (1, 6, 4))

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
-from omni_kit.parity.builder import Tensors
 from omni_kit.parity.modules import without_padding
 from omni_kit.parity.pairing import pair_calls
 from omni_kit.parity.trace import Recording, fits
+from omni_kit.targets.builder import Tensors
 
 DTYPES = ("bfloat16", "float16")
 # A module that rounds where upstream rounds, in whatever order it adds, is 0.95 to 1.07 times as far off: over so many
@@ -23,6 +23,7 @@ RATIO, RATIO_OF_FEW, FEW = 1.2, 2.0, 256
 # Errors add up in logits and gradients by chance as well as by fault. Where upstream itself is far off, one flipped
 # decision (an expert, a sign before a norm) makes most of the error, and a single sample of it says little.
 RATIO_OF_SUMS, CHAOTIC, RATIO_OF_CHAOS = 2.0, 0.05, 16.0
+Results = Callable[[str, str], Tensors]
 Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
@@ -57,6 +58,19 @@ def total_loss(name: str, exact: Tensors, reference: Tensors, candidate: Tensors
     shared = [key for key in exact if key in reference and key in candidate]
     tensors = [(exact[key], reference[key], candidate[key]) for key in shared]
     return _loss(name, tensors, dtype, lambda upstream: RATIO_OF_CHAOS if upstream > CHAOTIC else RATIO_OF_SUMS)
+
+
+def loss_of(results: Results, what: str, dtype: str, candidate: str, only: str = "") -> Loss:
+    """What a whole run in a low dtype loses, beside upstream's run in it.
+
+    Args:
+        results: side, and "outputs" or "gradients" -> tensors.
+        candidate: the side that is judged.
+        only: one tensor instead of all.
+    """
+    exact, reference, other = (results(side, what) for side in ("reference", f"reference/{dtype}", candidate))
+    kept = {name: tensor for name, tensor in exact.items() if only in ("", name)}
+    return total_loss(only or what, kept, reference, other, dtype)
 
 
 def _loss(name: str, tensors: list[Three], dtype: str, ratio: Callable[[float], float]) -> Loss:

@@ -14,6 +14,9 @@ from typing import Any
 
 import omni_kit
 
+LAUNCHER = "ranks"
+GRACE = 30.0  # seconds that a launcher has to say which of its processes hung
+_OF_CANDIDATE = {"candidate", LAUNCHER}
 _ROOT = Path(omni_kit.__file__).resolve().parents[1]
 
 
@@ -36,7 +39,7 @@ class Worker:
     """One side in its own process. Use as a context manager: leaving it ends the process.
 
     Args:
-        name: "reference" or "candidate", for messages and the log's name.
+        name: "reference", "candidate" or "ranks", for messages and the log's name.
         log_dir: where NAME.log is written.
         timeout: seconds that one step may take.
         threads: how many threads it may compute with; None shares the cores between two processes.
@@ -104,7 +107,7 @@ class Worker:
         self._awaited.remove(step)
         reply = json.loads(self._read_line(step))
         if "error" in reply:
-            raise StepError(reply["error"], blames_candidate=self.name == "candidate" and not reply["environment"])
+            raise StepError(reply["error"], blames_candidate=self.name != "reference" and reply["blames_candidate"])
         return reply["result"]
 
     @property
@@ -194,7 +197,8 @@ class Sides:
             editable: the files may have changed since the same path was compared before.
         """
         if editable and path in self._seen:
-            self._workers["candidate"].close()
+            for name in _OF_CANDIDATE & self._workers.keys():
+                self._workers[name].close()
             self._seen.clear()
         self._seen.add(path)
         return self.worker("reference"), self.worker("candidate")
@@ -204,6 +208,12 @@ class Sides:
         if name not in self._workers or not self._workers[name].alive:
             self._workers[name] = Worker(name, self._log_dir, timeout=self._timeout)
         return self._workers[name]
+
+    def launcher(self) -> Worker:
+        """The process from which those of a launch are forked: it has one thread, because threads do not fork."""
+        if LAUNCHER not in self._workers or not self._workers[LAUNCHER].alive:
+            self._workers[LAUNCHER] = Worker(LAUNCHER, self._log_dir, timeout=self._timeout + GRACE, threads=1)
+        return self._workers[LAUNCHER]
 
 
 def _environment(threads: int) -> dict[str, str]:

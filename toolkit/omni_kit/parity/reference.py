@@ -11,11 +11,11 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
 from omni_kit.errors import BadInput
-from omni_kit.parity.builder import Tensors
 from omni_kit.parity.compare import unexercised
 from omni_kit.parity.language import as_named, language_model, speaker_of
 from omni_kit.parity.media import media_inputs
 from omni_kit.parity.weights import fill, text_inputs
+from omni_kit.targets.builder import Tensors
 from omni_kit.upstream.toy import toy_config
 
 _TRIES = 8
@@ -62,8 +62,8 @@ class TransformersBuilder:
         size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
         model.save_pretrained(out, max_shard_size=max(1, size // _SHARDS), save_original_format=original)
 
-    def forward(self, model: nn.Module, inputs: Tensors) -> Tensors:
-        return language_model(speaker_of(model), inputs, as_named)
+    def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
+        return language_model(speaker_of(model), inputs, as_named, loss_only)
 
     def notes(self) -> list[str]:
         return []
@@ -98,7 +98,7 @@ class TransformersBuilder:
     def _idle_experts(self, model: Any) -> int:
         inputs = {name: tensor.to(self._device) for name, tensor in self.inputs(model).items()}
         model.zero_grad(set_to_none=True)
-        torch.autograd.backward(self.forward(model, inputs)["loss"])
+        torch.autograd.backward(self.forward(model, inputs, loss_only=True)["loss"])
         gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
         return len(unexercised([], gradients))
 
@@ -117,7 +117,7 @@ class TransformersBuilder:
         """Whether the model can make positions of the batch: some want each frame of a film to be a run of its own."""
         try:
             with torch.no_grad():
-                self.forward(model, {name: tensor.to(self._device) for name, tensor in inputs.items()})
+                self.forward(model, {name: t.to(self._device) for name, t in inputs.items()}, loss_only=True)
         except (StopIteration, ValueError, RuntimeError, IndexError):
             return False
         return True

@@ -8,6 +8,7 @@ from omni_kit.errors import BadInput
 
 LEVELS = ("import", "keys", "roundtrip", "forward", "backward", "modules", "dtype", "opslots", "sp", "fsdp", "ep")
 DEFAULT_LEVELS = LEVELS[:5]
+PROCESS_LEVELS = frozenset({"sp", "fsdp", "ep"})
 
 Status = Literal["pass", "fail", "skip", "error"]
 

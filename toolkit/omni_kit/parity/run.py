@@ -10,7 +10,7 @@ from pathlib import Path
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.parity.candidate import Layout, find_candidate, require
 from omni_kit.parity.process import Sides
-from omni_kit.parity.report import LevelResult, ParityReport, parse_levels
+from omni_kit.parity.report import PROCESS_LEVELS, LevelResult, ParityReport, parse_levels
 
 _MARKER = ".omni-kit-parity"
 
@@ -62,9 +62,16 @@ def run_parity(
         from omni_kit.parity.levels import judge
 
         case = Case(
-            candidate, where, workers, checkpoint=checkpoint and checkpoint.resolve(), layout=layout, device=device
+            candidate,
+            where,
+            workers,
+            launcher=both.launcher() if PROCESS_LEVELS.intersection(wanted) else None,
+            checkpoint=checkpoint and checkpoint.resolve(),
+            layout=layout,
+            device=device,
         )
         results: list[LevelResult] = []
+        stack.enter_context(_one_thread())
         for level in wanted:
             results.append(judge(level, case))
             say(f"{level}: {results[-1].status}")
@@ -96,6 +103,19 @@ def _check_device(device: str) -> None:
 
 
 @contextmanager
+def _one_thread() -> Iterator[None]:
+    """The cores are the two sides' own: comparing thousands of small tensors, threads would wait for each other."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
 def _directory(work_dir: Path | None) -> Iterator[Path]:
     """The given directory, emptied of an earlier run, or one that is gone afterwards."""
     if work_dir is None:
@@ -106,7 +126,7 @@ def _directory(work_dir: Path | None) -> Iterator[Path]:
     marker = work_dir / _MARKER
     if any(work_dir.iterdir()) and not marker.is_file():
         raise BadInput(f"{work_dir} holds files that are not of a parity run", "give a new directory")
-    for part in ("checkpoint", "reference", "candidate"):
+    for part in ("checkpoint", "reference", "candidate", "ranks"):
         shutil.rmtree(work_dir / part, ignore_errors=True)
     marker.touch()
     yield work_dir.resolve()

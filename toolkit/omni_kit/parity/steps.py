@@ -1,17 +1,21 @@
 """The steps that a worker can take; each takes paths and numbers and leaves tensors in files."""
 
 import gc
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
-from omni_kit.parity.builder import Builder, Tensors, Upstream, make_builder
+from omni_kit.parity.attention import attention_recorded, save_calls
+from omni_kit.parity.builder import make_builder
 from omni_kit.parity.tensors import load_tensors, save_tensors, state_of
 from omni_kit.parity.trace import Recording, Script, recorded
 from omni_kit.parity.weights import nudged
+from omni_kit.targets.builder import Builder, Distributed, Mesh, Slotted, Tensors, Upstream
 
 Pairs = list[tuple[str, int, int]]
 
@@ -26,10 +30,12 @@ class Side:
         self._builder: Builder | None = None
         self._model: Any = None
         self._forbidden: list[str] = []
+        self._name = ""
+        self._options: Mapping[str, Any] = {}
 
     def open(self, builder: str, options: Mapping[str, Any], forbidden: list[str]) -> dict[str, Any]:
         """Makes the builder; `forbidden` packages must never be imported in this process."""
-        self._forbidden = forbidden
+        self._forbidden, self._name, self._options = forbidden, builder, options
         self._builder = make_builder(builder)
         facts = self._builder.open(options)
         gc.freeze()  # what was imported stays: a collection, and loaders ask for many, need not walk it
@@ -71,8 +77,8 @@ class Side:
     def run(self, inputs: str, out: str) -> dict[str, Any]:
         """Forward and backward.
 
-        Writes outputs.safetensors and gradients.safetensors below `out`; returns the names of all parameters and
-        what is to be said about the run.
+        Writes outputs.safetensors, gradients.safetensors and attention.json below `out`; returns the names of all
+        parameters and what is to be said about the run.
         """
         self._run(self._model, Path(inputs), Path(out))
         return {"parameters": [name for name, _ in self._model.named_parameters()], "notes": self._side.notes()}
@@ -91,7 +97,7 @@ class Side:
     def trace(self, inputs: str, out: str) -> None:
         """Forward and backward with everything recorded that goes in and out of every module."""
         with recorded(self._model) as recording:
-            outputs = self._side.forward(self._model, batch_for(self._model, Path(inputs)))
+            outputs = self._side.forward(self._model, batch_for(self._model, Path(inputs)), loss_only=True)
             torch.autograd.backward(outputs["loss"])
         recording.save(Path(out))
 
@@ -113,16 +119,49 @@ class Side:
     def _replay(self, model: Any, inputs: Path, script: Path, pairs: Pairs, out: Path) -> None:
         known = {(module, occurrence): number for module, occurrence, number in pairs}
         with recorded(model, Script(Recording.load(script), known)) as recording:
-            self._side.forward(model, batch_for(model, inputs))
+            self._side.forward(model, batch_for(model, inputs), loss_only=True)
         recording.save(out)
 
-    def _run(self, model: Any, inputs: Path, out: Path) -> None:
+    def _run(self, model: Any, inputs: Path, out: Path, forward: Callable[[Tensors], Tensors] | None = None) -> None:
         model.zero_grad(set_to_none=True)
-        outputs = self._side.forward(model, batch_for(model, inputs))
+        batch = batch_for(model, inputs)
+        with attention_recorded(model) as calls:
+            outputs = forward(batch) if forward else self._side.forward(model, batch)
         save_tensors(outputs, out / "outputs.safetensors")
         torch.autograd.backward(outputs["loss"])
         gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
         save_tensors(gradients, out / "gradients.safetensors")
+        save_calls(calls, out)
+
+    def slots(self, config_dir: str) -> list[dict[str, Any]]:
+        """Every kernel slot that the integration declares."""
+        return [asdict(slot) for slot in cast(Slotted, self._side).slots(Path(config_dir))]
+
+    def run_with(self, checkpoint: str, slot: str, kernel: str, dtype: str, inputs: str, out: str) -> list[str]:
+        """As `run`, of the checkpoint loaded once more with a kernel in a slot; returns the slot's calls."""
+        side = cast(Slotted, self._side)
+        model = side.load_with(Path(checkpoint), slot, kernel, dtype)
+        self._run(model, Path(inputs), Path(out), lambda batch: side.forward_with(model, slot, batch))
+        return side.calls().get(slot, [])
+
+    def meshes(self, level: str, config_dir: str) -> list[dict[str, Any]] | str:
+        """What a level of several processes runs on, or why it makes no sense for this model."""
+        found = cast(Distributed, self._side).meshes(level, Path(config_dir))
+        return found if isinstance(found, str) else [asdict(mesh) for mesh in found]
+
+    def launch(self, mesh: dict[str, Any], device: str, timeout: float, **paths: str) -> list[str]:
+        """Trains one step in all processes of a mesh; returns what is to be said about it.
+
+        Args:
+            timeout: seconds after which every process writes its stack and ends.
+            paths: `checkpoint`, `batches` and `out`.
+        """
+        from omni_kit.parity.ranks import Job, launch
+
+        places = {name: Path(path) for name, path in paths.items()}
+        job = Job(self._name, self._options, device, mesh=Mesh(**mesh), timeout=timeout, **places)
+        launch(job, cast(Distributed, self._side))
+        return list(json.loads((job.out / "notes.json").read_text(encoding="utf-8")))
 
     def check_imports(self) -> None:
         """Raises if a forbidden package came in after all: the side would no longer be independent.

@@ -7,7 +7,7 @@ from typing import cast
 import torch
 from safetensors.torch import load_file, save_file
 
-from omni_kit.parity.builder import Tensors
+from omni_kit.targets.builder import Tensors
 
 
 def save_tensors(tensors: Mapping[str, torch.Tensor], file: Path) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from omni_kit.parity.builder import Tensors
 from omni_kit.parity.tensors import load_tensors, save_tensors
+from omni_kit.targets.builder import Tensors
 
 
 @dataclass

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from omni_kit.parity.builder import Tensors
+from omni_kit.targets.builder import Tensors
 
 BATCH, LENGTH, PADDED = 2, 22, 3
 _SPREAD = 0.2  # of norms and biases around their initial value

@@ -5,14 +5,13 @@ goes to stderr, which the parent points at a log file.
 """
 
 import faulthandler
-import importlib.util
 import json
 import os
 import sys
 import traceback
 from typing import Any, TextIO
 
-from omni_kit.errors import OmniKitError
+from omni_kit.parity.failures import lacks_package, one_line
 
 _LOGGED = 400  # characters of a request
 
@@ -45,24 +44,9 @@ def _answer(side: Any, request: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:
         traceback.print_exc()
         sys.stderr.flush()
-        return {"error": _one_line(error), "environment": _lacks_package(error)}
+        blames = getattr(error, "blames_candidate", not lacks_package(error))
+        return {"error": one_line(error), "blames_candidate": blames}
     return {"result": result}
-
-
-def _lacks_package(error: Exception) -> bool:
-    """A package that is nowhere to be found; a module missing from a package that is there is the package's fault."""
-    name = error.name if isinstance(error, ModuleNotFoundError) else None
-    return bool(name) and importlib.util.find_spec(str(name).partition(".")[0]) is None
-
-
-def _one_line(error: Exception) -> str:
-    """The last line of the traceback, with the place that raised."""
-    text = " ".join(str(error).split()) or "no message"
-    if isinstance(error, OmniKitError):
-        return text
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {text[:400]}{where}"
 
 
 if __name__ == "__main__":

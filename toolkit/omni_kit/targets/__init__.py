@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from omni_kit.errors import BadInput
 from omni_kit.layout import LayoutVerdict
+from omni_kit.targets.builder import Candidate
 from omni_kit.upstream.model import UpstreamModel
 from omni_kit.upstream.profile import ModelProfile
 
@@ -149,6 +150,13 @@ class Target(Protocol):
 
     def model_dirs(self, path: Path) -> list[Path]:
         """The model directories at or below `path` that its rules judge; empty when it is not this framework's."""
+
+    def candidate(self, path: Path) -> Candidate:
+        """The integration in the directory `path`, with how both sides of a comparison are built.
+
+        Raises:
+            BadInput: it holds no integration of this framework; what is missing.
+        """
 
 
 def targets() -> dict[str, Target]:

@@ -4,8 +4,10 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.targets import INSTALL_TORCH, Checkout, Plan, Request, Requirement
+from omni_kit.targets.builder import Candidate
 from omni_kit.targets.veomni.checkout import find_checkout
 from omni_kit.targets.veomni.checkout import model_dirs as find_model_dirs
+from omni_kit.targets.veomni.model_dir import find_model_dir
 from omni_kit.targets.veomni.plan import make_plan
 
 __all__ = ["INSTALL_VEOMNI", "VeOmni"]
@@ -14,6 +16,7 @@ __all__ = ["INSTALL_VEOMNI", "VeOmni"]
 INSTALL_VEOMNI = (
     "pip install --no-deps veomni && pip install psutil einops packaging datasets torchdata tiktoken blobfile"
 )
+TOY_CONFIG = "toy_config.json"
 
 
 class VeOmni:
@@ -41,3 +44,22 @@ class VeOmni:
 
     def model_dirs(self, path: Path) -> list[Path]:
         return find_model_dirs(path)
+
+    def candidate(self, path: Path) -> Candidate:
+        found = find_model_dir(path)
+        toy = found.path / TOY_CONFIG
+        return Candidate(
+            path=found.path,
+            source=str(toy) if toy.is_file() else next(iter(found.registered)),
+            builder="omni_kit.targets.veomni.build:VeOmniBuilder",
+            options={
+                "path": str(found.path),
+                "style": found.style,
+                "import_name": found.import_name,
+                "sys_path": str(found.sys_path),
+                "registered": list(found.registered),
+            },
+            framework="veomni",
+            requires={} if found.style == "in-tree" else {"veomni": INSTALL_VEOMNI},
+            editable=found.style == "plugin",
+        )

@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -11,10 +11,14 @@ from typing import Any, cast
 from torch import distributed, nn
 
 from omni_kit.errors import BadInput
-from omni_kit.parity.builder import Tensors
 from omni_kit.parity.language import language_model
-from omni_kit.targets.veomni.feed import arguments
+from omni_kit.targets.builder import Batch, Mesh, Slot, Tensors
+from omni_kit.targets.veomni.attention import use_packed_attention
+from omni_kit.targets.veomni.feed import arguments, packed
+from omni_kit.targets.veomni.grouped import select_grouped_experts, use_grouped_experts
+from omni_kit.targets.veomni.slots import ATTENTION, calls_seen, filled, find_slots
 from omni_kit.targets.veomni.stand_ins import register_stand_ins, stand_ins_used
+from omni_kit.targets.veomni.train import begin, meshes_of, shard, step, without_router_loss
 
 _SHARDS = 3
 _NO_KERNEL: Mapping[str, str] = {"qat_implementation": "none"}
@@ -25,24 +29,29 @@ class VeOmniBuilder:
 
     def __init__(self) -> None:
         self._device = "cpu"
+        self._import_name = ""
+        self._notes: list[str] = []
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Imports the model directory.
 
         Args:
-            options: the fields of a ModelDir; `registered` are the keys that it must register.
+            options: the fields of a ModelDir; `registered` are the keys that it must register; `device`; and `alone`:
+                false where the launcher of several processes joins them itself.
 
         Raises:
             BadInput: the import leaves a key to somebody else, or finds another package of that name.
         """
         sys.path.insert(0, options["sys_path"])
         self._device = options.get("device", "cpu")
-        _one_process(self._device)
+        if options.get("alone", True):
+            _one_process(self._device)
         stand_ins_used()  # of a model that was compared before in this process
         import veomni
         from veomni.models.loader import MODELING_REGISTRY
 
         directory = Path(options["path"])
+        self._import_name = str(options["import_name"])
         if options["style"] == "in-tree":
             _forget_overrides(MODELING_REGISTRY, options["registered"])
         module = importlib.import_module(options["import_name"])
@@ -81,13 +90,58 @@ class VeOmniBuilder:
         save_model_weights(str(out), state, save_dtype="float32", shard_size=max(1, size // _SHARDS))
         (out / "config.json").write_bytes((checkpoint / "config.json").read_bytes())
 
-    def forward(self, model: nn.Module, inputs: Tensors) -> Tensors:
-        return language_model(model, inputs, arguments)
+    def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
+        return language_model(model, inputs, arguments, loss_only)
 
     def notes(self) -> list[str]:
-        return stand_ins_used()
+        said, self._notes = [*stand_ins_used(), *filter(None, self._notes)], []
+        return said
 
-    def _build(self, config_dir: Path, weights: Path | None, device: str, dtype: str = "float32") -> Any:
+    def slots(self, config_dir: Path) -> Sequence[Slot]:
+        return find_slots(self._build(config_dir, None, "meta"), self._import_name)
+
+    def load_with(self, checkpoint: Path, slot: str, kernel: str, dtype: str = "float32") -> nn.Module:
+        calls_seen()  # of an earlier model
+        with filled(slot, kernel):
+            model = self.load(checkpoint, dtype)
+        if slot == ATTENTION:
+            use_packed_attention(model)
+        return model
+
+    def forward_with(self, model: nn.Module, slot: str, inputs: Tensors) -> Tensors:
+        return language_model(model, inputs, packed if slot == ATTENTION else arguments)
+
+    def calls(self) -> dict[str, list[str]]:
+        return calls_seen()
+
+    def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
+        found, left_out = meshes_of(level, self._build(config_dir, None, "meta"), self._device)
+        self._notes += left_out  # the processes of the launch begin with it
+        return found
+
+    def train(self, checkpoint: Path, batches: Sequence[Batch], mesh: Mesh) -> list[tuple[Tensors, Tensors]]:
+        begin(mesh, self._device)
+        alone = mesh.processes == 1
+        weights, device = (checkpoint, self._device) if alone else (None, "meta")
+        model = self._build(checkpoint, weights, device, mesh.dtype, **self._kernels(mesh))
+        self._notes += use_stand_ins(model, mesh) if self._device == "cpu" else []
+        if "ulysses" in mesh.sizes:
+            self._notes.append(without_router_loss(model))
+        ready = model.train() if alone else shard(model, checkpoint)
+        return [step(ready, batch, self._device) for batch in batches]
+
+    def _kernels(self, mesh: Mesh) -> dict[str, str]:
+        """What VeOmni cannot share work without: attention over packed sequences, and grouped experts."""
+        shares_experts = mesh.sizes.get("ep", 1) > 1
+        if self._device == "cpu":
+            return select_grouped_experts() if shares_experts else {}
+        # Of what knows of sequence parallelism, flex attention alone computes in float32.
+        attention = "flex_attention" if "ulysses" in mesh.sizes else "sdpa"
+        return {"attn_implementation": attention} | ({"moe_implementation": "fused_triton"} if shares_experts else {})
+
+    def _build(
+        self, config_dir: Path, weights: Path | None, device: str, dtype: str = "float32", **kernels: str
+    ) -> Any:
         from veomni.models import build_foundation_model
 
         return build_foundation_model(
@@ -95,8 +149,14 @@ class VeOmniBuilder:
             weights_path=str(weights) if weights else None,
             torch_dtype=dtype,
             init_device=device,
-            ops_implementation=eager_operations(),
+            ops_implementation=eager_operations(**kernels),
         )
+
+
+def use_stand_ins(model: nn.Module, mesh: Mesh) -> list[str]:
+    """Puts in the place of kernels what a CPU can run; returns what is to be said about it."""
+    said = use_grouped_experts(model) if mesh.sizes.get("ep", 1) > 1 else []
+    return [*said, use_packed_attention(model)] if getattr(model, "_supports_flash_attn", False) else said
 
 
 def _forget_overrides(registry: Any, keys: list[str]) -> None:
@@ -115,8 +175,8 @@ def _check_registered(registry: Any, key: str, import_name: str) -> None:
         raise BadInput(f"'{key}' is registered by {owner}: importing {import_name} does not replace it")
 
 
-def eager_operations() -> Any:
-    """VeOmni's kernel selection with no kernel selected, but where it has no eager form at all."""
+def eager_operations(**kernels: str) -> Any:
+    """VeOmni's kernel selection with none but these selected, save where it has no eager form at all."""
     from veomni.arguments.arguments_types import OpsImplementationConfig
 
     names = [
@@ -124,7 +184,7 @@ def eager_operations() -> Any:
     ]
     eager = {name: _NO_KERNEL.get(name, "eager") for name in names}
     stand_ins = {name: kernel for name, kernel in register_stand_ins().items() if name in eager}
-    return OpsImplementationConfig(**{**eager, **stand_ins})
+    return OpsImplementationConfig(**{**eager, **stand_ins, **kernels})
 
 
 def _one_process(device: str) -> None:

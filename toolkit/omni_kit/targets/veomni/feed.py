@@ -1,12 +1,13 @@
 """How VeOmni's data pipeline hands a sample to its models: with positions and placeholder masks made beforehand."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from omni_kit.parity.builder import Tensors
 from omni_kit.parity.language import as_named, speaker_of
-from omni_kit.parity.media import modality_masks
+from omni_kit.parity.media import modality_masks, samples_of
+from omni_kit.targets.builder import Tensors
 
 # What the pipeline writes in place of placeholder tokens before it asks for positions.
 _MARKS = {"image_mask": "IMAGE_INPUT_INDEX", "video_mask": "VIDEO_INPUT_INDEX", "audio_mask": "AUDIO_INPUT_INDEX"}
@@ -29,6 +30,48 @@ def arguments(model: Any, inputs: Tensors) -> dict[str, Any]:
     length = inputs["input_ids"].shape[1]
     bounds = torch.tensor([0, length], dtype=torch.int32, device=inputs["input_ids"].device)
     return fed | {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": length, "max_length_k": length}
+
+
+def packed(model: Any, inputs: Tensors) -> dict[str, Any]:
+    """The arguments of forward, labels included, of all rows in one: as VeOmni's collator packs them."""
+    samples = samples_of(inputs) if len(inputs["input_ids"]) > 1 else [inputs]
+    batch = collator(model)([sample_of(model, sample) for sample in samples])
+    return placed(batch, inputs["input_ids"].device)
+
+
+def placed(batch: Mapping[str, Any], device: torch.device | str) -> dict[str, Any]:
+    """A batch of the collator on a device, with what it has made for the towers."""
+
+    def place(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return placed(value, device)
+        return value.to(device) if isinstance(value, torch.Tensor) else value
+
+    return {name: place(value) for name, value in batch.items()}
+
+
+def collator(model: Any) -> Any:
+    """The collator of VeOmni's trainers, with what the model adds to it."""
+    from veomni.data.data_collator import MainCollator
+
+    infos: dict[str, Any] = getattr(model, "get_extra_collate_infos", dict)()
+    metadata = getattr(model, "get_metadata_collate_func", lambda: None)()
+    return MainCollator(data_collate_info=infos, metadata_collate_func=metadata)
+
+
+def sample_of(model: Any, inputs: Tensors) -> Tensors:
+    """A single sample in the form that the pipeline hands to VeOmni's collator: without the batch axis.
+
+    Args:
+        inputs: what upstream is fed, one row without padding, labels included.
+    """
+    sample = {name: inputs[name][0].clone() for name in ("input_ids", "attention_mask", "labels")}
+    if "mm_token_type_ids" in inputs:
+        media = _media(inputs)
+        masks = modality_masks(inputs, speaker_of(model).config)
+        sample["position_ids"] = _positions(model, inputs, media, masks)[0]
+        sample |= media | {name: mask[0] for name, mask in masks.items()}
+    return sample
 
 
 def _media(inputs: Tensors) -> Tensors:

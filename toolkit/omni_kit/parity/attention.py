@@ -1,0 +1,83 @@
+"""Records how attention is called, and compares the two sides.
+
+On a CPU every mask is made beforehand, and whether attention is told to be causal, or how far it may look, changes no
+number; the kernels of an accelerator rely on nothing else. So what cannot be seen in the outputs is read off the calls.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+Calls = dict[str, list[dict[str, Any]]]
+FILE = "attention.json"
+
+
+@contextmanager
+def attention_recorded(model: nn.Module) -> Iterator[Calls]:
+    """Notes each different way in which a module of `model` calls a function of transformers' attention registry."""
+    from transformers.modeling_utils import AttentionInterface
+
+    names = {module: name for name, module in model.named_modules()}
+    calls: Calls = {}
+    choose = AttentionInterface.get_interface
+
+    def chosen(registry: Any, implementation: str, default: Callable[..., Any]) -> Callable[..., Any]:
+        function = choose(registry, implementation, default)
+
+        def noted(module: nn.Module, query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+            told, known = _told(module, query, key, kwargs), calls.setdefault(names.get(module, ""), [])
+            if told not in known:
+                known.append(told)
+            return function(module, query, key, value, *args, **kwargs)
+
+        return noted
+
+    AttentionInterface.get_interface = chosen
+    try:
+        yield calls
+    finally:
+        AttentionInterface.get_interface = choose
+
+
+def _told(module: nn.Module, query: torch.Tensor, key: torch.Tensor, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides who attends to whom, with defaults filled in as the kernels fill them in."""
+    causal, scale = given.get("is_causal"), given.get("scaling")
+    return {
+        "is_causal": bool(getattr(module, "is_causal", True) if causal is None else causal),
+        "scale": float(f"{query.shape[-1] ** -0.5 if scale is None else float(scale):.6g}"),
+        "sliding_window": given.get("sliding_window") or None,
+        "softcap": given.get("softcap") or None,
+        "dropout": float(given.get("dropout") or 0.0),
+        "sinks": given.get("s_aux") is not None,
+        "heads": [query.shape[1], key.shape[1]],
+    }
+
+
+def save_calls(calls: Calls, directory: Path) -> None:
+    """Writes what was recorded."""
+    (directory / FILE).write_text(json.dumps(calls), encoding="utf-8")
+
+
+def load_calls(directory: Path) -> Calls:
+    """What `save_calls` wrote."""
+    return dict(json.loads((directory / FILE).read_text(encoding="utf-8")))
+
+
+def attention_differences(reference: Calls, candidate: Calls) -> list[str]:
+    """For each module that calls attention on both sides, what it says otherwise than upstream."""
+    found = []
+    for module in (name for name in reference if name in candidate):
+        for key in reference[module][0]:
+            theirs, mine = ([call[key] for call in calls[module]] for calls in (reference, candidate))
+            if {*map(str, theirs)} != {*map(str, mine)}:
+                found.append(f"{module} attends with {key}={_list(mine)} instead of {_list(theirs)}")
+    return found
+
+
+def _list(values: list[Any]) -> str:
+    return " or ".join(dict.fromkeys(map(str, values)))

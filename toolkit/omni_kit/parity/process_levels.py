@@ -1,0 +1,60 @@
+"""The levels of several processes: what each gives must be what one process gives."""
+
+from omni_kit.parity.case import Case
+from omni_kit.parity.compare import Comparison, compare_closely
+from omni_kit.parity.precision import total_loss
+from omni_kit.parity.report import Worst
+from omni_kit.parity.training import Step
+from omni_kit.parity.verdict import Verdict
+from omni_kit.targets.builder import Tensors
+
+
+def judge_processes(level: str, case: Case) -> Verdict:
+    """Loss, norm of the gradients and every gradient of each mesh against those of one process."""
+    trained = case.trained(level)
+    if isinstance(trained, str):
+        return Verdict(Comparison(), trained, skip=True)
+    alone, *others = trained
+    measures = {one.dtype: one for one in reversed(trained) if one.alone}
+    found, reasons = Comparison(), []
+    for other in (one for one in others if not one.alone):
+        exact = other.dtype == alone.dtype
+        for index, pair in enumerate(zip(alone.steps, measures[other.dtype].steps, other.steps, strict=True)):
+            batch = f", batch {index + 1} of {len(alone.steps)}" if len(alone.steps) > 1 else ""
+            compared = _exactly(pair[0], pair[2], case) if exact else _by_ratio(*pair, other.dtype)
+            for what, comparison in compared.items():
+                found.absorb(comparison)
+                if not comparison.ok:
+                    reasons.append(f"{other.mesh}{batch}: {comparison.reason(what)}")
+    said = f"{', '.join(other.mesh for other in others if not other.alone)} as one process"
+    return Verdict(found, "; ".join(reasons), found.tolerance, said)
+
+
+def _exactly(alone: Step, other: Step, case: Case) -> dict[str, Comparison]:
+    """Up to rounding."""
+    (figures, gradients), (their_figures, their_gradients) = alone, other
+    return {
+        "figures": compare_closely(figures, their_figures, figures),
+        "gradients": compare_closely(gradients, their_gradients, _nudged(gradients, case)),
+    }
+
+
+def _by_ratio(alone: Step, measure: Step, other: Step, dtype: str) -> dict[str, Comparison]:
+    """In low precision: hardly further from float32 than one process is."""
+    found = {}
+    for what, exact, reference, candidate in zip(("figures", "gradients"), alone, measure, other, strict=True):
+        loss = total_loss(what, exact, reference, candidate, dtype)
+        found[what] = Comparison(compared=len(exact), tolerance=1.0, max_rel=loss.excess)
+        if loss.excess > 1:
+            why = f"off by {loss.candidate:.1e} in {dtype}, one process by {loss.reference:.1e}"
+            found[what].worst.append(Worst(what, loss.candidate, loss.excess, why))
+    return found
+
+
+def _nudged(gradients: Tensors, case: Case) -> Tensors:
+    """The gradients moved by what one step in each weight does to those of upstream's model."""
+    exact, nudged = (case.results(side, "gradients") for side in ("reference", "reference/nudged"))
+    return {
+        name: gradient + (nudged[name] - exact[name]) if name in nudged and name in exact else gradient
+        for name, gradient in gradients.items()
+    }
