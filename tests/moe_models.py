@@ -36,13 +36,16 @@ GIVEN: dict[str, dict[str, Any]] = {
 # What the small config says in the end.
 LAST: dict[str, dict[str, Any]] = {"Qwen3OmniMoeForConditionalGeneration": {"enable_audio_output": True}}
 BY_CLASS: dict[str, dict[str, Any]] = {"Qwen3OmniMoeTalkerForConditionalGeneration": {"spatial_merge_size": 2}}
+# Models around another model's experts: their own files do not speak of any.
+WRAPPERS = ("kimi_k25", "nemotron3_5_transcribe", "nemotron_h_omni", "vitpose")
 _FIRST = 0x40000000  # as a float32 this is 2.0, and every integer after it another number
 
 
 def modeling_files() -> list[str]:
     """Modules of the installed transformers that speak of experts ("mixtral.modeling_mixtral"), without importing."""
     root = find_library("transformers").root / "models"
-    files = (file for file in sorted(root.glob("*/modeling_*.py")) if "expert" in file.read_text(encoding="utf-8"))
+    every = sorted(root.glob("*/modeling_*.py"))
+    files = (f for f in every if f.parent.name in WRAPPERS or "expert" in f.read_text(encoding="utf-8"))
     return [f"{file.parent.name}.{file.stem}" for file in files]
 
 

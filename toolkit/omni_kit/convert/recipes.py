@@ -16,7 +16,7 @@ SCALE = "_scale_inv"
 _LOOKAROUND = re.compile(r"\(\?.+?\)?\)")
 _GROUP = re.compile(r"\(.+?\)")
 # renamings that only replace text; any other kind may count or depend on other keys
-_PLAIN = frozenset({"WeightRenaming", "PrefixChange"})
+_PLAIN = frozenset({"WeightRenaming", "PrefixChange", "GroupWeightRename", "Inkling2IndexOffsetWeightRename"})
 _NUMBERED = re.compile(r"\d+")
 
 
@@ -42,6 +42,7 @@ def to_memory(recipe: Recipe | None, tensors: Tensors, shapes: Shapes) -> Tensor
     if recipe is None:
         return tensors
     renamed: Tensors = {}
+    recipe = recipe.for_keys(tensors)
     for key, tensor in tensors.items():
         add(renamed, _renamed(recipe, key, shapes), tensor)
     return _converted(renamed, [t for t in recipe.transforms if t.converts], shapes)
@@ -103,7 +104,8 @@ def _hub_name(recipe: Recipe, inverses: Sequence[Transform], name: str, shapes: 
     for transform in inverses:
         key = transform.rename(key) or key
     for candidate in (key, name):
-        if _renamed(recipe, candidate, shapes) == name:
+        found = _renamed(recipe, candidate, shapes)
+        if name in {found, found.partition(".")[2]}:  # a base model's own keys go without its prefix
             return candidate
     raise BadInput(f"{name} cannot be named as on the hub: the recipe's renamings lead from {key} elsewhere")
 

@@ -14,6 +14,7 @@ from omni_kit.upstream.toy_sizes import (
     AUDIO,
     COMPLETED,
     DROPPED,
+    EVEN_HEADS,
     FIXED,
     HEAD_DIM,
     HIDDEN,
@@ -116,6 +117,8 @@ def _set_text_sizes(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
         toy["n_shared_experts"] = AT_MOST["n_shared_experts"]
     if isinstance(rates := toy.get("compress_rates"), dict):  # a sequence shorter than the rate compresses to nothing
         toy["compress_rates"] = {kind: min(rate, 4 + 2 * index) for index, (kind, rate) in enumerate(rates.items())}
+    if toy.get("model_type") in EVEN_HEADS:
+        toy["num_key_value_heads"] = toy["num_attention_heads"]
     if toy.get("model_type") in SQUARE:
         toy["head_dim"] = HIDDEN // toy["num_attention_heads"]
     if "attention_hidden_size" in toy and "num_attention_heads" in toy:

@@ -109,6 +109,7 @@ VISION: Mapping[str, int] = {
     "max_position_embeddings": 64,
 }
 AUDIO: Mapping[str, int] = {
+    "num_key_value_heads": 4,
     "d_model": 72,
     "hidden_size": 72,
     "encoder_attention_heads": 4,
@@ -187,6 +188,8 @@ AT_MOST: Mapping[str, int] = {
 OPEN = ("head_dim", "num_key_value_heads", "n_routed_experts", "num_experts_per_tok")
 # Their output projection is square: heads times head_dim has to be the hidden size.
 SQUARE = frozenset({"helium"})
+# Queries, keys and values lie in one tensor of three equal parts on disk.
+EVEN_HEADS = frozenset({"nemotron3_5_transcribe_word_timestamp"})
 # transformers fails on its own router loss there: the router's logits are never recorded.
 NO_ROUTER_LOSS = frozenset({"granitemoe", "granitemoeshared", "granitemoehybrid"})
 DROPPED = (

@@ -70,6 +70,8 @@ class ConfigView(Config):
             if certain:
                 self._parts[name], self._values[name] = value, dict(value.config.given)
             return
+        if value is UNKNOWN and isinstance(self.config.given.get(name), Mapping):
+            return  # what normalises a part that was given leaves it what it is
         if certain or self._values.get(name) == value:
             self._values[name] = value
         elif name not in self.config.given:

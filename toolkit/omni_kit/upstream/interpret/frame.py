@@ -168,9 +168,9 @@ class Frame(Calls):
             _initialise(after, self.owner, self.args(call), self.kwargs(call))
             return
         name = dotted(call.func) or ""
-        if isinstance(self.owner, Module) and (method := self.own_method(name)) is not None:
-            cls, body = method
-            Frame(cls, self.owner, _bind(body, self.owner, self.args(call), self.kwargs(call))).run(body.body)
+        if (method := self.module_method(call)) is not None:
+            module, cls, body = method
+            Frame(cls, module, _bind(body, module, self.args(call), self.kwargs(call))).run(body.body)
         elif name == "self.register_buffer":
             self.register_buffer(call)
         elif name in {"self.add_module", "self.register_module", "self.register_parameter", "setattr"}:
@@ -191,12 +191,13 @@ class Frame(Calls):
         else:
             self.value(call)
 
-    def own_method(self, name: str) -> tuple[ClassRef, ast.FunctionDef] | None:
-        """The method that `self.name` means, if a class of the library defines it."""
-        owner, _, attribute = name.rpartition(".")
-        if owner != "self" or not isinstance(self.owner, Module) or self.owner.cls is None:
+    def module_method(self, call: ast.Call) -> tuple[Module, ClassRef, ast.FunctionDef] | None:
+        """The module and the method that `self.name(...)` or `self.part.name(...)` calls, if the library defines it."""
+        if not isinstance(call.func, ast.Attribute) or not (dotted(call.func) or "").startswith("self."):
             return None
-        return self.owner.cls.method(attribute)
+        module = self.value(call.func.value)
+        found = module.cls.method(call.func.attr) if isinstance(module, Module) and module.cls is not None else None
+        return (module, *found) if found is not None else None
 
     def is_super(self, call: ast.Call, method: str) -> bool:
         func = call.func
@@ -227,8 +228,8 @@ class Frame(Calls):
             self.scope[target.id] = value if not self.uncertain or known is UNKNOWN else UNKNOWN
         elif isinstance(target, ast.Attribute) and dotted(target.value) == "self":
             self.set_attribute(target.attr, value, origin)
-        elif isinstance(target, ast.Attribute) and isinstance(config := self.value(target.value), Config):
-            config.set(target.attr, value, certain=not self.uncertain)
+        elif isinstance(target, ast.Attribute):
+            self.store_below(self.value(target.value), target.attr, value)
         elif isinstance(target, (ast.Tuple, ast.List)):
             values = value if isinstance(value, (list, tuple)) and len(value) == len(target.elts) else None
             for index, item in enumerate(target.elts):
@@ -237,6 +238,16 @@ class Frame(Calls):
             container, key = self.value(target.value), self.value(target.slice)
             if isinstance(container, Module) and key is not UNKNOWN:
                 container.attributes[str(key)] = [value]
+
+    def store_below(self, owner: Any, name: str, value: Any) -> None:
+        """Sets an attribute of a config, or of a module that was built before."""
+        if isinstance(owner, Config):
+            owner.set(name, value, certain=not self.uncertain)
+        elif isinstance(owner, Module) and self.uncertain:
+            owner.uncertain.add(name)
+            owner.attributes.setdefault(name, []).append(value)
+        elif isinstance(owner, Module):
+            owner.attributes[name] = [value]
 
     def set_attribute(self, name: str, value: Any, origin: ast.AST) -> None:
         owner = self.owner
