@@ -22,8 +22,9 @@ _DTYPES = {
 def main(job: dict[str, Any]) -> dict[str, Any]:
     """Builds the model, loads the tensors without data, and says what the loader said."""
     logging.disable(logging.ERROR)
-    config = transformers.AutoConfig.for_model(**job["config"])
     cls = getattr(transformers, job["class"])
+    named = bool(job["config"]["model_type"])  # some parts have no model_type to be found by
+    config = transformers.AutoConfig.for_model(**job["config"]) if named else cls.config_class(**job["config"])
     tensors = {
         key: torch.empty(shape, dtype=getattr(torch, _DTYPES[dtype]), device="meta")
         for key, (dtype, shape) in job["tensors"].items()

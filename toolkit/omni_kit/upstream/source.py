@@ -1,6 +1,7 @@
 """An index of one Python source file: its classes, functions, imports and constants, by ast."""
 
 import ast
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -49,7 +50,7 @@ class SourceFile:
         """Names bound by imports anywhere at the top level, guarded ones included."""
         found: dict[str, Imported] = {}
         package = self.module if self.path.name == "__init__.py" else self.module.rpartition(".")[0]
-        for node in ast.walk(self.tree):
+        for node in _top_level(self.tree.body):
             if isinstance(node, ast.ImportFrom):
                 module = absolute_module(package, node)
                 for alias in node.names:
@@ -79,6 +80,15 @@ class SourceFile:
 
     def resolve_class(self, name: str) -> "tuple[SourceFile, ast.ClassDef] | None":
         """The class that `name` means in this file, followed through imports within the library."""
+        if name not in self._resolved:
+            self._resolved[name] = self._resolve(name)
+        return self._resolved[name]
+
+    @cached_property
+    def _resolved(self) -> "dict[str, tuple[SourceFile, ast.ClassDef] | None]":
+        return {}
+
+    def _resolve(self, name: str) -> "tuple[SourceFile, ast.ClassDef] | None":
         if name in self.classes:
             return self, self.classes[name]
         imported = self.imports.get(name)
@@ -88,6 +98,17 @@ class SourceFile:
         if file is None or file == self.path:
             return None
         return read_source(self.library, file).resolve_class(imported.name)
+
+
+def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements outside of functions and classes, those under `if`, `try` and `with` included."""
+    for node in body:
+        yield node
+        for part in ("body", "orelse", "finalbody"):
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                yield from _top_level(getattr(node, part, []))
+        for handler in getattr(node, "handlers", []):
+            yield from _top_level(handler.body)
 
 
 def absolute_module(package: str, node: ast.ImportFrom) -> str:
