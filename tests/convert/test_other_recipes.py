@@ -8,7 +8,6 @@ import pytest
 
 from omni_kit.convert import convert
 from omni_kit.convert.rope import with_heads
-from omni_kit.errors import BadInput
 from omni_kit.upstream.configs import ModelConfig, config_class
 from omni_kit.upstream.library import Library, find_library
 from omni_kit.upstream.model import upstream_model

@@ -16,6 +16,15 @@ MODELING = "generated/patched_modeling_qwen3_moe_gpu.py"
 CONVERTER = "checkpoint_tensor_converter.py"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The user's cache, in which failed runs are kept: not that of whoever runs the tests."""
+    directory = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMNI_KIT_CACHE", str(directory))
+        yield directory
+
+
 @pytest.fixture(scope="session")
 def veomni_models() -> Path:
     """The directory of VeOmni's own model directories."""
@@ -23,6 +32,12 @@ def veomni_models() -> Path:
     assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin).parent / "models" / "transformers"
+
+
+@pytest.fixture(scope="session")
+def denoisers(veomni_models: Path) -> Path:
+    """The directory of VeOmni's diffusion models."""
+    return veomni_models.parent / "diffusers"
 
 
 @pytest.fixture(scope="session")

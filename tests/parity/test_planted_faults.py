@@ -138,7 +138,7 @@ FAULTS = {
         passes=("import", "keys", "roundtrip"),
         fails=("forward", "backward"),
         words=("logits",),
-        module="model",
+        module="Qwen3MoeForCausalLM",
     ),
     "router_detached": Fault(
         {

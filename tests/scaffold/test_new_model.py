@@ -47,7 +47,7 @@ def test_plugin_of_a_moe_model(checkpoint: Checkpoints, tmp_path: Path) -> None:
     assert {change.action for change in scaffold.changes} == {"create"}
     assert set(tree(tmp_path / "olmoe")) == {
         ".omni-kit.toml", "README.md", "__init__.py", "checkpoint_tensor_converter.py", "generated/__init__.py",
-        "olmoe_gpu_patch_gen_config.py", "parallel_plan.py", "toy_config.json",
+        "olmoe_gpu_patch_gen_config.py", "parallel_plan.py", "tests/test_olmoe_parity.py", "toy_config.json",
     }  # fmt: skip
     assert all(command.startswith("omni-kit ") for command in scaffold.plan.next)
 

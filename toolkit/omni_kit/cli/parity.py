@@ -11,10 +11,12 @@ from rich.table import Table
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import FormatOption, FullOption
+from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output
 
 if TYPE_CHECKING:
     from omni_kit.parity import ParityReport
+    from omni_kit.parity.report import Proof
 
 _COLOURS = {"pass": "green", "fail": "red", "skip": "yellow", "error": "yellow"}
 
@@ -26,7 +28,9 @@ class ToyLayout(StrEnum):
 
 @app.command("parity")
 def parity(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The model directory: a plugin, or one inside VeOmni.")],
+    path: Annotated[
+        Path | None, typer.Argument(metavar="PATH", help="The model directory: a plugin, or one inside VeOmni.")
+    ] = None,
     levels: Annotated[str | None, typer.Option("--levels", metavar="L,...", help="Only these levels.")] = None,
     checkpoint: Annotated[Path | None, typer.Option("--checkpoint", help="A toy checkpoint to compare on.")] = None,
     layout: Annotated[
@@ -35,6 +39,11 @@ def parity(
     device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Where to compute.")] = "cpu",
     work_dir: Annotated[Path | None, typer.Option("--work-dir", help="Keep tensors and logs here.")] = None,
     timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="For one step of a process.")] = 300.0,
+    prove: Annotated[bool, typer.Option("--prove", help="Plant faults, and report which would be noticed.")] = False,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report as a page.")] = None,
+    replay: Annotated[
+        Path | None, typer.Option("--replay", metavar="FILE", help="Run a failed comparison again, from its file.")
+    ] = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
@@ -62,22 +71,40 @@ def parity(
 
     A level that cannot be run here (error) or that makes no sense for this model
     (skip) is not a pass: exit code 3.
+
+    --prove plants some thirty kinds of faults in the candidate's model, one at a
+    time and wherever its code has a place for them, and asks the levels: how many
+    were noticed, and how many blamed on the right module. One that was missed is
+    exit code 1.
+
+    A comparison that fails leaves a small file behind, and the command that runs
+    it again: --replay FILE, the same toy, levels and options. With PATH, another
+    directory is compared in that way.
     """
-    from omni_kit.parity import run_parity
+    from omni_kit.parity import replay_parity, run_parity, write_page
 
     output = Output("parity", fmt, full)
     names = None if levels is None else [name.strip() for name in levels.split(",") if name.strip()]
-    with output.status(f"comparing {path} with upstream"):
-        report = run_parity(
-            path,
-            names,
-            checkpoint=checkpoint,
-            layout=layout.value,
-            work_dir=work_dir,
-            device=device,
-            timeout=timeout,
-            say=output.say,
-        )
+    with output.status(f"comparing {path or replay} with upstream"):
+        if replay is not None:
+            report = replay_parity(replay, path=path, work_dir=work_dir, every_module=html is not None, say=output.say)
+        elif path is not None:
+            report = run_parity(
+                path,
+                names,
+                checkpoint=checkpoint,
+                layout=layout.value,
+                work_dir=work_dir,
+                device=device,
+                timeout=timeout,
+                prove=prove,
+                every_module=html is not None,
+                say=output.say,
+            )
+        else:
+            raise BadInput("nothing to compare was given", "give a model directory, or --replay FILE")
+    if html is not None:
+        write_page(report, html)
 
     output.finish(
         report.to_json(),
@@ -103,3 +130,15 @@ def show(console: Console, report: "ParityReport") -> None:
         console.print(f"first divergence: [bold]{escape(found.module)}[/bold] adds {found.added:.1e} to {found.what}")
         for side, source in (("candidate", found.candidate_source), ("upstream", found.reference_source)):
             console.print(f"  {side:9} {escape(source)}", soft_wrap=True)
+    if report.prove is not None:
+        show_proof(console, report.prove)
+    if report.again:
+        console.print(f"again: {escape(report.again)}", soft_wrap=True)
+
+
+def show_proof(console: Console, proof: "Proof") -> None:
+    """How many planted faults were noticed, and each one that was not, or that was blamed on another module."""
+    console.print(f"planted {proof.faults} faults: {proof.detected} detected, {proof.located} located")
+    for what, names in (("missed", proof.missed), ("mislocated", proof.mislocated), ("idle", proof.idle)):
+        for name in names:
+            console.print(f"  {what:10} {escape(name)}", soft_wrap=True)

@@ -2,6 +2,8 @@
 
 from omni_kit.parity.assertion import assert_parity
 from omni_kit.parity.checkpoint import make_toy_checkpoint
+from omni_kit.parity.page import write_page
+from omni_kit.parity.replay import replay as replay_parity
 from omni_kit.parity.report import DEFAULT_LEVELS, LEVELS, LevelResult, ParityReport
 from omni_kit.parity.run import run_parity
 
@@ -12,5 +14,7 @@ __all__ = [
     "ParityReport",
     "assert_parity",
     "make_toy_checkpoint",
+    "replay_parity",
     "run_parity",
+    "write_page",
 ]

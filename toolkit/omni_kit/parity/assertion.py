@@ -18,6 +18,7 @@ def assert_parity(path: Path, levels: Sequence[str] | None = None, **options: An
         AssertionError: with each level that did not pass, the first module to blame, and the command to run it again.
         BadInput, MissingRequirement: as `run_parity`.
     """
+    __tracebackhide__ = True  # pytest shows the line of the test, and what it says
     report = run_parity(path, levels, **options)
     if not report.ok:
         raise AssertionError(explain(report))
@@ -35,6 +36,8 @@ def explain(report: ParityReport) -> str:
             f"    candidate {found.candidate_source}",
             f"    upstream  {found.reference_source}",
         ]
-    names = ",".join(level.level for level in report.levels)
-    lines.append(f"  again: omni-kit parity {report.path} --levels {names} --work-dir parity-evidence")
+    if report.prove and report.prove.missed:
+        lines.append(f"  {len(report.prove.missed)} planted faults went unnoticed, among them {report.prove.missed[0]}")
+    if report.again:
+        lines.append(f"  again: {report.again} --work-dir parity-evidence")
     return "\n".join(lines)

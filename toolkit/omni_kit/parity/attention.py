@@ -53,9 +53,16 @@ def _told(module: nn.Module, query: torch.Tensor, key: torch.Tensor, given: Mapp
         "sliding_window": given.get("sliding_window") or None,
         "softcap": given.get("softcap") or None,
         "dropout": float(given.get("dropout") or 0.0),
-        "sinks": given.get("s_aux") is not None,
+        "sinks": _in_short(given.get("s_aux")),
         "heads": [query.shape[1], key.shape[1]],
     }
+
+
+def _in_short(sinks: torch.Tensor | None) -> str | None:
+    """Enough to tell whether two tensors are the same one, and whether a gradient can come back."""
+    if sinks is None:
+        return None
+    return f"{float(sinks.detach().double().norm()):.5g}{'' if sinks.requires_grad else ', without gradient'}"
 
 
 def save_calls(calls: Calls, directory: Path) -> None:

@@ -1,9 +1,12 @@
 """One comparison under way: both sides, and what each was already made to do."""
 
+import json
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
+
+import torch
 
 from omni_kit.parity.attention import Calls, load_calls
 from omni_kit.parity.candidate import Layout
@@ -154,6 +157,13 @@ class Case:
         self._other.ask("replay", **self._script(), pairs=self._pairs("candidate"), out=str(out))
         return Recording.load(out)
 
+    @_once
+    def completed(self) -> Recording:
+        """As `replayed`, with each module also given what upstream's was and it is not handed."""
+        out = self.where / "candidate" / "completed"
+        self._other.ask("replay", **self._script(), pairs=self._pairs("candidate"), out=str(out), complete=True)
+        return Recording.load(out)
+
     def runs_upstream(self, dtypes: Sequence[str]) -> list[str]:
         """Runs both sides in each dtype; returns those in which upstream itself can run, and notes the others.
 
@@ -181,8 +191,8 @@ class Case:
         for worker, name in ((self._reference, "reference"), (self._other, "candidate")):
             arguments = {**self._script(), "checkpoint": str(self.checkpoint), "dtype": dtype}
             worker.send("run_as", **arguments, pairs=self._pairs(name), out=str(self.where / name / dtype))
-        self._reference.receive("run_as")
-        self._other.receive("run_as")
+        for line in (*self._reference.receive("run_as"), *self._other.receive("run_as")):
+            self.note(line)
 
     @_once
     def slots(self) -> list[Slot]:
@@ -207,6 +217,28 @@ class Case:
             self.taken[f"trained {level}"] = self._training.on(level, *places, self.inputs(), self.note)
         return cast(list[Trained] | str, self.taken[f"trained {level}"])
 
+    def trained_with(self, level: str, fault: str) -> tuple[list[Trained] | str, bool]:
+        """As `trained`, with a fault between the processes; and whether that changed anything."""
+        where = self.where / "ranks" / f"{level} with {fault}"
+        found = self._training.on(level, self.checkpoint, where, self.inputs(), lambda line: None, fault)
+        return found, any(where.glob("*/planted"))
+
+    def places(self) -> list[dict[str, Any]]:
+        """Where faults can be planted in the candidate."""
+        self.loaded()
+        return list(self._other.ask("places", inputs=str(self.where / "inputs.safetensors")))
+
+    def run_planted(self, number: int, out: Path) -> dict[str, bool]:
+        """The candidate has run with a fault in that place, and once more fed as upstream was; says what came of it."""
+        arguments = {**self._script(), "pairs": self._pairs("candidate"), "out": str(out)}
+        return dict(self._other.ask("run_planted", number=number, **arguments))
+
+    def completed_planted(self, number: int, out: Path) -> Recording:
+        """As `completed`, with a fault in that place."""
+        arguments = {**self._script(), "pairs": self._pairs("candidate"), "out": str(out)}
+        self._other.ask("complete_planted", number=number, **arguments)
+        return Recording.load(out)
+
     def replayed_as(self, side: str, dtype: str) -> Recording:
         """What a side's modules do in another dtype when each is fed what upstream's was in float32."""
         return Recording.load(self.where / side / dtype / "replay")
@@ -228,6 +260,20 @@ class Case:
         """The batch that both sides are fed."""
         self.reference()
         return load_tensors(self.where / "inputs.safetensors")
+
+    def mask(self) -> torch.Tensor:
+        """Which tokens are not padding, [batch, length]; a single one where every element of every tensor counts."""
+        return self.inputs().get("attention_mask", torch.ones(1, 1, dtype=torch.long))
+
+    @property
+    def given(self) -> Path | None:
+        """The checkpoint that was given, in the place of a toy."""
+        return self._given
+
+    def toy(self) -> dict[str, Any] | None:
+        """The config of the toy that was made; None where a checkpoint was given, or none could be made."""
+        file = self.checkpoint / "config.json"
+        return None if self._given or not file.is_file() else dict(json.loads(file.read_text(encoding="utf-8")))
 
     def model_type(self) -> str:
         """What is compared; empty while the reference could not say."""

@@ -7,7 +7,9 @@ from pathlib import Path
 from omni_kit.errors import BadInput
 from omni_kit.parity.candidate import Layout, require
 from omni_kit.parity.process import Sides, StepError, Worker
-from omni_kit.targets.builder import TRANSFORMERS
+from omni_kit.targets.builder import DIFFUSERS, TRANSFORMERS
+from omni_kit.upstream.diffusers_classes import is_diffusers_class
+from omni_kit.upstream.sources import read_json
 
 
 def make_toy_checkpoint(
@@ -18,7 +20,8 @@ def make_toy_checkpoint(
     Every element of every weight differs, float32. The same source gives the same bytes.
 
     Args:
-        source: a model_type, a config.json to derive a toy from, or a toy_config.json to use as it is.
+        source: a model_type, a class of diffusers, a config.json to derive a toy from, or a toy_config.json to use as
+            it is.
         out_dir: the directory to write; must be empty or absent.
         layout: "hub" as upstream saves it; "memory" with the names and shapes that its model has, experts fused.
         sides: processes to use and to leave running; None starts one and ends it.
@@ -27,7 +30,7 @@ def make_toy_checkpoint(
         `out_dir`.
 
     Raises:
-        BadInput: `out_dir` holds something, or transformers cannot build the source.
+        BadInput: `out_dir` holds something, or upstream cannot build the source.
         MissingRequirement: torch is not installed.
     """
     if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
@@ -41,8 +44,15 @@ def make_toy_checkpoint(
         else:
             worker = sides.worker("reference")
         try:
-            worker.ask("open", builder=TRANSFORMERS, options={}, forbidden=[])
+            worker.ask("open", builder=_upstream(path), options={}, forbidden=[])
             worker.ask("save_toy", source=path, out=str(out_dir.resolve()), layout=layout)
         except StepError as error:
             raise BadInput(f"no toy checkpoint of {source}: {error}") from error
     return out_dir
+
+
+def _upstream(source: str) -> str:
+    """The builder of the library that a source is of: what is of diffusers names a class."""
+    path = Path(source)
+    name = read_json(path).get("_class_name", "") if path.is_file() else source
+    return DIFFUSERS if is_diffusers_class(str(name)) else TRANSFORMERS

@@ -31,15 +31,16 @@ def language_model(model: nn.Module, inputs: Tensors, arguments: Arguments, loss
         loss_only: leaves the logits out.
 
     Returns:
-        logits [unpadded tokens, vocabulary]; loss [], the mean over all labels; and aux_loss [], where the model has
-        one, its mean over what went through together.
+        logits [unpadded tokens, vocabulary]; loss [], the mean over all labels; and where the model has them,
+        router_logits.LAYER [unpadded tokens, experts] and aux_loss [], its mean over what went through together.
     """
     if "pixel_values" not in inputs and not _has_linear_attention(model):
         return _answer(model, arguments(model, inputs), inputs, loss_only)
     samples = samples_of(inputs)
     answers = [_answer(model, arguments(model, sample), sample, loss_only) for sample in samples]
     counts = [int((sample["labels"][:, 1:] != _IGNORED).sum()) for sample in samples]
-    joined = {} if loss_only else {"logits": torch.cat([answer["logits"] for answer in answers])}
+    by_token = [name for name in answers[0] if not name.endswith("loss")]
+    joined = {name: torch.cat([answer[name] for answer in answers]) for name in by_token}
     joined["loss"] = torch.stack([a["loss"] * (c / sum(counts)) for a, c in zip(answers, counts, strict=True)]).sum()
     if "aux_loss" in answers[0]:
         joined["aux_loss"] = torch.stack([answer["aux_loss"] for answer in answers]).mean()
@@ -59,7 +60,9 @@ def _answer(model: nn.Module, fed: Mapping[str, Any], inputs: Tensors, loss_only
     outputs = {"loss": labelled.loss}
     if getattr(labelled, "aux_loss", None) is not None:
         outputs["aux_loss"] = labelled.aux_loss
-    return outputs if loss_only else {"logits": _logits(model, fed, inputs), **outputs}
+    return (
+        outputs if loss_only else {"logits": _logits(model, fed, inputs), **_router_logits(labelled, inputs), **outputs}
+    )
 
 
 def _logits(model: nn.Module, fed: Mapping[str, Any], inputs: Tensors) -> torch.Tensor:
@@ -68,6 +71,14 @@ def _logits(model: nn.Module, fed: Mapping[str, Any], inputs: Tensors) -> torch.
         logits: torch.Tensor = model(**{name: v for name, v in fed.items() if name != "labels"}, use_cache=False).logits
     kept = inputs["attention_mask"].bool()
     return logits[kept] if logits.shape[:2] == kept.shape else logits[0]
+
+
+def _router_logits(answer: Any, inputs: Tensors) -> Tensors:
+    """What the answer says about the choice of experts, by layer; padding left out."""
+    kept = inputs["attention_mask"].bool().flatten()
+    layers = getattr(answer, "router_logits", None) or ()
+    named = {f"router_logits.{n}": layer for n, layer in enumerate(layers) if isinstance(layer, torch.Tensor)}
+    return {name: layer[kept] if len(layer) == len(kept) else layer for name, layer in named.items()}
 
 
 def _takes_router_switch(model: Any) -> bool:

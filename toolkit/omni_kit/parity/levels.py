@@ -23,6 +23,7 @@ from omni_kit.parity.process_levels import judge_processes
 from omni_kit.parity.report import PROCESS_LEVELS, LevelResult
 from omni_kit.parity.slot_level import judge_slots
 from omni_kit.parity.verdict import Verdict
+from omni_kit.parity.withheld import giver, lacking
 
 _NOT_RECOGNISED = (
     "the loader knows no place for some tensors of this checkpoint, and filled others at random instead; "
@@ -130,10 +131,11 @@ def _dtype(case: Case) -> Verdict:
 def _losses(case: Case, dtype: str) -> list[Loss]:
     """Modules first, in their order; then logits and gradients."""
     reference, candidate = (case.replayed_as(side, dtype) for side in ("reference", "candidate"))
-    modules = Replays(case.traced()[0], reference, candidate, case.inputs()["attention_mask"]).losses(dtype)
+    modules = Replays(case.traced()[0], reference, candidate, case.mask()).losses(dtype)
     side = f"candidate/{dtype}"
-    logits = loss_of(case.results, "outputs", dtype, side, only="logits")
-    return [*modules, logits, loss_of(case.results, "gradients", dtype, side)]
+    answers = [name for name in case.results("reference", "outputs") if name == "logits" or name.startswith("sample.")]
+    totals = [loss_of(case.results, "outputs", dtype, side, only=answer) for answer in answers]
+    return [*modules, *totals, loss_of(case.results, "gradients", dtype, side)]
 
 
 def _processes(level: str) -> Callable[[Case], Verdict]:
@@ -141,7 +143,13 @@ def _processes(level: str) -> Callable[[Case], Verdict]:
 
 
 def _outputs(case: Case) -> Comparison:
-    return case.compared("outputs", lambda: compare_closely(*(case.results(side, "outputs") for side in _SIDES)))
+    return case.compared("outputs", lambda: _compare_outputs(case))
+
+
+def _compare_outputs(case: Case) -> Comparison:
+    """What the candidate answers beyond upstream has nothing to be compared with."""
+    reference, candidate, nudged = (case.results(side, "outputs") for side in _SIDES)
+    return compare_closely(reference, {name: candidate[name] for name in candidate if name in reference}, nudged)
 
 
 def _gradients(case: Case) -> Comparison:
@@ -156,18 +164,33 @@ def _compare_gradients(case: Case) -> Comparison:
 def _locate(case: Case) -> None:
     """Names the first module that adds error, where there is one, as the report's first divergence."""
     if case.divergence is None and (blame := _blame(case)) is not None:
-        case.divergence = divergence(blame, Compared(*case.traced(), case.inputs()["attention_mask"]))
+        case.divergence = divergence(blame, Compared(*case.traced(), case.mask()))
 
 
 def _blame(case: Case) -> Blame | None:
-    mask = case.inputs()["attention_mask"]
+    mask = case.mask()
     reference, candidate = case.traced()
     free, replay = Compared(reference, candidate, mask), Compared(reference, case.replayed(), mask)
     gradients = _gradients(case)
     wrong = [*gradients.missing, *(worst.name for worst in gradients.worst)]
-    if (forward := first_forward(replay, free)) is not None or not wrong:
-        return forward
-    return first_backward(free, max(FLOAT32_TOLERANCE, gradients.tolerance)) or owner(free, wrong)
+    if (forward := first_forward(replay, free)) is not None:
+        return _or_giver(case, forward, replay, free)
+    if not _outputs(case).ok:
+        return Blame(candidate.calls[0], 1.0, "what it returns, and in nothing that its parts return")
+    if not wrong:
+        return None
+    sound = case.results("reference", "gradients").keys() - set(wrong)
+    return first_backward(free, max(FLOAT32_TOLERANCE, gradients.tolerance), sound) or owner(free, wrong)
+
+
+def _or_giver(case: Case, blame: Blame, replay: Compared, free: Compared) -> Blame:
+    """Who did not hand on what the blamed module needs, where that is all that is wrong with it."""
+    if not lacking(replay, blame.call):
+        return blame
+    try:
+        return giver(replay, blame, Compared(free.reference, case.completed(), case.mask()), free)
+    except StepError:  # it does not take what it lacks
+        return blame
 
 
 _JUDGES: Mapping[str, Callable[[Case], Verdict]] = {

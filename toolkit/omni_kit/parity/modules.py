@@ -1,7 +1,7 @@
 """Finds the first module that adds error, forward or backward, in what both sides recorded."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,11 +17,16 @@ _FLOOR = 1e-3
 
 @dataclass(frozen=True)
 class Blame:
-    """A module that adds error, how much, and where it shows."""
+    """A module that adds error, how much, and where it shows.
+
+    Attributes:
+        reordered: what it hands on is only in another order.
+    """
 
     call: Call
     added: float
     what: str
+    reordered: bool = False
 
 
 class Compared:
@@ -68,6 +73,26 @@ class Compared:
                 largest = max(largest, relative_error(theirs, mine.reshape(theirs.shape), self._mask, floor))
         return largest
 
+    def settles(self, call: Call, tolerance: float) -> bool:
+        """Whether a call's answer is right; that of a whole model which answers in another form than upstream's is not
+        known to be.
+        """
+        if self.error(call, "out") > tolerance:
+            return False
+        return call.parent >= 0 or bool(set(call.outputs) & set(self.reference.calls[self.pairs["", 0]].outputs))
+
+    def reordered(self, call: Call, tolerance: float) -> bool:
+        """Whether every tensor that goes into a call holds the numbers that upstream's does, in whatever order."""
+        number = self.partner(call)
+        for name in call.inputs:
+            mine = self.candidate.tensors[f"{call.number}.in.{name}"]
+            theirs = self.reference.tensors.get(f"{number}.in.{name}")
+            if theirs is None or not fits(mine.shape, theirs.shape):
+                continue
+            if relative_error(theirs.flatten().sort().values, mine.flatten().sort().values, self._mask) > tolerance:
+                return False
+        return True
+
     def lost_gradients(self, call: Call, side: str) -> list[str]:
         """The tensors of a call that get a gradient upstream, not zero everywhere, and none in the candidate."""
         number = self.partner(call)
@@ -108,8 +133,33 @@ def first_forward(replay: Compared, free: Compared, tolerance: float = FLOAT32_T
     """The first module that adds error although everything before it was put right.
 
     A module whose output is right when the candidate runs freely is excused, with all its parts: it goes another way
-    to the same result.
+    to the same result. So may a module with a fault somewhere in it. If all that speaks against it is that it hands on
+    the same things in another order, then a part of it is to blame that is given the right thing and returns a wrong
+    one, if there is any.
     """
+    blames = list(_blames(replay, free, tolerance))
+    if not blames or not blames[0].reordered:
+        return blames[0] if blames else None
+    within = (later for later in blames if _is_part(replay, later.call, blames[0].call))
+    return next((later for later in within if _spoils(free, later.call, tolerance)), blames[0])
+
+
+def _is_part(recorded: Compared, call: Call, whole: Call) -> bool:
+    while call.parent >= 0:
+        call = recorded.candidate.calls[call.parent]
+        if call.number == whole.number:
+            return True
+    return False
+
+
+def _spoils(free: Compared, call: Call, tolerance: float) -> bool:
+    """What comes in is right and what comes out is wrong, without any interference."""
+    same = free.same(call)
+    return free.error(same, "in") <= tolerance < free.error(same, "out")
+
+
+def _blames(replay: Compared, free: Compared, tolerance: float) -> Iterator[Blame]:
+    """Every module that adds error, in order, those that are excused left out."""
     calls = replay.candidate.calls
     excused: set[int] = set()
     for kind, number in replay.candidate.events:
@@ -119,15 +169,22 @@ def first_forward(replay: Compared, free: Compared, tolerance: float = FLOAT32_T
         if number in excused or replay.partner(call) is None or (error := replay.error(call, kind)) <= tolerance:
             continue
         blamed = call if kind == "out" or call.parent < 0 else replay.paired_around(calls[call.parent])
-        if replay.partner(blamed) is None or free.error(free.same(blamed), "out") <= tolerance:
+        if replay.partner(blamed) is None or free.settles(free.same(blamed), tolerance):
             excused.add(blamed.number)
             continue
-        return Blame(blamed, error, "what it returns" if kind == "out" else f"what it hands to {call.module}")
-    return None
+        if kind == "out":
+            yield Blame(blamed, error, "what it returns")
+        else:
+            yield Blame(blamed, error, f"what it hands to {call.module}", replay.reordered(call, tolerance))
 
 
-def first_backward(free: Compared, tolerance: float) -> Blame | None:
-    """The first module, in the order of the backward pass, to change or lose a gradient that came to it right."""
+def first_backward(free: Compared, tolerance: float, sound: Collection[str] = ()) -> Blame | None:
+    """The first module, in the order of the backward pass, to change or lose a gradient that came to it right.
+
+    Args:
+        sound: parameters whose gradients are right; a module that has such ones alone was given what it should be,
+            if in another order.
+    """
     calls = free.candidate.calls
     for kind, number in reversed(free.candidate.events):
         call, side = calls[number], f"grad_{kind}"
@@ -143,6 +200,8 @@ def first_backward(free: Compared, tolerance: float) -> Blame | None:
             continue
         if kind == "in":
             return Blame(call, error, "the gradient that it passes on")
+        if any(name.rpartition(".")[0] == call.module for name in sound):
+            continue
         around = free.paired_around(calls[call.parent]) if call.parent >= 0 else call
         return Blame(around, error, f"the gradient that it gives back to {call.module}")
     return None

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from omni_kit.parity import denoiser
 from omni_kit.parity.media import samples_of
 from omni_kit.parity.tensors import load_tensors, save_tensors
 from omni_kit.targets.builder import Batch, Tensors
@@ -13,6 +14,8 @@ _WHOLE = 4  # a length that 2 and 4 processes share without padding
 
 def even_and_odd(inputs: Tensors) -> list[Batch]:
     """Two batches of one part with all samples: a number of tokens that 4 divides, and an odd one."""
+    if "input_ids" not in inputs:  # no tokens: samples of an even and of an odd number of patches
+        return [[[sample]] for sample in denoiser.samples_of(inputs)]
     samples = samples_of(inputs)
     surplus = sum(sample["input_ids"].shape[1] for sample in samples) % _WHOLE
     return [[[*samples[:-1], _shortened(samples[-1], drop)]] for drop in (surplus, surplus + 1)]
@@ -20,6 +23,8 @@ def even_and_odd(inputs: Tensors) -> list[Batch]:
 
 def one_a_rank(inputs: Tensors, count: int) -> list[Batch]:
     """One batch of `count` parts with a sample each, no two alike: whole ones, and between them ones of text alone."""
+    if "input_ids" not in inputs:
+        return [[[sample] for sample in denoiser.different_samples(inputs, count)]]
     samples = samples_of(inputs)
     texts = [_text_alone(sample) for sample in samples]
     mixed = [sample for pair in zip(samples, texts, strict=True) for sample in pair]

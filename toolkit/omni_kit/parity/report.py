@@ -1,5 +1,6 @@
 """What a parity run found: one result a level, and the JSON of the command-line contract."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -75,13 +76,85 @@ class Divergence:
 
 
 @dataclass(frozen=True)
+class ModuleError:
+    """How far one module is off.
+
+    Attributes:
+        kind: its class.
+        paired: upstream has it, too; of others nothing is known.
+        added: the largest error that it adds when fed what upstream's module was fed.
+        inherited, grown: the errors of what comes in and goes out when the candidate runs freely.
+        answered: its place in the order in which modules answer for the first time.
+    """
+
+    module: str
+    kind: str
+    paired: bool
+    added: float
+    inherited: float
+    grown: float
+    answered: int = 0
+
+
+@dataclass(frozen=True)
+class Planted:
+    """What became of one planted fault.
+
+    Attributes:
+        name: its kind, where it was planted, and what it changed there.
+        detected_by: the levels that failed; "error" where the model did not even run.
+        blamed: the module that the report would have named.
+        located: that is the module with the fault, or the nearest one around it that upstream has, too.
+        idle: the fault changed no value: on this toy, the line does nothing.
+    """
+
+    name: str
+    kind: str
+    module: str
+    detected_by: Sequence[str] = ()
+    blamed: str = ""
+    located: bool = False
+    idle: bool = False
+
+    def __str__(self) -> str:
+        if self.idle:
+            return "changes nothing here"
+        if not self.detected_by:
+            return "MISSED"
+        where = "located" if self.located else f"blamed on {self.blamed or 'nobody'}"
+        return f"detected by {', '.join(self.detected_by)}, {where}"
+
+
+@dataclass(frozen=True)
 class Proof:
-    """How many planted faults were noticed."""
+    """How many planted faults were noticed.
+
+    Attributes:
+        missed: those that no level noticed.
+        mislocated: those that were noticed, and blamed on another module.
+        idle: lines that could be wrong without any effect on this toy: proven neither way, and not counted.
+    """
 
     faults: int
     detected: int
     located: int
     missed: Sequence[str] = ()
+    mislocated: Sequence[str] = ()
+    idle: Sequence[str] = ()
+    planted: Sequence[Planted] = ()
+
+
+@dataclass(frozen=True)
+class Image:
+    """What both sides drew for one sample of a diffusion model: PNG files of the same size and range of values.
+
+    Attributes:
+        name: the output that is shown.
+    """
+
+    name: str
+    reference_png: bytes
+    candidate_png: bytes
 
 
 @dataclass(frozen=True)
@@ -91,6 +164,9 @@ class ParityReport:
     Attributes:
         model_type: what was compared.
         work_dir: where the tensors and logs lie; empty when they were not kept.
+        modules: the error of every module, where that was asked for, in the order in which they are called.
+        replay: the file of a run that is not at parity, from which it can be run again.
+        images: what a diffusion model drew, where it ran; kept as files in the work_dir, too.
     """
 
     path: str
@@ -98,21 +174,31 @@ class ParityReport:
     levels: Sequence[LevelResult]
     first_divergence: Divergence | None = None
     prove: Proof | None = None
+    modules: Sequence[ModuleError] = ()
+    replay: str = ""
     seconds: float = 0.0
     work_dir: str = ""
     notes: Sequence[str] = field(default_factory=list)
+    images: Sequence[Image] = ()
 
     @property
     def ok(self) -> bool:
-        """Every level that was asked for ran and passed."""
-        return bool(self.levels) and all(level.status == "pass" for level in self.levels)
+        """Every level that was asked for ran and passed, and no planted fault went unnoticed."""
+        passed = bool(self.levels) and all(level.status == "pass" for level in self.levels)
+        return passed and not (self.prove and self.prove.missed)
 
     @property
     def exit_code(self) -> int:
         """0 proven, 1 something is wrong, 3 something could not be run."""
         if self.ok:
             return 0
-        return 1 if any(level.status == "fail" for level in self.levels) else 3
+        missed = self.prove is not None and bool(self.prove.missed)
+        return 1 if missed or any(level.status == "fail" for level in self.levels) else 3
+
+    @property
+    def again(self) -> str:
+        """The command that runs a failed comparison again; empty where there is none."""
+        return f"omni-kit parity --replay {shlex.quote(self.replay)}" if self.replay else ""
 
     def level(self, name: str) -> LevelResult:
         """The result of one level.
@@ -132,7 +218,9 @@ class ParityReport:
             "model_type": self.model_type,
             "levels": [{**vars(level), "worst": [vars(worst) for worst in level.worst]} for level in self.levels],
             "first_divergence": asdict(self.first_divergence) if self.first_divergence else None,
-            "prove": vars(self.prove) if self.prove else None,
+            "prove": asdict(self.prove) if self.prove else None,
+            "modules": [asdict(module) for module in self.modules],
+            "replay": self.replay,
             "seconds": self.seconds,
             "work_dir": self.work_dir,
         }

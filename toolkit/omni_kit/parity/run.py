@@ -5,11 +5,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.parity.candidate import Layout, find_candidate, require
 from omni_kit.parity.process import Sides
+from omni_kit.parity.replay import Options, save_replay
 from omni_kit.parity.report import PROCESS_LEVELS, LevelResult, ParityReport, parse_levels
 
 _MARKER = ".omni-kit-parity"
@@ -25,6 +27,9 @@ def run_parity(
     device: str = "cpu",
     timeout: float = 300.0,
     sides: Sides | None = None,
+    prove: bool = False,
+    toy: Path | None = None,
+    every_module: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> ParityReport:
     """Compares an integration with upstream.
@@ -40,6 +45,9 @@ def run_parity(
         device: "cpu" or "cuda".
         timeout: seconds that one step of a side may take; said to `sides` where they are given.
         sides: processes to use and to leave running; None starts two and ends them.
+        prove: plants faults in the candidate, and reports which of them would have been noticed.
+        toy: a toy_config.json to make the toy from, instead of the directory's.
+        every_module: also reports the error of each module, for a page.
         say: is told each verdict as it falls.
 
     Raises:
@@ -50,6 +58,7 @@ def run_parity(
     wanted = parse_levels(levels)
     candidate = find_candidate(path)
     _check_checkpoint(checkpoint)
+    candidate = replace(candidate, source=str(toy)) if toy else candidate
     require(candidate.requires)
     _check_device(device)
     started = time.monotonic()
@@ -60,6 +69,9 @@ def run_parity(
         # Imported only now: torch loads here while it loads in the two processes.
         from omni_kit.parity.case import Case
         from omni_kit.parity.levels import judge
+        from omni_kit.parity.module_errors import module_errors
+        from omni_kit.parity.pictures import drawn
+        from omni_kit.parity.prove import prove as plant_faults
 
         case = Case(
             candidate,
@@ -75,8 +87,14 @@ def run_parity(
         for level in wanted:
             results.append(judge(level, case))
             say(f"{level}: {results[-1].status}")
+        proof = plant_faults(case, wanted, say) if prove else None
         model_type = case.model_type()
-    return ParityReport(
+        images = drawn(case)
+        modules = module_errors(case) if every_module else ()
+        options = Options(
+            str(candidate.path), wanted, layout, device, prove, timeout, str(case.given or ""), case.toy()
+        )
+    report = ParityReport(
         path=str(candidate.path),
         model_type=model_type,
         levels=results,
@@ -84,7 +102,11 @@ def run_parity(
         work_dir=str(where) if work_dir else "",
         notes=case.notes,
         first_divergence=case.divergence,
+        images=images,
+        prove=proof,
+        modules=modules,
     )
+    return report if report.ok else replace(report, replay=save_replay(report, options, work_dir))
 
 
 def _check_checkpoint(checkpoint: Path | None) -> None:

@@ -12,6 +12,8 @@ import torch
 
 from omni_kit.parity.attention import attention_recorded, save_calls
 from omni_kit.parity.builder import make_builder
+from omni_kit.parity.faults import FAULTS
+from omni_kit.parity.faults.planting import Place, find_places, planted
 from omni_kit.parity.tensors import load_tensors, save_tensors, state_of
 from omni_kit.parity.trace import Recording, Script, recorded
 from omni_kit.parity.weights import nudged
@@ -32,6 +34,7 @@ class Side:
         self._forbidden: list[str] = []
         self._name = ""
         self._options: Mapping[str, Any] = {}
+        self._places: list[Place] = []
 
     def open(self, builder: str, options: Mapping[str, Any], forbidden: list[str]) -> dict[str, Any]:
         """Makes the builder; `forbidden` packages must never be imported in this process."""
@@ -101,24 +104,51 @@ class Side:
             torch.autograd.backward(outputs["loss"])
         recording.save(Path(out))
 
-    def replay(self, inputs: str, script: str, pairs: Pairs, out: str) -> None:
+    def replay(self, inputs: str, script: str, pairs: Pairs, out: str, complete: bool = False) -> None:
         """Forward with every paired module fed, and its answer replaced, from another side's recording.
 
         Args:
             script: directory of that recording.
             pairs: module, occurrence, and number of the call in the recording.
+            complete: also gives each module what it is not handed.
         """
-        self._replay(self._model, Path(inputs), Path(script), pairs, Path(out))
+        self._replay(self._model, Path(inputs), Path(script), pairs, Path(out), complete)
 
-    def run_as(self, checkpoint: str, dtype: str, inputs: str, script: str, pairs: Pairs, out: str) -> None:
-        """Loads the checkpoint once more in another dtype, runs it, and replays a recording in it."""
+    def run_as(self, checkpoint: str, dtype: str, inputs: str, script: str, pairs: Pairs, out: str) -> list[str]:
+        """Loads the checkpoint once more in another dtype, runs it, and replays a recording in it.
+
+        Returns:
+            What is to be said about it.
+        """
         model = self._side.load(Path(checkpoint), dtype)
         self._run(model, Path(inputs), Path(out))
         self._replay(model, Path(inputs), Path(script), pairs, Path(out, "replay"))
+        return self._side.notes()
 
-    def _replay(self, model: Any, inputs: Path, script: Path, pairs: Pairs, out: Path) -> None:
+    def places(self, inputs: str) -> list[dict[str, Any]]:
+        """Where faults can be planted in the loaded model."""
+        self._places = find_places(
+            self._model, FAULTS, lambda: self._side.forward(self._model, batch_for(self._model, Path(inputs)))
+        )
+        return [{**place.described(), "number": number} for number, place in enumerate(self._places)]
+
+    def run_planted(self, number: int, inputs: str, script: str, pairs: Pairs, out: str) -> dict[str, bool]:
+        """As `run`, `trace` and `replay`, with a fault in the model; writes what it then holds, too."""
+        with planted(self._model, self._places[number]) as outcome:
+            save_tensors(state_of(self._model), Path(out, "loaded.safetensors"))
+            self._run(self._model, Path(inputs), Path(out))
+            self.trace(inputs, str(Path(out, "trace")))
+            self._replay(self._model, Path(inputs), Path(script), pairs, Path(out, "replay"))
+        return vars(outcome)
+
+    def complete_planted(self, number: int, inputs: str, script: str, pairs: Pairs, out: str) -> None:
+        """As `replay`, each module given what it is not handed, with a fault in the model."""
+        with planted(self._model, self._places[number]):
+            self._replay(self._model, Path(inputs), Path(script), pairs, Path(out), complete=True)
+
+    def _replay(self, model: Any, inputs: Path, script: Path, pairs: Pairs, out: Path, complete: bool = False) -> None:
         known = {(module, occurrence): number for module, occurrence, number in pairs}
-        with recorded(model, Script(Recording.load(script), known)) as recording:
+        with recorded(model, Script(Recording.load(script), known, complete)) as recording:
             self._side.forward(model, batch_for(model, inputs), loss_only=True)
         recording.save(out)
 
@@ -149,17 +179,18 @@ class Side:
         found = cast(Distributed, self._side).meshes(level, Path(config_dir))
         return found if isinstance(found, str) else [asdict(mesh) for mesh in found]
 
-    def launch(self, mesh: dict[str, Any], device: str, timeout: float, **paths: str) -> list[str]:
+    def launch(self, mesh: dict[str, Any], device: str, timeout: float, fault: str = "", **paths: str) -> list[str]:
         """Trains one step in all processes of a mesh; returns what is to be said about it.
 
         Args:
             timeout: seconds after which every process writes its stack and ends.
+            fault: one to plant between the processes.
             paths: `checkpoint`, `batches` and `out`.
         """
         from omni_kit.parity.ranks import Job, launch
 
         places = {name: Path(path) for name, path in paths.items()}
-        job = Job(self._name, self._options, device, mesh=Mesh(**mesh), timeout=timeout, **places)
+        job = Job(self._name, self._options, device, mesh=Mesh(**mesh), timeout=timeout, fault=fault, **places)
         launch(job, cast(Distributed, self._side))
         return list(json.loads((job.out / "notes.json").read_text(encoding="utf-8")))
 
@@ -185,7 +216,8 @@ class Side:
     def _describe(self, out: str) -> dict[str, Any]:
         save_tensors(state_of(self._model), Path(out, "state.safetensors"))
         save_tensors(self._upstream.inputs(self._model), Path(out, "inputs.safetensors"))
-        return {"model_type": self._model.config.model_type, "class": type(self._model).__name__}
+        kind = type(self._model).__name__
+        return {"model_type": getattr(self._model.config, "model_type", kind), "class": kind}
 
 
 def batch_for(model: torch.nn.Module, inputs: Path) -> Tensors:

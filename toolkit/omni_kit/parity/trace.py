@@ -97,10 +97,27 @@ class Script:
 
     Attributes:
         pairs: (module, occurrence) -> number of the call in `recording`.
+        complete: also gives a module what it was not handed, or in another size, although the recorded one was.
     """
 
     recording: Recording
     pairs: Mapping[tuple[str, int], int]
+    complete: bool = False
+
+    def completed(self, call: Call, module: nn.Module, given: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call with those recorded ones added that it lacks and that its forward takes."""
+        number = self.pairs.get((call.module, call.occurrence))
+        if not self.complete or number is None or call.parent < 0:
+            return given
+        taken = inspect.signature(module.forward).parameters
+        anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
+        device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+        for name in self.recording.calls[number].inputs:
+            first, *rest = name.split(".")
+            if first in taken or anything:
+                tensor = self.recording.tensors[f"{number}.in.{name}"].to(device)
+                given = {**given, first: _with(given.get(first), rest, tensor)}
+        return given
 
     def replace(self, call: Call, side: str, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """The recorded tensor in the place of `tensor`, or `tensor` where there is none of its size."""
@@ -109,6 +126,17 @@ class Script:
         if recorded is None or not fits(recorded.shape, tensor.shape):
             return tensor
         return _in_dtype(recorded, tensor.dtype).to(tensor.device).reshape(tensor.shape)
+
+
+def _with(value: Any, path: list[str], tensor: torch.Tensor) -> Any:
+    """`value` with a tensor at a path of keys, where there is nothing or a tensor of another size."""
+    if not path:
+        fitting = isinstance(value, torch.Tensor) and fits(value.shape, tensor.shape)
+        return tensor if value is None or (isinstance(value, torch.Tensor) and not fitting) else value
+    if value is None or isinstance(value, dict):
+        held = value or {}
+        return {**held, path[0]: _with(held.get(path[0]), path[1:], tensor)}
+    return value
 
 
 def _in_dtype(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -152,7 +180,9 @@ class _Recorder:
         names = _argument_names(module, args)
         given = {**dict(zip(names, args, strict=True)), **kwargs}
         changed = _map_tensors(given, lambda path, tensor: self._note(call, "in", path, tensor))
-        return tuple(changed[name] for name in names), {name: changed[name] for name in kwargs}
+        if self._script is not None:
+            changed = self._script.completed(call, module, changed)
+        return tuple(changed[name] for name in names), {name: changed[name] for name in changed if name not in names}
 
     def _leave(self, name: str, output: Any) -> Any:
         call = self._open.pop()

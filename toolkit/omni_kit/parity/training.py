@@ -46,7 +46,13 @@ class Training:
             launcher.send("open", builder=candidate.builder, options=options, forbidden=[])
 
     def on(
-        self, level: str, checkpoint: Path, where: Path, inputs: Tensors, note: Callable[[str], None]
+        self,
+        level: str,
+        checkpoint: Path,
+        where: Path,
+        inputs: Tensors,
+        note: Callable[[str], None],
+        fault: str = "",
     ) -> list[Trained] | str:
         """One step on each mesh of a level, or why the level makes no sense for this model.
 
@@ -54,6 +60,7 @@ class Training:
             where: the directory for batches and results.
             inputs: the batch of the comparison.
             note: is told what was stood in for, and what was left out.
+            fault: one to plant between the processes.
 
         Raises:
             StepError: the integration cannot be imported, or a process failed.
@@ -66,7 +73,7 @@ class Training:
         batches = even_and_odd(inputs) if parts == 1 else one_a_rank(inputs, parts)
         save_batches(batches, where / "batches")
         paths = {"checkpoint": str(checkpoint), "batches": str(where / "batches")}
-        return [self._launch(launcher, mesh, where, paths, note) for mesh in meshes]
+        return [self._launch(launcher, mesh, where, {**paths, "fault": fault}, note) for mesh in meshes]
 
     def _ready(self) -> Worker:
         if self._launcher is None:

@@ -7,12 +7,11 @@ from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 from omni_kit.layout import LayoutVerdict
 from omni_kit.scaffold.render import render_file
-from omni_kit.targets import NewFile
-from omni_kit.targets.veomni.converter import class_prefix, converter_context, layout_of
+from omni_kit.targets import get_target
 
 
-def write_converter(verdict: LayoutVerdict, path: Path) -> str:
-    """Writes VeOmni's converter module for the layout of a checkpoint; returns what was done, in one line.
+def write_converter(verdict: LayoutVerdict, path: Path, target: str = "veomni") -> str:
+    """Writes a target's converter module for the layout of a checkpoint; returns what was done, in one line.
 
     The names in it follow the file: `olmoe_converter.py` defines `create_olmoe_converter_checkpoint_tensor_converter`.
 
@@ -24,16 +23,10 @@ def write_converter(verdict: LayoutVerdict, path: Path) -> str:
         raise BadInput(f"{path} is no Python module name", "give a name such as my_model.py")
     if verdict.model is None:
         raise BadInput("a converter needs to know the model", "give --model-type, or --config FILE")
-    layout = layout_of(verdict, canonical=True)
-    if not layout.needs_converter:
-        return f"no converter was written: {layout.reason}"
-    context = {
-        "name": name,
-        "class_name": class_prefix(name),
-        "veomni_models": "veomni.models.",
-        **converter_context(verdict.model, layout),
-    }
-    text = render_file(NewFile(str(path), "checkpoint_tensor_converter.py.jinja", context=context), "veomni", "text")
+    made = get_target(target).converter(name, str(path), verdict)
+    if isinstance(made, str):
+        return f"no converter was written: {made}"
+    text = render_file(made, target, "")
     if path.exists() and path.read_text(encoding="utf-8") != text:
         raise BadInput(f"{path} exists and differs", "remove it, or give another name")
     write_atomic(path, text)

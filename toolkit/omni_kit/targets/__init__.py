@@ -148,6 +148,13 @@ class Target(Protocol):
             BadInput: the request cannot be met; nothing was written.
         """
 
+    def converter(self, name: str, path: str, verdict: LayoutVerdict) -> NewFile | str:
+        """The module that brings a checkpoint of this layout into its models, or in one line why none is needed.
+
+        Raises:
+            BadInput: the layout cannot be brought there.
+        """
+
     def model_dirs(self, path: Path) -> list[Path]:
         """The model directories at or below `path` that its rules judge; empty when it is not this framework's."""
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Tensors = dict[str, "torch.Tensor"]
 TRANSFORMERS = "omni_kit.parity.reference:TransformersBuilder"
+DIFFUSERS = "omni_kit.parity.diffusion:DiffusersBuilder"
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Candidate:
 
     Attributes:
         path: its directory.
-        source: what its toy is made from: a toy_config.json or a model_type.
+        source: what its toy is made from: a toy_config.json, a model_type of transformers or a class of diffusers.
         builder: "module:Class" of its side, a `Builder`.
         options: what that builder is opened with.
         framework: the package of the target; the reference process must never import it.

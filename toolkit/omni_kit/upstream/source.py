@@ -62,7 +62,11 @@ class SourceFile:
 
     def where(self, node: ast.AST) -> str:
         """`file:line` of a node, as evidence."""
-        return f"{self.library.show(self.path)}:{getattr(node, 'lineno', 1)}"
+        return f"{self._shown}:{getattr(node, 'lineno', 1)}"
+
+    @cached_property
+    def _shown(self) -> str:
+        return self.library.show(self.path)
 
     def bases(self, node: ast.ClassDef) -> list[str]:
         """The base classes as written, dotted names only."""

@@ -3,12 +3,14 @@
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.targets import INSTALL_TORCH, Checkout, Plan, Request, Requirement
-from omni_kit.targets.builder import Candidate
+from omni_kit.layout import LayoutVerdict
+from omni_kit.targets import INSTALL_TORCH, Checkout, NewFile, Plan, Request, Requirement
+from omni_kit.targets.builder import DIFFUSERS, TRANSFORMERS, Candidate
 from omni_kit.targets.veomni.checkout import find_checkout
 from omni_kit.targets.veomni.checkout import model_dirs as find_model_dirs
-from omni_kit.targets.veomni.model_dir import find_model_dir
+from omni_kit.targets.veomni.converter import class_prefix, converter_context, layout_of
 from omni_kit.targets.veomni.plan import make_plan
+from omni_kit.targets.veomni.transformer_dir import denoiser_class, find_transformer
 
 __all__ = ["INSTALL_VEOMNI", "VeOmni"]
 
@@ -17,6 +19,8 @@ INSTALL_VEOMNI = (
     "pip install --no-deps veomni && pip install psutil einops packaging datasets torchdata tiktoken blobfile"
 )
 TOY_CONFIG = "toy_config.json"
+_MODEL = "omni_kit.targets.veomni.build:VeOmniBuilder"
+_DENOISER = "omni_kit.targets.veomni.diffusion:VeOmniDiffusionBuilder"
 
 
 class VeOmni:
@@ -42,16 +46,25 @@ class VeOmni:
             )
         return make_plan(request)
 
+    def converter(self, name: str, path: str, verdict: LayoutVerdict) -> NewFile | str:
+        layout = layout_of(verdict, canonical=True)
+        if not layout.needs_converter or verdict.model is None:
+            return layout.reason
+        context = {"name": name, "class_name": class_prefix(name), "veomni_models": "veomni.models."}
+        context |= converter_context(verdict.model, layout)
+        return NewFile(path, "text/checkpoint_tensor_converter.py.jinja", context=context)
+
     def model_dirs(self, path: Path) -> list[Path]:
         return find_model_dirs(path)
 
     def candidate(self, path: Path) -> Candidate:
-        found = find_model_dir(path)
+        found = find_transformer(path)
         toy = found.path / TOY_CONFIG
+        denoiser = denoiser_class(found)
         return Candidate(
             path=found.path,
-            source=str(toy) if toy.is_file() else next(iter(found.registered)),
-            builder="omni_kit.targets.veomni.build:VeOmniBuilder",
+            source=str(toy) if toy.is_file() else denoiser or next(iter(found.registered)),
+            builder=_DENOISER if denoiser else _MODEL,
             options={
                 "path": str(found.path),
                 "style": found.style,
@@ -60,6 +73,7 @@ class VeOmni:
                 "registered": list(found.registered),
             },
             framework="veomni",
+            reference=DIFFUSERS if denoiser else TRANSFORMERS,
             requires={} if found.style == "in-tree" else {"veomni": INSTALL_VEOMNI},
             editable=found.style == "plugin",
         )

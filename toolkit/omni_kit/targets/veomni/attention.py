@@ -12,7 +12,7 @@ from torch import nn
 from omni_kit.targets.veomni.slots import ATTENTION, note_call
 
 _WITHOUT_FLASH = "torch stood in for the flash attention kernel, which needs an accelerator"
-_FLASH = "veomni_flash_attention_2_with_sp"
+SHARED = "veomni_flash_attention_2_with_sp"
 
 
 def use_packed_attention(model: nn.Module) -> str:
@@ -28,7 +28,7 @@ def use_packed_attention(model: nn.Module) -> str:
     flash._flash_attention_forward = packed_attention
     for module in model.modules():
         if (config := getattr(module, "config", None)) is not None:
-            config._attn_implementation = _FLASH
+            config._attn_implementation = SHARED
     return _WITHOUT_FLASH
 
 

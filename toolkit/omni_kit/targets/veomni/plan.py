@@ -58,11 +58,14 @@ def _context(request: Request, patches: PatchSet, layout: ExpertLayout) -> dict[
     model, in_tree = request.model, request.style == "in-tree"
     heads = [name for name in model.heads if _registrable(name, request)]
     module = f"veomni.models.transformers.{request.name}" if in_tree else request.name
+    test = f"test_{request.name}_parity.py"
     return {
         "name": request.name,
         "class_name": class_prefix(request.name),
         "module": module,
         "in_tree": in_tree,
+        "models": MODELS,
+        "test_path": f"tests/models/{test}" if in_tree else f"{request.name}/tests/{test}",
         "veomni": "...." if in_tree else "veomni.",
         "veomni_models": "..." if in_tree else "veomni.models.",
         "model_type": model.config.model_type,
@@ -113,6 +116,7 @@ def _files(request: Request, base: str, context: Mapping[str, Any], layout: Expe
     if context["moe"]:
         yield NewFile(f"{base}/parallel_plan.py", "parallel_plan.py.jinja", context=context)
     yield NewFile(f"{base}/generated/__init__.py", text="")
+    yield NewFile(str(context["test_path"]), "test_parity.py.jinja", context=context)
     toy = json.dumps(_toy(request), indent=2, ensure_ascii=False) + "\n"
     if request.style == "in-tree":
         yield NewFile(f"tests/toy_config/{name}_toy/config.json", text=toy)

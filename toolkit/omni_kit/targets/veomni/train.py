@@ -57,8 +57,8 @@ def _why_not(mesh: Mesh, model: Any, device: str) -> str:
     odd = [count for count in sorted(_heads(model.config.to_dict())) if count % mesh.sizes.get("ulysses", 1)]
     if odd:
         return f"does not divide {odd[0]} heads"
-    width = _width(model.config.get_text_config())
-    if device == "cuda" and "ulysses" in mesh.sizes and width < _FLEX_WIDTH:
+    shares = device == "cuda" and "ulysses" in mesh.sizes
+    if shares and (width := _width(model.config.get_text_config())) < _FLEX_WIDTH:
         return f"takes flex attention, which wants heads of {_FLEX_WIDTH} or more, not {width}"
     if device == "cuda" and mesh.processes > (found := torch.cuda.device_count()):
         return f"needs {mesh.processes} GPUs; this machine has {found}"
@@ -66,7 +66,8 @@ def _why_not(mesh: Mesh, model: Any, device: str) -> str:
 
 
 def _width(config: Any) -> int:
-    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+    named = getattr(config, "head_dim", None) or getattr(config, "attention_head_dim", None)
+    return int(named or config.hidden_size // config.num_attention_heads)
 
 
 def _why_no_experts(model: Any, device: str) -> str:
@@ -174,12 +175,12 @@ def step(model: Any, parts: Batch, device: str) -> tuple[Tensors, Tensors]:
         torch.autograd.backward(scaled)
         mean += scaled.detach()
     distributed.all_reduce(mean)
-    gradients = dict(_gradients(model))
+    gradients = dict(whole_gradients(model))
     norm = veomni_clip_grad_norm(model, _NO_CLIPPING)
     return {"loss": mean / state.fsdp_size, "gradient_norm": torch.tensor(float(norm))}, gradients
 
 
-def _gradients(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+def whole_gradients(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Every gradient put together from all processes; each process must ask for all of them in the same order."""
     from torch.distributed.tensor import DTensor
 

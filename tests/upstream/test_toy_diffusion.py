@@ -1,0 +1,119 @@
+"""Toys of diffusion transformers: legal for diffusers' own classes, small, and with no two dimensions alike."""
+
+import inspect
+from typing import Any
+
+import diffusers
+import pytest
+import torch
+
+from omni_kit.errors import BadInput
+from omni_kit.parity.denoiser import TARGET, denoiser_inputs, samples_of
+from omni_kit.upstream.diffusers_classes import is_diffusers_class
+from omni_kit.upstream.toy_diffusion import toy_denoiser
+
+FED = ["WanTransformer3DModel", "QwenImageTransformer2DModel"]
+BUILT = [
+    "FluxTransformer2DModel",
+    "SD3Transformer2DModel",
+    "HunyuanVideoTransformer3DModel",
+    "SkyReelsV2Transformer3DModel",
+]
+
+
+def defaults(name: str) -> dict[str, Any]:
+    parameters = list(inspect.signature(getattr(diffusers, name).__init__).parameters.values())[1:]
+    return {parameter.name: parameter.default for parameter in parameters}
+
+
+def toy(name: str, **changes: Any) -> dict[str, Any]:
+    return toy_denoiser({**defaults(name), **changes})
+
+
+def build(name: str, device: str = "meta", **changes: Any) -> Any:
+    with torch.device(device):
+        return getattr(diffusers, name).from_config(toy(name, **changes))
+
+
+@pytest.mark.parametrize("name", [*FED, *BUILT])
+def test_the_toy_of_a_default_config_is_built_and_small(name: str) -> None:
+    model = build(name)
+
+    assert sum(parameter.numel() for parameter in model.parameters()) < 2_000_000
+    assert all(len(part) == 2 for part in model.children() if isinstance(part, torch.nn.ModuleList))
+
+
+@pytest.mark.parametrize("name", FED)
+def test_no_two_dimensions_are_alike(name: str) -> None:
+    config = toy(name)
+    inner = config["num_attention_heads"] * config["attention_head_dim"]
+    widths = [config[key] for key in ("text_dim", "joint_attention_dim", "ffn_dim", "freq_dim") if key in config]
+    sizes = [config["attention_head_dim"], config["in_channels"], inner, *widths]
+
+    assert len({size * times for size in sizes for times in (1, 2, 6)}) == 3 * len(sizes)  # 6: what modulates a block
+    assert config["num_attention_heads"] not in sizes
+
+
+def test_rope_axes_are_even_differ_and_fill_the_head() -> None:
+    axes = toy("QwenImageTransformer2DModel")["axes_dims_rope"]
+
+    assert sum(axes) == toy("QwenImageTransformer2DModel")["attention_head_dim"]
+    assert len(set(axes)) == 3
+    assert not any(axis % 2 for axis in axes)
+    rope = build("WanTransformer3DModel", "cpu").rope
+    assert rope.t_dim != rope.h_dim
+
+
+def test_channels_keep_their_relation() -> None:
+    """Packed patches of what goes out; the same as what goes out; or more, where a picture comes in beside it."""
+    qwen, wan = toy("QwenImageTransformer2DModel"), toy("WanTransformer3DModel")
+    from_picture = toy("WanTransformer3DModel", in_channels=36)
+
+    assert qwen["in_channels"] == 4 * qwen["out_channels"]
+    assert wan["in_channels"] == wan["out_channels"]
+    assert from_picture["in_channels"] > from_picture["out_channels"] == wan["out_channels"]
+
+
+def test_decisions_are_kept() -> None:
+    config = toy("WanTransformer3DModel", qk_norm=None, cross_attn_norm=False, eps=1e-5, patch_size=(2, 2, 2))
+
+    assert config["qk_norm"] is None
+    assert config["cross_attn_norm"] is False
+    assert (config["eps"], config["patch_size"]) == (1e-5, (2, 2, 2))
+    assert toy("QwenImageTransformer2DModel", zero_cond_t=True)["zero_cond_t"] is True
+    assert toy("SD3Transformer2DModel", dual_attention_layers=(0, 1, 2, 12))["dual_attention_layers"] == (0, 1)
+
+
+@pytest.mark.parametrize("name", FED)
+def test_the_samples_differ_in_size_and_in_every_element(name: str) -> None:
+    first, second = samples_of(denoiser_inputs(build(name, "cpu")))
+
+    assert first["hidden_states"].shape != second["hidden_states"].shape
+    assert first["encoder_hidden_states"].shape[1] != second["encoder_hidden_states"].shape[1]
+    assert not torch.equal(first["timestep"], second["timestep"])
+    for sample in (first, second):
+        for key in ("hidden_states", "encoder_hidden_states", TARGET):
+            assert len(set(sample[key].flatten().tolist())) == sample[key].numel()
+        rounded = sample["timestep"].to(torch.bfloat16).to(sample["timestep"].dtype)
+        assert torch.equal(rounded, sample["timestep"])
+
+
+def test_a_mask_hides_some_text_and_sizes_are_those_of_the_patches() -> None:
+    for sample in samples_of(denoiser_inputs(build("QwenImageTransformer2DModel", "cpu"))):
+        mask = sample["encoder_hidden_states_mask"]
+        assert mask.any()
+        assert not mask.all()
+        assert int(sample["img_shapes"].prod(-1).sum()) == sample["hidden_states"].shape[1]
+
+
+def test_what_no_rule_is_known_for_is_said() -> None:
+    with pytest.raises(BadInput, match="no rule yet"):
+        denoiser_inputs(build("FluxTransformer2DModel", "cpu"))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("WanTransformer3DModel", True), ("WanTransformer3DConditionModel", False), ("qwen3_moe", False), ("", False)],
+)
+def test_classes_of_diffusers_are_known_without_importing_it(name: str, expected: bool) -> None:
+    assert is_diffusers_class(name) == expected
