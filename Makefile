@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint unit install reference test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity clean
+.PHONY: demo test lint unit install reference test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove clean
 
 demo: $(READY)
 	$(BIN)/omni-kit demo --into demo --keep
@@ -57,6 +57,9 @@ bench-patchgen: $(READY)
 
 bench-parity: $(READY)
 	$(BIN)/python bench/parity.py
+
+bench-prove: $(READY)
+	$(BIN)/python bench/prove.py
 
 clean:
 	rm -rf $(VENV) demo build dist

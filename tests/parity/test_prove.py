@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import distributed, nn
 
 from omni_kit.cli import main
 from omni_kit.parity import run_parity
 from omni_kit.parity.faults import FAULTS
 from omni_kit.parity.faults.planting import Place, find_places, planted
+from omni_kit.parity.faults.processes import PROCESS_FAULTS, process_fault
 from omni_kit.parity.process import Sides
 from omni_kit.parity.report import LevelResult, ParityReport, Planted, Proof
 from omni_kit.resources import resource_dir
@@ -190,9 +191,27 @@ def test_a_missed_fault_is_no_success() -> None:
 
 
 def test_the_command_prints_the_proof(veomni_models: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["parity", str(veomni_models / "llama"), "--levels", "forward", "--prove", "--format", "json"])
+    code = main(["parity", str(veomni_models / "llama"), "--levels", "sp", "--prove", "--format", "json"])
 
     proof = json.loads(capsys.readouterr().out)["prove"]
     assert code == 0
     assert proof["faults"] == proof["detected"] == len(proof["planted"])
     assert proof["missed"] == []
+    between = {fault["kind"]: fault for fault in proof["planted"] if fault["module"] == "sp"}
+    assert {"parts-joined-in-another-order", "sum-over-processes-missing"} <= set(between)
+    assert all(fault["detected_by"] == ["sp"] for fault in between.values())
+
+
+def test_a_fault_between_processes_is_gone_afterwards() -> None:
+    own = {
+        name: getattr(distributed, name)
+        for wrong in PROCESS_FAULTS.values()
+        for name in wrong
+        if hasattr(distributed, name)
+    }
+    for kind in PROCESS_FAULTS:
+        with process_fault(kind):
+            assert any(getattr(distributed, name) is not real for name, real in own.items())
+    with process_fault(""):
+        assert all(getattr(distributed, name) is real for name, real in own.items())
+    assert all(getattr(distributed, name) is real for name, real in own.items())

@@ -84,6 +84,8 @@ def parity(
     from omni_kit.parity import replay_parity, run_parity, write_page
 
     output = Output("parity", fmt, full)
+    if replay is not None and (levels or checkpoint or prove):
+        raise BadInput("--replay runs what the file says", "leave out --levels, --checkpoint and --prove")
     names = None if levels is None else [name.strip() for name in levels.split(",") if name.strip()]
     with output.status(f"comparing {path or replay} with upstream"):
         if replay is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from omni_kit.parity.attention import Calls, attention_differences, load_calls
 from omni_kit.parity.case import Case
+from omni_kit.parity.compare import unexercised
 from omni_kit.parity.faults.processes import PROCESS_FAULTS
 from omni_kit.parity.levels import judge
 from omni_kit.parity.process import StepError
@@ -115,9 +116,22 @@ def _judged(case: "_WithFault", fault: _Fault) -> Planted:
             failed.append(level)
         if case.divergence is not None:
             break
+    if not failed and _unheard(case, fault):
+        return Planted(str(fault), fault.kind, fault.module, idle=True)
     blamed = case.divergence.module if case.divergence else case.attention_blamed()
     right = {case.shown(holder) for holder in fault.holders} | {case.shown(fault.module)}
     return Planted(str(fault), fault.kind, fault.module, tuple(failed), blamed, located=blamed in right)
+
+
+def _unheard(case: "_WithFault", fault: _Fault) -> bool:
+    """Nothing that the model answers depends on what is wrong: upstream's has no gradient there, or the modules show
+    it and what follows them does not.
+    """
+    idle = {*unexercised(case.ran(), case.results("reference", "gradients"))}
+    inside = [name for name in case.ran() if any(name.startswith(f"{holder}.") for holder in fault.holders)]
+    if inside and idle.issuperset(inside):
+        return True
+    return judge("modules", case).status == "pass" and bool(case.notes)
 
 
 class _WithFault(Case):

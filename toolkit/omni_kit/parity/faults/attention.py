@@ -16,6 +16,7 @@ from omni_kit.parity.faults.kinds import (
     calls,
     combines,
     has,
+    parts,
     reads,
     set_attribute,
     set_to,
@@ -98,9 +99,9 @@ def _unpermute(module: nn.Module) -> Undo:
 
 def _rotates_halves(module: nn.Module) -> bool:
     names = ("q_proj", "k_proj")
-    parts = [getattr(module, name, None) for name in names]
+    projections = [getattr(module, name, None) for name in names]
     width = _head_width(module)
-    return width > 2 and all(isinstance(part, nn.Linear) and part.out_features % width == 0 for part in parts)
+    return width > 2 and all(isinstance(part, nn.Linear) and part.out_features % width == 0 for part in projections)
 
 
 def _swap(first: str, second: str) -> Callable[[nn.Module], Undo]:
@@ -136,15 +137,15 @@ ATTENTION: tuple[Fault, ...] = (
     CodeFault("key-heads-in-turn", "call", calls("repeat_kv"), _heads_in_turn),
     CodeFault("sinks-lost", "value", reads("sinks"), lambda right: right - 4),
     CodeFault("residual-dropped", "binary", combines(ast.Add, "^residual$"), lambda right, left, added: added),
-    StateFault("rotary-permutation-missing", _rotates_halves, _unpermute, holders=("q_proj", "k_proj")),
+    StateFault("rotary-permutation-missing", _rotates_halves, _unpermute, holders=parts("q_proj", "k_proj")),
     StateFault(
-        "key-and-value-swapped", has("k_proj", "v_proj"), _swap("k_proj", "v_proj"), holders=("k_proj", "v_proj")
+        "key-and-value-swapped", has("k_proj", "v_proj"), _swap("k_proj", "v_proj"), holders=parts("k_proj", "v_proj")
     ),
     StateFault(
         "gate-and-up-swapped",
         has("gate_proj", "up_proj"),
         _swap("gate_proj", "up_proj"),
-        holders=("gate_proj", "up_proj"),
+        holders=parts("gate_proj", "up_proj"),
     ),
     _flag("is_causal", bool, False),
     _flag("sliding_window", int, None),

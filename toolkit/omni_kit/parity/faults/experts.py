@@ -89,7 +89,7 @@ def _one_expert_scaled(right: torch.Tensor) -> torch.Tensor:
 
 def _reads_stacked(site: Site) -> bool:
     parameter = own_parameter(site)
-    return parameter is not None and parameter.dim() == 3
+    return any(parameter is weights for weights in _stacked(site.module))
 
 
 def _unclamped(right: Any, function: Any, *given: Any, **_: Any) -> Any:

@@ -55,7 +55,7 @@ class StateFault:
         fits: whether the module has what the fault changes.
         plant: changes it; returns what changes it back.
         stored: a checkpoint would show it.
-        holders: names, relative to the module, of the parts that hold what is changed; none for the module itself.
+        holders: the names, relative to the module, of the parts that hold what is changed; none for the module itself.
         everywhere: one such fault is in all modules of the model that it fits, as a wrong config brings it.
     """
 
@@ -63,7 +63,7 @@ class StateFault:
     fits: Callable[[nn.Module], bool]
     plant: Callable[[nn.Module], Undo]
     stored: bool = True
-    holders: tuple[str, ...] = ()
+    holders: Callable[[nn.Module], tuple[str, ...]] = lambda module: ()
     everywhere: bool = False
 
 
@@ -156,6 +156,11 @@ def has(*names: str) -> Callable[[nn.Module], bool]:
         )
 
     return fits
+
+
+def parts(*names: str) -> Callable[[nn.Module], tuple[str, ...]]:
+    """The parts of these names."""
+    return lambda module: names
 
 
 def set_to(changes: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> Undo:

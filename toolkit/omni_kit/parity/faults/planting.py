@@ -65,7 +65,7 @@ def find_places(model: nn.Module, faults: Sequence[Fault], run: Callable[[], obj
     for name, module in model.named_modules():
         for fault in faults:
             if isinstance(fault, StateFault) and not fault.everywhere and fault.fits(module):
-                groups.setdefault((fault.name, type(module)), []).append(_state_place(fault, name))
+                groups.setdefault((fault.name, type(module)), []).append(_state_place(fault, name, module))
         for site in sites(name, module):
             if not site.covers(lines.get(site.function.__code__.co_filename, set())):
                 continue
@@ -79,9 +79,10 @@ def find_places(model: nn.Module, faults: Sequence[Fault], run: Callable[[], obj
     return sorted(spread, key=lambda place: order[place.fault.name])
 
 
-def _state_place(fault: StateFault, name: str) -> Place:
-    holders = tuple(f"{name}.{part}" if name else part for part in fault.holders) or (name,)
-    return Place(fault, name, holders, ", ".join(fault.holders) or "what it holds")
+def _state_place(fault: StateFault, name: str, module: nn.Module) -> Place:
+    parts = fault.holders(module)
+    holders = tuple(f"{name}.{part}" if name else part for part in parts) or (name,)
+    return Place(fault, name, holders, ", ".join(parts) or "what it holds")
 
 
 def _place_everywhere(fault: Fault, model: nn.Module) -> Place | None:

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 from torch import nn
 
 AGENT = "__planted__"
+_DESCRIPTIONS = frozenset({"dtype", "device", "shape", "ndim"})
 Form = Literal["binary", "call", "value", "argument", "return", "expression"]
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -55,9 +56,22 @@ class Site:
 def sites(name: str, module: nn.Module) -> Iterator[Site]:
     """Every node of the module's own code at which something could go wrong; none for modules of torch itself."""
     for function in functions_of(module):
+        asked = _asked_about(function)
         for index, node in enumerate(ast.walk(parsed(function))):
-            for form in _forms(node):
+            for form in () if node in asked else _forms(node):
                 yield Site(module, name, function, form, index, node)
+
+
+@cache
+def _asked_about(function: FunctionType) -> frozenset[ast.AST]:
+    """The nodes whose value does not matter: only whether there is one, or of which type and size."""
+    found: list[ast.AST] = []
+    for node in ast.walk(parsed(function)):
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
+            found.append(node.left)
+        elif isinstance(node, ast.Attribute) and node.attr in _DESCRIPTIONS:
+            found.append(node.value)
+    return frozenset(found)
 
 
 def functions_of(module: nn.Module) -> list[FunctionType]:

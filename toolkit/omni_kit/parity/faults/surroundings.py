@@ -45,10 +45,11 @@ def _norm_weight(site: Site) -> bool:
 def _normed(site: Site) -> bool:
     """A norm that is a part of the module is called."""
     node = site.node
-    called = (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "self"
-    )
-    return called and "norm" in node.func.attr and len(node.args) == 1  # type: ignore[attr-defined]
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1):
+        return False
+    name = node.func.attr
+    part = getattr(site.module, name, None) if ast.unparse(node.func.value) == "self" else None
+    return "norm" in name and isinstance(part, nn.Module)
 
 
 def _centred(given: Any) -> Any:
@@ -100,6 +101,11 @@ def _heads_of(module: nn.Module) -> tuple[nn.Module, nn.Module] | None:
     return (words, head) if mine and alike else None
 
 
+def _names_of_heads(module: nn.Module) -> tuple[str, ...]:
+    heads = _heads_of(module) or ()
+    return tuple(name for name, part in module.named_modules() if any(part is head for head in heads))
+
+
 def _tied_otherwise(module: nn.Module) -> Undo:
     """Ties a head that has weights of its own; gives a tied one a copy."""
     found = _heads_of(module)
@@ -136,6 +142,10 @@ def _pictures_shifted(right: Any, function: Any, *given: Any, **named: Any) -> A
     if len(given) < 2 or not isinstance(given[-1], torch.Tensor) or len(given[-1]) < 2:
         return UNFIT
     return function(*given[:-1], given[-1].roll(1, 0), **named)
+
+
+def _one_later(timestep: Any) -> Any:
+    return timestep + 1 if isinstance(timestep, torch.Tensor) else UNFIT
 
 
 def _rolled(right: Any) -> Any:
@@ -177,7 +187,7 @@ def _modulates(site: Site) -> bool:
 
 NORMS: tuple[Fault, ...] = (
     CodeFault("norm-weight-from-one", "value", _norm_weight, lambda weight: weight + 1),
-    CodeFault("norm-around-the-mean", "argument", takes("hidden_states|x|input", _is_norm), _centred),
+    CodeFault("norm-around-the-mean", "argument", takes("hidden_states|x|input", class_named("RMS")), _centred),
     CodeFault("norm-skipped", "call", _normed, lambda right, norm, given: given),
     StateFault("norm-epsilon-tenfold", lambda m: bool(_epsilon(m)), _ten_times_epsilon, stored=False, everywhere=True),
 )
@@ -191,10 +201,12 @@ INPUTS: tuple[Fault, ...] = (
     ),
     CodeFault("pictures-shifted", "call", calls("masked_scatter"), _pictures_shifted),
     CodeFault("patches-shifted", "return", lambda s: class_named("PatchEmbed|PatchMerger")(s.module), _rolled),
+    CodeFault("timestep-one-later", "argument", takes("timesteps?"), _one_later),
+    CodeFault("gate-dropped", "binary", combines(ast.Mult, right=r"^\w*gate\w*$"), lambda right, left, gate: left),
     CodeFault("scale-and-shift-swapped", "expression", _modulates, lambda right, wrong: wrong, _swap_scale_and_shift),
 )
 OUTPUTS: tuple[Fault, ...] = (
-    StateFault("wrong-tie", lambda m: _heads_of(m) is not None, _tied_otherwise, holders=("lm_head",)),
+    StateFault("wrong-tie", lambda m: _heads_of(m) is not None, _tied_otherwise, holders=_names_of_heads),
     CodeFault("labels-one-later", "argument", takes("labels", _names_loss), _later_labels),
     CodeFault("padding-counted-in-loss", "argument", takes("labels", _names_loss), _padding_counted),
     CodeFault("router-logits-dropped", "value", reads("router_logits"), _without_last),
