@@ -102,14 +102,14 @@ def test_a_hang_in_the_candidate_is_an_error_with_its_stack_in_the_log(plant: Pl
     """Runs after the slow imports are over: the candidate's process is the one that the crash was replaced by."""
     hanging = plant("hangs", {MODELING: [(ROUTER, f"import time; time.sleep(600)\n        {ROUTER}")]})
     candidate = fragile.worker("candidate")
-    candidate.timeout = 4
+    candidate.timeout = 10
     started = time.monotonic()
 
     report = run_parity(hanging, ["forward"], sides=fragile)
 
     assert report.level("forward").status == "error"
-    assert "did not finish 'run' in 4 s" in report.level("forward").reason
+    assert "did not finish 'run' in 10 s" in report.level("forward").reason
     assert report.exit_code == 3
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 300
     log = candidate.log.read_text(encoding="utf-8")
     assert "patched_modeling_qwen3_moe_gpu.py" in log[log.index("Fatal Python error: Aborted") :]

@@ -31,6 +31,7 @@ from omni_kit.parity.tensors import save_tensors
 from omni_kit.targets.builder import Distributed, Mesh
 
 PLANTED = "planted"  # left beside the results where a planted fault changed what a process received
+_TIME_IS_UP = "Timeout ("  # how faulthandler heads the stacks of a process that hangs
 _LOOK = 0.05  # seconds between two looks of the agent at its processes
 _opened: list[Distributed] = []
 
@@ -96,7 +97,10 @@ def launch(job: Job, builder: Distributed) -> None:
 
 
 def _rank(job: Job) -> None:
-    """One process: its output goes to its own log, and it ends itself when it hangs."""
+    """One process: its output goes to its own log, and it ends itself when it hangs.
+
+    The first whose time is up ends, and the agent ends the others with SIGTERM: both leave a stack.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the agent's own handler, inherited, would wait for Python
     number = int(os.environ["RANK"])
     log = _log(job, number).open("w", encoding="utf-8")
@@ -104,6 +108,7 @@ def _rank(job: Job) -> None:
     os.dup2(log.fileno(), 2)
     faulthandler.enable(log)
     faulthandler.dump_traceback_later(job.timeout, exit=True, file=log)
+    faulthandler.register(signal.SIGTERM, file=log, chain=True)
     try:
         _train(job, number)
     except Exception as error:
@@ -151,8 +156,9 @@ def _explained(job: Job, codes: Mapping[int, int]) -> RankError:
     if said:
         rank = min(said, key=lambda rank: said[rank]["time"])
         return RankError(f"{_of(job, rank)}: {said[rank]['error']}", blames_candidate=not said[rank]["environment"])
-    places = {rank: place for rank in _ranks(job) if (place := _stuck_at(_log(job, rank)))}
-    if places:
+    texts = {rank: _log(job, rank).read_text(encoding="utf-8", errors="replace") for rank in _ranks(job)}
+    if any(_TIME_IS_UP in text for text in texts.values()):
+        places = {rank: place for rank, text in texts.items() if (place := _stuck_at(text))}
         where = "; ".join(f"rank {rank} in {place}" for rank, place in places.items())
         return RankError(f"{job.mesh.name} hangs: not done after {job.timeout:.0f} s ({where}); stacks in {job.out}")
     return RankError(f"{_of(job, min(codes))} ended with code {codes[min(codes)]}; the logs are in {job.out}")
@@ -164,12 +170,11 @@ def _crash(log: Path) -> str:
     return found[1] if found else ""
 
 
-def _stuck_at(log: Path) -> str:
-    """The innermost line that is not torch's own, of the thread that was running when time was up."""
-    _, found, stack = log.read_text(encoding="utf-8", errors="replace").partition("Timeout (")
-    frames = re.findall(r'File "(.+?)", line (\d+) in (\S+)', stack.rpartition("(most recent call first)")[2])
+def _stuck_at(log: str) -> str:
+    """The innermost line that is not torch's own, of the thread that was running when the process was ended."""
+    frames = re.findall(r'File "(.+?)", line (\d+) in (\S+)', log.rpartition("(most recent call first)")[2])
     own = [frame for frame in frames if "/torch/" not in frame[0]]
-    return " ".join(f"{name} ({file}:{line})" for file, line, name in own[:1]) if found else ""
+    return " ".join(f"{name} ({file}:{line})" for file, line, name in own[:1])
 
 
 def _of(job: Job, rank: int) -> str:
