@@ -6,10 +6,11 @@ NAME is a model directory of the installed VeOmni, or PATH of an integration.
 """
 
 import argparse
-import importlib.util
 import tempfile
 import time
 from pathlib import Path
+
+from parity import models  # bench/parity.py
 
 from omni_kit.parity import run_parity
 from omni_kit.parity.process import Sides
@@ -33,7 +34,7 @@ def main() -> None:
 
 def show(model: str, sides: Sides) -> None:
     """Plants every fault that fits one model."""
-    path = Path(model) if Path(model).is_dir() else installed() / model
+    path = Path(model) if Path(model).is_dir() else models() / model
     run_parity(path, ["forward"], sides=sides)  # imports, and what is compared first
     started = time.perf_counter()
     proof = run_parity(path, ["forward"], sides=sides, prove=True).prove
@@ -46,14 +47,6 @@ def show(model: str, sides: Sides) -> None:
     print(f"{path.name:24} {figures} {seconds:8.1f} {seconds / max(1, proof.faults):6.2f}")
     for name in (*proof.missed, *proof.mislocated):
         print(f"  {name}")
-
-
-def installed() -> Path:
-    """The directory of VeOmni's model directories."""
-    spec = importlib.util.find_spec("veomni")
-    if spec is None or spec.origin is None:
-        raise SystemExit("veomni is not installed")
-    return Path(spec.origin).parent / "models" / "transformers"
 
 
 if __name__ == "__main__":

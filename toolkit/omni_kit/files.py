@@ -10,6 +10,14 @@ from pathlib import Path
 from omni_kit.errors import BadInput, MissingRequirement
 
 
+def cache_directory() -> Path:
+    """Where what can be made again is kept: `$OMNI_KIT_CACHE`, else `omni-kit` in the user's cache directory."""
+    given = os.environ.get("OMNI_KIT_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "omni-kit"
+
+
 def write_atomic(path: Path, text: str) -> None:
     """Writes a file in one step: readers see the old content or the new, never a part.
 

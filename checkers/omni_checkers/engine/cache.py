@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Iterable
 from functools import cache
@@ -17,14 +16,6 @@ from omni_checkers.engine.rule import Edit, Finding, Severity
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 from omni_kit.upstream.library import find_library
-
-
-def cache_directory() -> Path:
-    """`$OMNI_KIT_CACHE`, else `omni-kit` in the user's cache directory."""
-    given = os.environ.get("OMNI_KIT_CACHE")
-    if given:
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "omni-kit"
 
 
 class Cache:

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omni_checkers.engine.baseline import Baseline
-from omni_checkers.engine.cache import Cache, cache_directory
+from omni_checkers.engine.cache import Cache
 from omni_checkers.engine.fix import apply_fixes
 from omni_checkers.engine.report import Report
 from omni_checkers.engine.run import check, models_of
 from omni_checkers.engine.settings import Settings, find_settings
+from omni_kit.files import cache_directory
 
 _ROUNDS = 5
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ _STEPS = 20_000
 _NOWHERE = Module("", Path(), False)
 
 
-class Calls:
+class Calls(ABC):
     """Reads attributes and calls functions; what expressions and statements mean is its subclasses'."""
 
     def __init__(self, oracle: Oracle) -> None:
@@ -168,32 +169,32 @@ class Calls:
     program: Program
     attributes: dict[tuple[Value, str], Any]
 
-    def names_of(self, module: Module) -> Scope:
-        raise NotImplementedError
+    @abstractmethod
+    def names_of(self, module: Module) -> Scope: ...
 
-    def module_attribute(self, module: Module, name: str) -> Value:
-        raise NotImplementedError
+    @abstractmethod
+    def module_attribute(self, module: Module, name: str) -> Value: ...
 
-    def imported(self, module_name: str, name: str | None) -> Value:
-        raise NotImplementedError
+    @abstractmethod
+    def imported(self, module_name: str, name: str | None) -> Value: ...
 
-    def store(self, target: ast.expr, value: Value) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def store(self, target: ast.expr, value: Value) -> None: ...
 
-    def set_attribute(self, owner: Value, name: str, value: Value, line: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def set_attribute(self, owner: Value, name: str, value: Value, line: int) -> None: ...
 
-    def execute(self, function: Function, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        raise NotImplementedError
+    @abstractmethod
+    def execute(self, function: Function, args: list[Value], kwargs: dict[str, Value]) -> Value: ...
 
-    def record(self, call: Call) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def record(self, call: Call) -> None: ...
 
-    def value(self, node: ast.expr) -> Value:
-        raise NotImplementedError
+    @abstractmethod
+    def value(self, node: ast.expr) -> Value: ...
 
-    def truth(self, value: Value) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def truth(self, value: Value) -> bool: ...
 
     def hashable(self, key: Value) -> Any:
         return key if is_key(key) or isinstance(key, (Opaque, Symbol, Class)) else Opaque(show(key))

@@ -5,7 +5,6 @@ file that the first argument names. Rules never import torch: this process does.
 """
 
 import importlib
-import importlib.util
 import json
 import pickle
 import sys
@@ -14,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from omni_kit.parity.failures import lacking_package
 
 _HOOKS = ("get_position_id_func", "get_metadata_collate_func")
 _LOADING = ("import", "keys", "roundtrip")
@@ -84,7 +85,7 @@ def _imported(model: Mapping[str, Any]) -> dict[str, Any]:
             for architecture in [*architectures, None]:
                 _call(MODELING_REGISTRY[key], key, architecture, model, facts)
     except Exception as error:
-        facts["error"], facts["lacks"] = _told(error), _lacking(error)
+        facts["error"], facts["lacks"] = _told(error), lacking_package(error)
     return facts
 
 
@@ -95,7 +96,7 @@ def _call(function: Any, key: str, architecture: str | None, model: Mapping[str,
         facts["returned"].append([key, architecture, cls.__name__, ""])
     except Exception as error:
         facts["returned"].append([key, architecture, "", _told(error)])
-        facts["lacks"] = facts["lacks"] or _lacking(error)
+        facts["lacks"] = facts["lacks"] or lacking_package(error)
         return
     if cls.__name__ not in facts["built"]:
         facts["built"][cls.__name__] = _build(cls, key, model, facts)
@@ -112,8 +113,8 @@ def _build(cls: Any, key: str, model: Mapping[str, Any], facts: dict[str, Any]) 
         with torch.device("meta"):
             made = cls._from_config(config, attn_implementation="eager")
     except Exception as error:
-        facts["lacks"] = facts["lacks"] or _lacking(error)
-        return "" if _lacking(error) else _told(error)
+        facts["lacks"] = facts["lacks"] or lacking_package(error)
+        return "" if lacking_package(error) else _told(error)
     for hook in _HOOKS:
         if callable(getattr(made, hook, None)):
             facts["hooks"].append([cls.__name__, hook, _pickled(made, hook)])
@@ -158,12 +159,6 @@ def _pickled(made: Any, hook: str) -> str:
 
 def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-
-
-def _lacking(error: Exception) -> str:
-    """The package that is not installed at all, where that is what an error says."""
-    name = str(error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    return name if name and importlib.util.find_spec(name) is None else ""
 
 
 if __name__ == "__main__":

@@ -60,11 +60,10 @@ def memory_name(recipe: Recipe | None, key: str, shapes: Shapes) -> str:
 def _renamed(recipe: Recipe, key: str, shapes: Shapes) -> str:
     """A key after all renamings, before any conversion."""
     name = key
-    for transform in recipe.transforms:
-        if not transform.converts and (changed := transform.rename(name)) is not None:
-            if transform.kind not in _PLAIN:
-                raise BadInput(f"{key} goes through the recipe's {transform.kind}, which is more than a renaming")
-            name = changed
+    for transform, changed in recipe.renamings(key):
+        if transform.kind not in _PLAIN:
+            raise BadInput(f"{key} goes through the recipe's {transform.kind}, which is more than a renaming")
+        name = changed
     return key if key in shapes and name not in shapes else name
 
 

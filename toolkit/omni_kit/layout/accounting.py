@@ -111,15 +111,21 @@ def _alike(checkpoint: Checkpoint, groups: Sequence[ExpertGroup]) -> Iterator[tu
 
     Where one list has experts of two widths they feed different stacks: then those of each shape, with the shape.
     """
-    together = [list(experts.values()) for group in groups if not group.by_word for experts in group.split.values()]
-    together += [keys for group in groups if group.split for keys in group.scales.values()]
-    for keys in together:
-        shapes: dict[tuple[int, ...] | None, list[str]] = {}
-        for key in keys:
-            shapes.setdefault(checkpoint.shape(key), []).append(key)
-        yield from [(keys, None)] if len(shapes) == 1 else [(same, shape) for shape, same in shapes.items()]
-    seen = {key for keys in together for key in keys}
+    seen: set[str] = set()
+    for group in (group for group in groups if group.split):
+        alike = [] if group.by_word else [list(experts.values()) for experts in group.split.values()]
+        divided = bool(alike) and len({checkpoint.shape(key) for key in alike[0]}) > 1
+        for keys in (*alike, *group.scales.values()):
+            seen.update(keys)
+            yield from _by_shape(checkpoint, keys) if divided else [(keys, None)]
     yield from (([key], None) for key in checkpoint.tensors if key not in seen)
+
+
+def _by_shape(checkpoint: Checkpoint, keys: list[str]) -> Iterator[tuple[list[str], tuple[int, ...] | None]]:
+    shapes: dict[tuple[int, ...] | None, list[str]] = {}
+    for key in keys:
+        shapes.setdefault(checkpoint.shape(key), []).append(key)
+    yield from ((same, shape) for shape, same in shapes.items())
 
 
 def _holds(parameter: Parameter, expert: tuple[int, ...]) -> bool:
@@ -158,14 +164,19 @@ def _reason(key: str, model: UpstreamModel) -> str | None:
     if listed:
         return f"the class ignores {listed}"
     part = key.partition(".")[0]
-    built = (*model.skeleton.names(), *(f"{path}." for path, _ in model.skeleton.unresolved))
-    if part in _SPEECH and not any(name.startswith(f"{part}.") for name in built):
+    if part in _SPEECH and not _builds(model, part):
         return f"the talker: {model.class_name} does not build it"
     if key.endswith(("_scale_inv", "_scale", "_scales")):
         return "quantisation scale of the weight beside it"
     if key.endswith("rotary_emb.inv_freq"):
         return "computed when the model is built"
     return None
+
+
+def _builds(model: UpstreamModel, part: str) -> bool:
+    """Whether the model has a part of that name, be it one that could not be read."""
+    built = (*(p.name for p in model.skeleton.parameters), *(f"{path}." for path, _ in model.skeleton.unresolved))
+    return any(name.startswith(f"{part}.") for name in built)
 
 
 def _ignore_list(model: UpstreamModel) -> list[str]:

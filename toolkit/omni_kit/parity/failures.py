@@ -17,8 +17,14 @@ def one_line(error: Exception) -> str:
 
 
 def lacks_package(error: Exception) -> bool:
-    """A package that is nowhere to be found; a module missing from a package that is there is the package's fault."""
-    if isinstance(error, MissingRequirement):
-        return True
-    name = error.name if isinstance(error, ModuleNotFoundError) else None
-    return bool(name) and importlib.util.find_spec(str(name).partition(".")[0]) is None
+    """Whether something that has to be installed is not."""
+    return isinstance(error, MissingRequirement) or bool(lacking_package(error))
+
+
+def lacking_package(error: Exception) -> str:
+    """The package that is nowhere to be found, where that is what an error says.
+
+    A module missing from a package that is there is the package's fault, and gives an empty text.
+    """
+    name = str(error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    return name if name and importlib.util.find_spec(name) is None else ""

@@ -39,8 +39,6 @@ def judge(level: str, case: Case) -> LevelResult:
     hung says nothing about the integration: error. A step that an earlier level already reported: skip.
     """
     started = time.monotonic()
-    if level not in _JUDGES:
-        return LevelResult(level, "skip", "this version of omni-kit does not run this level on this target")
     try:
         result = _JUDGES[level](case).result(level)
     except StepError as error:

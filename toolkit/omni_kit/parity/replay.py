@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from omni_kit.errors import BadInput
-from omni_kit.files import write_atomic
+from omni_kit.files import cache_directory, write_atomic
 from omni_kit.parity.candidate import Layout
 from omni_kit.parity.environment import versions
 from omni_kit.parity.process import Sides
@@ -62,7 +61,11 @@ def save_replay(report: ParityReport, options: Options, work_dir: Path | None) -
         Where it is; empty where nothing can be written.
     """
     named = hashlib.sha256(json.dumps(asdict(options), sort_keys=True).encode()).hexdigest()[:8]
-    file = work_dir / "replay.json" if work_dir else _cache() / f"{Path(options.path).name}-{named}.json"
+    file = (
+        work_dir / "replay.json"
+        if work_dir
+        else cache_directory() / "parity" / f"{Path(options.path).name}-{named}.json"
+    )
     module = report.first_divergence.module if report.first_divergence else ""
     saved = Saved(options, versions(), figures_of(report), module)
     try:
@@ -164,10 +167,3 @@ def _changes(saved: Saved, report: ParityReport) -> list[str]:
 def _shown(figures: Mapping[str, Any]) -> str:
     value = figures.get("max_rel")
     return f"{figures.get('status', 'not run')}" + ("" if value is None else f" ({float(value):.2e})")
-
-
-def _cache() -> Path:
-    """`$OMNI_KIT_CACHE`, else `omni-kit` in the user's cache directory: below it, `parity`."""
-    given = os.environ.get("OMNI_KIT_CACHE")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "omni-kit"
-    return (Path(given) if given else home) / "parity"

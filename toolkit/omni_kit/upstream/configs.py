@@ -13,6 +13,8 @@ from omni_kit.errors import BadInput
 from omni_kit.upstream.library import Library
 from omni_kit.upstream.source import SourceFile, read_source
 
+# Values that a layer, or a type of layers, has instead of those of the config.
+BY_LAYER = "per_layer_config"
 # The table of a config's parts was renamed.
 _SUB_CONFIGS = frozenset({"sub_configs", "sub_configs_defaults"})
 _MODEL_TYPE = re.compile(r"""^\s+model_type(?:\s*:\s*[\w\[\]]+)?\s*=\s*["']([\w.+-]*)["']""", re.MULTILINE)

@@ -194,10 +194,14 @@ class Recipe:
 
     def renamed(self, key: str) -> str:
         """A key after all renamings, before any conversion."""
+        return next((name for _, name in reversed([*self.renamings(key)])), key)
+
+    def renamings(self, key: str) -> Iterator[tuple[Transform, str]]:
+        """Each renaming that matches, with the name that it leads to."""
         for transform in self.transforms:
-            if not transform.converts:
-                key = transform.rename(key) or key
-        return key
+            if not transform.converts and (changed := transform.rename(key)) is not None:
+                key = changed
+                yield transform, key
 
     @property
     def operations(self) -> list[str]:

@@ -8,7 +8,8 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from omni_kit.upstream.toy_layers import BY_LAYER, shrink_layers
+from omni_kit.upstream.configs import BY_LAYER
+from omni_kit.upstream.toy_layers import shrink_layers
 from omni_kit.upstream.toy_sizes import (
     AT_MOST,
     AUDIO,

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from omni_kit.upstream.configs import BY_LAYER
+
 _COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "depth", "layers", "encoder_layers")
 # Layers of the decoder, in models that have both.
 _DECODER_COUNTS = ("decoder_layers", "num_decoder_layers")
@@ -41,9 +43,7 @@ _INDEXES = (
 _ORDERED = ("deepstack_visual_indexes", "intermediate_layers_indices")
 # For each layer, the layer that it takes something from.
 _SOURCES = ("kv_source_layers",)
-# Values that a layer has instead of those of the config.
-BY_LAYER = "per_layer_config"
-_NOTBY_LAYER = ("token_id", "token_ids", "multipliers", "limit", "channels", "kernel_sizes", "architectures")
+_NOT_BY_LAYER = ("token_id", "token_ids", "multipliers", "limit", "channels", "kernel_sizes", "architectures")
 _FEWEST = 2
 
 
@@ -57,7 +57,7 @@ def shrink_layers(toy: dict[str, Any]) -> None:
         return
     total = toy[counts[0]]
     lists = [key for key, value in toy.items() if isinstance(value, list) and len(value) == total]
-    lists = [key for key in lists if key not in _INDEXES and not key.endswith(_NOTBY_LAYER)]
+    lists = [key for key in lists if key not in _INDEXES and not key.endswith(_NOT_BY_LAYER)]
     indexes = [key for key in _INDEXES if isinstance(toy.get(key), list)]
     thresholds = [key for key in _THRESHOLDS if isinstance(toy.get(key), int)]
     own = _own_settings(toy)

@@ -1,6 +1,7 @@
 """The values of calls in a constructor: torch and its modules, Auto classes, classes of the library."""
 
 import ast
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -22,9 +23,9 @@ _SHAPED = {"torch.empty", "torch.zeros", "torch.ones", "torch.randn", "torch.ran
 class Calls(Expressions):
     """Evaluates calls, too."""
 
+    @abstractmethod
     def construct(self, cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module | Config:
         """The module, or the config, that calling a class gives."""
-        raise NotImplementedError
 
     def get_call(self, node: ast.Call) -> Any:
         name = dotted(node.func) or ""

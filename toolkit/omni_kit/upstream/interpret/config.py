@@ -5,13 +5,12 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from omni_kit.upstream.configs import ConfigClass, ModelConfig, config_class, named_config_class
+from omni_kit.upstream.configs import BY_LAYER, ConfigClass, ModelConfig, config_class, named_config_class
 from omni_kit.upstream.interpret.classes import ClassRef
 from omni_kit.upstream.interpret.frame import Frame
 from omni_kit.upstream.interpret.values import UNKNOWN, Config
 from omni_kit.upstream.source import dotted
 
-BY_LAYER = "per_layer_config"
 # class attributes of configs that are not part of config.json
 _NOT_SAVED = {
     "attribute_map", "sub_configs", "keys_to_ignore_at_inference", "default_theta", "base_config_key",

@@ -2,6 +2,7 @@
 
 import ast
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 
 
-class Expressions:
+class Expressions(ABC):
     """Evaluates expressions in the scope of one method."""
 
     def __init__(self, cls: ClassRef, scope: dict[str, Any]) -> None:
@@ -41,9 +42,9 @@ class Expressions:
         self.source = cls.source
         self.scope = scope
 
+    @abstractmethod
     def bind(self, target: ast.expr, value: Any) -> None:
         """Gives a name its value, or several names theirs."""
-        raise NotImplementedError
 
     def value(self, node: ast.expr) -> Any:
         handler = getattr(self, f"get_{type(node).__name__.lower()}", None)

@@ -11,8 +11,6 @@ from omni_kit.upstream.interpret.layers import layer_parameters
 from omni_kit.upstream.interpret.values import UNKNOWN, Config, Module, Tensor
 from omni_kit.upstream.source import SourceFile, dotted
 
-_ROOTS = frozenset({"PreTrainedModel"})
-
 
 class _Return(Exception):
     pass
@@ -47,22 +45,22 @@ def _initialise(mro: tuple[ClassRef | str, ...], module: Module, args: list[Any]
     """Runs the first constructor of `mro`; it calls the next by `super()`."""
     for entry in mro:
         if isinstance(entry, str):
-            _initialise_root(entry, module, args, kwargs)
-            if entry in _ROOTS or entry.startswith("nn."):
+            if _initialise_root(entry, module, args, kwargs):
                 return
         elif (init := entry.defines("__init__")) is not None:
             Frame(entry, module, _bind(init, module, args, kwargs)).run(init.body)
             return
 
 
-def _initialise_root(name: str, module: Module, args: list[Any], kwargs: dict[str, Any]) -> None:
-    """The constructors of PreTrainedModel and of torch.nn."""
+def _initialise_root(name: str, module: Module, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    """The constructors of PreTrainedModel and of torch.nn; whether it was one of these."""
     if name == "PreTrainedModel":
         module.pretrained = True
         module.attributes.setdefault("config", [args[0] if args else kwargs.get("config", UNKNOWN)])
     elif name.startswith("nn.") and module.cls is not None:
         where = module.cls.source.where(module.cls.node)
         module.attributes.update(layer_parameters(name.removeprefix("nn."), args, kwargs, where) or {})
+    return name == "PreTrainedModel" or name.startswith("nn.")
 
 
 def _bind(init: ast.FunctionDef, module: Module, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
