@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from omni_checkers.veomni import regenerate
 from omni_kit.patchgen import run_config
 
 from .conftest import Edits, Subject, found, status
@@ -25,6 +26,11 @@ CONFIG = "olmoe_gpu_patch_gen_config.py"
         ("olmoe", {CONFIG: ("config = PatchConfig(", "config = PatchConfig(\n    nothing=1,")}, "no longer generates"),
         ("llama", {LLAMA: ("return q_embed, k_embed", "return k_embed, q_embed")}, "apply_rotary_pos_emb"),
         ("llama", {LLAMA: ("class LlamaModel(", "class LlamaModels(")}, "LlamaModel"),
+        ("llama", {LLAMA: ("Rotates half", "Turns half")}, "rotate_half"),
+        ("llama", {LLAMA: ("from torch import nn\n", "import math\nfrom torch import nn\n")}, "this statement"),
+        ("llama", {LLAMA: ("from torch import nn\n", "")}, "from torch import nn is missing"),
+        ("llama", {LLAMA: ("import Cache, DynamicCache", "import Cache as DynamicCache")}, "this statement"),
+        ("llama", {LLAMA: ("logger = logging.get_logger(__name__)\n", "")}, "logger is missing"),
     ],
 )
 def test_a_file_that_differs(model: str, edits: Edits, says: str, subject: Subject) -> None:
@@ -37,9 +43,25 @@ def test_a_file_of_veomnis_own_generator_is_fine(model: str, subject: Subject) -
     assert status(subject(model), "VEO402") == "pass"
 
 
-def test_formatting_and_comments_do_not_count(subject: Subject) -> None:
-    path = subject(edits={OLMOE: ("import torch\n", "# a remark\nimport torch\n\n")})
-    assert status(path, "VEO402") == "pass"
+@pytest.mark.parametrize(
+    ("model", "edits"),
+    [
+        ("olmoe", {OLMOE: ("import torch\n", "# a remark\nimport torch\n\n")}),
+        ("llama", {LLAMA: ("import torch\nfrom torch import nn\n", "from torch import nn\nimport torch\n")}),
+        ("llama", {LLAMA: ('"""Rotates half the hidden', '"""\n    Rotates half the hidden')}),
+    ],
+)
+def test_formatting_and_comments_do_not_count(model: str, edits: Edits, subject: Subject) -> None:
+    assert status(subject(model, edits), "VEO402") == "pass"
+
+
+@pytest.mark.parametrize("model", ["deepseek_v3", "llama", "qwen3_5", "qwen3_vl_moe"])
+def test_what_is_told_without_formatting_is_what_formatting_tells(
+    model: str, veomni_models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert status(veomni_models / model, "VEO402") == "pass"
+    monkeypatch.setattr(regenerate, "_same_unformatted", lambda *_: False)
+    assert status(veomni_models / model, "VEO402") == "pass"
 
 
 def test_after_running_the_config_again_all_is_well(subject: Subject) -> None:

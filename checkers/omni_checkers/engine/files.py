@@ -3,7 +3,7 @@
 import ast
 import io
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -91,11 +91,39 @@ def read_file(path: Path) -> File:
 
 
 def same_code(one: object, two: object) -> bool:
-    """Whether two trees, or lists of trees, are the same code; positions do not count."""
+    """Whether two trees, or lists of trees, are the same code; positions and the spacing of docstrings do not count."""
     if type(one) is not type(two):
         return False
+    match one, two:
+        case ast.Expr(ast.Constant(str(mine))), ast.Expr(ast.Constant(str(theirs))):
+            return mine.split() == theirs.split()
     if isinstance(one, ast.AST):
         return all(same_code(getattr(one, name, None), getattr(two, name, None)) for name in one._fields)
     if isinstance(one, list) and isinstance(two, list):
         return len(one) == len(two) and all(map(same_code, one, two))
     return one == two
+
+
+def same_statement(one: ast.stmt, lines: Sequence[str], two: ast.stmt, other_lines: Sequence[str]) -> bool:
+    """`same_code` of statements, by their lines where these already say so, or those of the statements inside."""
+    if type(one) is not type(two):
+        return False
+    if one.col_offset == two.col_offset and _rows(one, lines) == _rows(two, other_lines):
+        return True
+    if not hasattr(one, "body"):
+        return same_code(one, two)
+    for name in one._fields:
+        mine, theirs = getattr(one, name, None), getattr(two, name, None)
+        if isinstance(mine, list) and isinstance(theirs, list) and mine and isinstance(mine[0], ast.stmt):
+            pairs = zip(mine, theirs, strict=False)
+            same = len(mine) == len(theirs) and all(same_statement(a, lines, b, other_lines) for a, b in pairs)
+        else:
+            same = same_code(mine, theirs)
+        if not same:
+            return False
+    return True
+
+
+def _rows(node: ast.stmt, lines: Sequence[str]) -> Sequence[str]:
+    first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
+    return lines[first - 1 : node.end_lineno]

@@ -1,6 +1,5 @@
 """A run: rules over models, minus what is silenced and what is known."""
 
-import gc
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -17,6 +16,7 @@ from omni_checkers.engine.settings import Settings
 from omni_checkers.engine.suppress import RuleFailed
 from omni_kit.errors import BadInput
 from omni_kit.targets import Target, get_target, targets
+from omni_kit.upstream.source import without_collection
 
 __all__ = ["Report", "check"]
 _WORKERS, _MANY = 8, 3
@@ -54,7 +54,8 @@ def check(
         raise BadInput("no rule is left to check with", "select other ids, or ignore fewer")
     report = Report(rules=rules, strict=settings.strict)
     models = find_models(paths, target)
-    judged = judge_all(models, rules, cache)
+    with without_collection():
+        judged = judge_all(models, rules, cache)
     if level != "static":
         _run(models, rules, level, judged)
     for (path, owner), verdicts in zip(models, judged, strict=True):
@@ -165,13 +166,7 @@ def _size(path: Path) -> int:
 
 def _judge(job: tuple[Path, str, tuple[str, ...]]) -> dict[str, Verdict]:
     path, target, ids = job
-    collects = gc.isenabled()
-    gc.disable()  # trees are many small objects in no circles: looking for circles costs more than judging
-    try:
-        return judge(path, get_target(target), [rule for rule in all_rules() if rule.id in ids])
-    finally:
-        if collects:
-            gc.enable()
+    return judge(path, get_target(target), [rule for rule in all_rules() if rule.id in ids])
 
 
 def _add(report: Report, path: Path, owner: Target, verdicts: Mapping[str, Verdict]) -> None:

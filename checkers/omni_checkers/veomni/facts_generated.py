@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from omni_checkers.engine.files import File, same_code
+from omni_checkers.engine.files import File, same_code, same_statement
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Call, Evaluator, Oracle, Program
 from omni_checkers.symbolic.signals import Raised
@@ -136,11 +136,17 @@ def _patched(item: Generated) -> Iterator[tuple[str, ast.FunctionDef]]:
         upstream = theirs.classes.get(name) if theirs is not None else None
         own = {f.name: f for f in (upstream.body if upstream else ()) if isinstance(f, ast.FunctionDef)}
         for function in node.body:
-            if isinstance(function, ast.FunctionDef) and not same_code(own.get(function.name), function):
+            if isinstance(function, ast.FunctionDef) and not _same(item, function, theirs, own.get(function.name)):
                 yield name, function
     for name, function in item.source.functions.items():
-        if theirs is None or not same_code(theirs.functions.get(name), function):
+        if not _same(item, function, theirs, theirs.functions.get(name) if theirs is not None else None):
             yield "", function
+
+
+def _same(item: Generated, function: ast.FunctionDef, theirs: SourceFile | None, other: ast.FunctionDef | None) -> bool:
+    if theirs is None or other is None:
+        return False
+    return same_statement(function, item.source.lines, other, theirs.lines)
 
 
 def upstream_function(item: Generated, owner: str, name: str) -> ast.FunctionDef | None:

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
@@ -118,20 +119,28 @@ class MaskedLabelsByConstant(Rule):
         spliced = {item.config.file.path for item in generated if item.config is not None}
         for item in generated:
             for _, function in item.patched:
-                yield from _numbers(item.file.path, walked(function))
+                if "100" in item.file.text:
+                    yield from _numbers(item.file.path, walked(function))
         for path, file in files.items():
-            if path not in spliced and all(path != item.file.path for item in generated):
+            if "100" in file.text and path not in spliced and all(path != item.file.path for item in generated):
                 yield from _numbers(path, file.nodes(*_SIMPLE))
 
 
 def _numbers(path: Path, nodes: Iterable[ast.AST]) -> Iterator[Finding]:
     """-100 in statements, without blocks, that speak of labels."""
     for node in nodes:
-        if isinstance(node, _SIMPLE) and any(word in ast.unparse(node) for word in ("label", "ignore_index")):
-            for number in walked(node):
-                if isinstance(number, ast.UnaryOp) and ast.unparse(number) == "-100":
-                    message = "-100 is written out: import IGNORE_INDEX"
-                    yield Finding(message, path, number.lineno, number.col_offset + 1)
+        written = [inner for inner in walked(node) if _is_mask(inner)] if isinstance(node, _SIMPLE) else []
+        if written and any(word in ast.unparse(node) for word in ("label", "ignore_index")):
+            for number in written:
+                message = "-100 is written out: import IGNORE_INDEX"
+                yield Finding(message, path, number.lineno, number.col_offset + 1)
+
+
+def _is_mask(node: ast.AST) -> TypeGuard[ast.UnaryOp]:
+    match node:
+        case ast.UnaryOp(ast.USub(), ast.Constant(100)):
+            return True
+    return False
 
 
 def _heads(generated: list[Generated]) -> Iterator[tuple[Generated, str, ast.FunctionDef]]:

@@ -126,10 +126,15 @@ class _Callees:
     def __init__(self, source: SourceFile, owner: str, function: ast.FunctionDef, modules: Mapping[str, str]) -> None:
         self.source = source
         self.owner = owner
-        self.local = {name.id for name in walked(function) if isinstance(name, ast.Name) and not _reads(name)}
-        self.local |= {arg.arg for arg in walked(function) if isinstance(arg, ast.arg)}
-        inner = (node for node in walked(function) if isinstance(node, ast.FunctionDef) and node is not function)
-        self.local |= {node.name for node in inner}
+        self.local: set[str] = set()
+        for node in walked(function)[1:]:
+            if isinstance(node, ast.Name):
+                if not _reads(node):
+                    self.local.add(node.id)
+            elif isinstance(node, ast.arg):
+                self.local.add(node.arg)
+            elif isinstance(node, ast.FunctionDef):
+                self.local.add(node.name)
         self.modules = modules
         self.loops = dict(_loops(function, self.modules))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from omni_kit.patchgen.check import check_config, check_configs, list_configs
     from omni_kit.patchgen.drift import drift_report
-    from omni_kit.patchgen.run import ConfigResult, run_config, run_configs
+    from omni_kit.patchgen.run import ConfigResult, draft_configs, finish, run_config, run_configs
     from omni_kit.patchgen.spec import PatchConfig, create_patch_from_external
 
 __all__ = [
@@ -24,7 +24,9 @@ __all__ = [
     "check_config",
     "check_configs",
     "create_patch_from_external",
+    "draft_configs",
     "drift_report",
+    "finish",
     "list_configs",
     "run_config",
     "run_configs",
@@ -34,7 +36,9 @@ _HOMES = {
     "ConfigResult": "run",
     "check_config": "check",
     "check_configs": "check",
+    "draft_configs": "run",
     "drift_report": "drift",
+    "finish": "run",
     "list_configs": "check",
     "run_config": "run",
     "run_configs": "run",

@@ -2,6 +2,7 @@
 
 import ast
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from omni_kit.patchgen.apply import Applied, Patcher
@@ -27,6 +28,11 @@ class Generated:
     applied: list[Applied] = field(default_factory=list)
     helpers: list[Fragment] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    @cached_property
+    def module(self) -> SourceModule:
+        """The text, parsed and indexed; its path is upstream's, which relative look-ups need."""
+        return SourceModule(self.source.name, self.source.path, self.text)
 
 
 def generate(loaded: LoadedConfig, source: SourceModule, libraries: Libraries) -> Generated:

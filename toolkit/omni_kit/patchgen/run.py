@@ -1,9 +1,7 @@
 """Runs configs: load, generate, check, format, and write or compare."""
 
-import gc
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -19,6 +17,7 @@ from omni_kit.patchgen.locate import Libraries, package_of, unpacked_library
 from omni_kit.patchgen.project import Project, find_project
 from omni_kit.patchgen.source import read_source
 from omni_kit.patchgen.write import compiles, diff_path, normalise, settings_of, unified_diff
+from omni_kit.upstream.source import without_collection
 
 Status = Literal["written", "unchanged", "ok", "stale", "orphan", "error"]
 
@@ -94,35 +93,27 @@ def run_configs(
 def prepare(configs: Sequence[str | Path], out_dir: Path | None, transformers: Path | None) -> list[ConfigResult]:
     """Everything up to writing: results with text and diff, or with status "error"."""
     with without_collection():
-        return _prepared(configs, out_dir, transformers)
+        results = draft_configs(configs, out_dir, transformers=transformers)
+        finish(results)
+        return results
 
 
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """Without the cyclic garbage collector: it finds nothing in syntax trees, and costs a third of the time.
-
-    Freezing keeps it from walking all of them at the end of the process; they are freed by their counts all the same.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.freeze()
-            gc.enable()
-
-
-def _prepared(configs: Sequence[str | Path], out_dir: Path | None, transformers: Path | None) -> list[ConfigResult]:
+def draft_configs(
+    configs: Sequence[str | Path], out_dir: Path | None = None, *, transformers: Path | None = None
+) -> list[ConfigResult]:
+    """Generated and checked, but not formatted: `text` is raw, and `diff` empty."""
     unpacked = {"transformers": unpacked_library("transformers", transformers)} if transformers else {}
-    results = [_generate(config, out_dir, unpacked) for config in configs]
+    return [_generate(config, out_dir, unpacked) for config in configs]
+
+
+def finish(results: Sequence[ConfigResult]) -> None:
+    """Formats drafts, together where the same style holds, and makes their diffs."""
     for place, group in _by_place([r for r in results if r.text]).items():
         started = time.perf_counter()
         texts = _formatted(group, place)
         share = (time.perf_counter() - started) / len(group)
         for result, text in zip(group, texts, strict=True):
             _finish(result, text, share)
-    return results
 
 
 def _generate(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path]) -> ConfigResult:

@@ -1,7 +1,6 @@
 """The upstream module: its text, and where each class, method, property and function stands in it."""
 
 import ast
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -11,6 +10,7 @@ from typing import Any, Literal
 from omni_kit.errors import BadInput
 from omni_kit.patchgen.locate import Libraries
 from omni_kit.patchgen.spans import Source, first_line
+from omni_kit.upstream.source import parse_file
 
 DefinitionNode = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Role = Literal["plain", "overload", "getter", "setter", "deleter"]
@@ -54,16 +54,17 @@ class SourceModule(Source):
         name: its dotted name.
         path: its file.
         text: what the file says.
+        tree: its parsed form, where it is known.
 
     Raises:
         BadInput: it is not Python that this interpreter can parse.
     """
 
-    def __init__(self, name: str, path: Path, text: str) -> None:
+    def __init__(self, name: str, path: Path, text: str, tree: ast.Module | None = None) -> None:
         super().__init__(text)
         self.name, self.path = name, path
         try:
-            self.tree = ast.parse(text)
+            self.tree = tree or ast.parse(text)
         except SyntaxError as error:
             raise BadInput(f"{path}:{error.lineno} is not Python: {error.msg}", "look at the file") from error
         self.definitions: dict[str, list[Definition]] = {}
@@ -143,8 +144,7 @@ def read_module(name: str, path: Path) -> SourceModule:
 @lru_cache(maxsize=64)
 def _read(name: str, path: Path, mtime_ns: int) -> SourceModule:
     try:
-        with tokenize.open(path) as file:
-            return SourceModule(name, path, file.read())
+        return SourceModule(name, path, *parse_file(path))
     except (UnicodeDecodeError, SyntaxError) as error:
         raise BadInput(f"{path} cannot be read as Python: {error}", "look at the file's encoding") from error
 
@@ -174,7 +174,7 @@ def _children(node: Any) -> list[Any]:
 
 
 def inner_blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """The statement lists inside an if, try, with, for or while."""
+    """The statement lists inside a definition, an if, try, with, for or while."""
     for name in ("body", "orelse", "finalbody"):
         block = getattr(node, name, None)
         if isinstance(block, list):

@@ -42,12 +42,12 @@ class Facts:
     def upstream_scopes(self) -> Scopes:
         return scopes_of(self.source.text)
 
-    @cached_property
+    @property
     def generated(self) -> SourceModule:
-        """The result, parsed and indexed; its path is upstream's, which relative look-ups need."""
-        return SourceModule(self.source.name, self.source.path, self.made.text)
+        """The result, parsed and indexed."""
+        return self.made.module
 
-    @cached_property
+    @property
     def tree(self) -> ast.Module:
         return self.generated.tree
 

@@ -47,17 +47,17 @@ def dead_names(facts: Facts) -> set[str]:
         return set()
     tops = {node.name for node in facts.tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
     upstream = facts.upstream_scopes.users_by_definition()
-    exported = _exported_names(facts.tree)
     users = facts.scopes.users_by_definition()
-    quoted = {*quoted_names(facts.tree), *(_strings(facts.tree) & tops)}
+    left = tops - _exported_names(facts.tree) - set(facts.patched_at)
     gone = set(facts.excluded)
     dead: set[str] = set()
     while True:
         fresh = {
             name
-            for name in tops - dead - exported - quoted - set(facts.patched_at)
+            for name in left - dead
             if upstream.get(name, set()) & gone and not users.get(name, set()) - {name} - dead
         }
+        fresh -= {*quoted_names(facts.tree), *_strings(facts.tree)} if fresh else set()
         if not fresh:
             return dead
         dead |= fresh
@@ -77,8 +77,9 @@ def _tested_with_isinstance(facts: Facts, place: str, names: set[str]) -> bool:
 
 
 def _quoted(facts: Facts) -> Iterator[Diagnostic]:
-    for node in facts.tree.body:
-        names = sorted(set(quoted_names(node)) & (facts.excluded - facts.scopes.bound))
+    gone = {name for name in facts.excluded - facts.scopes.bound if name in facts.made.text}
+    for node in facts.tree.body if gone else ():
+        names = sorted(set(quoted_names(node)) & gone)
         if names:
             place = getattr(node, "name", "module")
             message = f"{place} names excluded {', '.join(names)} in a quoted annotation; get_type_hints fails on it"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from omni_kit.patchgen.checks.facts import Facts
 from omni_kit.patchgen.diagnostics import Diagnostic, error, info, warning
-from omni_kit.patchgen.source import DefinitionNode
+from omni_kit.patchgen.source import DefinitionNode, inner_blocks
 
 _UNIQUE = ("property", "staticmethod", "classmethod")
 
@@ -114,10 +114,12 @@ def _code(node: DefinitionNode) -> list[ast.stmt]:
     return node.body if ast.get_docstring(node) is None else node.body[1:]
 
 
-def _functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for inner in ast.walk(node):
-        if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield inner
+def _functions(node: ast.stmt) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        yield node
+    for block in inner_blocks(node):
+        for inner in block:
+            yield from _functions(inner)
 
 
 def _is_mutable(node: ast.expr) -> bool:
