@@ -10,6 +10,18 @@ from pathlib import Path
 from typing import TypeVar
 
 Node = TypeVar("Node", bound=ast.AST)
+_LEAVES = (ast.Constant, ast.Global, ast.MatchSingleton, ast.Nonlocal)
+# Fields that hold names, numbers and contexts.
+_PLAIN = frozenset(
+    {"arg", "asname", "attr", "conversion", "ctx", "id", "is_async", "kind", "kwd_attrs", "level", "module", "name"}
+    | {"rest", "simple", "tag", "type_comment"}
+)
+# The fields of each type of nodes that hold nodes.
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: tuple(name for name in kind._fields if name not in _PLAIN and not issubclass(kind, _LEAVES))
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
 
 
 def walked(node: ast.AST) -> list[ast.AST]:
@@ -21,10 +33,12 @@ def walked(node: ast.AST) -> list[ast.AST]:
     if below is None:
         found = [node]
         for item in found:  # it grows on the way
-            for name, value in item.__dict__.items():
-                if isinstance(value, list) and name != "_below":
-                    found += [inner for inner in value if isinstance(inner, ast.AST)]
-                elif isinstance(value, ast.AST) and name != "ctx":
+            parts = item.__dict__
+            for name in _FIELDS[type(item)]:
+                value = parts.get(name)
+                if type(value) is list:
+                    found += value if None not in value else [inner for inner in value if inner is not None]
+                elif value is not None:
                     found.append(value)
         below = node.__dict__["_below"] = found[1:]  # without itself: a circle would never be freed
     return [node, *below]

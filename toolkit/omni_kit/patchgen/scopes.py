@@ -22,6 +22,7 @@ _IMPLICIT = frozenset(
     }
 )
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_STAR = re.compile(r"^[ \t]*from[ \t]+\S+[ \t]+import[ \t]*\*", re.MULTILINE)
 
 
 @dataclass
@@ -58,7 +59,7 @@ def scopes_of(text: str) -> Scopes:
         if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace():
             result.bound.add(symbol.get_name())
     _visit(table, (), result, eager=True)
-    result.has_star = bool(re.search(r"^\s*from\s+\S+\s+import\s+\*", text, re.MULTILINE))
+    result.has_star = bool(_STAR.search(text))
     return result
 
 

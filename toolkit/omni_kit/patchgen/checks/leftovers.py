@@ -46,22 +46,19 @@ def dead_names(facts: Facts) -> set[str]:
     if not facts.excluded:
         return set()
     tops = {node.name for node in facts.tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
-    upstream = facts.upstream_scopes.users_by_definition()
     users = facts.scopes.users_by_definition()
     left = tops - _exported_names(facts.tree) - set(facts.patched_at)
     gone = set(facts.excluded)
     dead: set[str] = set()
-    while True:
-        fresh = {
-            name
-            for name in left - dead
-            if upstream.get(name, set()) & gone and not users.get(name, set()) - {name} - dead
-        }
+    while fresh := {name for name in left - dead if not users.get(name, set()) - {name} - dead}:
+        upstream = facts.upstream_scopes.users_by_definition()
+        fresh = {name for name in fresh if upstream.get(name, set()) & gone}
         fresh -= {*quoted_names(facts.tree), *_strings(facts.tree)} if fresh else set()
         if not fresh:
-            return dead
+            break
         dead |= fresh
         gone |= fresh
+    return dead
 
 
 def _tested_with_isinstance(facts: Facts, place: str, names: set[str]) -> bool:

@@ -9,9 +9,12 @@ from omni_kit.patchgen.diagnostics import Diagnostic, error
 
 def undefined(facts: Facts) -> Iterator[Diagnostic]:
     """A NameError waits: a patch uses what upstream does not import, or a dropped import is still in use."""
+    found = facts.scopes.undefined()
+    if not found:
+        return
     ours = {helper.name for helper in facts.made.helpers}
     already = facts.upstream_scopes.undefined()
-    for name, places in sorted(facts.scopes.undefined().items()):
+    for name, places in sorted(found.items()):
         if name in facts.excluded:
             continue
         guilty = sorted(p for p in places if not _is_upstreams(facts, p, ours) or p not in already.get(name, ()))
