@@ -70,13 +70,16 @@ def kinds(registrations: list[Registration], transformers: Library) -> frozenset
 
 
 def _has_experts(model: UpstreamModel) -> bool:
-    """Whether a model class of transformers for this config has stacked experts: the one that is named, or another."""
+    """Whether the model class of transformers for this config has stacked experts: the named one, or the first with it.
+
+    Heads differ in what stands on top of the model, not in its experts.
+    """
     names = [model.class_name, *(name for name in model.heads if name != model.class_name)]
     for name in names:
         cls = config_of(model.source, name)
         found = upstream_class(cls, name) if cls is not None and cls.model_type == model.config.model_type else None
-        if found is not None and expert_parameters(found.skeleton):
-            return True
+        if found is not None:
+            return bool(expert_parameters(found.skeleton))
     return False
 
 

@@ -39,6 +39,8 @@ def rename(fragment: Fragment, name_map: Mapping[str, str] | None) -> Renaming:
     """`fragment` with the identifiers of its body renamed; strings, comments and its own name stay."""
     if not name_map:
         return Renaming(fragment)
+    if not any(key in text for key in name_map for text in (fragment.text, *fragment.decorators)):
+        return Renaming(fragment, unused=tuple(name_map))
     import libcst
 
     from omni_kit.patchgen.renamer import Renamer

@@ -1,7 +1,6 @@
 """Signatures: what callers pass and the patch does not take, and what the patch wants and callers do not pass."""
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -169,7 +168,7 @@ def _module_of(module: SourceModule, base: str, method: str, facts: Facts) -> So
         if isinstance(node, ast.ImportFrom) and any(bound_by(a, node) == base for a in node.names):
             dotted = absolute(node, module.name, module.path.name == "__init__.py")
             path = facts.libraries.file_of(dotted)
-            if path is not None and re.search(rf"\bdef {re.escape(method)}\b", path.read_text(encoding="utf-8")):
+            if path is not None and f"def {method}" in path.read_text(encoding="utf-8"):
                 return read_module(dotted, path)
     return None
 

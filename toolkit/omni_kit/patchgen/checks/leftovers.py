@@ -76,8 +76,8 @@ def _tested_with_isinstance(facts: Facts, place: str, names: set[str]) -> bool:
 def _quoted(facts: Facts) -> Iterator[Diagnostic]:
     gone = {name for name in facts.excluded - facts.scopes.bound if name in facts.made.text}
     for node in facts.tree.body if gone else ():
-        names = sorted(set(quoted_names(node)) & gone)
-        if names:
+        text = facts.generated.rows(node.lineno, node.end_lineno or node.lineno)
+        if names := sorted(set(quoted_names(node)) & gone if any(name in text for name in gone) else ()):
             place = getattr(node, "name", "module")
             message = f"{place} names excluded {', '.join(names)} in a quoted annotation; get_type_hints fails on it"
             yield warning("excluded-reference", message, facts.origin_of(place), names)
