@@ -4,7 +4,7 @@
 
 A Qwen3-MoE checkpoint of about G gigabytes of random bytes is written once. Every round then does each of the things
 once, in turn, so that all of them meet the same disk and the same neighbours; the medians are compared. The disk is
-synced before each, and what a step leaves unsynced is its own: cp syncs nothing, convert syncs every file.
+synced before each; neither cp nor convert waits for it, unless it verifies.
 """
 
 import argparse

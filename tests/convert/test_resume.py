@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.convert import convert
+from omni_kit.convert import convert, run
 from omni_kit.convert.destination import STATE
 from omni_kit.errors import BadInput
 from tests.convert.conftest import Toys, contents
@@ -88,6 +88,26 @@ def test_only_the_rest_is_done(toy: Toys, tmp_path: Path, monkeypatch: pytest.Mo
     assert (done.resumed, done.verified) == (True, True)
     assert contents(place) == wanted
     assert {name: (place / name).stat().st_mtime_ns for name in kept} == kept
+
+
+@pytest.mark.parametrize("boots", [["another"], ["another", "this"], [""], None])
+def test_after_another_boot_nothing_is_trusted(
+    toy: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, boots: list[str] | None
+) -> None:
+    """What a machine had not yet put on disk when it went down may be there by name and size, and hold zeros."""
+    source, place = toy("qwen3_moe"), tmp_path / "out"
+    state = json.loads(state_of(source, tmp_path / "other", monkeypatch))
+    monkeypatch.setattr(run, "boot_of_machine", lambda: "" if boots == [""] else "this")
+    wanted = interrupted(source, place, 2)
+    (place / STATE).write_text(json.dumps(state | {"boots": boots}))
+    first, second = sorted(place.glob("*.safetensors"))
+    first.write_bytes(bytes(first.stat().st_size))
+    second.write_bytes(b"")
+
+    done = convert(str(source), place, to="canonical", shard_size="50KB", resume=True)
+
+    assert not done.resumed
+    assert contents(place) == wanted
 
 
 def test_without_resume_it_is_refused(toy: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,9 @@ def convert_command(
         str | None, typer.Option(help="Cast floating tensors: bfloat16, float16 or float32. Never scales or routing.")
     ] = None,
     shard_size: Annotated[str, typer.Option(metavar="SIZE", help="Of one file: 5GB, 500MB.")] = "5GB",
-    verify: Annotated[bool, typer.Option("--verify", help="Read all of it again and compare content hashes.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Wait for the disk, read all again, compare content hashes.")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Finish an interrupted run of the same command.")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Threads.")] = 4,
     transformers: TransformersOption = None,

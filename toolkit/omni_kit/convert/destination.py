@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,10 @@ _COMPANIONS = frozenset({".json", ".txt", ".model", ".jinja", ".md", ".tiktoken"
 class Destination:
     """DST of one conversion.
 
-    A shard is finished when its final name exists: it gets that name only when every byte of it is on disk. The state
-    file, which says what is being written, stands from before the first shard until after the last file.
+    A shard is finished when its final name exists: it gets that name only when every byte of it is written. Waiting for
+    the disk would cost as much again, and protects from nothing but a machine that goes down; so the state file, which
+    stands from before the first shard until after the last file, says under which boots they were written, and after
+    another one they are written again.
     """
 
     def __init__(self, path: Path, plan: Plan) -> None:
@@ -58,8 +60,11 @@ class Destination:
             place.unlink(missing_ok=True)
             lock.release()
 
-    def open(self, source: Path, resume: bool) -> bool:
+    def open(self, source: Path, resume: bool, boots: Sequence[str]) -> bool:
         """Prepares the directory; returns whether there was something to resume.
+
+        Args:
+            boots: of the machines that write to it; see `boot_of_machine`.
 
         Raises:
             BadInput: it is the source, it is not empty, or it belongs to another conversion.
@@ -67,8 +72,13 @@ class Destination:
         if self.path.exists() and (not self.path.is_dir() or self.path == source.resolve()):
             raise BadInput(f"{self.path} is {'the source' if self.path.is_dir() else 'a file'}", "give a new directory")
         there = [item.name for item in self._contents() if not _partial(item)]
+        written = sorted({*boots})
         if STATE in there:
-            self._check_state(resume)
+            known = self._read_state(resume)
+            if "" in written or known.get("boots") != written:
+                self._discard()
+                there = []
+            self._check_sizes()
         elif there and not (resume and self._complete()):
             hint = "only an interrupted conversion can be resumed" if resume else "give a new directory"
             raise BadInput(f"{self.path} is not empty", hint)
@@ -80,13 +90,18 @@ class Destination:
             if _partial(item):
                 item.unlink()
         if not there:
-            self.write(self.path / STATE, json.dumps({"fingerprint": self.plan.fingerprint}).encode())
+            state = {"fingerprint": self.plan.fingerprint, "boots": written}
+            self.write(self.path / STATE, json.dumps(state).encode())
         return bool(there)
+
+    def _discard(self) -> None:
+        for shard in self.plan.shards:
+            (self.path / shard.name).unlink(missing_ok=True)
 
     def _contents(self) -> list[Path]:
         return sorted(self.path.iterdir()) if self.path.is_dir() else []
 
-    def _check_state(self, resume: bool) -> None:
+    def _read_state(self, resume: bool) -> dict[str, Any]:
         if not resume:
             raise BadInput(f"{self.path} holds an interrupted conversion", "--resume it, or give a new directory")
         try:
@@ -98,6 +113,9 @@ class Destination:
                 f"{self.path} was begun with another source or other options",
                 "resume with the same command, or start again in a new directory",
             )
+        return state
+
+    def _check_sizes(self) -> None:
         wrong = next((shard for shard in self.plan.shards if self._exists(shard) and not self.finished(shard)), None)
         if wrong is not None:
             raise BadInput(f"{self.path / wrong.name} is not what was written", "start again in a new directory")
@@ -137,10 +155,15 @@ class Destination:
         return descriptor
 
     def finish(self, shard: Shard, descriptor: int) -> None:
-        """Gives a shard its final name, once it is on disk."""
-        os.fsync(descriptor)
+        """Gives a shard its final name, once it is written."""
         os.close(descriptor)
         self._temporary(shard.name).rename(self.path / shard.name)
+
+    def sync(self, shards: Iterable[Shard]) -> None:
+        """Waits until the disk has taken shards."""
+        for shard in shards:
+            with (self.path / shard.name).open("rb") as stream:
+                os.fsync(stream.fileno())
 
     def close(self, source: Path) -> list[str]:
         """Writes what comes along, then the index, and takes the state away; returns what did not come along."""
@@ -168,8 +191,6 @@ class Destination:
         temporary = self._temporary(path.name)
         with temporary.open("wb") as stream:
             stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
         temporary.rename(path)
 
     def _temporary(self, name: str) -> Path:
@@ -184,6 +205,14 @@ def _retyped(config: Any, name: str) -> Any:
 
 def _partial(path: Path) -> bool:
     return path.name.startswith(".") and path.name.endswith(_PARTIAL)
+
+
+def boot_of_machine() -> str:
+    """Which boot of this machine it is; empty where that cannot be told."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def reserve(descriptor: int, size: int) -> None:

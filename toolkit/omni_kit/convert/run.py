@@ -1,6 +1,5 @@
 """Runs a plan: shards are written by threads, and by the ranks of a torchrun."""
 
-import os
 import resource
 import sys
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, TypeVar
 
-from omni_kit.convert.destination import Destination
+from omni_kit.convert.destination import Destination, boot_of_machine
 from omni_kit.convert.plan import Output, Plan, Shard
 from omni_kit.convert.ranks import Ranks
 from omni_kit.convert.transfer import Budget, Sources, transfer
@@ -20,8 +19,7 @@ from omni_kit.convert.verify import inverse, open_outputs, same_content
 from omni_kit.errors import BadInput, OmniKitError
 
 _T = TypeVar("_T")
-JOBS = 4  # threads: while some wait for the disk to take what they wrote, others go on
-_SYNCED_TOGETHER = 256 << 20
+JOBS = 4  # threads: while some wait for the disk, others go on
 _BUFFERS = 128 << 20  # over all threads, unless one block alone needs more
 
 
@@ -86,13 +84,15 @@ def run_plan(
     try:
         destination = Destination(path, plan)
 
+        boots = _all_ranks(ranks, boot_of_machine)
+
         def open_alone() -> bool:
             held.enter_context(destination.locked())
-            return destination.open(source, resume)
+            return destination.open(source, resume, boots)
 
         resumed = _all_ranks(ranks, lambda: open_alone() if ranks.first else False)[0]
         _all_ranks(ranks, lambda: _write(plan, destination, ranks, jobs, progress))
-        checked = _all_ranks(ranks, lambda: _verify(plan, path, ranks, jobs, progress) if verify else [])
+        checked = _all_ranks(ranks, lambda: _verify(plan, destination, ranks, jobs, progress) if verify else [])
         damaged = tuple(key for keys in checked for key in keys)
         left = _all_ranks(ranks, lambda: destination.close(source) if ranks.first and not damaged else [])[0]
         peak = max(_all_ranks(ranks, peak_memory))
@@ -134,7 +134,6 @@ class _Writing:
         self._destination = destination
         self._lock = Lock()
         self._missing = len(shard.outputs)
-        self._unsynced = 0
         self._descriptor: int | None = None
 
     def write(self, output: Output, begin: int, sources: Sources, budget: Budget) -> None:
@@ -145,13 +144,8 @@ class _Writing:
         with self._lock:
             self._missing -= 1
             last = not self._missing
-            self._unsynced += output.size
-            sync = self._unsynced >= _SYNCED_TOGETHER
-            self._unsynced *= not sync
         if last:
             self._destination.finish(self.shard, self._descriptor)
-        elif sync:  # while other threads go on: one sync at the end would have nobody to overlap with
-            os.fsync(self._descriptor)
 
 
 def _write(plan: Plan, destination: Destination, ranks: Ranks, jobs: int, progress: Progress) -> None:
@@ -165,13 +159,14 @@ def _write(plan: Plan, destination: Destination, ranks: Ranks, jobs: int, progre
         _wait(pool, progress(futures, "converting"))
 
 
-def _verify(plan: Plan, path: Path, ranks: Ranks, jobs: int, progress: Progress) -> list[str]:
-    """The source tensors that the output does not give back."""
+def _verify(plan: Plan, destination: Destination, ranks: Ranks, jobs: int, progress: Progress) -> list[str]:
+    """The source tensors that the output, once it is on disk, does not give back."""
+    destination.sync(ranks.share(plan.shards))
     budget = Budget(_BUFFERS)
     rebuilt = list(inverse(plan).items())
     with (
         closing(Sources(plan.sources)) as before,
-        closing(open_outputs(plan, path)) as after,
+        closing(open_outputs(plan, destination.path)) as after,
         ThreadPoolExecutor(jobs) as pool,
     ):
         mine = ranks.share(rebuilt)
