@@ -106,6 +106,14 @@ def test_experts_cannot_be_shared_out_where_there_are_none(veomni_models: Path, 
     assert report.exit_code == 3
 
 
+@pytest.mark.parametrize(("model", "level"), [("deepseek_v4", "ep"), ("qwen2_5_omni", "fsdp")])
+def test_what_only_legal_toys_can_run(veomni_models: Path, sides: Sides, model: str, level: str) -> None:
+    """A table of experts that names one twice, or patches of another size than an empty image has, end in a crash."""
+    report = compare(veomni_models / model, sides, level)
+
+    assert report.level(level).status == "pass", report.level(level).reason
+
+
 def test_experts_whose_kernels_a_cpu_cannot_run_are_an_error(veomni_models: Path, sides: Sides) -> None:
     report = compare(veomni_models / "gpt_oss", sides, "ep")
 

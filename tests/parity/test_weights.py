@@ -96,3 +96,30 @@ def test_tokens_with_a_meaning_are_not_drawn() -> None:
 
     assert not set(batch["input_ids"].flatten().tolist()) & {0, 1, 2, 29}
     assert int(batch["input_ids"].max()) < 30
+
+
+class Router(nn.Module):
+    table: torch.Tensor
+    order: torch.Tensor
+
+    def __init__(self, persistent: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(7, 24))
+        self.register_buffer("table", torch.zeros(50, 3, dtype=torch.long), persistent=persistent)
+        self.register_buffer("order", torch.arange(9)[None])
+
+
+def test_a_table_of_experts_names_each_once_and_all_in_the_end() -> None:
+    router = Router(persistent=True)
+    fill(router)
+
+    assert all(len({*row}) == 3 for row in router.table.tolist())
+    assert set(router.table.flatten().tolist()) == set(range(7))
+    assert router.order.tolist() == [list(range(9))]
+
+
+def test_a_table_that_no_checkpoint_holds_stays() -> None:
+    router = Router(persistent=False)
+    fill(router)
+
+    assert not router.table.any()

@@ -360,6 +360,14 @@ class TestTowers:
         assert 0 < len(vision["fullatt_block_indexes"]) < vision["depth"]
         assert vision["window_size"] % (vision["patch_size"] * vision["spatial_merge_size"]) == 0
 
+    def test_patches_keep_their_size_where_no_image_size_depends_on_it(self) -> None:
+        """Training frameworks write the shapes of an empty image down."""
+        for name in ("qwen3_5", "qwen2_5_vl"):
+            config = default(name)
+            assert toy_config(config)["vision_config"]["patch_size"] == config["vision_config"]["patch_size"]
+        vision = toy_config(default("llava"))["vision_config"]
+        assert (vision["image_size"], vision["patch_size"]) == (24, 4)
+
     def test_speech_is_left_to_models_of_its_own(self) -> None:
         assert toy_config(default("qwen2_5_omni"))["enable_audio_output"] is False
 

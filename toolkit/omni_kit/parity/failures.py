@@ -17,8 +17,9 @@ def one_line(error: Exception) -> str:
 
 
 def lacks_package(error: Exception) -> bool:
-    """Whether something that has to be installed is not."""
-    return isinstance(error, MissingRequirement) or bool(lacking_package(error))
+    """Whether something that has to be installed is not. An ImportError without a module is a library's own word."""
+    told = type(error) is ImportError and error.name is None
+    return told or isinstance(error, MissingRequirement) or bool(lacking_package(error))
 
 
 def lacking_package(error: Exception) -> str:

@@ -21,15 +21,17 @@ _EMBEDDING_SCALE = 0.5
 def fill(model: nn.Module, salt: int = 0) -> None:
     """Sets every parameter and persistent buffer of floating type in place, each element different.
 
-    The centres of vectors are those of the model's own initialisation, so a second fill keeps them.
-
     Matrices get a shuffled ramp of unit gain for their fan-in, so that activations stay in range at any depth. Vectors
-    (norms, biases, decay rates) keep the centre that the model's own initialisation gave them.
+    (norms, biases, decay rates) keep the centre that the model's own initialisation gave them; a second fill keeps it,
+    too. Where a router looks its experts up in a table, each row names experts, none twice.
     """
     owners = {name: module for path, module in model.named_modules() for name in _own(path, module)}
     with torch.no_grad():
         for name, tensor in _stored(model):
             tensor.copy_(_values(name, tensor, owners.get(name), salt))
+        for name, table, experts in _tables(model):
+            order = torch.rand(len(table), experts, generator=generator(f"{name}{salt or ''}")).argsort(dim=1)
+            table.copy_(order[:, : table.shape[1]])
 
 
 def _own(path: str, module: nn.Module) -> Iterator[str]:
@@ -45,6 +47,18 @@ def _stored(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for name, buffer in model.named_buffers():
         if name in stored and buffer.is_floating_point():
             yield name, buffer
+
+
+def _tables(model: nn.Module) -> Iterator[tuple[str, torch.Tensor, int]]:
+    """Stored whole numbers [N, K] beside a weight [E, H], where K of E are chosen for each of N: name, table, E."""
+    stored = model.state_dict().keys()
+    for path, module in model.named_modules():
+        weight = module._parameters.get("weight")
+        for name, buffer in module.named_buffers(path, recurse=False):
+            if weight is None or weight.dim() != 2 or buffer.is_floating_point() or buffer.dim() != 2:
+                continue
+            if name in stored and buffer.shape[1] < weight.shape[0]:
+                yield name, buffer, weight.shape[0]
 
 
 def _values(name: str, tensor: torch.Tensor, owner: nn.Module | None, salt: int) -> torch.Tensor:

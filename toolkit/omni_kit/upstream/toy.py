@@ -92,6 +92,8 @@ def _set_tower_sizes(toy: dict[str, Any], sizes: Mapping[str, int]) -> None:
     if "embed_dim" in toy and "mlp_ratio" in toy and _is_size(toy.get("hidden_size")):
         toy["hidden_size"] = HIDDEN  # here embed_dim is the tower's width, and hidden_size what it hands on
         sizes = {key: size for key, size in sizes.items() if key != "hidden_size"}
+    if "image_size" not in toy:  # nothing depends on the patches' size, and training frameworks count on the real one
+        sizes = {key: size for key, size in sizes.items() if key != "patch_size"}
     for key, size in {**sizes, **dict.fromkeys(TO_TEXT_WIDTH, HIDDEN)}.items():
         _set_size(toy, key, size)
     for key in INPUT_WIDTH:

@@ -18,7 +18,7 @@ from omni_kit.targets.veomni.feed import arguments, packed
 from omni_kit.targets.veomni.grouped import select_grouped_experts, use_grouped_experts
 from omni_kit.targets.veomni.slots import ATTENTION, calls_seen, filled, find_slots
 from omni_kit.targets.veomni.stand_ins import register_stand_ins, stand_ins_used
-from omni_kit.targets.veomni.train import begin, meshes_of, shard, step, without_router_loss
+from omni_kit.targets.veomni.train import begin, expert_kernel, meshes_of, shard, step, without_router_loss
 
 _SHARDS = 3
 _NO_KERNEL: Mapping[str, str] = {"qat_implementation": "none"}
@@ -123,21 +123,23 @@ class VeOmniBuilder:
         begin(mesh, self._device)
         alone = mesh.processes == 1
         weights, device = (checkpoint, self._device) if alone else (None, "meta")
-        model = self._build(checkpoint, weights, device, mesh.dtype, **self._kernels(mesh))
+        model = self._build(checkpoint, weights, device, mesh.dtype, **self._kernels(mesh, checkpoint))
         self._notes += use_stand_ins(model, mesh) if self._device == "cpu" else []
         if "ulysses" in mesh.sizes:
             self._notes.append(without_router_loss(model))
         ready = model.train() if alone else shard(model, checkpoint)
         return [step(ready, batch, self._device) for batch in batches]
 
-    def _kernels(self, mesh: Mesh) -> dict[str, str]:
+    def _kernels(self, mesh: Mesh, config_dir: Path) -> dict[str, str]:
         """What VeOmni cannot share work without: attention over packed sequences, and grouped experts."""
         shares_experts = mesh.sizes.get("ep", 1) > 1
         if self._device == "cpu":
             return select_grouped_experts() if shares_experts else {}
         # Of what knows of sequence parallelism, flex attention alone computes in float32.
-        attention = "flex_attention" if "ulysses" in mesh.sizes else "sdpa"
-        return {"attn_implementation": attention} | ({"moe_implementation": "fused_triton"} if shares_experts else {})
+        attention = {"attn_implementation": "flex_attention"} if "ulysses" in mesh.sizes else {}
+        if not shares_experts:
+            return attention
+        return attention | {"moe_implementation": expert_kernel(self._build(config_dir, None, "meta"))}
 
     def _build(
         self, config_dir: Path, weights: Path | None, device: str, dtype: str = "float32", **kernels: str

@@ -47,7 +47,7 @@ def _of_module(module: ModuleType, modeling: ModuleType, built: set[str]) -> Ite
             continue
         bindable = module is modeling  # VeOmni binds what lies beside the class that it builds, and nothing else
         operation = f"{slot.op_name}:{slot.variant}"
-        kernels, missing = _kernels(slot) if bindable else ([], [])
+        kernels, missing = kernels_of(slot) if bindable else ([], [])
         source, idle = f"{module.__file__}:{lines[name]}", _idle(users.get(name), built)
         yield Slot(name, operation, source, kernels, idle, missing)
 
@@ -110,7 +110,7 @@ def _idle(users: set[str] | None, built: set[str]) -> str:
     return f"only {', '.join(sorted(users)[:2])} would call it, and the model that was built has none"
 
 
-def _kernels(slot: Any) -> tuple[list[str], list[str]]:
+def kernels_of(slot: Any) -> tuple[list[str], list[str]]:
     """The counting reference, where there is one, and what VeOmni has for this accelerator; and what cannot load."""
     from veomni.ops.kernel_registry import KERNEL_REGISTRY
 

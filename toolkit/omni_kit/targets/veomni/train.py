@@ -15,6 +15,7 @@ from torch import distributed, nn
 from omni_kit.errors import MissingRequirement
 from omni_kit.targets.builder import Batch, Mesh, Tensors
 from omni_kit.targets.veomni.feed import collator, placed, sample_of
+from omni_kit.targets.veomni.slots import COUNTING, kernels_of
 
 _NO_CLIPPING = 1e30
 _FLEX_WIDTH = 16  # torch's flex attention on a GPU takes no narrower heads
@@ -79,7 +80,25 @@ def _why_no_experts(model: Any, device: str) -> str:
     odd = next((slot for slot in _expert_slots(model) if slot.variant != "standard"), None)
     if odd and device == "cpu":
         raise MissingRequirement(f"VeOmni has kernels for experts of kind '{odd.variant}' only on accelerators")
+    if device == "cuda":
+        expert_kernel(model)
     return ""
+
+
+def expert_kernel(model: nn.Module) -> str:
+    """The first of VeOmni's kernels for the experts of a model that this accelerator runs, as its settings call it.
+
+    Raises:
+        MissingRequirement: none of them can be loaded.
+    """
+    for slot in _expert_slots(model):
+        names, missing = kernels_of(slot)
+        fit = [name for name in names if name != COUNTING]
+        if not fit:
+            why = "; ".join(missing) or "none is for this accelerator"
+            raise MissingRequirement(f"no kernel for experts of kind '{slot.variant}' can be loaded: {why}")
+        return f"fused_{fit[0]}"
+    return "fused_triton"
 
 
 def _heads(config: Mapping[str, Any]) -> set[int]:
