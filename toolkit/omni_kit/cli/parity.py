@@ -72,7 +72,7 @@ def parity(
     A level that cannot be run here (error) or that makes no sense for this model
     (skip) is not a pass: exit code 3.
 
-    --prove plants some thirty kinds of faults in the candidate's model, one at a
+    --prove plants some fifty kinds of faults in the candidate's model, one at a
     time and wherever its code has a place for them, and asks the levels: how many
     were noticed, and how many blamed on the right module. One that was missed is
     exit code 1.
