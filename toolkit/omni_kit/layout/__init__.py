@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.layout.checkpoint import Checkpoint, read_checkpoint, without_collector
+from omni_kit.layout.checkpoint import Checkpoint, read_checkpoint
 from omni_kit.layout.verdict import LayoutVerdict, judge, prove
 from omni_kit.upstream.library import find_library
 from omni_kit.upstream.model import upstream_model
+from omni_kit.upstream.source import without_collection
 from omni_kit.upstream.sources import model_config, read_source_argument
 
 __all__ = ["Checkpoint", "LayoutVerdict", "check_layout", "judge", "read_checkpoint"]
@@ -39,7 +40,7 @@ def check_layout(
     found = read_source_argument(source, library, config)
     if found.weights is None:
         raise BadInput(f"{source} has no safetensors files to look at", "give a checkpoint directory, file or index")
-    with without_collector():
+    with without_collection():
         checkpoint = read_checkpoint(found.weights)
         model = (
             upstream_model(library, model_config(found, library, model_type))

@@ -1,14 +1,13 @@
 """A checkpoint as its headers and index describe it."""
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.layout.headers import TensorInfo, read_header
 from omni_kit.upstream.hub import HubRepo, hub_headers
+from omni_kit.upstream.source import without_collection
 from omni_kit.upstream.sources import read_json
 
 LAYOUT_MARK, CANONICAL = "experts", "canonical"
@@ -83,7 +82,7 @@ def _from_hub(repo: HubRepo) -> Checkpoint:
 
 
 def _from_index(index: Path, shards_needed: bool = False) -> Checkpoint:
-    with without_collector():
+    with without_collection():
         weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
         raise BadInput(f"{index.name} has no weight_map")
@@ -113,7 +112,7 @@ def _read_files(
     """
     tensors: dict[str, TensorInfo] = {}
     metadata: dict[str, str] = {}
-    with without_collector():
+    with without_collection():
         for file in files:
             found, said = read_header(file)
             metadata = metadata or said
@@ -121,21 +120,8 @@ def _read_files(
             if twice := tensors.keys() & found.keys():
                 key = min(twice)
                 raise BadInput(f"{key} stands in both {tensors[key].file.name} and {name}")
-            if weight_map is not None:
-                strange = next((key for key in found if weight_map.get(key) != name), None)
-                if strange is not None:
-                    raise BadInput(f"{name} holds {strange}, which {index} places elsewhere or not at all")
+            if weight_map is not None and {*map(weight_map.get, found)} - {name}:
+                strange = next(key for key in found if weight_map.get(key) != name)
+                raise BadInput(f"{name} holds {strange}, which {index} places elsewhere or not at all")
             tensors.update(found)
     return tensors, tuple(files), metadata
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Hundreds of thousands of small objects come, none in a cycle: the garbage collector would only walk them."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
