@@ -79,6 +79,7 @@ def launch(job: Job, builder: Distributed) -> None:
     """
     _opened[:] = [builder]
     job.out.mkdir(parents=True, exist_ok=True)
+    _meeting_place(job).unlink(missing_ok=True)
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -120,7 +121,7 @@ def _rank(job: Job) -> None:
 
 
 def _train(job: Job, number: int) -> None:
-    distributed.init_process_group("nccl" if job.device == "cuda" else "gloo")
+    _join(job, number)
     builder = _builder(job)
     with process_fault(job.fault) as outcome:
         results = builder.train(job.checkpoint, load_batches(job.batches), job.mesh)
@@ -133,6 +134,15 @@ def _train(job: Job, number: int) -> None:
         (job.out / "notes.json").write_text(json.dumps(builder.notes()), encoding="utf-8")
     distributed.barrier()
     distributed.destroy_process_group()
+
+
+def _join(job: Job, number: int) -> None:
+    """Finds the other processes: forked ones by a file, since asking the agent's server after a fork can hang."""
+    if job.device == "cuda":
+        distributed.init_process_group("nccl")
+        return
+    store = distributed.FileStore(str(_meeting_place(job)), job.mesh.processes)
+    distributed.init_process_group("gloo", store=store, rank=number, world_size=job.mesh.processes)
 
 
 def _builder(job: Job) -> Distributed:
@@ -187,6 +197,10 @@ def _ranks(job: Job) -> Sequence[int]:
 
 def _log(job: Job, rank: int) -> Path:
     return job.out / f"rank{rank}.log"
+
+
+def _meeting_place(job: Job) -> Path:
+    return job.out / "processes"
 
 
 def _error_file(job: Job, rank: int) -> Path:
