@@ -16,7 +16,7 @@ from pathlib import Path
 
 from omni_kit.parity import ParityReport, run_parity
 from omni_kit.parity.candidate import Layout
-from omni_kit.parity.process import Sides
+from omni_kit.parity.processes.workers import Sides
 
 AS_PUBLISHED = (
     "qwen3_moe", "qwen3", "llama", "qwen2", "deepseek_v3", "deepseek_v4", "gpt_oss", "gemma3",

@@ -13,7 +13,7 @@ from pathlib import Path
 from parity import models  # bench/parity.py
 
 from omni_kit.parity import run_parity
-from omni_kit.parity.process import Sides
+from omni_kit.parity.processes.workers import Sides
 
 REFERENCE = Path(__file__).resolve().parents[1] / "reference_models" / "veomni"
 MODELS = (REFERENCE / "qwen3_moe", REFERENCE / "olmoe", "qwen3", "llama", "deepseek_v3", "gpt_oss", "qwen3_vl")

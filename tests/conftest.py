@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from omni_kit.upstream.configs import ModelConfig, config_class
 from omni_kit.upstream.library import Library, find_library
-from omni_kit.upstream.model import UpstreamModel, upstream_model
+from omni_kit.upstream.transformers.configs import ModelConfig, config_class
+from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 
 # Small sizes that all differ; each config takes those that it has.
 SIZES: dict[str, Any] = {

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from omni_kit.toys.configs.language import toy_config
 from omni_kit.upstream.library import find_library
-from omni_kit.upstream.toy import toy_config
 
 # Why a class is left out.
 NOT_BUILT = {

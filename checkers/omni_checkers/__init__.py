@@ -1,7 +1,7 @@
 """omni_checkers: rules that read an integration and say what is wrong, where, and why it hurts.
 
 from omni_checkers import check
-report = check([Path("veomni/models/transformers/qwen3_moe")])
+report = check([Path("plugins/olmoe")])
 report.findings        # Finding(rule, severity, path, line, column, message, ...)
 report.results         # what every rule made of every model: pass, fail, or not applicable and why
 """

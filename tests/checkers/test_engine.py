@@ -68,8 +68,8 @@ class TestFacts:
             Facts({}, {}).get("nothing")
 
     def test_every_fact_that_a_rule_asks_for_is_provided(self) -> None:
-        from omni_checkers.veomni.facts import PROVIDERS
-        from omni_checkers.veomni.runs import FACT
+        from omni_checkers.veomni.facts.model import PROVIDERS
+        from omni_checkers.veomni.runs.experiments import FACT
 
         for rule in all_rules():
             if rule.target == "veomni":

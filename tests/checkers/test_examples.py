@@ -3,6 +3,7 @@
 import pytest
 
 from omni_checkers import Rule, all_rules
+from omni_checkers.veomni import EXAMPLE
 
 from .conftest import Subject, found, status
 
@@ -16,7 +17,7 @@ CASES = [
 
 @pytest.mark.parametrize(("rule", "kind", "index"), CASES, ids=lambda value: getattr(value, "id", value))
 def test_example(rule: type[Rule], kind: str, index: int, subject: Subject) -> None:
-    path = subject(rule.example_of, getattr(rule, kind)[index])
+    path = subject(rule.example_of or EXAMPLE, getattr(rule, kind)[index])
     findings = found(path, rule.id)
     assert bool(findings) == (kind == "BAD"), findings
     assert {finding.rule for finding in findings} <= {rule.id}
@@ -28,7 +29,7 @@ def test_a_good_example_is_judged_and_not_merely_skipped(
 ) -> None:
     if rule.target == "any":
         return
-    answer = status(subject(rule.example_of, rule.GOOD[index]), rule.id)
+    answer = status(subject(rule.example_of or EXAMPLE, rule.GOOD[index]), rule.id)
     assert answer in {"pass", "not-applicable: a converter is attached"}
 
 

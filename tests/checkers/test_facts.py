@@ -8,13 +8,14 @@ import pytest
 from omni_checkers import NotApplicable
 from omni_checkers.engine.facts import Facts
 from omni_checkers.symbolic.values import Symbol
-from omni_checkers.veomni.configs import ConfigRecord, ModelRecord, nested_text_configs
-from omni_checkers.veomni.constants import constant, veomni_package
-from omni_checkers.veomni.facts import model_facts
-from omni_checkers.veomni.upstream import config_of, default_config, upstream_class
-from omni_kit.upstream.configs import config_class
+from omni_checkers.veomni.facts.configs import ConfigRecord, ModelRecord, nested_text_configs
+from omni_checkers.veomni.facts.constants import constant, veomni_package
+from omni_checkers.veomni.facts.model import model_facts
+from omni_checkers.veomni.facts.upstream import config_of, upstream_class
 from omni_kit.upstream.library import find_library
-from omni_kit.upstream.profile import expert_parameters
+from omni_kit.upstream.transformers.configs import config_class
+from omni_kit.upstream.transformers.defaults import default_config
+from omni_kit.upstream.transformers.traits import expert_parameters
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from omni_checkers.veomni import regenerate
+from omni_checkers.veomni.facts import regenerate
 from omni_kit.patchgen import run_config
 
 from .conftest import Edits, Subject, found, status

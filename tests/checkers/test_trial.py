@@ -9,9 +9,9 @@ import torch
 
 from omni_checkers.symbolic import tensors
 from omni_checkers.symbolic.tensors import NotATensor, Tiny
-from omni_checkers.veomni.facts import model_facts
-from omni_checkers.veomni.trial import EXPERTS, cases
-from omni_kit.upstream.conversion import Operation, Transform
+from omni_checkers.veomni.facts.model import model_facts
+from omni_checkers.veomni.facts.trial import EXPERTS, cases
+from omni_kit.upstream.transformers.recipes.transform import Operation, Transform
 
 
 def numbered(tensor: Tiny, first: int = 0) -> torch.Tensor:

@@ -8,7 +8,8 @@ import pytest
 from omni_kit.convert.operations import whole
 from omni_kit.convert.recipes import Tensors, to_hub, to_memory
 from omni_kit.errors import BadInput
-from omni_kit.upstream.conversion import Operation, Recipe, Transform
+from omni_kit.upstream.transformers.recipes.book import Recipe
+from omni_kit.upstream.transformers.recipes.transform import Operation, Transform
 from tests.convert.conftest import evaluate
 
 

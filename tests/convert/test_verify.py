@@ -14,8 +14,8 @@ from omni_kit.convert.plan import Shard, make_plan
 from omni_kit.convert.verify import inverse
 from omni_kit.layout import read_checkpoint
 from omni_kit.upstream.library import find_library
-from omni_kit.upstream.model import upstream_model
-from omni_kit.upstream.sources import model_config, read_source_argument
+from omni_kit.upstream.subject import open_source
+from omni_kit.upstream.transformers.models import upstream_model
 from tests.conftest import run_cli
 from tests.convert.conftest import Toys, evaluate, load
 
@@ -28,7 +28,7 @@ def test_the_inverse_is_the_source(toy: Toys, model_type: str, form: Form) -> No
     """On element numbers: each source element is found where the output has it."""
     checkpoint = read_checkpoint(toy(model_type))
     library = find_library("transformers")
-    config = model_config(read_source_argument(str(toy(model_type)), library), library)
+    config = open_source(str(toy(model_type))).config
     plan = make_plan(checkpoint, upstream_model(library, config), form)
     numbers: dict[str, np.ndarray] = {}
     position = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.parity.process import Sides
+from omni_kit.parity.processes.workers import Sides
 
 Edits = Mapping[str, Sequence[tuple[str, str]]]
 Plant = Callable[[str, Edits], Path]

@@ -6,8 +6,8 @@ import pytest
 
 from omni_kit.parity import LevelResult, ParityReport, assert_parity
 from omni_kit.parity.assertion import explain
-from omni_kit.parity.process import Sides
-from omni_kit.parity.report import Divergence
+from omni_kit.parity.processes.workers import Sides
+from omni_kit.parity.report.report import Divergence
 
 from .conftest import MODELING, Plant
 

@@ -5,19 +5,17 @@ import math
 import pytest
 import torch
 
-from omni_kit.parity.compare import (
+from omni_kit.parity.compare.comparison import Comparison, compare_shapes, listed
+from omni_kit.parity.compare.tensors import (
     FLOAT32_TOLERANCE,
-    Comparison,
     compare_closely,
     compare_exactly,
-    compare_shapes,
-    listed,
     related,
-    unexercised,
     without_lone_zeros,
 )
-from omni_kit.parity.weights import shuffled_ramp
-from omni_kit.targets.builder import Tensors
+from omni_kit.toys.reach import unexercised
+from omni_kit.toys.tensors import Tensors
+from omni_kit.toys.weights import shuffled_ramp
 
 EXPERTS = shuffled_ramp("experts", (4, 6, 5))
 

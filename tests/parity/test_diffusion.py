@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from omni_kit.errors import BadInput
 from omni_kit.parity import DEFAULT_LEVELS, ParityReport, make_toy_checkpoint, run_parity
 from omni_kit.parity.candidate import find_candidate
-from omni_kit.parity.process import Sides
-from omni_kit.upstream.toy_diffusion import toy_denoiser
+from omni_kit.parity.processes.workers import Sides
+from omni_kit.toys.configs.denoiser import toy_denoiser
 
 from .conftest import Edits
 
@@ -205,7 +205,7 @@ def _last(directory: str) -> str:
     [
         ("ltx2_3/ltx_transformer", "LTXVideoTransformerModel, of which the installed diffusers has no class"),
         ("wan_t2v/wan_condition", "WanTransformer3DConditionModel, of which the installed diffusers has no class"),
-        ("ltx2_3", "registers nothing"),
+        ("ltx2_3", "of which the installed diffusers has no class"),
     ],
 )
 def test_what_diffusers_has_no_class_of_is_refused(directory: str, words: str, denoisers: Path) -> None:

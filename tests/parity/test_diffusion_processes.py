@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from omni_kit.parity import run_parity
-from omni_kit.parity.process import Sides
+from omni_kit.parity.processes.workers import Sides
 
 
 def test_sequences_and_weights_are_shared_as_in_one_process(denoisers: Path, sides: Sides) -> None:

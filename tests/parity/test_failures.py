@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 from omni_kit.errors import MissingRequirement
-from omni_kit.parity.failures import lacking_package, lacks_package, one_line
+from omni_kit.parity.processes.failures import lacking_package, lacks_package, one_line
 
 
 def raised(statement: str) -> Exception:

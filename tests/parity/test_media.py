@@ -8,10 +8,10 @@ import torch
 import transformers
 from transformers import AutoConfig
 
-from omni_kit.parity.media import MediaTokens, media_inputs, modality_masks, samples_of
-from omni_kit.parity.weights import text_inputs
-from omni_kit.targets.builder import Tensors
-from omni_kit.upstream.toy import toy_config
+from omni_kit.toys.configs.language import toy_config
+from omni_kit.toys.feeds.language import text_inputs
+from omni_kit.toys.feeds.vision import MediaTokens, media_inputs, modality_masks, samples_of
+from omni_kit.toys.tensors import Tensors
 
 TEXT = list(range(40, 90))
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from omni_kit.parity.modules import Compared, first_backward, first_forward, growth, owner, relative_error
-from omni_kit.parity.pairing import pair_calls
-from omni_kit.parity.trace import Recording, Script, fits, recorded
-from omni_kit.parity.weights import fill, shuffled_ramp
+from omni_kit.parity.compare.modules import Compared, first_backward, first_forward, growth, owner, relative_error
+from omni_kit.parity.compare.pairing import pair_calls
+from omni_kit.parity.compare.trace import Recording, Script, fits, recorded
+from omni_kit.toys.weights import fill, shuffled_ramp
 
 BATCH = shuffled_ramp("batch", (2, 5, 8)).requires_grad_()
 NO_PADDING = torch.ones(2, 5, dtype=torch.long)

@@ -10,9 +10,9 @@ import pytest
 from omni_kit.cli import main
 from omni_kit.errors import BadInput
 from omni_kit.parity import LevelResult, ParityReport, run_parity, write_page
-from omni_kit.parity.page import band, chart, figure, render_page, tree
-from omni_kit.parity.process import Sides
-from omni_kit.parity.report import Divergence, Image, ModuleError, Planted, Proof, Worst
+from omni_kit.parity.processes.workers import Sides
+from omni_kit.parity.report.page import band, chart, figure, render_page, tree
+from omni_kit.parity.report.report import Divergence, Image, ModuleError, Planted, Proof, Worst
 from tests.browser import Page
 
 from .conftest import MODELING, Plant

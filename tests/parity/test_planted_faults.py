@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from transformers import AutoConfig
 
 from omni_kit.parity import DEFAULT_LEVELS, ParityReport, make_toy_checkpoint, run_parity
-from omni_kit.parity.process import Sides
-from omni_kit.upstream.toy import toy_config
+from omni_kit.parity.processes.workers import Sides
+from omni_kit.toys.configs.language import toy_config
 
 from .conftest import CONVERTER, MODELING, Edits, Plant
 

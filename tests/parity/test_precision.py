@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from omni_kit.parity import ParityReport, run_parity
-from omni_kit.parity.precision import RATIO, RATIO_OF_CHAOS, module_loss, total_loss
-from omni_kit.parity.process import Sides
-from omni_kit.parity.weights import shuffled_ramp
+from omni_kit.parity.compare.precision import RATIO, RATIO_OF_CHAOS, module_loss, total_loss
+from omni_kit.parity.processes.workers import Sides
+from omni_kit.toys.weights import shuffled_ramp
 
 from .conftest import MODELING, Edits, Plant
 

@@ -7,23 +7,25 @@ from pathlib import Path
 import pytest
 
 from omni_kit.parity import run_parity
-from omni_kit.parity.process import Sides, StepError, Worker
+from omni_kit.parity.processes.steps import MakeToy, Open, OpenCheckpoint
+from omni_kit.parity.processes.workers import Sides, StepError, Worker
+from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS
 
 from .conftest import MODELING, Plant
 
-UPSTREAM = "omni_kit.parity.reference:TransformersBuilder"
+OPEN = Open(TRANSFORMERS, feed=LANGUAGE)
 ROUTER = "router_logits = torch.nn.functional.linear(hidden_states, self.weight)"
 
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     with Worker("reference", tmp_path_factory.mktemp("worker"), timeout=60) as running:
-        running.ask("open", builder=UPSTREAM, options={}, forbidden=["no_such_framework"])
+        running.ask(Open(TRANSFORMERS, feed=LANGUAGE, forbidden=["no_such_framework"]))
         yield running
 
 
 def test_opening_says_which_library_is_the_reference(worker: Worker) -> None:
-    facts = worker.ask("open", builder=UPSTREAM, options={}, forbidden=[])
+    facts = worker.ask(OPEN)
 
     assert facts["library"] == "transformers"
     assert facts["version"].count(".") >= 2
@@ -31,7 +33,7 @@ def test_opening_says_which_library_is_the_reference(worker: Worker) -> None:
 
 def test_what_raises_in_the_worker_becomes_one_line_and_the_log_has_the_traceback(worker: Worker) -> None:
     with pytest.raises(StepError) as caught:
-        worker.ask("open_checkpoint", checkpoint="/nowhere/checkpoint", out="/nowhere")
+        worker.ask(OpenCheckpoint(Path("/nowhere/checkpoint"), Path("/nowhere")))
 
     assert "\n" not in str(caught.value)
     assert "/nowhere/checkpoint" in str(caught.value)
@@ -41,34 +43,34 @@ def test_what_raises_in_the_worker_becomes_one_line_and_the_log_has_the_tracebac
 
 def test_an_exception_of_the_reference_never_blames_the_candidate(worker: Worker) -> None:
     with pytest.raises(StepError) as caught:
-        worker.ask("make_toy", source="no_such_model", out="/nowhere", layout="hub")
+        worker.ask(MakeToy("no_such_model", Path("/nowhere"), "hub"))
 
     assert "no model_type 'no_such_model'" in str(caught.value)
     assert not caught.value.blames_candidate
 
 
 def test_a_reply_that_nobody_took_does_not_answer_the_next_question(worker: Worker) -> None:
-    worker.send("make_toy", source="no_such_model", out="/nowhere", layout="hub")
+    worker.send(MakeToy("no_such_model", Path("/nowhere"), "hub"))
 
-    assert worker.ask("open", builder=UPSTREAM, options={}, forbidden=[])["library"] == "transformers"
+    assert worker.ask(OPEN)["library"] == "transformers"
 
 
 def test_a_package_that_the_reference_must_not_import_is_noticed(worker: Worker) -> None:
     """torch stands for the target framework: the reference does import it."""
     with pytest.raises(StepError, match="the reference process imported torch"):
-        worker.ask("open", builder=UPSTREAM, options={}, forbidden=["no_such_framework", "torch"])
+        worker.ask(Open(TRANSFORMERS, feed=LANGUAGE, forbidden=["no_such_framework", "torch"]))
 
 
 def test_an_unknown_builder_is_named(worker: Worker) -> None:
     with pytest.raises(StepError, match=r"no builder omni_kit\.no_such_module:Nothing"):
-        worker.ask("open", builder="omni_kit.no_such_module:Nothing", options={}, forbidden=[])
+        worker.ask(Open("omni_kit.no_such_module:Nothing"))
 
 
 def test_a_worker_that_ended_is_said_to_have_ended(tmp_path: Path) -> None:
     with Worker("candidate", tmp_path, timeout=60) as worker:
         worker.close_stdin()
         with pytest.raises(StepError, match="the candidate process ended with code 0 in 'open'"):
-            worker.ask("open", builder=UPSTREAM, options={}, forbidden=[])
+            worker.ask(OPEN)
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from omni_kit.parity import run_parity
 from omni_kit.parity.faults import FAULTS
 from omni_kit.parity.faults.planting import Place, find_places, planted
 from omni_kit.parity.faults.processes import PROCESS_FAULTS, process_fault
-from omni_kit.parity.process import Sides
-from omni_kit.parity.report import LevelResult, ParityReport, Planted, Proof
+from omni_kit.parity.processes.workers import Sides
+from omni_kit.parity.report.report import LevelResult, ParityReport, Planted, Proof
 from omni_kit.resources import resource_dir
 
 from .conftest import MODELING, Plant

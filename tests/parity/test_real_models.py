@@ -7,8 +7,8 @@ from safetensors.torch import load_file
 
 from omni_kit.errors import BadInput
 from omni_kit.parity import DEFAULT_LEVELS, ParityReport, run_parity
-from omni_kit.parity.compare import FLOAT32_TOLERANCE
-from omni_kit.parity.process import Sides
+from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE
+from omni_kit.parity.processes.workers import Sides
 
 TEXT = ["qwen3_moe", "qwen3", "llama", "qwen2", "deepseek_v3", "deepseek_v4", "gpt_oss", "gemma3"]
 PICTURES_AND_SOUND = ["qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen2_5_omni", "qwen3_omni_moe"]

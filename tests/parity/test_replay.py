@@ -9,8 +9,8 @@ import pytest
 from omni_kit.cli import main
 from omni_kit.errors import BadInput
 from omni_kit.parity import ParityReport, replay_parity, run_parity
-from omni_kit.parity.process import Sides
-from omni_kit.parity.replay import SCHEMA, load_replay
+from omni_kit.parity.processes.workers import Sides
+from omni_kit.parity.report.saved import SCHEMA, load_replay
 
 from .conftest import MODELING, Plant
 

@@ -15,7 +15,8 @@ from omni_kit.cli.parity import show
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.parity import LEVELS, LevelResult, ParityReport, run_parity
 from omni_kit.parity.candidate import require
-from omni_kit.parity.report import Divergence, Proof, Worst, parse_levels
+from omni_kit.parity.levels import parse_levels
+from omni_kit.parity.report.report import Divergence, Proof, Worst
 
 CONTRACT_LEVEL = {"level", "status", "reason", "max_abs", "max_rel", "tolerance", "seconds"}
 
@@ -102,7 +103,7 @@ def test_importing_the_room_imports_no_torch() -> None:
     ("arguments", "words"),
     [
         (["nowhere"], "does not exist"),
-        (["."], "__init__.py"),
+        (["{package}/empty"], "__init__.py"),
         (["{package}"], "registers nothing"),
         (["{model}", "--levels", "forward,sideways"], "unknown parity level 'sideways'"),
         (["{model}", "--checkpoint", "nowhere"], "no checkpoint directory"),
@@ -112,6 +113,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     arguments: list[str], words: str, tmp_path: Path, veomni_models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "__init__.py").touch()
+    (tmp_path / "empty").mkdir()
     filled = [part.format(package=tmp_path, model=veomni_models / "llama") for part in arguments]
 
     assert main(["parity", *filled, "--format", "json"]) == 2

@@ -9,8 +9,8 @@ import pytest
 from transformers import AutoConfig
 
 from omni_kit.parity import ParityReport, run_parity
-from omni_kit.parity.process import GRACE, Sides
-from omni_kit.upstream.toy import toy_config
+from omni_kit.parity.processes.workers import GRACE, Sides
+from omni_kit.toys.configs.language import toy_config
 
 from .conftest import MODELING, Plant
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from omni_kit.parity import LevelResult, ParityReport, run_parity
-from omni_kit.parity.process import Sides
+from omni_kit.parity.processes.workers import Sides
 
 from .conftest import MODELING, Plant
 

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from omni_kit.errors import BadInput
 from omni_kit.parity import make_toy_checkpoint
-from omni_kit.parity.process import Sides
+from omni_kit.parity.processes.workers import Sides
 
 
 @pytest.fixture(scope="module")

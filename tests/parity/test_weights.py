@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from omni_kit.parity.weights import fill, shuffled_ramp, text_inputs
+from omni_kit.toys.feeds.language import text_inputs
+from omni_kit.toys.weights import fill, shuffled_ramp
 
 
 class Block(nn.Module):

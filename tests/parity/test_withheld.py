@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from omni_kit.parity.modules import Compared, first_forward
-from omni_kit.parity.pairing import pair_calls
-from omni_kit.parity.trace import Recording, Script, recorded
-from omni_kit.parity.weights import fill, shuffled_ramp
-from omni_kit.parity.withheld import giver, lacking
+from omni_kit.parity.compare.modules import Compared, first_forward
+from omni_kit.parity.compare.pairing import pair_calls
+from omni_kit.parity.compare.trace import Recording, Script, recorded
+from omni_kit.parity.compare.withheld import giver, lacking
+from omni_kit.toys.weights import fill, shuffled_ramp
 
 HIDDEN = shuffled_ramp("hidden", (2, 5, 8)).requires_grad_()
 GAIN = 2 + shuffled_ramp("gain", (2, 5, 8))

@@ -4,7 +4,7 @@ import pytest
 
 from omni_kit.errors import BadInput
 from omni_kit.scaffold.codemods import apply_edit
-from omni_kit.targets import ImportEntry, ListEntry
+from omni_kit.targets.protocol import ImportEntry, ListEntry
 
 INIT = """# licence
 

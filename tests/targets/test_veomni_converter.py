@@ -139,7 +139,7 @@ def converted(
     place.mkdir(parents=True)
     shutil.copy(config, place / "config.json")
     save_file(turn(state), place / "model.safetensors")
-    monkeypatch.setattr("omni_kit.targets.veomni.plan.expected_layout", lambda model: (disk, names))
+    monkeypatch.setattr("omni_kit.targets.veomni.text.plan.expected_layout", lambda model: (disk, names))
     new_model("conv", str(config), target="veomni", into=tmp_path)
     return probe(tmp_path / "conv", place)
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from omni_kit.targets.veomni.patches import derive_patches
-from omni_kit.targets.veomni.sites import SLOTS, find_sites
-from omni_kit.upstream.configs import ModelConfig, config_class
+from omni_kit.targets.veomni.text.patches import derive_patches
+from omni_kit.targets.veomni.text.sites import SLOTS, find_sites
 from omni_kit.upstream.library import Library
-from omni_kit.upstream.model import UpstreamModel, upstream_model
-from omni_kit.upstream.profile import profile
+from omni_kit.upstream.transformers.configs import ModelConfig, config_class
+from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
+from omni_kit.upstream.transformers.traits import profile
 from tests.conftest import Models
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from omni_kit.targets.veomni.stand_ins import causal_conv1d, chunk_gated_delta_rule, stand_ins_used
+from omni_kit.targets.veomni.runtime.stand_ins import causal_conv1d, chunk_gated_delta_rule, stand_ins_used
 
 
 @pytest.fixture(autouse=True)

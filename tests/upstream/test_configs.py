@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.configs import ModelConfig, config_class, model_types
-from omni_kit.upstream.interpret import ConfigView
 from omni_kit.upstream.library import Library
+from omni_kit.upstream.transformers.config_view import ConfigView
+from omni_kit.upstream.transformers.configs import ModelConfig, config_class, model_types
 
 SUBJECTS = ["llama", "qwen3_moe", "olmoe", "deepseek_v3", "mixtral", "gpt_oss", "gemma3_text", "granitemoe"]
 

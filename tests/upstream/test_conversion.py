@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.conversion import RecipeBook, Transform, recipe_book
 from omni_kit.upstream.library import Library
+from omni_kit.upstream.transformers.recipes.book import RecipeBook
+from omni_kit.upstream.transformers.recipes.reading import recipe_book
+from omni_kit.upstream.transformers.recipes.transform import Transform
 
 KEYS = (
     "model.layers.3.mlp.experts.17.up_proj.weight",

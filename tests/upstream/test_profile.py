@@ -2,7 +2,7 @@
 
 import pytest
 
-from omni_kit.upstream.profile import expert_parameters, profile
+from omni_kit.upstream.transformers.traits import expert_parameters, profile
 from tests.conftest import Models
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from omni_kit.upstream.configs import ModelConfig, config_class
 from omni_kit.upstream.library import Library
-from omni_kit.upstream.model import upstream_model
+from omni_kit.upstream.transformers.configs import ModelConfig, config_class
+from omni_kit.upstream.transformers.models import upstream_model
 
 # Dense and MoE; grouped heads, latent attention, shared experts, sliding windows, tied and untied, biases.
 EXACT = [

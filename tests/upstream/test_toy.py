@@ -9,7 +9,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from omni_kit.upstream.toy import toy_config
+from omni_kit.toys.configs.language import toy_config
 
 # Every decoder of transformers whose default config is legal was tried; these stand for the ways they differ.
 DECODERS = """

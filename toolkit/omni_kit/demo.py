@@ -13,8 +13,10 @@ from omni_kit.layout.taxonomy import Converter, Disk
 from omni_kit.parity import make_toy_checkpoint, run_parity
 from omni_kit.patchgen import run_config
 from omni_kit.scaffold import new_model
-from omni_kit.scaffold.render import render
-from omni_kit.targets import Request, get_target
+from omni_kit.scaffold.render import render, templates_of
+from omni_kit.targets.protocol import Request
+from omni_kit.targets.registry import get_target
+from omni_kit.upstream.subject import open_source
 
 # Qwen3-MoE is the yardstick: VeOmni has its own integration. OLMoE is day zero: VeOmni has none.
 MODELS = ("qwen3_moe", "olmoe")
@@ -180,15 +182,10 @@ def _with_wrong_converter(name: str, checkpoint: Path, verdict: LayoutVerdict, i
             replace(s, disk=Disk.fused_transposed, names=("gate_up_proj", "down_proj")) for s in verdict.subtrees
         ),
     )
-    request = _request(name, checkpoint, wrong, into)
-    files = render(get_target(TARGET).plan(request), TARGET, "text")
+    subject, target = open_source(str(checkpoint)), get_target(TARGET)
+    handler = target.kinds[subject.kind]
+    plan = handler.plan(subject, Request(name, into, verdict=wrong))
+    files = render(plan.files, templates_of(target, handler.templates))
     converter = f"{name}/checkpoint_tensor_converter.py"
     (into / converter).write_text(files[converter], encoding="utf-8")
     return into / name
-
-
-def _request(name: str, checkpoint: Path, verdict: LayoutVerdict, into: Path) -> Request:
-    from omni_kit.upstream.profile import profile
-
-    assert verdict.model is not None
-    return Request(name, str(checkpoint), into, "plugin", verdict.model, profile(verdict.model), verdict)

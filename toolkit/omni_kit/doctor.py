@@ -5,7 +5,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 
-from omni_kit.targets import get_target, targets
+from omni_kit.targets.registry import chosen
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,10 @@ def examine(target: str | None = None) -> list[Component]:
     Raises:
         BadInput: there is no such target.
     """
-    wanted = [get_target(target)] if target else list(targets().values())
     components = [Component("python", sys.version.split()[0], "everything", "ok", "")]
     components += [_package(name, "everything", "pip install omni-kit") for name in _BASE]
     components.append(_ruff())
-    for item in wanted:
+    for item in chosen(target):
         components += [_package(r.name, f"{item.name}: {r.needed_by}", r.install) for r in item.requirements]
     return components
 

@@ -1,53 +1,57 @@
 """inspect: the profile of a model, and what an integration of it would take in each target."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.resources import resource_dir
-from omni_kit.targets import Plan, Request, targets
-from omni_kit.upstream.library import find_library
-from omni_kit.upstream.model import UpstreamModel, upstream_model
-from omni_kit.upstream.profile import ModelProfile, profile
-from omni_kit.upstream.sources import model_config, read_source_argument
+from omni_kit.targets.protocol import Integration, IntegrationPlan, Request, Target, handler_of, package_of
+from omni_kit.targets.registry import targets
+from omni_kit.upstream.kinds import Kind
+from omni_kit.upstream.profile import ModelProfile
+from omni_kit.upstream.subject import Subject, open_source
 
 
 def inspect(source: str, transformers: Path | None = None) -> dict[str, Any]:
     """The JSON object of inspect, with `notes`.
 
     Raises:
-        BadInput: SOURCE is not understood, or has no model that transformers knows.
+        BadInput: SOURCE is not understood, or has no model that its library knows.
     """
-    library = find_library("transformers", transformers)
-    found = read_source_argument(source, library)
-    model = upstream_model(library, model_config(found, library))
-    facts = profile(model)
+    subject = open_source(source, transformers=transformers)
+    facts = subject.profile
     plans, notes = {}, []
     for name, target in targets().items():
         try:
-            plan = target.plan(Request(_identifier(facts), source, Path(), "plugin", model, facts, None))
+            plan = handler_of(target, facts.kind).plan(subject, Request(_identifier(facts), Path()))
         except BadInput as error:
             notes.append(f"{name}: {error.message}")
             continue
         plans[name] = _summary(plan)
-    unresolved = len(model.skeleton.unresolved)
-    if unresolved:
-        first = model.skeleton.unresolved[0]
-        notes.append(f"{unresolved} sub-modules could not be read from source, {first[0]} = {first[1]} first")
     return {
         **facts.as_json(),
-        "components": [],
-        "nearest_reference": _nearest(model, facts),
+        "nearest_reference": _nearest(facts),
         "targets": plans,
-        "notes": notes,
+        "notes": [*notes, *_unread(subject)],
     }
+
+
+def _unread(subject: Subject) -> list[str]:
+    """What of the model could not be read from source."""
+    model = subject.known_model
+    unresolved = model.skeleton.unresolved if model is not None else ()
+    if not unresolved:
+        return []
+    path, expression = unresolved[0]
+    return [f"{len(unresolved)} sub-modules could not be read from source, {path} = {expression} first"]
 
 
 def _identifier(facts: ModelProfile) -> str:
     return "".join(c if c.isalnum() else "_" for c in facts.model_type)
 
 
-def _summary(plan: Plan) -> dict[str, Any]:
+def _summary(plan: IntegrationPlan) -> dict[str, Any]:
     patches = [
         {
             "site": d.what,
@@ -63,13 +67,19 @@ def _summary(plan: Plan) -> dict[str, Any]:
     return {"complexity": complexity, "files": [file.path for file in plan.files], "patches": patches}
 
 
-def _nearest(model: UpstreamModel, facts: ModelProfile) -> str | None:
-    """The reference model to read first: the model itself, else one of the same kind."""
-    for target in targets():
-        folder = resource_dir("reference_models") / target
-        present = sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
-        if facts.model_type in present:
-            return f"reference_models/{target}/{facts.model_type}"
-        if present and facts.kind == "moe":
-            return f"reference_models/{target}/{present[0]}"
-    return None
+def _nearest(facts: ModelProfile) -> str | None:
+    """The reference model to read first: the model itself, else the first one of the same kind."""
+    root = resource_dir("reference_models")
+    found = [one for target in targets().values() for one in _references(root, target, facts.kind)]
+    own = (one for one in found if one.path.name == facts.model_type)
+    alike = (one for one in found if one.kind == facts.kind)
+    nearest = next(own, None) or next(alike, None)
+    return f"{root.name}/{nearest.path.relative_to(root.resolve()).as_posix()}" if nearest is not None else None
+
+
+def _references(root: Path, target: Target, kind: Kind) -> Sequence[Integration]:
+    """The worked examples of a target that takes this kind."""
+    try:
+        return target.find((root / package_of(target)).resolve()) if kind in target.kinds else ()
+    except BadInput:  # it has none yet
+        return ()

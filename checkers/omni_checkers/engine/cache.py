@@ -8,12 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import omni_checkers
 import omni_kit
 from omni_checkers.engine.judge import Verdict
 from omni_checkers.engine.registry import all_rules
 from omni_checkers.engine.rule import Edit, Finding, Severity
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.files import write_atomic
 from omni_kit.upstream.library import find_library
 
@@ -50,11 +49,11 @@ class Cache:
         return self.directory / "check" / f"{hashlib.sha256(str(model).encode()).hexdigest()[:24]}.json"
 
 
-def digest(inputs: Iterable[Path], surroundings: Iterable[Path] = ()) -> str:
-    """A digest of files by content, of packages and of transformers by file times, and of the program itself."""
-    library = find_library("transformers")
-    stamp = (library.root / "__init__.py").stat().st_mtime_ns
-    found = hashlib.sha256(f"{_program()}{library.root}{library.version}{stamp}".encode())
+def digest(inputs: Iterable[Path], surroundings: Iterable[Path] = (), libraries: Iterable[str] = ()) -> str:
+    """A digest of files by content, of packages and upstream's libraries by file times, and of the program itself."""
+    found = hashlib.sha256(_program().encode())
+    for name in libraries:
+        found.update(_library(name).encode())
     for package in surroundings:
         found.update(_stamps(package).encode())
     for path in inputs:
@@ -65,6 +64,15 @@ def digest(inputs: Iterable[Path], surroundings: Iterable[Path] = ()) -> str:
     return found.hexdigest()
 
 
+def _library(name: str) -> str:
+    """Which version of a library is installed, and since when."""
+    try:
+        library = find_library(name)
+    except MissingRequirement:
+        return f"{name} missing"
+    return f"{library.root}{library.version}{(library.root / '__init__.py').stat().st_mtime_ns}"
+
+
 @cache
 def _stamps(package: Path) -> str:
     return "\n".join(f"{path}:{path.stat().st_mtime_ns}" for path in sorted(package.rglob("*.py")) if path.is_file())
@@ -73,7 +81,7 @@ def _stamps(package: Path) -> str:
 @cache
 def _program() -> str:
     """The rules and the code below them, by file times: a rule that was changed judges anew."""
-    roots = [Path(module.__file__).parent for module in (omni_checkers, omni_kit) if module.__file__]
+    roots = [Path(__file__).parents[1], Path(str(omni_kit.__file__)).parent]
     files = {path for root in roots for path in root.rglob("*.py")}
     for rule in all_rules():
         origin = getattr(sys.modules.get(rule.__module__), "__file__", None)

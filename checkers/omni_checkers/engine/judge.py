@@ -18,11 +18,14 @@ from omni_checkers.engine.suppress import (
     invalid,
     suppressions,
 )
-from omni_kit.targets import Target
+from omni_kit.targets.protocol import Target
 
 
 class RulePackage(Protocol):
     """What a target's rule package offers besides its rules."""
+
+    EXAMPLE: str
+    """The model whose directory the examples of its rules are laid over."""
 
     def read_model(self, path: Path) -> tuple[Facts, list[File]]:
         """The facts about the model directory at `path`, and its files."""

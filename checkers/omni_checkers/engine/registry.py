@@ -10,8 +10,9 @@ from types import ModuleType
 from omni_checkers.engine.rule import LEVELS, Rule
 from omni_checkers.engine.suppress import ENGINE_RULES
 from omni_kit.errors import BadInput
+from omni_kit.targets.registry import targets
 
-PACKAGES = ("omni_checkers.veomni",)
+GROUP = "omni_kit.rules"
 RETIRED: dict[str, str] = {}
 """Ids that were in use once -> what became of them. They are never given to another rule."""
 
@@ -24,8 +25,8 @@ def all_rules() -> tuple[type[Rule], ...]:
         BadInput: two rules claim one id, or a rule claims a retired one.
     """
     found: dict[str, type[Rule]] = {}
-    modules = [importlib.import_module(name) for name in PACKAGES]
-    modules += [entry.load() for entry in entry_points(group="omni_kit.rules")]
+    modules = [importlib.import_module(target.rules) for target in targets().values()]
+    modules += [entry.load() for entry in entry_points(group=GROUP)]
     for rule in (*ENGINE_RULES, *(rule for module in modules for rule in _rules_of(module))):
         if rule.id in RETIRED:
             raise BadInput(f"{rule.__module__}.{rule.__name__} uses the retired id {rule.id}", RETIRED[rule.id])
@@ -35,8 +36,8 @@ def all_rules() -> tuple[type[Rule], ...]:
 
 
 def _rules_of(module: ModuleType) -> Iterator[type[Rule]]:
-    """The rules that a package, or a module, defines itself."""
-    inner = (f"{module.__name__}.{info.name}" for info in pkgutil.iter_modules(getattr(module, "__path__", ())))
+    """The rules that a package, with all packages inside it, or a module defines itself."""
+    inner = sorted(info.name for info in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{module.__name__}."))
     for each in (module, *map(importlib.import_module, inner)):
         for value in vars(each).values():
             own = isinstance(value, type) and issubclass(value, Rule) and value.__module__ == each.__name__

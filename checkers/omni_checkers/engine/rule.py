@@ -95,8 +95,9 @@ class Rule:
     fixable: ClassVar[bool] = False
     since: ClassVar[str] = "0.1"
     status: ClassVar[str] = "stable"
-    example_of: ClassVar[str] = "olmoe"
-    """The model whose directory the examples are laid over; files that they do not name stay as they are."""
+    example_of: ClassVar[str] = ""
+    """The model whose directory the examples are laid over; files that they do not name stay as they are. Empty for
+    the one that the rules of the target share: its `EXAMPLE`."""
     BAD: ClassVar[tuple[Example, ...]]
     GOOD: ClassVar[tuple[Example, ...]]
 

@@ -15,8 +15,9 @@ from omni_checkers.engine.rule import Result, Rule, Severity
 from omni_checkers.engine.settings import Settings
 from omni_checkers.engine.suppress import RuleFailed
 from omni_kit.errors import BadInput
-from omni_kit.targets import Target, get_target, targets
-from omni_kit.upstream.source import without_collection
+from omni_kit.targets.protocol import Target
+from omni_kit.targets.registry import chosen, find_integrations, get_target
+from omni_kit.upstream.python.source import without_collection
 
 __all__ = ["Report", "check"]
 _WORKERS, _MANY = 8, 3
@@ -73,11 +74,11 @@ def check(
 
 def models_of(files: Sequence[Path], target: str | None = None) -> list[Path]:
     """The model directories that files lie in, such as those that a commit touches; files elsewhere are left out."""
-    known = [get_target(target)] if target else list(targets().values())
+    known = chosen(target)
     found: dict[Path, None] = {}
     for file in files:
         for directory in file.resolve().parents:
-            if any(owner.model_dirs(directory) == [directory] for owner in known):
+            if any(owner.at(directory) is not None for owner in known):
                 found.setdefault(directory)
                 break
     return list(found)
@@ -89,17 +90,15 @@ def find_models(paths: Sequence[Path], target: str | None = None) -> list[tuple[
     Raises:
         BadInput: a path does not exist, or holds no model.
     """
-    known = [get_target(target)] if target else list(targets().values())
     found: dict[Path, Target] = {}
     for path in paths:
-        if not path.exists():
-            raise BadInput(f"{path} does not exist", "give a model directory, or the root of a checkout")
-        here = [(directory, owner) for owner in known for directory in owner.model_dirs(path.resolve())]
-        if not here:
-            names = ", ".join(owner.name for owner in known)
-            raise BadInput(f"nothing to check in {path}: no model of {names}", "give a model directory or a checkout")
-        for directory, owner in here:
-            found.setdefault(directory, owner)
+        try:
+            here = find_integrations(path, target)
+        except BadInput as error:
+            what = f"nothing to check in {path}: {error.message}" if path.exists() else error.message
+            raise BadInput(what, error.hint) from error
+        for owner, integration in here:
+            found.setdefault(integration.path, owner)
     return list(found.items())
 
 
@@ -130,8 +129,7 @@ def judge_all(
     if cache is None:
         static = tuple(rule.id for rule in rules if rule.level == "static")
         return _judged([(path, owner.name, static) for path, owner in models])
-    packages = [(package_of(owner), path) for path, owner in models]
-    keys = [digest(package.inputs(path), package.surroundings(path)) for package, path in packages]
+    keys = [_key(path, owner) for path, owner in models]
     found = [cache.read(path, key) for (path, _), key in zip(models, keys, strict=True)]
     every = tuple(rule.id for rule in all_rules() if rule.level == "static")
     fresh = [number for number, verdicts in enumerate(found) if not verdicts]
@@ -142,10 +140,14 @@ def judge_all(
     return found
 
 
+def _key(path: Path, owner: Target) -> str:
+    """The digest of everything that a verdict on a model depends on."""
+    package = package_of(owner)
+    return digest(package.inputs(path), package.surroundings(path), owner.reads)
+
+
 def _judged(jobs: Sequence[tuple[Path, str, tuple[str, ...]]]) -> list[dict[str, Verdict]]:
-    """Judges models: one of middle size in this process, so that what it learned of the libraries is there for the
-    others; of these the largest first, so that no process is left alone with one at the end.
-    """
+    """Judges one mid-sized model before forking, so that workers inherit its caches; then the largest ones first."""
     order = sorted(range(len(jobs)), key=lambda number: _size(jobs[number][0]), reverse=True)
     order.insert(0, order.pop(len(order) // 2)) if order else None
     rest = [jobs[number] for number in order[1:]]

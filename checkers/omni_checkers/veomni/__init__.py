@@ -8,26 +8,27 @@ from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.files import File
 
 _READ = {".py", ".json", ".md"}
-__all__ = ["experiments", "inputs", "read_model", "surroundings"]
+EXAMPLE = "olmoe"
+__all__ = ["EXAMPLE", "experiments", "inputs", "read_model", "surroundings"]
 
 
 def read_model(path: Path) -> tuple[Facts, list[File]]:
     """The facts about one model directory, and its files."""
-    from omni_checkers.veomni.facts import model_facts
+    from omni_checkers.veomni.facts.model import model_facts
 
     return model_facts(path)
 
 
 def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:
     """What only runs can tell about models: path -> fact -> value."""
-    from omni_checkers.veomni.runs import experiments
+    from omni_checkers.veomni.runs.experiments import experiments
 
     return experiments(paths, level)
 
 
 def surroundings(path: Path) -> list[Path]:
     """The packages whose modules the model imports from: the VeOmni around it, or the installed one."""
-    from omni_checkers.veomni.constants import veomni_package
+    from omni_checkers.veomni.facts.constants import veomni_package
     from omni_kit.errors import BadInput
     from omni_kit.targets.veomni.model_dir import find_model_dir
 
@@ -40,7 +41,7 @@ def surroundings(path: Path) -> list[Path]:
 
 def inputs(path: Path) -> list[Path]:
     """Every file that a verdict on the model at `path` depends on: its own, and those around it that speak of it."""
-    from omni_checkers.veomni.checkout import around
+    from omni_checkers.veomni.rules.repository.checkout import around
     from omni_kit.errors import BadInput
     from omni_kit.targets.veomni.model_dir import find_model_dir
 

@@ -33,7 +33,8 @@ def check_layout_command(
         bool, typer.Option("--against-model", help="Prove it with transformers' own loader on the meta device (torch).")
     ] = False,
     emit_converter: Annotated[
-        Path | None, typer.Option("--emit-converter", metavar="FILE", help="Write VeOmni's converter for this layout.")
+        Path | None,
+        typer.Option("--emit-converter", metavar="FILE", help="Write the converter module for this layout."),
     ] = None,
     transformers: TransformersOption = None,
     fmt: FormatOption = Format.human,

@@ -22,10 +22,17 @@ if TYPE_CHECKING:
 def new_model_command(
     name: Annotated[str, typer.Argument(help="The integration's name: a Python identifier.")],
     source: Annotated[
-        str, typer.Option("--from", metavar="SOURCE", help="A checkpoint directory, a config.json, or a model_type.")
+        str,
+        typer.Option(
+            "--from",
+            metavar="SOURCE",
+            help="A checkpoint directory, a config.json, a model_type, or a class of diffusers.",
+        ),
     ],
-    target: Annotated[str, typer.Option(help="The framework to integrate into.")] = "veomni",
-    kind: Annotated[str | None, typer.Option(help="Refuse if the model is of another kind (llm, moe).")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The framework to integrate into; needed where several take this kind of model.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="Refuse if the model is of another kind.")] = None,
     style: Annotated[
         str, typer.Option(help="plugin: a package of its own. in-tree: files of the framework's checkout.")
     ] = "plugin",

@@ -13,7 +13,8 @@ SourceArgument = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A checkpoint directory, config.json, *.safetensors, *.safetensors.index.json, a model_type, or hf://org/name.",
+        help="A checkpoint directory, config.json, *.safetensors, *.safetensors.index.json, "
+        "model_index.json, a model_type, a class of diffusers, or hf://org/name.",
     ),
 ]
 TransformersOption = Annotated[

@@ -2,12 +2,13 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from typer.core import TyperCommand
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import FormatOption, FullOption
@@ -16,7 +17,26 @@ from omni_kit.output import Format, Output
 
 if TYPE_CHECKING:
     from omni_kit.parity import ParityReport
-    from omni_kit.parity.report import Proof
+    from omni_kit.parity.report.report import Proof
+
+
+class _Command(TyperCommand):
+    """Its help text names the levels as they declare themselves; they are imported only when it is shown."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Puts the table of levels in its place."""
+        self.help = (self.help or "").replace("LEVELS", _levels())
+        super().format_help(ctx, formatter)
+
+
+def _levels() -> str:
+    from omni_kit.parity.levels import BY_NAME
+
+    width = max(map(len, BY_NAME))
+    rows = [f"{'*' if level.default else ' '} {name:{width}}  {level.says}" for name, level in BY_NAME.items()]
+    head = "Levels; those with a star run unless --levels says otherwise, as far as both sides can run them:"
+    return "\n".join([head, "", "\b", *rows])
+
 
 _COLOURS = {"pass": "green", "fail": "red", "skip": "yellow", "error": "yellow"}
 
@@ -26,11 +46,10 @@ class ToyLayout(StrEnum):
     memory = "memory"
 
 
-@app.command("parity")
+@app.command("parity", cls=_Command)
 def parity(
-    path: Annotated[
-        Path | None, typer.Argument(metavar="PATH", help="The model directory: a plugin, or one inside VeOmni.")
-    ] = None,
+    path: Annotated[Path | None, typer.Argument(metavar="PATH", help="The directory of an integration.")] = None,
+    target: Annotated[str | None, typer.Option(help="The framework, where several could know the directory.")] = None,
     levels: Annotated[str | None, typer.Option("--levels", metavar="L,...", help="Only these levels.")] = None,
     checkpoint: Annotated[Path | None, typer.Option("--checkpoint", help="A toy checkpoint to compare on.")] = None,
     layout: Annotated[
@@ -49,20 +68,7 @@ def parity(
 ) -> None:
     """Load, run and differentiate an integration beside upstream, and compare every tensor.
 
-    Levels, the first five of which run unless --levels says otherwise:
-
-    \b
-    import     it can be imported, and registers what it says
-    keys       its model has upstream's tensors, in names and shapes
-    roundtrip  its loader and its export keep every bit of upstream's checkpoint
-    forward    its outputs are upstream's, and so is how attention is called
-    backward   every parameter's gradient is upstream's
-    modules    which module is the first to add error, where there is any
-    dtype      in bfloat16 and float16 it loses hardly more than upstream does
-    opslots    every kernel slot is called, and kernels in it change nothing
-    sp         2 and 4 processes that share each sequence do as one does
-    fsdp       2 and 4 processes that share the weights do as one does
-    ep         2 processes that share the experts do as one does
+    LEVELS
 
     On a CPU, opslots fills each slot with a reference in torch, and the last
     three run over gloo; what only an accelerator can run is stood in for, as the
@@ -84,8 +90,10 @@ def parity(
     from omni_kit.parity import replay_parity, run_parity, write_page
 
     output = Output("parity", fmt, full)
-    if replay is not None and (levels or checkpoint or prove):
-        raise BadInput("--replay runs what the file says", "leave out --levels, --checkpoint and --prove")
+    if path is None and replay is None:
+        raise BadInput("nothing to compare was given", "give the directory of an integration, or --replay FILE")
+    if replay is not None and (levels or checkpoint or prove or target):
+        raise BadInput("--replay runs what the file says", "leave out --target, --levels, --checkpoint and --prove")
     names = None if levels is None else [name.strip() for name in levels.split(",") if name.strip()]
     with output.status(f"comparing {path or replay} with upstream"):
         if replay is not None:
@@ -94,6 +102,7 @@ def parity(
             report = run_parity(
                 path,
                 names,
+                target=target,
                 checkpoint=checkpoint,
                 layout=layout.value,
                 work_dir=work_dir,

@@ -11,9 +11,7 @@ from omni_kit.convert.plan import Plan, make_plan, parse_size
 from omni_kit.convert.run import JOBS, Converted, Progress, run_plan
 from omni_kit.errors import BadInput
 from omni_kit.layout import judge, read_checkpoint
-from omni_kit.upstream.library import find_library
-from omni_kit.upstream.model import upstream_model
-from omni_kit.upstream.sources import model_config, read_source_argument
+from omni_kit.upstream.subject import open_source
 
 __all__ = ["Converted", "Form", "Plan", "convert", "make_plan"]
 
@@ -59,12 +57,11 @@ def convert(
     form = _one_of(to, Form, "form")
     target = CASTS[_one_of(dtype, CASTS, "dtype")] if dtype else None
     size = parse_size(shard_size)
-    library = find_library("transformers", transformers)
-    found = read_source_argument(source, library)
-    if found.weights is None or found.directory is None:
+    subject = open_source(source, transformers=transformers)
+    if subject.weights is None or subject.directory is None:
         raise BadInput(f"{source} has no safetensors files to convert", "give a checkpoint directory, file or index")
-    checkpoint = read_checkpoint(found.weights)
-    model = upstream_model(library, model_config(found, library)) if found.names_model else None
+    checkpoint = read_checkpoint(subject.weights)
+    model = subject.known_model
     verdict = judge(checkpoint, model)
     lost = next((finding for finding in verdict.findings if finding.code == "incomplete-experts"), None)
     if lost is not None:
@@ -73,7 +70,7 @@ def convert(
     plan = make_plan(checkpoint, model, Form(form), target, size)
     return run_plan(
         replace(plan, notes=tuple(notes)),
-        found.directory,
+        subject.directory,
         destination,
         resume=resume,
         verify=verify,

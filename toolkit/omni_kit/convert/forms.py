@@ -17,8 +17,8 @@ from omni_kit.layout.disk import DiskReading, read_disk
 from omni_kit.layout.groups import ExpertGroup, expert_groups
 from omni_kit.layout.memory import interleaves, memory_layout
 from omni_kit.layout.taxonomy import CANONICAL_PAIR, PAIRS, Disk, Memory, plain
-from omni_kit.upstream.conversion import Recipe
-from omni_kit.upstream.model import UpstreamModel
+from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.recipes.book import Recipe
 
 _EXPERT_NUMBER = re.compile(r"\.(?:expert_)?\d+$")
 _NUMBER_AHEAD = re.compile(r"^\d+\.")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from omni_kit.convert.operations import Expression, deinterleave, interleave, join, split, stack, transpose, unstack
 from omni_kit.errors import BadInput
-from omni_kit.upstream.conversion import Operation
+from omni_kit.upstream.transformers.recipes.transform import Operation
 
 Shape = tuple[int | None, ...]
 Slots = list[list[Expression]]

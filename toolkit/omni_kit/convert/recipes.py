@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from omni_kit.convert.operations import Expression
 from omni_kit.convert.recipe_operations import Shape, inverse_operation, run_operation
 from omni_kit.errors import BadInput
-from omni_kit.upstream.conversion import Recipe, Transform
+from omni_kit.upstream.transformers.recipes.book import Recipe
+from omni_kit.upstream.transformers.recipes.transform import Transform
 
 Tensors = dict[str, Expression]
 Shapes = Mapping[str, Shape | None]

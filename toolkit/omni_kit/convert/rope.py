@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from omni_kit.upstream.conversion import Operation, Recipe, Transform
-from omni_kit.upstream.interpret import ConfigView
-from omni_kit.upstream.model import UpstreamModel
+from omni_kit.upstream.transformers.config_view import ConfigView
+from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.recipes.book import Recipe
+from omni_kit.upstream.transformers.recipes.transform import Operation, Transform
 
 PERMUTE = "PermuteForRope"
 

@@ -5,10 +5,8 @@ from pathlib import Path
 from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import Checkpoint, read_checkpoint
 from omni_kit.layout.verdict import LayoutVerdict, judge, prove
-from omni_kit.upstream.library import find_library
-from omni_kit.upstream.model import upstream_model
-from omni_kit.upstream.source import without_collection
-from omni_kit.upstream.sources import model_config, read_source_argument
+from omni_kit.upstream.python.source import without_collection
+from omni_kit.upstream.subject import open_source
 
 __all__ = ["Checkpoint", "LayoutVerdict", "check_layout", "judge", "read_checkpoint"]
 
@@ -36,16 +34,10 @@ def check_layout(
         BadInput: no weights, damaged files, or an unknown model_type.
         MissingRequirement: `against_model` without torch.
     """
-    library = find_library("transformers", transformers)
-    found = read_source_argument(source, library, config)
-    if found.weights is None:
+    subject = open_source(source, transformers=transformers, config=config, model_type=model_type)
+    if subject.weights is None:
         raise BadInput(f"{source} has no safetensors files to look at", "give a checkpoint directory, file or index")
     with without_collection():
-        checkpoint = read_checkpoint(found.weights)
-        model = (
-            upstream_model(library, model_config(found, library, model_type))
-            if model_type or found.names_model
-            else None
-        )
-        verdict = judge(checkpoint, model, assume)
+        checkpoint = read_checkpoint(subject.weights)
+        verdict = judge(checkpoint, subject.known_model, assume)
     return prove(verdict, checkpoint) if against_model else verdict

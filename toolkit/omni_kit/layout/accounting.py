@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.groups import ExpertGroup
-from omni_kit.upstream.conversion import Recipe
-from omni_kit.upstream.model import UpstreamModel
-from omni_kit.upstream.skeleton import Parameter
+from omni_kit.upstream.python.skeleton import Parameter
+from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.recipes.book import Recipe
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 _EXPERT = re.compile(r"experts\.\d+\.")

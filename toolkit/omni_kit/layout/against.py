@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.layout.accounting import Accounting
 from omni_kit.layout.checkpoint import Checkpoint
-from omni_kit.upstream.model import UpstreamModel
+from omni_kit.upstream.transformers.models import UpstreamModel
 
 _TIMEOUT = 600
 

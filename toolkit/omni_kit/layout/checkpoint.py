@@ -7,8 +7,8 @@ from pathlib import Path
 from omni_kit.errors import BadInput
 from omni_kit.layout.headers import TensorInfo, read_header
 from omni_kit.upstream.hub import HubRepo, hub_headers
-from omni_kit.upstream.source import without_collection
-from omni_kit.upstream.sources import read_json
+from omni_kit.upstream.python.source import without_collection
+from omni_kit.upstream.subject import read_json
 
 LAYOUT_MARK, CANONICAL = "experts", "canonical"
 INDEX_SUFFIX = ".safetensors.index.json"

@@ -1,8 +1,8 @@
 """The layout that a hub checkpoint is expected to have, when no checkpoint is at hand: from the recipe alone."""
 
 from omni_kit.layout.taxonomy import Disk, Memory, pair_orientation
-from omni_kit.upstream.model import UpstreamModel
-from omni_kit.upstream.profile import expert_parameters
+from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.traits import expert_parameters
 
 
 def expected_layout(model: UpstreamModel) -> tuple[Disk | None, tuple[str, ...]]:

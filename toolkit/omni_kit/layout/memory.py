@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 
 from omni_kit.layout.taxonomy import PAIRS, RETRIEVAL, Memory, pair_orientation, plain
-from omni_kit.upstream.model import UpstreamModel
-from omni_kit.upstream.skeleton import Parameter
+from omni_kit.upstream.python.skeleton import Parameter
+from omni_kit.upstream.transformers.models import UpstreamModel
 
 _EXPERT = re.compile(r"\.(?:expert_)?\d+\.[^.]+\.(?:weight|bias)$")
 

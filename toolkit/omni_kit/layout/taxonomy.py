@@ -1,4 +1,4 @@
-"""The layouts of expert weights, on disk and in memory, and what turns one into VeOmni's canonical form.
+"""The layouts of expert weights, on disk and in memory, and what turns one into the canonical form.
 
 E experts, H hidden size, I intermediate size of one expert. Canonical is gate_up_proj [E, 2I, H], gate rows first, and
 down_proj [E, H, I].

@@ -12,8 +12,8 @@ from omni_kit.layout.disk import DiskReading, read_disk
 from omni_kit.layout.groups import ExpertGroup, expert_groups
 from omni_kit.layout.memory import interleaves, memory_layout
 from omni_kit.layout.taxonomy import CONVERTERS, Converter, Disk, Memory
-from omni_kit.upstream.model import UpstreamModel
-from omni_kit.upstream.profile import EXPERT_COUNTS
+from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.traits import EXPERT_COUNTS
 
 # A word of the prefix -> the role of the experts below it.
 _ROLES = {

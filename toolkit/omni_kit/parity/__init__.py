@@ -2,9 +2,10 @@
 
 from omni_kit.parity.assertion import assert_parity
 from omni_kit.parity.checkpoint import make_toy_checkpoint
-from omni_kit.parity.page import write_page
+from omni_kit.parity.levels import DEFAULT_LEVELS, LEVELS
 from omni_kit.parity.replay import replay as replay_parity
-from omni_kit.parity.report import DEFAULT_LEVELS, LEVELS, LevelResult, ParityReport
+from omni_kit.parity.report.page import write_page
+from omni_kit.parity.report.report import LevelResult, ParityReport
 from omni_kit.parity.run import run_parity
 
 __all__ = [

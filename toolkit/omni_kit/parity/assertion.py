@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from omni_kit.parity.report import ParityReport
+from omni_kit.parity.report.report import ParityReport
 from omni_kit.parity.run import run_parity
 
 

@@ -6,25 +6,34 @@ from pathlib import Path
 from typing import Literal
 
 from omni_kit.errors import BadInput, MissingRequirement
-from omni_kit.targets import INSTALL_TORCH, targets
-from omni_kit.targets.builder import Candidate
+from omni_kit.targets.protocol import INSTALL_TORCH, handler_of
+from omni_kit.targets.registry import find_integrations
+from omni_kit.targets.sides import Candidate
 
 Layout = Literal["hub", "memory"]
 
 
-def find_candidate(path: Path) -> Candidate:
-    """Recognises what lies at `path`.
+def find_candidate(path: Path, target: str | None = None) -> Candidate:
+    """Recognises what lies at `path`: an integration, or a folder that holds one which can be compared.
+
+    Args:
+        target: look for one of this framework alone.
 
     Raises:
-        BadInput: no target finds anything that can be compared; what the first target misses is said.
+        BadInput: no target finds anything that can be compared; what each of them misses is said.
     """
-    missed: list[BadInput] = []
-    for target in targets().values():
+    found, refused = [], []
+    for owner, integration in find_integrations(path, target):
         try:
-            return target.candidate(path)
+            found.append(handler_of(owner, integration.kind).candidate(integration.path))
         except BadInput as error:
-            missed.append(error)
-    raise missed[0]
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    if len(found) > 1:
+        names = ", ".join(candidate.path.name for candidate in found[:4])
+        raise BadInput(f"{path} holds {len(found)} integrations", f"give the directory of one of them: {names}")
+    return found[0]
 
 
 def require(packages: Mapping[str, str]) -> None:

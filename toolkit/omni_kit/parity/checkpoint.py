@@ -6,10 +6,9 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.parity.candidate import Layout, require
-from omni_kit.parity.process import Sides, StepError, Worker
-from omni_kit.targets.builder import DIFFUSERS, TRANSFORMERS
-from omni_kit.upstream.diffusers_classes import is_diffusers_class
-from omni_kit.upstream.sources import read_json
+from omni_kit.parity.processes.workers import Sides, StepError, Worker
+from omni_kit.targets.sides import REFERENCES
+from omni_kit.upstream.subject import open_source
 
 
 def make_toy_checkpoint(
@@ -37,6 +36,9 @@ def make_toy_checkpoint(
         raise BadInput(f"{out_dir} is not empty", "give a new directory")
     require({})
     path = str(source.resolve()) if isinstance(source, Path) else source
+    builder, feed = REFERENCES[open_source(path).library.name]
+    from omni_kit.parity.processes.steps import Open, SaveToy  # which import torch
+
     with ExitStack() as stack:
         if sides is None:
             logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="omni-kit-toy-")))
@@ -44,15 +46,8 @@ def make_toy_checkpoint(
         else:
             worker = sides.worker("reference")
         try:
-            worker.ask("open", builder=_upstream(path), options={}, forbidden=[])
-            worker.ask("save_toy", source=path, out=str(out_dir.resolve()), layout=layout)
+            worker.ask(Open(builder, feed=feed))
+            worker.ask(SaveToy(path, out_dir.resolve(), layout))
         except StepError as error:
             raise BadInput(f"no toy checkpoint of {source}: {error}") from error
     return out_dir
-
-
-def _upstream(source: str) -> str:
-    """The builder of the library that a source is of: what is of diffusers names a class."""
-    path = Path(source)
-    name = read_json(path).get("_class_name", "") if path.is_file() else source
-    return DIFFUSERS if is_diffusers_class(str(name)) else TRANSFORMERS

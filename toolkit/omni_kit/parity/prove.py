@@ -3,18 +3,17 @@
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from omni_kit.parity.attention import Calls, attention_differences, load_calls
 from omni_kit.parity.case import Case
-from omni_kit.parity.compare import unexercised
+from omni_kit.parity.evidence import PlantedEvidence
 from omni_kit.parity.faults.processes import PROCESS_FAULTS
-from omni_kit.parity.levels import judge
-from omni_kit.parity.process import StepError
-from omni_kit.parity.report import PROCESS_LEVELS, Planted, Proof
-from omni_kit.parity.tensors import load_tensors
-from omni_kit.parity.trace import Recording
-from omni_kit.targets.builder import Tensors
+from omni_kit.parity.levels import BY_NAME, PROCESS_LEVELS, judge
+from omni_kit.parity.levels.mesh import judge_trained
+from omni_kit.parity.processes.pair import CANDIDATE, REFERENCE
+from omni_kit.parity.processes.workers import StepError
+from omni_kit.parity.report.report import Planted, Proof
+from omni_kit.targets.sides import Ability
+from omni_kit.toys.reach import unexercised
 
 _NEEDED = ("roundtrip", "forward", "backward")
 
@@ -42,13 +41,16 @@ def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = l
     Args:
         levels: those that were asked for; on those of several processes, faults are planted between these, too.
     """
+    if Ability.trace not in case.offers:
+        case.note("nothing was planted: both sides have no trace, so that no module could be blamed")
+        return None
     shared = [level for level in levels if level in PROCESS_LEVELS]
-    for level in (*_NEEDED, *shared):
+    for level in (*_needed(case), *shared):
         if (found := judge(level, case)).status != "pass":
             case.note(f"nothing was planted: {level} does not pass without a fault either ({found.reason})")
             return None
     planted, idle = [], []
-    faults = [_Fault(**{**place, "holders": tuple(place["holders"])}) for place in case.places()]
+    faults = [_Fault(**{**place, "holders": tuple(place["holders"])}) for place in case.pair.places()]
     for done, fault in enumerate(faults, 1):
         judged = _try(case, fault)
         if judged is None:
@@ -63,18 +65,22 @@ def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = l
     return _proof(planted, idle)
 
 
+def _needed(case: Case) -> list[str]:
+    """The levels that are asked about each fault, of those that both sides can run."""
+    return [level for level in _NEEDED if BY_NAME[level].needs <= case.offers]
+
+
 def _try_between(case: Case, level: str, kind: str) -> Planted | None:
     """A fault that no module has: it is where it belongs when the level of that kind of sharing fails."""
     name = f"{kind} between the processes of {level}"
     try:
-        trained, changed = case.trained_with(level, kind)
+        trained, changed = case.pair.trained_with(level, kind)
     except StepError as error:
         return Planted(name, kind, level, detected_by=("error",), blamed=str(error))
     if not changed:
         return None
-    faulty = _WithFault(case, case.where, _Fault(-1, kind, level, (level,), name, stored=False))
-    faulty.taken[f"trained {level}"] = trained
-    noticed = judge(level, faulty).status == "fail"
+    verdict = judge_trained(case, trained)
+    noticed = bool(verdict.reason) and not verdict.skip
     return Planted(name, kind, level, (level,) if noticed else (), level if noticed else "", located=noticed)
 
 
@@ -92,9 +98,9 @@ def _proof(planted: list[Planted], idle: list[str]) -> Proof:
 
 def _try(case: Case, fault: _Fault) -> Planted | None:
     """None where the place turned out, while running, to be none."""
-    out = case.where / "candidate" / "planted"
+    out = case.pair.where / CANDIDATE / "planted"
     try:
-        outcome = case.run_planted(fault.number, out)
+        outcome = case.pair.run_planted(fault.number, out)
     except StepError as error:
         if not error.blames_candidate:
             raise
@@ -104,85 +110,49 @@ def _try(case: Case, fault: _Fault) -> Planted | None:
             return None
         if not outcome["changed"]:
             return None if outcome["unfit"] else Planted(str(fault), fault.kind, fault.module, idle=True)
-        return _judged(_WithFault(case, out, fault), fault)
+        return _judged(Case(case.pair, PlantedEvidence(case.pair, fault.number, out)), fault)
     finally:
         shutil.rmtree(out, ignore_errors=True)
 
 
-def _judged(case: "_WithFault", fault: _Fault) -> Planted:
+def _judged(faulty: Case, fault: _Fault) -> Planted:
     failed = []
-    for level in _NEEDED if fault.stored else _NEEDED[1:]:
-        if judge(level, case).status == "fail":
+    levels = _needed(faulty)
+    for level in levels if fault.stored else levels[1:]:
+        if judge(level, faulty).status == "fail":
             failed.append(level)
-        if case.divergence is not None:
+        if faulty.divergence is not None:
             break
-    if not failed and _unheard(case, fault):
+    if not failed and _unheard(faulty, fault):
         return Planted(str(fault), fault.kind, fault.module, idle=True)
-    blamed = case.divergence.module if case.divergence else case.attention_blamed()
-    right = {case.shown(holder) for holder in fault.holders} | {case.shown(fault.module)}
+    blamed = faulty.divergence.module if faulty.divergence else _attention_blamed(faulty)
+    right = {_shown(faulty, holder) for holder in (*fault.holders, fault.module)}
     return Planted(str(fault), fault.kind, fault.module, tuple(failed), blamed, located=blamed in right)
 
 
-def _unheard(case: "_WithFault", fault: _Fault) -> bool:
+def _unheard(faulty: Case, fault: _Fault) -> bool:
     """Nothing that the model answers depends on what is wrong: upstream's has no gradient there, or the modules show
     it and what follows them does not.
     """
-    idle = {*unexercised(case.ran(), case.results("reference", "gradients"))}
-    inside = [name for name in case.ran() if any(name.startswith(f"{holder}.") for holder in fault.holders)]
-    if inside and idle.issuperset(inside):
-        return True
-    return judge("modules", case).status == "pass" and bool(case.notes)
+    if Ability.gradient in faulty.offers:
+        parameters = faulty.pair.ran()
+        idle = {*unexercised(parameters, faulty.pair.results_of(REFERENCE, "gradients"))}
+        inside = [name for name in parameters if any(name.startswith(f"{holder}.") for holder in fault.holders)]
+        if inside and idle.issuperset(inside):
+            return True
+    return judge("modules", faulty).status == "pass" and bool(faulty.notes)
 
 
-class _WithFault(Case):
-    """A comparison in which the candidate has a fault; all of the reference's is that of the comparison without.
+def _attention_blamed(faulty: Case) -> str:
+    """The module of the first difference in how attention is called."""
+    found = faulty.attention_differences()
+    return found[0].partition(" attends with ")[0] if found else ""
 
-    Args:
-        out: where the candidate left what it computed.
-    """
 
-    def __init__(self, case: Case, out: Path, fault: _Fault) -> None:
-        self.__dict__.update(case.__dict__)
-        self.taken = dict(case.taken)
-        for name in [name for name in self.taken if name.startswith("compared ")]:
-            del self.taken[name]
-        self.notes, self.divergence = [], None
-        self._without, self._out, self._fault = case, out, fault
-
-    def loaded(self) -> Tensors:
-        return load_tensors(self._out / "loaded.safetensors")
-
-    def exported(self) -> Tensors:
-        return self.state()
-
-    def traced(self) -> tuple[Recording, Recording]:
-        if "traced with fault" not in self.taken:
-            self.taken["traced with fault"] = self._without.traced()[0], Recording.load(self._out / "trace")
-        return self.taken["traced with fault"]  # type: ignore[no-any-return]
-
-    def replayed(self) -> Recording:
-        return Recording.load(self._out / "replay")
-
-    def completed(self) -> Recording:
-        return self._without.completed_planted(self._fault.number, self._out / "completed")
-
-    def results(self, side: str, what: str) -> Tensors:
-        if side == "candidate":
-            return load_tensors(self._out / f"{what}.safetensors")
-        return super().results(side, what)
-
-    def attention(self, side: str) -> Calls:
-        return load_calls(self._out) if side == "candidate" else super().attention(side)
-
-    def attention_blamed(self) -> str:
-        """The module of the first difference in how attention is called."""
-        found = attention_differences(self.attention("reference"), self.attention("candidate"))
-        return found[0].partition(" attends with ")[0] if found else ""
-
-    def shown(self, module: str) -> str:
-        """What a report calls a module: its name, or the nearest one around it that upstream has, too."""
-        reference, candidate = self._without.traced()
-        known = {call.module for call in reference.calls}
-        while module and module not in known:
-            module = module.rpartition(".")[0]
-        return module or next((call.kind for call in candidate.calls if not call.module), "")
+def _shown(faulty: Case, module: str) -> str:
+    """What a report calls a module: its name, or the nearest one around it that upstream has, too."""
+    reference, candidate = faulty.pair.recordings()
+    known = {call.module for call in reference.calls}
+    while module and module not in known:
+        module = module.rpartition(".")[0]
+    return module or next((call.kind for call in candidate.calls if not call.module), "")

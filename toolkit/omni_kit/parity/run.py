@@ -7,12 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.parity.candidate import Layout, find_candidate, require
-from omni_kit.parity.process import Sides
-from omni_kit.parity.replay import Options, save_replay
-from omni_kit.parity.report import PROCESS_LEVELS, LevelResult, ParityReport, parse_levels
+from omni_kit.parity.levels import LEVELS, PROCESS_LEVELS, judge, parse_levels
+from omni_kit.parity.processes.workers import Sides
+from omni_kit.parity.report.report import LevelResult, ParityReport
+from omni_kit.parity.report.saved import Options, save_replay
+
+if TYPE_CHECKING:
+    from omni_kit.parity.case import Case
 
 _MARKER = ".omni-kit-parity"
 
@@ -21,6 +26,7 @@ def run_parity(
     path: Path,
     levels: Sequence[str] | None = None,
     *,
+    target: str | None = None,
     checkpoint: Path | None = None,
     layout: Layout = "hub",
     work_dir: Path | None = None,
@@ -35,8 +41,9 @@ def run_parity(
     """Compares an integration with upstream.
 
     Args:
-        path: the model directory: a plugin package, or a directory inside VeOmni.
-        levels: names of the contract; None for import, keys, roundtrip, forward and backward.
+        path: the directory of an integration, or of a folder that holds one.
+        levels: names of the contract; None for the default ones, of those that both sides can run.
+        target: the framework whose integration it is; None for the one that knows it.
         checkpoint: a toy checkpoint in upstream's layout to compare on; None derives a toy from the directory's
             toy_config.json or, without one, from the default config of the registered model_type.
         layout: how the toy's checkpoint is written: "hub" as upstream publishes it, "memory" as upstream's model holds
@@ -55,8 +62,8 @@ def run_parity(
             of somebody else.
         MissingRequirement: torch, the target framework or the device is not there.
     """
-    wanted = parse_levels(levels)
-    candidate = find_candidate(path)
+    candidate = find_candidate(path, target)
+    wanted = parse_levels(levels, candidate.offers)
     _check_checkpoint(checkpoint)
     candidate = replace(candidate, source=str(toy)) if toy else candidate
     require(candidate.requires)
@@ -68,12 +75,10 @@ def run_parity(
         workers = both.workers(candidate.path, candidate.editable)
         # Imported only now: torch loads here while it loads in the two processes.
         from omni_kit.parity.case import Case
-        from omni_kit.parity.levels import judge
-        from omni_kit.parity.module_errors import module_errors
-        from omni_kit.parity.pictures import drawn
-        from omni_kit.parity.prove import prove as plant_faults
+        from omni_kit.parity.processes.pair import Pair
 
-        case = Case(
+        notes: list[str] = []
+        pair = Pair(
             candidate,
             where,
             workers,
@@ -81,32 +86,42 @@ def run_parity(
             checkpoint=checkpoint and checkpoint.resolve(),
             layout=layout,
             device=device,
+            note=lambda line: notes.append(line) if line not in notes else None,
         )
-        results: list[LevelResult] = []
         stack.enter_context(_one_thread())
-        for level in wanted:
-            results.append(judge(level, case))
-            say(f"{level}: {results[-1].status}")
-        proof = plant_faults(case, wanted, say) if prove else None
-        model_type = case.model_type()
-        images = drawn(case)
-        modules = module_errors(case) if every_module else ()
+        report = _judged(Case(pair, notes=notes), wanted, prove=prove, every_module=every_module, say=say)
         options = Options(
-            str(candidate.path), wanted, layout, device, prove, timeout, str(case.given or ""), case.toy()
+            str(candidate.path), wanted, target or "", layout, device, prove, timeout, str(pair.given or ""), pair.toy()
         )
-    report = ParityReport(
-        path=str(candidate.path),
-        model_type=model_type,
-        levels=results,
-        seconds=round(time.monotonic() - started, 2),
-        work_dir=str(where) if work_dir else "",
-        notes=case.notes,
-        first_divergence=case.divergence,
-        images=images,
-        prove=proof,
-        modules=modules,
-    )
+    seconds = round(time.monotonic() - started, 2)
+    report = replace(report, seconds=seconds, work_dir=str(where) if work_dir else "")
     return report if report.ok else replace(report, replay=save_replay(report, options, work_dir))
+
+
+def _judged(
+    case: "Case", wanted: Sequence[str], *, prove: bool, every_module: bool, say: Callable[[str], None]
+) -> ParityReport:
+    """Runs the levels and what else was asked for, while the processes are there."""
+    from omni_kit.parity.prove import prove as plant_faults
+    from omni_kit.parity.report.module_errors import module_errors
+    from omni_kit.parity.report.pictures import drawn
+
+    results: list[LevelResult] = []
+    for level in wanted:
+        results.append(judge(level, case))
+        say(f"{level}: {results[-1].status}")
+    proof = plant_faults(case, wanted, say) if prove else None
+    return ParityReport(
+        path=str(case.pair.candidate.path),
+        model_type=case.pair.model_type(),
+        levels=results,
+        not_run=[level for level in LEVELS if level not in wanted],
+        images=drawn(case),
+        modules=module_errors(case) if every_module else (),
+        prove=proof,
+        first_divergence=case.divergence,
+        notes=case.notes,
+    )
 
 
 def _check_checkpoint(checkpoint: Path | None) -> None:

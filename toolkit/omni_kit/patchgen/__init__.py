@@ -6,7 +6,7 @@
     result.patches         # one Applied each: patch, status, upstream_hash, definition
     result.diagnostics     # Diagnostic(code, severity, message, path, line, names)
 
-No torch, transformers or veomni is imported, and none has to be installed but the one that holds the source module.
+No library that a config mentions is imported, and none has to be installed but the one with the source module.
 The names are imported when they are used: a config that imports `PatchConfig` from here needs nothing else.
 """
 

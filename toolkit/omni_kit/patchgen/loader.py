@@ -8,6 +8,7 @@ needs a real value, it is run again with real imports.
 import builtins
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,16 +24,9 @@ from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.patchgen.spec import Origin, PatchConfig
 from omni_kit.patchgen.standins import StandIn
 
-DSL_MODULES = frozenset(
-    {
-        "patchgen",
-        "patchgen.patch_spec",
-        "veomni.patchgen",
-        "veomni.patchgen.patch_spec",
-        "omni_kit.patchgen",
-        "omni_kit.patchgen.spec",
-    }
-)
+# The DSL under the names that it goes by: on its own, inside a framework, and here.
+_DSL = re.compile(r"(?:(?P<framework>\w+)\.)?patchgen(?:\.(?:patch_spec|spec))?")
+_OWN = "omni_kit"
 CONFIG_SUFFIX = "_patch_gen_config"
 
 
@@ -41,7 +35,8 @@ class LoadedConfig:
     """A config that ran.
 
     `name` is its dotted module (or file name outside packages); `registrations` are the lines of all files that
-    registered something; `siblings` are the config files that it runs, itself included, by path.
+    registered something; `siblings` are the config files that it runs, itself included, by path; `frameworks` are the
+    packages that it imports the DSL from.
     """
 
     config: PatchConfig
@@ -50,6 +45,7 @@ class LoadedConfig:
     registrations: set[Origin]
     notes: list[str] = field(default_factory=list)
     siblings: dict[Path, ModuleType] = field(default_factory=dict)
+    frameworks: set[str] = field(default_factory=set)
 
 
 def find_config(reference: str | Path, libraries: Libraries) -> Path:
@@ -92,7 +88,9 @@ def load_config(path: Path, libraries: Libraries) -> LoadedConfig:
             f"{path.name} has no PatchConfig named 'config'", "assign config = PatchConfig(...) at module level"
         )
     _validate(config, path)
-    return LoadedConfig(config, path, package_of(path)[1], set(registrations), notes, session.modules)
+    return LoadedConfig(
+        config, path, package_of(path)[1], set(registrations), notes, session.modules, session.frameworks
+    )
 
 
 def _validate(config: PatchConfig, path: Path) -> None:
@@ -117,6 +115,7 @@ class _Session:
     def __init__(self, libraries: Libraries) -> None:
         self.libraries = libraries
         self.modules: dict[Path, ModuleType] = {}
+        self.frameworks: set[str] = set()
         self.builtins = {**vars(builtins), "__import__": self.import_}
 
     def run(self, path: Path) -> ModuleType:
@@ -141,7 +140,8 @@ class _Session:
     ) -> Any:
         if level:
             return self._relative(Path((importer or {})["__file__"]), name, tuple(fromlist or ()), level)
-        if name in DSL_MODULES:
+        if (dsl := _DSL.fullmatch(name)) is not None:
+            self.frameworks |= {dsl["framework"]} - {None, _OWN}
             return spec if fromlist or "." not in name else _package(name)
         top = name.partition(".")[0]
         if top in sys.stdlib_module_names:
@@ -207,7 +207,7 @@ def _really_import(path: Path) -> ModuleType:
     if found is None or found.loader is None:
         raise BadInput(f"{path.name} is no Python module", "give it a .py name")
     module = importlib.util.module_from_spec(found)
-    with _dsl_in_sys_modules(root):
+    with _dsl_in_sys_modules(root, _dsl_names(path)):
         try:
             found.loader.exec_module(module)
         except (Exception, SystemExit) as error:
@@ -215,9 +215,14 @@ def _really_import(path: Path) -> ModuleType:
     return module
 
 
+def _dsl_names(path: Path) -> set[str]:
+    """The modules that a file imports the DSL from, with the packages around them; ours need no stand-in."""
+    named = {match[0] for match in _DSL.finditer(path.read_text(encoding="utf-8")) if match["framework"] != _OWN}
+    return {"patchgen", "patchgen.patch_spec", *named, *(name.removesuffix(".patch_spec") for name in named)}
+
+
 @contextmanager
-def _dsl_in_sys_modules(root: Path) -> Iterator[None]:
-    names = DSL_MODULES - {"omni_kit.patchgen", "omni_kit.patchgen.spec"}
+def _dsl_in_sys_modules(root: Path, names: set[str]) -> Iterator[None]:
     before = {name: sys.modules.get(name) for name in names}
     known = set(sys.modules)
     sys.modules.update(dict.fromkeys(names, spec))

@@ -17,7 +17,7 @@ from omni_kit.patchgen.locate import Libraries, package_of, unpacked_library
 from omni_kit.patchgen.project import Project, find_project
 from omni_kit.patchgen.source import read_source
 from omni_kit.patchgen.write import compiles, diff_path, normalise, settings_of, unified_diff
-from omni_kit.upstream.source import without_collection
+from omni_kit.upstream.python.source import without_collection
 
 Status = Literal["written", "unchanged", "ok", "stale", "orphan", "error"]
 
@@ -45,6 +45,7 @@ class ConfigResult:
     generated: Generated | None = field(default=None, repr=False)
     path: Path | None = None
     listed: list[tuple[str, str]] = field(default_factory=list)
+    frameworks: set[str] = field(default_factory=set)
 
 
 def run_config(
@@ -126,7 +127,7 @@ def _generate(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path
     try:
         loaded = load_config(path, libraries)
         result.source_module, result.target_file = loaded.config.source_module, loaded.config.target_file
-        result.notes = loaded.notes
+        result.notes, result.frameworks = loaded.notes, loaded.frameworks
         result.output = (out_dir or path.parent / "generated") / loaded.config.target_file
         if loaded.config.optional and libraries.file_of(loaded.config.source_module) is None:
             result.status = "ok"
@@ -151,7 +152,7 @@ def _generate(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path
 
 def _formatted(group: list[ConfigResult], place: Path) -> list[str]:
     try:
-        return normalise([r.text for r in group], place)
+        return normalise([r.text for r in group], place, {name for result in group for name in result.frameworks})
     except BadInput as why:
         if len(group) > 1:
             return [text for result in group for text in _formatted([result], place)]

@@ -1,7 +1,7 @@
 """The patch DSL: what a `*_patch_gen_config.py` says about one modeling file.
 
-It answers to the interface of VeOmni's `patchgen.patch_spec`, so that its configs run unmodified. Nothing is applied
-here: a config only records; the generator reads the replacement's text from the file where it was written.
+It answers to the published interface of `patchgen.patch_spec`, so that configs written for it run unmodified. Nothing
+is applied here: a config only records; the generator reads the replacement's text from the file where it was written.
 """
 
 import sys

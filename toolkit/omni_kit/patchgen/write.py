@@ -3,7 +3,7 @@
 import difflib
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from omni_kit.errors import BadInput
@@ -17,16 +17,18 @@ _OWN_STYLE = (
 )
 _OWN_LINT_STYLE = (
     "--config=lint.isort.lines-after-imports=2",
-    "--config=lint.isort.known-first-party=['veomni']",
     "--config=lint.isort.known-third-party=['torch','transformers']",
 )
 
 
-def normalise(texts: Sequence[str], place: Path) -> list[str]:
+def normalise(texts: Sequence[str], place: Path, first_party: Collection[str] = ()) -> list[str]:
     """The texts without unused imports, with sorted imports, formatted.
 
     Which rules fix is given here, so that a project's selection cannot change the outcome; its style (line length,
-    isort sections) is used where `place`, the output directory, has a ruff configuration, and VeOmni's otherwise.
+    isort sections) is used where `place`, the output directory, has a ruff configuration, and our own otherwise.
+
+    Args:
+        first_party: packages whose imports stand in a section of their own.
 
     Raises:
         MissingRequirement: ruff is not installed.
@@ -36,7 +38,7 @@ def normalise(texts: Sequence[str], place: Path) -> list[str]:
         return []
     settings = settings_of(place)
     style = (f"--config={settings}",) if settings else _OWN_STYLE
-    lint_style = () if settings else _OWN_LINT_STYLE
+    lint_style = () if settings else (*_OWN_LINT_STYLE, f"--config=lint.isort.known-first-party={sorted(first_party)}")
     with tempfile.TemporaryDirectory(prefix="patchgen-") as folder:
         files = [Path(folder) / f"m{index}.py" for index in range(len(texts))]
         for file, text in zip(files, texts, strict=True):

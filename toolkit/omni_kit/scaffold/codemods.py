@@ -6,7 +6,7 @@ import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
 from omni_kit.errors import BadInput
-from omni_kit.targets import ImportEntry, ListEntry
+from omni_kit.targets.protocol import ImportEntry, ListEntry
 
 
 def apply_edit(text: str, edit: ListEntry | ImportEntry) -> str:

@@ -7,16 +7,15 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.files import inside
-from omni_kit.layout import judge, read_checkpoint
+from omni_kit.layout import LayoutVerdict, judge, read_checkpoint
 from omni_kit.scaffold.answers import ANSWERS, dump_answers, load_answers
 from omni_kit.scaffold.codemods import apply_edit
-from omni_kit.scaffold.render import render
+from omni_kit.scaffold.render import render, templates_of
 from omni_kit.scaffold.write import FileChange, compare, digest, write
-from omni_kit.targets import Plan, Request, Style, get_target
-from omni_kit.upstream.library import find_library
-from omni_kit.upstream.model import upstream_model
-from omni_kit.upstream.profile import profile
-from omni_kit.upstream.sources import model_config, read_source_argument
+from omni_kit.targets.protocol import IntegrationPlan, KindHandler, Request, Style, Target, scaffolded
+from omni_kit.targets.registry import get_target, targets
+from omni_kit.upstream.kinds import Kind
+from omni_kit.upstream.subject import Subject, open_source
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Scaffold:
     """
 
     root: Path
-    plan: Plan
+    plan: IntegrationPlan
     changes: tuple[FileChange, ...]
     refused: tuple[str, ...]
 
@@ -38,7 +37,7 @@ def new_model(
     name: str,
     source: str,
     *,
-    target: str,
+    target: str | None = None,
     style: Style = "plugin",
     into: Path = Path(),
     kind: str | None = None,
@@ -51,7 +50,7 @@ def new_model(
     Args:
         name: the integration's name: a Python identifier.
         source: SOURCE of the command line.
-        target: the framework.
+        target: the framework; None where only one scaffolds models of this kind.
         style: "plugin" for a package of its own below `into`, "in-tree" when `into` is the framework's checkout.
         kind: refuse if the model turns out to be of another kind.
         force: overwrite files that somebody changed.
@@ -62,38 +61,22 @@ def new_model(
     """
     _check_name(name)
     _check_into(into)
-    request = _request(name, source, style, into, transformers)
-    if kind is not None and kind != request.profile.kind:
-        raise BadInput(f"{request.profile.model_type} is of kind '{request.profile.kind}', not '{kind}'")
-    plan = get_target(target).plan(request)
-    files = render(plan, target, "text")
-    answers = {
-        "name": name,
-        "source": source,
-        "target": target,
-        "style": style,
-        "transformers": request.model.library.version,
-    }
-    base = next(path for path in files if path.endswith(f"{name}/__init__.py")).rpartition("/")[0]
-    answers_path = f"{base}/{ANSWERS}"
+    subject = open_source(source, transformers=transformers)
+    _check_kind(subject, kind)
+    owner = get_target(target) if target else _only_taker(subject)
+    handler = _scaffolder(owner, subject)
+    request = Request(name, into, style, _verdict(subject))
+    plan = handler.plan(subject, request)
+    files = render(plan.files, templates_of(owner, handler.templates))
+    answers = {"name": name, "source": source, "target": owner.name, "style": style}
+    answers_path = f"{plan.base}/{ANSWERS}"
     known = load_answers(inside(into, answers_path)).files
-    files[answers_path] = dump_answers(answers, files)
+    files[answers_path] = dump_answers({**answers, subject.library.name: subject.library.version}, files)
     changes = compare(into, files, _edited(into, plan), {**known, **_own(into, answers_path)}, force)
     refused = tuple(_refusals(changes))
     if not refused and not dry_run:
         write(into, changes)
     return Scaffold(into, plan, tuple(changes), refused)
-
-
-def _request(name: str, source: str, style: Style, into: Path, transformers: Path | None) -> Request:
-    library = find_library("transformers", transformers)
-    found = read_source_argument(source, library)
-    model = upstream_model(library, model_config(found, library))
-    verdict = judge(read_checkpoint(found.weights), model) if found.weights is not None else None
-    if verdict is not None and not verdict.ok:
-        reasons = "; ".join(finding.message for finding in verdict.findings) or verdict.verdict
-        raise BadInput(f"the checkpoint does not fit the model: {reasons}", f"see omni-kit check-layout {source}")
-    return Request(name, source, into, style, model, profile(model), verdict)
 
 
 def _check_name(name: str) -> None:
@@ -106,7 +89,53 @@ def _check_into(into: Path) -> None:
         raise BadInput(f"{into} is a file", "give a directory with --into")
 
 
-def _edited(into: Path, plan: Plan) -> dict[str, str]:
+def _check_kind(subject: Subject, kind: str | None) -> None:
+    if kind is not None and kind not in set(Kind):
+        raise BadInput(f"unknown kind '{kind}'", f"one of {', '.join(Kind)}")
+    if kind is not None and kind != subject.kind:
+        raise BadInput(f"{subject.profile.model_type} is of kind '{subject.kind}', not '{kind}'")
+
+
+def _only_taker(subject: Subject) -> Target:
+    takers = [target for target in targets().values() if subject.kind in scaffolded(target)]
+    if not takers:
+        every = {kind: None for target in targets().values() for kind in scaffolded(target)}
+        raise BadInput(
+            f"{subject.profile.model_type} is of kind '{subject.kind}', which no target scaffolds",
+            f"kinds that one does: {', '.join(every)}",
+        )
+    if len(takers) > 1:
+        raise BadInput(
+            f"several targets take models of kind '{subject.kind}'",
+            f"choose with --target: {', '.join(target.name for target in takers)}",
+        )
+    return takers[0]
+
+
+def _scaffolder(target: Target, subject: Subject) -> KindHandler:
+    if subject.kind not in scaffolded(target):
+        kinds = ", ".join(scaffolded(target)) or "no kind yet"
+        model_type = subject.profile.model_type
+        raise BadInput(
+            f"{model_type} is of kind '{subject.kind}'; {target.name} integrations are scaffolded for {kinds}"
+        )
+    return target.kinds[subject.kind]
+
+
+def _verdict(subject: Subject) -> LayoutVerdict | None:
+    """The layout of the given checkpoint; None where none was given."""
+    if subject.weights is None:
+        return None
+    verdict = judge(read_checkpoint(subject.weights), subject.known_model)
+    if not verdict.ok:
+        reasons = "; ".join(finding.message for finding in verdict.findings) or verdict.verdict
+        raise BadInput(
+            f"the checkpoint does not fit the model: {reasons}", f"see omni-kit check-layout {subject.given}"
+        )
+    return verdict
+
+
+def _edited(into: Path, plan: IntegrationPlan) -> dict[str, str]:
     texts: dict[str, str] = {}
     for edit in plan.edits:
         path = inside(into, edit.path)

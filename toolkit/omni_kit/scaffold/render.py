@@ -1,5 +1,6 @@
-"""Renders planned files from a target's templates."""
+"""Renders planned files from the templates of a target's kind."""
 
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -8,22 +9,24 @@ import jinja2
 from omni_kit.errors import BadInput
 from omni_kit.files import format_python
 from omni_kit.resources import resource_dir
-from omni_kit.targets import NewFile, Plan
+from omni_kit.targets.protocol import NewFile, Target, package_of
+
+GROUP = "omni_kit.templates"
 
 
-def render(plan: Plan, target: str, family: str) -> dict[str, str]:
+def render(files: Sequence[NewFile], templates: Path) -> dict[str, str]:
     """The text of every planned file, by path; Python is formatted.
 
     Args:
-        family: the template folder of the kind ("text").
+        templates: the folder of the kind's templates.
 
     Raises:
         BadInput: there is no such template, or a rendered file is not valid Python.
     """
-    return {file.path: render_file(file, target, family) for file in plan.files}
+    return {file.path: render_file(file, templates) for file in files}
 
 
-def render_file(file: NewFile, target: str, family: str) -> str:
+def render_file(file: NewFile, templates: Path) -> str:
     """The text of one file.
 
     Raises:
@@ -32,7 +35,7 @@ def render_file(file: NewFile, target: str, family: str) -> str:
     if file.template is None:
         return file.text
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_templates(target) / family),
+        loader=jinja2.FileSystemLoader(templates),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -42,13 +45,20 @@ def render_file(file: NewFile, target: str, family: str) -> str:
     try:
         text = environment.get_template(file.template).render(file.context)
     except jinja2.TemplateNotFound as error:
-        raise BadInput(f"there is no template {error.name}", "reinstall omni-kit") from error
+        raise BadInput(f"{templates} has no template {error.name}", "reinstall what brings it") from error
     return format_python(text, Path(file.path).name) if file.path.endswith(".py") else text
 
 
-def _templates(target: str) -> Path:
-    """The template folder of a target: ours, or the one that an entry point `omni_kit.templates` gives as a path."""
-    for entry in entry_points(group="omni_kit.templates"):
-        if entry.name == target:
-            return Path(entry.load())
-    return resource_dir("templates") / target
+def templates_of(target: Target, folder: str = "") -> Path:
+    """The templates of a target, or of one of its kinds: ours, or those of an entry point `omni_kit.templates`.
+
+    Args:
+        folder: that of a kind, below the target's.
+
+    Raises:
+        BadInput: this installation has none.
+    """
+    for entry in entry_points(group=GROUP):
+        if entry.name == target.name:
+            return Path(entry.load()) / folder
+    return resource_dir("templates") / package_of(target) / folder

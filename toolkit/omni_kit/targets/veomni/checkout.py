@@ -1,14 +1,25 @@
-"""VeOmni's package on disk: its root, its version, its model directories, and what it registers."""
+"""VeOmni's package on disk: its root, and what it registers itself."""
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from omni_kit.errors import BadInput
-from omni_kit.targets import Checkout
-from omni_kit.targets.veomni.model_dir import find_model_dir
-from omni_kit.upstream.library import Library
+from omni_kit.targets.veomni.model_dir import find_model_dir, registers
 
 MODELS = "veomni/models/transformers"
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """VeOmni, installed or checked out.
+
+    Attributes:
+        root: the directory that holds the package.
+        package: the package directory.
+    """
+
+    root: Path
+    package: Path
 
 
 def find_checkout(path: Path) -> Checkout | None:
@@ -16,17 +27,8 @@ def find_checkout(path: Path) -> Checkout | None:
     for root in (path, path.parent):
         package = root / "veomni"
         if (package / "models" / "transformers" / "__init__.py").is_file() and path in (root, package):
-            return Checkout(root, package, Library("veomni", package).version)
+            return Checkout(root, package)
     return None
-
-
-def model_dirs(path: Path) -> list[Path]:
-    """Model directories at `path`: itself, or those of a checkout; sorted."""
-    checkout = find_checkout(path)
-    if checkout is not None:
-        found = [entry for entry in sorted((checkout.root / MODELS).iterdir()) if (entry / "__init__.py").is_file()]
-        return [entry for entry in found if _is_model_dir(entry)]
-    return [path] if _is_model_dir(path) else []
 
 
 @cache
@@ -37,12 +39,6 @@ def shipped_model_types() -> frozenset[str]:
     spec = find_spec("veomni")
     if spec is None or not spec.submodule_search_locations:
         return frozenset()
-    package = Path(next(iter(spec.submodule_search_locations)))
-    return frozenset(key for entry in model_dirs(package) for key in find_model_dir(entry).registered)
-
-
-def _is_model_dir(path: Path) -> bool:
-    try:
-        return bool(find_model_dir(path).registered)
-    except BadInput:
-        return False
+    models = Path(next(iter(spec.submodule_search_locations))).parent / MODELS
+    directories = [entry for entry in sorted(models.iterdir()) if registers(entry)]
+    return frozenset(key for entry in directories for key in find_model_dir(entry).registered)

@@ -54,6 +54,14 @@ def find_model_dir(path: Path) -> ModelDir:
     return ModelDir(path, "in-tree" if in_tree else "plugin", ".".join(parts), root.parent, registered)
 
 
+def registers(path: Path) -> bool:
+    """Whether a directory registers a model."""
+    try:
+        return bool(find_model_dir(path).registered)
+    except BadInput:
+        return False
+
+
 def _parse(file: Path) -> ast.Module:
     try:
         return ast.parse(file.read_text(encoding="utf-8"))

@@ -1,0 +1,79 @@
+"""Configs as symbolic execution sees them: attributes that exist, and those that do not."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from omni_checkers.engine.files import walked
+from omni_checkers.symbolic.values import Opaque, Record, Value
+from omni_kit.upstream.python.source import SourceFile
+from omni_kit.upstream.transformers.configs import ConfigClass
+from omni_kit.upstream.transformers.defaults import sub_config
+
+
+class ConfigRecord(Record):
+    """An instance of a config class: reading what the class does not define is an AttributeError.
+
+    Args:
+        values: what some attributes are; the others are not known.
+    """
+
+    def __init__(self, cls: ConfigClass, values: Mapping[str, Value] | None = None) -> None:
+        super().__init__(cls.name, {})
+        self.cls = cls
+        self.values = values or {}
+        self._defined = _defined(cls.source, cls.name)
+
+    def attribute(self, name: str) -> Value:
+        written = self.cls.sub_configs.get(name)
+        if written is not None:
+            inner = sub_config(self.cls, written)
+            return ConfigRecord(inner, self.values) if inner is not None else Opaque(f"{self.name}.{name}")
+        known = self.cls.defaults.keys() | self.cls.attribute_map.keys() | self._defined
+        if name not in known:
+            raise KeyError(name)
+        real = self.cls.attribute_map.get(name, name)
+        aliases = [alias for alias, target in self.cls.attribute_map.items() if target == real]
+        given = next((self.values[key] for key in (name, real, *aliases) if key in self.values), None)
+        return Opaque(f"{self.name}.{name}") if given is None else given
+
+
+class ModelRecord(Record):
+    """A model of which only the config is known."""
+
+    def __init__(self, config: ConfigClass, values: Mapping[str, Value] | None = None) -> None:
+        super().__init__("model", {"config": ConfigRecord(config, values)})
+
+    def attribute(self, name: str) -> Value:
+        return self.attributes.get(name, Opaque(f"model.{name}"))
+
+
+def nested_text_configs(cls: ConfigClass) -> Iterator[ConfigClass]:
+    """The text configs inside a config, however deep."""
+    for name, written in cls.sub_configs.items():
+        inner = sub_config(cls, written)
+        if inner is None or inner.name == cls.name:
+            continue
+        if name == "text_config":
+            yield inner
+        elif name == "thinker_config":
+            yield from nested_text_configs(inner)
+
+
+@cache
+def _defined(source: SourceFile, class_name: str) -> frozenset[str]:
+    """Methods, properties, annotated fields and `self.x = ...` of a class and its bases."""
+    node = source.classes[class_name]
+    found: set[str] = set()
+    for item in walked(node):
+        if isinstance(item, ast.FunctionDef):
+            found.add(item.name)
+        elif isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+            found.add(item.target.id)
+        elif isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store):
+            found.add(item.attr)
+    for base in source.bases(node):
+        resolved = source.resolve_class(base)
+        if resolved is not None and resolved[1] is not node:
+            found |= _defined(resolved[0], resolved[1].name)
+    return frozenset(found)

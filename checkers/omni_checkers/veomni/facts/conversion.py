@@ -1,0 +1,124 @@
+"""Checkpoint converters: the classes that a directory defines, and the factories that are attached to models."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from omni_checkers.engine.files import File
+from omni_checkers.engine.rule import NotApplicable
+from omni_checkers.symbolic import Call, Class, Function, Partial, Program, Symbol
+from omni_checkers.symbolic.tensors import Tiny
+from omni_checkers.symbolic.values import Value
+from omni_checkers.veomni.facts.experts import Experts, StackedExperts
+from omni_checkers.veomni.facts.registry import Returned
+from omni_checkers.veomni.facts.trial import Case, Trial, cases, run_trial
+
+FACTORY = "_create_checkpoint_tensor_converter"
+_PROTOCOL = {"can_handle", "convert"}
+_STATIC = Symbol("builtins.staticmethod")
+
+
+@dataclass(frozen=True)
+class ConverterClass:
+    """A class of the directory that follows VeOmni's converter protocol, its bases in the directory included."""
+
+    file: File
+    node: ast.ClassDef
+    methods: dict[str, ast.FunctionDef]
+
+
+@dataclass(frozen=True)
+class Factory:
+    """What one returned class carries as its converter factory.
+
+    Attributes:
+        callee: what is called with the model; None where it is not a function of the directory.
+        static: it is wrapped so that reading it from an instance does not bind the instance.
+    """
+
+    returned: Returned
+    value: Value
+    callee: Value
+    static: bool
+
+
+def converter_classes(program: Program, files: dict[Path, File]) -> list[ConverterClass]:
+    """Every converter class outside the generated files."""
+    found = []
+    for path, file in files.items():
+        if "generated" in path.relative_to(program.root).parts[:-1] or file.tree is None:
+            continue
+        local = {node.name: node for node in file.nodes(ast.ClassDef)}
+        for node in local.values():
+            methods = dict(_methods(node, local))
+            if methods.keys() >= _PROTOCOL:
+                found.append(ConverterClass(file, node, methods))
+    if not found:
+        raise NotApplicable("the directory defines no checkpoint converter")
+    return found
+
+
+def _methods(node: ast.ClassDef, local: dict[str, ast.ClassDef]) -> Iterator[tuple[str, ast.FunctionDef]]:
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id in local and base.id != node.name:
+            yield from _methods(local[base.id], local)
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef):
+            yield item.name, item
+
+
+def factories(returned: list[Returned]) -> list[Factory]:
+    """The factory of every returned class that carries one."""
+    found = []
+    for item in returned:
+        value = item.attached(FACTORY)
+        if value is not None:
+            callee, static = _unwrapped(value)
+            found.append(Factory(item, value, callee, static))
+    return found
+
+
+def _unwrapped(value: Value) -> tuple[Value, bool]:
+    """The callee below staticmethod and partial, and whether reading it from an instance leaves it as it is."""
+    if isinstance(value, Call) and value.function == _STATIC and value.args:
+        return value.args[0], True
+    if isinstance(value, Function) and any(
+        isinstance(item, ast.Name) and item.id == "staticmethod" for item in getattr(value.node, "decorator_list", ())
+    ):
+        return value, True
+    return value, isinstance(value, (Partial, Class))
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """An attached factory with everything that a trial of its converter needs."""
+
+    factory: Factory
+    experts: StackedExperts
+    cases: list[Case]
+
+    @property
+    def name(self) -> str:
+        return self.factory.returned.name
+
+    def run(self, program: Program, disk: Sequence[tuple[str, Tiny]]) -> Trial:
+        """Feeds the converter tensors; see `run_trial`."""
+        assert self.experts.config is not None
+        return run_trial(program, self.factory.callee, self.experts.config, disk)
+
+
+def rehearsals(factories: list[Factory], experts: Experts) -> list[Rehearsal]:
+    """One for every returned class whose recipe says what its converter has to make."""
+    found: dict[str, Rehearsal] = {}
+    for factory in factories:
+        try:
+            stacked = experts.of(factory.returned.value)
+        except NotApplicable:
+            continue
+        made = cases(stacked.names, stacked.transforms)
+        if made and stacked.config is not None:
+            found.setdefault(factory.returned.name, Rehearsal(factory, stacked, made))
+    if not found:
+        raise NotApplicable("no attached converter has a recipe that says what it has to make")
+    return list(found.values())

@@ -1,0 +1,171 @@
+"""The generated modeling files of a directory, and the patch configs that make them."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from omni_checkers.engine.files import File, same_code, same_statement
+from omni_checkers.engine.rule import NotApplicable
+from omni_checkers.symbolic import Call, Evaluator, Oracle, Program
+from omni_checkers.symbolic.signals import Raised
+from omni_checkers.veomni.facts.upstream import config_of
+from omni_kit.upstream.library import Library
+from omni_kit.upstream.python.source import SourceFile, read_source
+from omni_kit.upstream.transformers.configs import ConfigClass
+
+_SOURCE = re.compile(r"^#\s+Source:\s*([\w.]+)\s*$", re.MULTILINE)
+_OURS = "omni-kit patchgen run"
+
+
+@dataclass(frozen=True)
+class PatchConfigFile:
+    """A patch config: what it patches, and the file that it makes."""
+
+    file: File
+    line: int
+    source_module: str | None
+    target_file: str | None
+
+    @property
+    def output(self) -> Path | None:
+        return self.file.path.parent / "generated" / self.target_file if self.target_file else None
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A generated modeling file.
+
+    Attributes:
+        source_module: the upstream module that it was made from; None where neither header nor config says.
+        ours: omni-kit's generator wrote it, not VeOmni's.
+    """
+
+    file: File
+    source: SourceFile
+    source_module: str | None
+    config: PatchConfigFile | None
+    ours: bool
+
+    @cached_property
+    def classes(self) -> dict[str, ast.ClassDef]:
+        return self.source.classes
+
+    @cached_property
+    def patched(self) -> list[tuple[str, ast.FunctionDef]]:
+        """(class, method), or ("", function), of everything that differs from upstream's code of the same name."""
+        return list(_patched(self))
+
+    def config_class(self, class_name: str) -> ConfigClass | None:
+        """The config class of a model class, see `config_of`."""
+        return config_of(self.source, class_name)
+
+
+def exported(item: Generated) -> dict[str, int]:
+    """The names in a literal `__all__`, with their lines."""
+    node = item.source.constants.get("__all__")
+    elements = node.elts if isinstance(node, (ast.List, ast.Tuple)) else []
+    return {e.value: e.lineno for e in elements if isinstance(e, ast.Constant) and isinstance(e.value, str)}
+
+
+def patch_configs(program: Program, files: dict[Path, File]) -> list[PatchConfigFile]:
+    """Every patch config of the directory, read without running it."""
+    found = []
+    for path, file in files.items():
+        if file.tree is not None and "PatchConfig" in file.text and "generated" not in path.parts:
+            found += list(_configs(program, file))
+    return found
+
+
+def generated(
+    program: Program, files: dict[Path, File], patch_configs: list[PatchConfigFile], transformers: Library
+) -> list[Generated]:
+    """Every generated modeling file."""
+    makers = {config.output: config for config in patch_configs if config.output}
+    found = []
+    for path, file in files.items():
+        match = _SOURCE.search(file.text[:4000])
+        config = makers.get(path)
+        if (
+            file.tree is None
+            or path.name == "__init__.py"
+            or not (config or (match and path.parent.name == "generated"))
+        ):
+            continue
+        module = ".".join([program.name, *path.relative_to(program.root).with_suffix("").parts])
+        source = SourceFile(transformers, module, path, file.text, file.tree)
+        said = config.source_module if config and config.source_module else (match.group(1) if match else None)
+        found.append(Generated(file, source, said, config, _OURS in file.text[:20_000]))
+    if not found:
+        raise NotApplicable("the directory has no generated modeling file")
+    return found
+
+
+def _configs(program: Program, file: File) -> Iterator[PatchConfigFile]:
+    """The top-level values of a file that are PatchConfig(...)."""
+    parts = file.path.relative_to(program.root).with_suffix("").parts
+    module = program.module(".".join([program.name, *parts]))
+    if module is None or file.tree is None:
+        return
+    evaluator = Evaluator(program, Oracle([]))
+    scope = evaluator.names_of(module)
+    for name, statements in program.bindings(module).items():
+        first = statements[0]
+        if not isinstance(first, (ast.Assign, ast.AnnAssign)) or not isinstance(first.value, ast.Call):
+            continue
+        try:
+            value = scope.names[name] if scope.has(name) else None
+        except Raised:
+            continue
+        if isinstance(value, Call) and value.calls("PatchConfig"):
+            source_module, target = value.argument(0, "source_module"), value.argument(1, "target_file")
+            yield PatchConfigFile(
+                file,
+                first.lineno,
+                source_module if isinstance(source_module, str) else None,
+                target if isinstance(target, str) else None,
+            )
+
+
+def _patched(item: Generated) -> Iterator[tuple[str, ast.FunctionDef]]:
+    file = item.source.library.module_file(item.source_module) if item.source_module else None
+    theirs = read_source(item.source.library, file) if file is not None else None
+    for name, node in item.classes.items():
+        upstream = theirs.classes.get(name) if theirs is not None else None
+        own = {f.name: f for f in (upstream.body if upstream else ()) if isinstance(f, ast.FunctionDef)}
+        for function in node.body:
+            if isinstance(function, ast.FunctionDef) and not _same(item, function, theirs, own.get(function.name)):
+                yield name, function
+    for name, function in item.source.functions.items():
+        if not _same(item, function, theirs, theirs.functions.get(name) if theirs is not None else None):
+            yield "", function
+
+
+def _same(item: Generated, function: ast.FunctionDef, theirs: SourceFile | None, other: ast.FunctionDef | None) -> bool:
+    if theirs is None or other is None:
+        return False
+    return same_statement(function, item.source.lines, other, theirs.lines)
+
+
+def upstream_function(item: Generated, owner: str, name: str) -> ast.FunctionDef | None:
+    """Upstream's own method, or function where `owner` is empty, of this name; None if it has none."""
+    file = item.source.library.module_file(item.source_module) if item.source_module else None
+    if file is None:
+        return None
+    theirs = read_source(item.source.library, file)
+    return theirs.method(owner, name) if owner else theirs.functions.get(name)
+
+
+def upstream_own(item: Generated, node: ast.ClassDef) -> bool:
+    """Whether a class of a generated file is upstream's, word for word, docstrings and decorators aside."""
+    file = item.source.library.module_file(item.source_module) if item.source_module else None
+    if file is None:
+        return False
+    theirs = read_source(item.source.library, file).classes.get(node.name)
+    return theirs is not None and same_code(_bare(theirs), _bare(node))
+
+
+def _bare(node: ast.ClassDef) -> list[ast.stmt]:
+    return [item for item in node.body if not isinstance(item, ast.Expr)]

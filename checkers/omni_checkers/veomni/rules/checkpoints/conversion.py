@@ -1,0 +1,200 @@
+"""Rules about what a converter makes: VEO205 and VEO206."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
+from omni_checkers.symbolic import Call, Class, Function, Program
+from omni_checkers.veomni.facts.conversion import Factory, Rehearsal
+from omni_checkers.veomni.facts.experts import Experts
+from omni_checkers.veomni.facts.trial import Case, Trial
+
+_INDEX = "_convert_fqn_to_index_mapping"
+_REGISTER = """\
+from veomni.models.loader import MODELING_REGISTRY
+
+
+@MODELING_REGISTRY.register("olmoe")
+def register_olmoe_modeling(architecture):
+    from .checkpoint_tensor_converter import (
+        convert_olmoe_fqn_to_index_mapping,
+        create_olmoe_checkpoint_tensor_converter,
+    )
+    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM
+
+    OlmoeForCausalLM._create_checkpoint_tensor_converter = staticmethod(create_olmoe_checkpoint_tensor_converter)
+"""
+_MAPPED = "    OlmoeForCausalLM._convert_fqn_to_index_mapping = staticmethod(convert_olmoe_fqn_to_index_mapping)\n"
+_END = "    return OlmoeForCausalLM\n"
+_CONVERTER = """\
+import re
+
+import torch
+from veomni.models.checkpoint_tensor_loading import ConvertedCheckpointTensor
+
+_EXPERT = re.compile(r"^(.+\\.mlp\\.experts)\\.(\\d+)\\.(gate|up|down)_proj\\.weight$")
+
+
+class Converter:
+    def __init__(self, num_experts):
+        self.num_experts = num_experts
+        self.parts = {}
+
+    def can_handle(self, name):
+        return _EXPERT.match(name) is not None
+
+    def convert(self, name, tensor):
+        container, index, part = _EXPERT.match(name).groups()
+        self.parts.setdefault((container, part), {})[int(index)] = tensor
+        wanted = ("down",) if part == "down" else (GATE_UP)
+        found = [self.parts.get((container, name), {}) for name in wanted]
+        if any(len(experts) < self.num_experts for experts in found):
+            return None
+        for name in wanted:
+            del self.parts[container, name]
+        stacked = [torch.stack([experts[i] for i in range(self.num_experts)]) for experts in found]
+        leaf = "down_proj" if part == "down" else "gate_up_proj"
+        return ConvertedCheckpointTensor(f"{container}.{leaf}", torch.cat(stacked, dim=1))
+
+    def finalize(self):
+        if self.parts:
+            raise RuntimeError(f"incomplete: {sorted(self.parts)}")
+        return []
+
+
+def create_olmoe_checkpoint_tensor_converter(model):
+    return Converter(model.config.num_experts)
+
+
+def convert_olmoe_fqn_to_index_mapping(fqn_to_index_mapping):
+    return fqn_to_index_mapping
+"""
+
+
+class IndexMappingBesideConverter(Rule):
+    """A class whose converter merges keys carries `_convert_fqn_to_index_mapping`, too, as a staticmethod.
+
+    Why: the export writes what the index of the original checkpoint names. Without the mapping that index names the
+    split keys, which no parameter has: the stacked experts are left out of the exported model.
+
+    Fine when: the model is never exported to the hub's layout.
+    """
+
+    id = "VEO205"
+    name = "index-mapping-beside-merging-converter"
+    target = "veomni"
+    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    obligations = ("VEO-MOE-24",)
+    BAD = ({"__init__.py": _REGISTER + _END},)
+    GOOD = ({"__init__.py": _REGISTER + _MAPPED + _END},)
+
+    def check(self, factories: list[Factory], experts: Experts) -> Findings:
+        judged = 0
+        for factory in factories:
+            item = factory.returned
+            if not isinstance(item.value, Class) or not _merges(factory, experts):
+                continue
+            judged += 1
+            value = item.attached(_INDEX)
+            if value is None:
+                message = f"{item.name} has a converter that merges keys and no {_INDEX}: its experts are not exported"
+                yield Finding(message, *item.place)
+            elif isinstance(value, Function) and not value.decorated("staticmethod"):
+                yield Finding(f"{_INDEX} of {item.name} is a plain function: wrap it in staticmethod", *item.place)
+        if not judged:
+            raise NotApplicable("no attached converter merges keys")
+
+
+class ConverterMakesWhatRecipeMakes(Rule):
+    """A converter makes of a checkpoint what transformers makes of it, element by element.
+
+    The converter is followed symbolically with tensors of a few labelled elements, under the keys that transformers'
+    recipe names, in an order that no checkpoint has; then with a checkpoint that is stacked already.
+
+    Why: keys that it does not take leave the experts randomly initialised. A wrong order of gate and up, or of the
+    experts, or a wrong dimension loads without a complaint and gives a model that computes something else.
+
+    Fine when: the checkpoints that are loaded differ from the recipe on purpose; say so in an ignore comment.
+    """
+
+    id = "VEO206"
+    name = "converter-makes-what-recipe-makes"
+    target = "veomni"
+    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    obligations = ("VEO-MOE-18", "VEO-MOE-12", "VEO-MOE-13", "VEO-MOE-15", "VEO-MOE-16", "VEO-MOE-22", "VEO-MOE-23")
+    failure_modes = ("expert-layout-mismatch",)
+    BAD = ({"checkpoint_tensor_converter.py": _CONVERTER.replace("GATE_UP", '"up", "gate"')},)
+    GOOD = ({"checkpoint_tensor_converter.py": _CONVERTER.replace("GATE_UP", '"gate", "up"')},)
+
+    def check(self, program: Program, rehearsals: list[Rehearsal]) -> Findings:
+        reasons, judged, said = [], 0, set()
+        for rehearsal in rehearsals:
+            if str(rehearsal.factory.callee) in said:
+                continue
+            try:
+                found = list(_complaints(rehearsal, program))
+            except NotApplicable as why:
+                reasons.append(str(why))
+                continue
+            judged += 1
+            path, line = _converter_place(rehearsal)
+            for message in found:
+                said.add(str(rehearsal.factory.callee))
+                yield Finding(message, path, line)
+        if not judged:
+            raise NotApplicable(reasons[0])
+
+
+def _complaints(rehearsal: Rehearsal, program: Program) -> Iterator[str]:
+    """What is wrong with the tensors that a converter makes."""
+    trial = rehearsal.run(program, [pair for case in rehearsal.cases for pair in case.disk])
+    if trial.refused:
+        count, first = len(trial.refused), trial.refused[0]
+        yield f"{rehearsal.name}: the converter does not take {count} keys of a checkpoint, such as '{first}'"
+        return
+    for case in rehearsal.cases:
+        if wrong := _wrong(case, trial):
+            yield f"{rehearsal.name}: {wrong}"
+    wanted = {case.parameter for case in rehearsal.cases}
+    for name in dict.fromkeys(str(name) for name, _ in trial.emitted):
+        if name not in wanted:
+            yield f"{rehearsal.name}: the converter makes '{name}', which is no parameter of the experts"
+    if trial.complaint:
+        yield f"{rehearsal.name}: finalize raises after a complete checkpoint: {trial.complaint}"
+    again = rehearsal.run(program, [(case.parameter, case.ready) for case in rehearsal.cases])
+    for case in rehearsal.cases:
+        if case.parameter not in again.refused and dict(again.emitted).get(case.parameter) != case.ready:
+            yield f"{rehearsal.name}: {case.parameter} that is stacked already does not pass through unchanged"
+
+
+def _wrong(case: Case, trial: Trial) -> str:
+    made = [tensor for name, tensor in trial.emitted if name == case.parameter]
+    if len(made) != 1:
+        return f"the converter makes {case.parameter} {len(made)} times from a complete checkpoint"
+    if made[0].shape != case.wanted.shape:
+        return (
+            f"{case.parameter} has the shape {list(made[0].shape)} where transformers makes {list(case.wanted.shape)}"
+        )
+    if made[0] != case.wanted:
+        places = sum(one != two for one, two in zip(made[0].data, case.wanted.data, strict=True))
+        first = next(two for one, two in zip(made[0].data, case.wanted.data, strict=True) if one != two)
+        return f"{case.parameter} differs from transformers' in {places} of {len(made[0].data)} elements, first {first}"
+    return ""
+
+
+def _merges(factory: Factory, experts: Experts) -> bool:
+    try:
+        return bool(experts.of(factory.returned.value).split)
+    except NotApplicable:
+        return False
+
+
+def _converter_place(rehearsal: Rehearsal) -> tuple[Path, int]:
+    """The factory, or the class that is its own factory."""
+    callee = rehearsal.factory.callee
+    while isinstance(callee, Call) and callee.args:
+        callee = callee.args[0]
+    node = getattr(callee, "node", None)
+    if isinstance(callee, (Function, Class)) and node is not None:
+        return callee.module.path, node.lineno
+    return rehearsal.factory.returned.place

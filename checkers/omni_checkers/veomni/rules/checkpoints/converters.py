@@ -1,0 +1,244 @@
+"""Rules about checkpoint converters: VEO201 and VEO202."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from omni_checkers.engine.files import File
+from omni_checkers.engine.rule import Edit, Finding, Findings, NotApplicable, Rule
+from omni_checkers.symbolic import Class, Function, Program
+from omni_checkers.veomni.facts.buffers import unchecked_buffers
+from omni_checkers.veomni.facts.conversion import FACTORY, ConverterClass, Factory, Rehearsal
+from omni_checkers.veomni.facts.experts import Experts
+from omni_checkers.veomni.facts.registry import Returned
+
+
+class ConverterOnEveryClass(Rule):
+    """Every class that the registry can return carries the checkpoint converter, as a staticmethod.
+
+    Why: VeOmni asks the class that it builds for its converter. A class without one loads nothing into the stacked
+    experts and leaves them randomly initialised, with INFO lines only; a plain function instead of a staticmethod is
+    bound to the model and raises TypeError when it is called with it.
+
+    Fine when: the class has no routed experts.
+    """
+
+    id = "VEO201"
+    name = "converter-attached-to-every-returned-class"
+    target = "veomni"
+    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    obligations = (
+        "VEO-MOE-24",
+        "VEO-MOE-19",
+    )
+    fixable = True
+    failure_modes = ("nonstrict-load",)
+    BAD = (
+        {
+            "__init__.py": """\
+from veomni.models.loader import MODELING_REGISTRY
+
+
+@MODELING_REGISTRY.register("olmoe")
+def register_olmoe_modeling(architecture):
+    from .checkpoint_tensor_converter import create_olmoe_checkpoint_tensor_converter
+    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM, OlmoeModel
+
+    OlmoeForCausalLM._create_checkpoint_tensor_converter = staticmethod(create_olmoe_checkpoint_tensor_converter)
+    return OlmoeModel if architecture == "OlmoeModel" else OlmoeForCausalLM
+"""
+        },
+        {
+            "__init__.py": """\
+from veomni.models.loader import MODELING_REGISTRY
+
+
+@MODELING_REGISTRY.register("olmoe")
+def register_olmoe_modeling(architecture):
+    from .checkpoint_tensor_converter import create_olmoe_checkpoint_tensor_converter
+    from .generated import patched_modeling_olmoe_gpu as modeling
+
+    for model_class in (modeling.OlmoeForCausalLM, modeling.OlmoeModel):
+        model_class._create_checkpoint_tensor_converter = create_olmoe_checkpoint_tensor_converter
+    return modeling.OlmoeModel if architecture == "OlmoeModel" else modeling.OlmoeForCausalLM
+"""
+        },
+    )
+    GOOD = (
+        {
+            "__init__.py": """\
+from veomni.models.loader import MODELING_REGISTRY
+
+
+@MODELING_REGISTRY.register("olmoe")
+def register_olmoe_modeling(architecture):
+    from .checkpoint_tensor_converter import create_olmoe_checkpoint_tensor_converter
+    from .generated import patched_modeling_olmoe_gpu as modeling
+
+    for model_class in (modeling.OlmoeForCausalLM, modeling.OlmoeModel):
+        model_class._create_checkpoint_tensor_converter = staticmethod(create_olmoe_checkpoint_tensor_converter)
+    return modeling.OlmoeModel if architecture == "OlmoeModel" else modeling.OlmoeForCausalLM
+"""
+        },
+    )
+
+    def check(
+        self,
+        returned: list[Returned],
+        factories: list[Factory],
+        converter_classes: list[ConverterClass],
+        experts: Experts,
+        files: dict[Path, File],
+    ) -> Findings:
+        carrying = {id(factory.returned): factory for factory in factories}
+        for item in returned:
+            factory = carrying.get(id(item))
+            if factory is None and _needs_converter(item, experts):
+                converter = converter_classes[0].node.name
+                message = f"{item.name} is returned without {FACTORY}: {converter} never sees its checkpoint"
+                yield Finding(message, *item.place)
+            elif factory is not None and isinstance(factory.callee, Function) and not factory.static:
+                attached = item.evaluator.attributes.get((item.value, FACTORY))
+                path, line = (attached.module.path, attached.line) if attached else item.place
+                message = f"{FACTORY} of {item.name} is a plain function: wrap it in staticmethod"
+                yield Finding(message, path, line, edits=tuple(_wrapped(files.get(path), line)))
+
+
+class FinalizeRaises(Rule):
+    """`finalize` of a converter that collects tensors raises when tensors are left over.
+
+    Every attribute in which `convert` keeps tensors must be looked at by a condition that leads to a raise.
+
+    Why: with one shard missing, or one expert too few, the collected tensors are dropped and the experts of that layer
+    stay randomly initialised; nothing says so.
+
+    Fine when: the converter emits a tensor for every tensor that it gets.
+    """
+
+    id = "VEO202"
+    name = "finalize-raises-on-incomplete-buffers"
+    target = "veomni"
+    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    obligations = ("VEO-MOE-21",)
+    BAD = (
+        {
+            "checkpoint_tensor_converter.py": """\
+import torch
+from veomni.models.checkpoint_tensor_loading import ConvertedCheckpointTensor
+
+
+class Converter:
+    def __init__(self, num_experts):
+        self.num_experts = num_experts
+        self.parts = {}
+
+    def can_handle(self, name):
+        return ".experts." in name
+
+    def convert(self, name, tensor):
+        parts = self.parts.setdefault(name.rsplit(".", 2)[0], [])
+        parts.append(tensor)
+        return ConvertedCheckpointTensor(name, torch.stack(parts)) if len(parts) == self.num_experts else None
+
+    def finalize(self):
+        return []
+"""
+        },
+    )
+    GOOD = (
+        {
+            "checkpoint_tensor_converter.py": """\
+import torch
+from veomni.models.checkpoint_tensor_loading import ConvertedCheckpointTensor
+
+
+class Converter:
+    def __init__(self, num_experts):
+        self.num_experts = num_experts
+        self.parts = {}
+
+    def can_handle(self, name):
+        return ".experts." in name
+
+    def convert(self, name, tensor):
+        prefix = name.rsplit(".", 2)[0]
+        parts = self.parts.setdefault(prefix, [])
+        parts.append(tensor)
+        if len(parts) < self.num_experts:
+            return None
+        return ConvertedCheckpointTensor(name, torch.stack(self.parts.pop(prefix)))
+
+    def finalize(self):
+        if self.parts:
+            raise RuntimeError(f"incomplete experts: {sorted(self.parts)}")
+        return []
+"""
+        },
+    )
+
+    def check(
+        self,
+        converter_classes: list[ConverterClass],
+        program: Program,
+        rehearsals: Sequence[Rehearsal] = (),
+    ) -> Findings:
+        silent = dict(found for rehearsal in rehearsals if (found := _silent(rehearsal, program)))
+        buffering = 0
+        for converter in converter_classes:
+            name, finalize = converter.node.name, converter.methods.get("finalize")
+            left, kept = unchecked_buffers(converter)
+            buffering += bool(kept)
+            line = finalize.lineno if finalize is not None else converter.node.lineno
+            if finalize is None and kept:
+                yield Finding(f"{name} keeps tensors in {_names(kept)} and has no finalize", converter.file.path, line)
+            elif name in silent and silent[name] and kept:
+                message = f"finalize of {name} does not raise when '{silent[name]}' is missing from the checkpoint"
+                yield Finding(message, converter.file.path, line)
+            elif left and name not in silent:
+                message = f"finalize of {name} never raises when {_names(left)} still holds tensors"
+                yield Finding(message, converter.file.path, line)
+        if not buffering:
+            raise NotApplicable("no converter keeps tensors between calls")
+
+
+def _silent(rehearsal: Rehearsal, program: Program) -> tuple[str, str] | None:
+    """(converter class, a key that may be missing unnoticed, or nothing); None where it cannot be followed.
+
+    One expert of each source is left out in turn, then all experts of a source.
+    """
+    name = ""
+    for case in rehearsal.cases:
+        for part in case.parts:
+            for lost in (part[:1], part):
+                try:
+                    trial = rehearsal.run(program, [pair for pair in case.disk if pair[0] not in lost])
+                except NotApplicable:
+                    return None
+                name = trial.converter
+                if not trial.complaint and not trial.refused and len(case.parts) * len(part) > len(lost):
+                    return name, lost[0]
+    return (name, "") if name else None
+
+
+def _needs_converter(item: Returned, experts: Experts) -> bool:
+    """Whether loading a returned class goes wrong without a converter; assumed of a class that cannot be read."""
+    try:
+        stacked = experts.of(item.value)
+    except NotApplicable:
+        return isinstance(item.value, Class)
+    return bool(stacked.parameter if isinstance(item.value, Class) else stacked.split)
+
+
+def _wrapped(file: File | None, line: int) -> Iterator[Edit]:
+    """`X.attribute = f`, or setattr(X, "attribute", f), on this line with f in a staticmethod."""
+    for node in file.nodes(ast.Assign) if file is not None else ():
+        if node.lineno == line and file is not None:
+            yield from Edit.around(file.path, node.value, "staticmethod(", ")")
+    for call in file.nodes(ast.Call) if file is not None else ():
+        named = isinstance(call.func, ast.Name) and call.func.id == "setattr" and len(call.args) == 3
+        if named and call.lineno == line and file is not None:
+            yield from Edit.around(file.path, call.args[2], "staticmethod(", ")")
+
+
+def _names(attributes: list[str]) -> str:
+    return ", ".join(f"self.{name}" for name in attributes)

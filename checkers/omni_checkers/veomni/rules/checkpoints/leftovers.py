@@ -1,0 +1,126 @@
+"""Rules about parts that a model does not need: VEO207 and VEO208."""
+
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.symbolic import Class
+from omni_checkers.veomni.facts.conversion import ConverterClass, Factory
+from omni_checkers.veomni.facts.experts import Experts
+from omni_checkers.veomni.facts.plan import METHOD
+from omni_checkers.veomni.facts.registry import Returned
+
+_CONVERTER = """\
+class Converter:
+    def can_handle(self, name):
+        return ".experts." in name
+
+    def convert(self, name, tensor):
+        return None
+
+    def finalize(self):
+        raise RuntimeError("nothing")
+
+
+def create_converter(model):
+    return Converter()
+"""
+_REGISTER = """\
+from ...loader import MODELING_REGISTRY
+
+
+@MODELING_REGISTRY.register("{key}")
+def register_modeling(architecture):
+    from .checkpoint_tensor_converter import create_converter
+    from .generated.patched_modeling_{key}_gpu import {name}
+
+    {name}._create_checkpoint_tensor_converter = staticmethod(create_converter)
+    return {name}
+"""
+_PLAIN = """\
+from ...loader import MODELING_REGISTRY
+
+
+@MODELING_REGISTRY.register("{key}")
+def register_modeling(architecture):
+    from .generated.patched_modeling_{key}_gpu import {name}
+
+    return {name}
+"""
+_FUSED = {"key": "gpt_oss", "name": "GptOssForCausalLM"}
+_DENSE = {"key": "llama", "name": "LlamaForCausalLM"}
+
+
+class ConverterIsNeeded(Rule):
+    """A converter is attached only where transformers converts, too, to any class that shares it.
+
+    Why: experts that lie on disk as in memory need none. One that was copied from a sibling swallows keys, or turns
+    tensors that are right; the experts are wrong, or random, after loading.
+
+    Fine when: checkpoints of the vendor lie otherwise than those that transformers reads; say so in an ignore comment.
+    """
+
+    id = "VEO207"
+    name = "no-converter-for-experts-that-lie-right"
+    severity = Severity.warning
+    target = "veomni"
+    obligations = ("VEO-MOE-17", "VEO-MOE-14")
+    failure_modes = ("expert-layout-mismatch",)
+    example_of = "gpt_oss"
+    BAD = ({"__init__.py": _REGISTER.format(**_FUSED), "checkpoint_tensor_converter.py": _CONVERTER},)
+    GOOD = ({"__init__.py": _PLAIN.format(**_FUSED)},)
+
+    def check(self, returned: list[Returned], factories: list[Factory], experts: Experts) -> Findings:
+        judged, idle, needed = False, dict[object, Returned](), set[object]()
+        callees = {factory.returned.name: getattr(factory.callee, "node", factory.callee) for factory in factories}
+        for path in {path.name: path for path in returned}.values():
+            try:
+                stacked = experts.of(path.value)
+            except NotApplicable:
+                needed.add(callees.get(path.name))
+                continue
+            judged = judged or bool(stacked.names)
+            if stacked.names and path.name in callees:
+                if any(transform.converts for transform in stacked.transforms):
+                    needed.add(callees[path.name])
+                else:
+                    idle.setdefault(callees[path.name], path)
+        for callee, path in idle.items():
+            if callee not in needed:
+                message = f"transformers reads the experts of {path.name} as they lie: it needs no converter"
+                yield Finding(message, *path.place)
+        if not judged:
+            raise NotApplicable("no returned class has stacked experts that can be read")
+
+
+class NoExpertPartsWithoutExperts(Rule):
+    """A model without experts has no converter and no parallel plan for experts.
+
+    Why: they are left over from the model that the directory was copied from. Their imports break when that model
+    changes, and a plan whose keys match nothing reads as if experts were sharded.
+
+    Fine when: the plan is for something else, as for embeddings; then its name is not "ep".
+    """
+
+    id = "VEO208"
+    name = "no-expert-parts-without-experts"
+    severity = Severity.warning
+    target = "veomni"
+    kinds = frozenset({"llm", "vlm", "omni"})
+    obligations = ("VEO-OMNI-11", "VEO-REG-05", "VEO-REG-04")
+    failure_modes = ("ep-plan-stale",)
+    example_of = "llama"
+    BAD = ({"__init__.py": _REGISTER.format(**_DENSE), "checkpoint_tensor_converter.py": _CONVERTER},)
+    GOOD = ({"__init__.py": _PLAIN.format(**_DENSE)},)
+
+    def check(
+        self,
+        kinds: frozenset[str],
+        returned: list[Returned],
+        converter_classes: list[ConverterClass] | None = None,
+    ) -> Findings:
+        if not kinds or any(kind.endswith("moe") for kind in kinds):
+            raise NotApplicable("the model has experts, or its kind is not known")
+        for converter in converter_classes or []:
+            message = f"{converter.node.name} converts experts, and the model has none"
+            yield Finding(message, converter.file.path, converter.node.lineno)
+        for path in {path.name: path for path in returned}.values():
+            if isinstance(path.value, Class) and path.attached(METHOD) is not None:
+                yield Finding(f"{path.name} has a plan for experts, and the model has none", *path.place)

@@ -1,0 +1,183 @@
+"""Rules about loading a checkpoint: VEO203 and VEO204."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from omni_checkers.engine.files import File
+from omni_checkers.engine.rule import Edit, Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.symbolic import Class, Evaluator, Oracle, Program, TooManyPaths, explore
+from omni_checkers.symbolic.evaluate import Outcome
+from omni_checkers.symbolic.signals import Raised
+from omni_checkers.symbolic.values import Value
+from omni_checkers.veomni.facts.configs import ModelRecord, nested_text_configs
+from omni_checkers.veomni.facts.conversion import Factory
+from omni_checkers.veomni.facts.experts import Experts
+from omni_checkers.veomni.facts.generated import Generated
+from omni_checkers.veomni.facts.registry import Returned
+from omni_kit.upstream.transformers.configs import ConfigClass
+
+_CONVERTER = """\
+from veomni.models.checkpoint_tensor_loading import ConvertedCheckpointTensor
+
+
+class Converter:
+    def __init__(self, num_experts):
+        self.num_experts = num_experts
+
+    def can_handle(self, name):
+        return name.endswith((".experts.gate_up_proj", ".experts.down_proj"))
+
+    def convert(self, name, tensor):
+        return ConvertedCheckpointTensor(name, tensor.transpose(1, 2).contiguous())
+
+
+"""
+_FACTORY = """\
+def create_qwen3_vl_moe_checkpoint_tensor_converter(model):
+    config = {}
+    return Converter(config.num_experts)
+"""
+_REGISTER = """\
+from veomni.models.loader import MODELING_REGISTRY
+
+
+@MODELING_REGISTRY.register("olmoe")
+def register_olmoe_modeling(architecture):
+{imports}    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM
+
+{attach}    return OlmoeForCausalLM
+"""
+
+
+class TextConfigResolved(Rule):
+    """The converter factory finds the text config in every config that it can be given.
+
+    For a model whose config nests a text config, that is the whole config and the text config alone:
+    `getattr(model.config, "text_config", model.config)` serves both.
+
+    Why: the other one of the two ends in an AttributeError while the checkpoint is loaded.
+
+    Fine when: the config of the model has no nested text config; then the rule says nothing.
+    """
+
+    id = "VEO203"
+    name = "text-config-resolved-defensively"
+    severity = Severity.warning
+    target = "veomni"
+    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    obligations = ("VEO-MOE-20",)
+    fixable = True
+    example_of = "qwen3_vl_moe"
+    BAD = (
+        {"checkpoint_tensor_converter.py": _CONVERTER + _FACTORY.format("model.config.text_config")},
+        {"checkpoint_tensor_converter.py": _CONVERTER + _FACTORY.format("model.config")},
+    )
+    GOOD = (
+        {
+            "checkpoint_tensor_converter.py": _CONVERTER
+            + _FACTORY.format('getattr(model.config, "text_config", model.config)')
+        },
+    )
+
+    def check(
+        self, program: Program, factories: list[Factory], generated: list[Generated], files: dict[Path, File]
+    ) -> Findings:
+        by_path = {item.file.path: item for item in generated}
+        seen: set[tuple[str, str]] = set()
+        for factory in factories:
+            value = factory.returned.value
+            if not isinstance(value, Class) or value.module.path not in by_path:
+                continue
+            config = by_path[value.module.path].config_class(value.name)
+            cases: list[tuple[ConfigClass, Severity]] = [(config, Severity.error)] if config else []
+            cases += [(inner, Severity.warning) for inner in nested_text_configs(config)] if config else []
+            for case, severity in cases:
+                key = str(factory.callee), case.name
+                if key in seen:
+                    continue
+                seen.add(key)
+                outcome = _failure(factory, program, case)
+                if outcome is not None:
+                    what = value.name if severity is Severity.error else f"a model that is built from {case.name} alone"
+                    message = f"the factory fails for {what}: {outcome.raised}"
+                    path = outcome.module.path if outcome.module else value.module.path
+                    edits = tuple(_defensive(files.get(path), outcome.line))
+                    yield Finding(message, path, outcome.line or 1, severity=severity, edits=edits)
+
+
+class ConverterWhereNeeded(Rule):
+    """A model whose experts lie split in its checkpoints has a converter.
+
+    transformers declares, class by class, how checkpoints are merged into stacked experts. VeOmni's loader does not run
+    that recipe, so the model must bring a converter that does the same.
+
+    Why: the split keys are "unexpected", the stacked parameters "missing" and randomly initialised. Both are INFO
+    lines; training starts with a loss of 11 to 17 instead of 2 to 3.
+
+    Fine when: every checkpoint of the model that will ever be loaded already has stacked experts.
+    """
+
+    id = "VEO204"
+    name = "converter-where-recipe-merges-experts"
+    target = "veomni"
+    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    obligations = ("VEO-MOE-11", "VEO-MOE-13", "VEO-MOE-15")
+    failure_modes = ("expert-layout-mismatch",)
+    BAD = ({"__init__.py": _REGISTER.format(imports="", attach="")},)
+    GOOD = (
+        {
+            "converter.py": _CONVERTER + "create_olmoe_checkpoint_tensor_converter = Converter\n",
+            "__init__.py": _REGISTER.format(
+                imports="    from .converter import create_olmoe_checkpoint_tensor_converter as make\n",
+                attach="    OlmoeForCausalLM._create_checkpoint_tensor_converter = staticmethod(make)\n",
+            ),
+        },
+    )
+
+    def check(self, returned: list[Returned], factories: list[Factory], experts: Experts) -> Findings:
+        if factories:
+            raise NotApplicable("a converter is attached")
+        looked = 0
+        for item in {str(item.value): item for item in returned}.values():
+            try:
+                stacked = experts.of(item.value)
+            except NotApplicable:
+                continue
+            looked += bool(stacked.parameter)
+            if stacked.split:
+                lies = f"its checkpoints may hold {stacked.split}"
+                yield Finding(
+                    f"{item.name} has stacked {stacked.parameter}, {lies}: no converter is attached", *item.place
+                )
+        if not looked:
+            raise NotApplicable("no returned class has stacked experts")
+
+
+def _defensive(file: File | None, line: int) -> Iterator[Edit]:
+    """`config.text_config` on this line as a getattr that falls back to the config itself."""
+    for node in file.nodes(ast.Attribute) if file is not None else ():
+        if node.lineno == line and node.attr == "text_config" and file is not None:
+            config = file.segment(node.value)
+            yield Edit.of(file.path, node, f'getattr({config}, "text_config", {config})')
+
+
+def _failure(factory: Factory, program: Program, config: ConfigClass) -> Outcome | None:
+    """How calling the factory with a model of this config fails, if it does on every path."""
+    failures = []
+    try:
+        for outcome in explore(lambda oracle: _called(factory.callee, program, oracle, config)):
+            if outcome.raised is None or not outcome.raised.startswith("AttributeError"):
+                return None
+            failures.append(outcome)
+    except (TooManyPaths, RecursionError):
+        return None
+    return failures[0] if failures else None
+
+
+def _called(callee: Value, program: Program, oracle: Oracle, config: ConfigClass) -> Outcome:
+    evaluator = Evaluator(program, oracle)
+    try:
+        return evaluator.call_function(callee, [ModelRecord(config)], {})
+    except Raised as error:
+        return Outcome(raised=error.text, line=error.line, module=error.module)

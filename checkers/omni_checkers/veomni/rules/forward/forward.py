@@ -1,0 +1,252 @@
+"""Rules about patched forward code: VEO501 to VEO504. What upstream wrote itself is not judged."""
+
+import ast
+from collections.abc import Iterator
+
+from omni_checkers.engine.files import walked
+from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
+from omni_checkers.veomni.facts.generated import Generated
+from omni_kit.upstream.python.source import dotted
+
+_HEADS = ("ForCausalLM", "ForConditionalGeneration", "ForSequenceClassification")
+_LOSS_VALUES = 3
+_FILE = "generated/patched_modeling_olmoe_gpu.py"
+_HEAD = """\
+# Source: transformers.models.olmoe.modeling_olmoe
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+from veomni.distributed.parallel_state import get_parallel_state
+from veomni.utils.model_outputs import MoeCausalLMOutputWithLogProbs
+
+
+"""
+
+
+def _example(text: str) -> dict[str, str]:
+    return {_FILE: _HEAD + text}
+
+
+_FORWARD = "class OlmoeForCausalLM(PreTrainedModel):\n    def forward(self, hidden_states, labels=None):\n"
+
+
+class OutputsAreComplete(Rule):
+    """A model output gets all its tensors when it is made; none is set on it afterwards.
+
+    Why: FSDP2 looks for tensors among the fields that an output was made with. One that is set later gets no backward
+    hook: "setStorage ... out of bounds", or gradients that are missing.
+
+    Fine when: what is set is no tensor.
+    """
+
+    id = "VEO501"
+    name = "model-output-complete-when-made"
+    target = "veomni"
+    obligations = ("VEO-OMNI-12", "VEO-LOSS-10")
+    failure_modes = ("modeloutput-post-mutation",)
+    BAD = (
+        _example(
+            _FORWARD
+            + "        output = MoeCausalLMOutputWithLogProbs(logits=hidden_states)\n"
+            + "        output.fused_linear_aux = hidden_states\n        return output\n"
+        ),
+    )
+    GOOD = (
+        _example(
+            _FORWARD
+            + "        return MoeCausalLMOutputWithLogProbs(logits=hidden_states, fused_linear_aux=hidden_states)\n"
+        ),
+    )
+
+    def check(self, generated: list[Generated]) -> Findings:
+        for item in generated:
+            for _, function in item.patched:
+                made = set(_outputs(function))
+                for node in (n for n in walked(function) if isinstance(n, ast.Assign)):
+                    for target in node.targets:
+                        name = dotted(target.value) if isinstance(target, ast.Attribute) else None
+                        if name in made and not isinstance(node.value, ast.Constant):
+                            message = f"{ast.unparse(target)} is set after the output was made: FSDP2 does not see it"
+                            yield Finding(message, item.file.path, node.lineno)
+
+
+class LossIsUnpacked(Rule):
+    """The three values of VeOmni's loss function are unpacked: loss, logits and the auxiliary payload.
+
+    Why: the wrapper that VeOmni installs returns a tuple of three. Two targets are a ValueError at the first labelled
+    batch; one target makes the loss a tuple, which fails in backward, or is passed on to whoever logs it.
+
+    Fine when: the head uses a loss of its own that is not among those that VeOmni replaces.
+    """
+
+    id = "VEO502"
+    name = "loss-function-unpacked-into-three"
+    target = "veomni"
+    obligations = ("VEO-LOSS-02", "VEO-LOSS-03")
+    failure_modes = ("loss-wrapper-arity",)
+    BAD = (
+        _example(_FORWARD + "        loss = self.loss_function(hidden_states, labels)\n        return loss\n"),
+        _example(_FORWARD + "        loss, logits = self.loss_function(hidden_states, labels)\n        return loss\n"),
+    )
+    GOOD = (
+        _example(
+            _FORWARD + "        loss, logits, aux = self.loss_function(hidden_states, labels)\n        return loss\n"
+        ),
+    )
+
+    def check(self, generated: list[Generated]) -> Findings:
+        for item in generated:
+            for owner, function in item.patched:
+                if owner.endswith(_HEADS):
+                    for node, count in _unpackings(function):
+                        message = (
+                            f"{owner} takes {count} of the {_LOSS_VALUES} values that VeOmni's loss function returns"
+                        )
+                        yield Finding(message, item.file.path, node.lineno)
+
+
+class AttentionByCapability(Rule):
+    """Patched code does not compare the name of the attention implementation with one flash attention.
+
+    Why: VeOmni selects attention by names of its own, such as `veomni_flash_attention_2_with_sp`. A comparison with
+    "flash_attention_2" is false for all of them: the code takes the eager path, or forgets `cu_seqlens`, silently.
+
+    Fine when: the name is compared with every flash attention at once, by `in` or by a part of the name.
+    """
+
+    id = "VEO503"
+    name = "no-comparison-with-one-attention-name"
+    severity = Severity.warning
+    target = "veomni"
+    obligations = ("VEO-PG-24",)
+    failure_modes = ("attn-impl-string-compare",)
+    BAD = (
+        _example(
+            _FORWARD
+            + '        if self.config._attn_implementation == "flash_attention_2":\n'
+            + "            return hidden_states\n        return labels\n"
+        ),
+    )
+    GOOD = (
+        _example(
+            _FORWARD
+            + '        if "flash_attention" in self.config._attn_implementation:\n'
+            + "            return hidden_states\n        return labels\n"
+        ),
+    )
+
+    def check(self, generated: list[Generated]) -> Findings:
+        for item in generated:
+            if "_attn_implementation" not in item.file.text:
+                continue
+            for _, function in item.patched:
+                for node in walked(function):
+                    if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+                        sides = [node.left, *node.comparators]
+                        names = [side.value for side in sides if isinstance(side, ast.Constant)]
+                        about = any("_attn_implementation" in ast.unparse(side) for side in sides)
+                        flash = [name for name in names if isinstance(name, str) and "flash" in name]
+                        if about and flash:
+                            message = f"compared with '{flash[0]}' alone: false for VeOmni's own attention names"
+                            yield Finding(message, item.file.path, node.lineno, node.col_offset + 1)
+
+
+class SequenceParallelInEvaluation(Rule):
+    """Sequence-parallel code does not depend on `self.training`.
+
+    Why: the collator slices sequences in evaluation, too. There the gather or the slice is then skipped on every rank:
+    shapes disagree, or each rank evaluates its own piece.
+
+    Fine when: the model is never evaluated with sequence parallelism.
+    """
+
+    id = "VEO504"
+    name = "sequence-parallel-not-gated-by-training"
+    severity = Severity.warning
+    target = "veomni"
+    obligations = ("VEO-SP-04",)
+    failure_modes = ("training-gated-sp",)
+    BAD = (
+        _example(
+            _FORWARD
+            + "        if self.training and get_parallel_state().sp_enabled:\n            return hidden_states\n"
+        ),
+    )
+    GOOD = (_example(_FORWARD + "        if get_parallel_state().sp_enabled:\n            return hidden_states\n"),)
+
+    def check(self, generated: list[Generated]) -> Findings:
+        for item in generated:
+            if "sp_enabled" not in item.file.text:
+                continue
+            for _, function in item.patched:
+                gated = list(_gated(function.body, False))
+                if gated:
+                    message = f"{function.name} leaves sequence parallelism out in evaluation, {len(gated)} times"
+                    yield Finding(message, item.file.path, gated[0].lineno, gated[0].col_offset + 1)
+
+
+def _outputs(function: ast.FunctionDef) -> Iterator[str]:
+    """Local names that are returned and hold an instance of an output class."""
+    returned = {dotted(node.value) for node in walked(function) if isinstance(node, ast.Return) and node.value}
+    for node in walked(function):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Call):
+            said = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else ""
+            made = (dotted(node.value.func) or "").rpartition(".")[2]
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                name = dotted(target)
+                if name in returned and name is not None and ("Output" in made or "Output" in said):
+                    yield name
+
+
+def _unpackings(function: ast.FunctionDef) -> Iterator[tuple[ast.stmt, int]]:
+    """Assignments from `self.loss_function(...)` that do not take three values, with the number that they take."""
+    aliases = {"self.loss_function"}
+    for node in walked(function):
+        if isinstance(node, ast.Assign) and dotted(node.value) in aliases:
+            aliases |= {name for target in node.targets if (name := dotted(target))}
+    for node in walked(function):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and dotted(node.value.func) in aliases:
+            target = node.targets[0]
+            if isinstance(target, (ast.Tuple, ast.List)):
+                starred = any(isinstance(item, ast.Starred) for item in target.elts)
+                if len(target.elts) != _LOSS_VALUES and not starred:
+                    yield node, len(target.elts)
+            elif isinstance(target, ast.Name) and not _taken_apart(function, target.id):
+                yield node, 1
+
+
+def _taken_apart(function: ast.FunctionDef, name: str) -> bool:
+    """Whether a local name is unpacked or indexed somewhere."""
+    for node in walked(function):
+        if isinstance(node, ast.Subscript) and dotted(node.value) == name:
+            return True
+        if isinstance(node, ast.Assign) and dotted(node.value) == name and isinstance(node.targets[0], ast.Tuple):
+            return True
+    return False
+
+
+def _gated(body: list[ast.stmt], training: bool) -> Iterator[ast.expr]:
+    """Conditions on sequence parallelism that only hold in training."""
+    for statement in body:
+        test = statement.test if isinstance(statement, ast.If) else None
+        inner = training
+        if test is not None:
+            wants = _asks(test, "self.training")
+            parallel = any(isinstance(n, ast.Attribute) and n.attr == "sp_enabled" for n in walked(test))
+            if parallel and (wants or training) and not _excluded(test):
+                yield test
+            inner = training or (wants and not _excluded(test))
+        for field in ("body", "finalbody"):
+            yield from _gated(getattr(statement, field, []), inner)
+        yield from _gated(getattr(statement, "orelse", []), training)
+
+
+def _asks(test: ast.expr, name: str) -> bool:
+    """Whether a condition can only hold when `name` does."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return any(_asks(value, name) for value in test.values)
+    return dotted(test) == name
+
+
+def _excluded(test: ast.expr) -> bool:
+    return isinstance(test, ast.UnaryOp) or (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or))

@@ -1,0 +1,175 @@
+"""Rules about the loss of patched heads: VEO511 to VEO513."""
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeGuard
+
+from omni_checkers.engine.files import File, walked
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.veomni.facts.generated import Generated, upstream_function
+from omni_kit.upstream.python.source import dotted
+
+_HEADS = ("ForCausalLM", "ForConditionalGeneration", "ForSequenceClassification", "ForTokenClassification")
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
+_FILE = "generated/patched_modeling_olmoe_gpu.py"
+_HEAD = """\
+# Source: transformers.models.olmoe.modeling_olmoe
+import torch
+from transformers import PreTrainedModel
+from veomni.utils.constants import IGNORE_INDEX
+from veomni.utils.model_outputs import MoeCausalLMOutputWithLogProbs
+
+
+class OlmoeForCausalLM(PreTrainedModel):
+    def forward(self, hidden_states, labels=None, aux_loss=0):
+        loss, logits, aux = self.loss_function(hidden_states, labels)
+"""
+
+
+def _example(text: str) -> dict[str, str]:
+    return {_FILE: _HEAD + text}
+
+
+_RETURN = "        return MoeCausalLMOutputWithLogProbs(loss=loss, logits=logits, fused_linear_aux=aux)\n"
+
+
+class LossOutOfPlace(Rule):
+    """A patched head adds other losses to the loss out of place: `loss = loss + ...`.
+
+    Why: the fused loss hands out a tensor that its backward still needs. Changed in place, it is the same number that
+    is logged as the language model's loss, and autograd may refuse: "modified by an inplace operation". Lines that
+    are upstream's own are not judged.
+
+    Fine when: the loss is a fresh tensor that nothing else refers to.
+    """
+
+    id = "VEO511"
+    name = "losses-added-out-of-place"
+    severity = Severity.info
+    target = "veomni"
+    obligations = ("VEO-LOSS-07",)
+    BAD = (_example("        loss += 0.01 * aux_loss\n" + _RETURN),)
+    GOOD = (_example("        loss = loss + 0.01 * aux_loss\n" + _RETURN),)
+
+    def check(self, generated: list[Generated]) -> Findings:
+        for item, owner, function in _heads(generated):
+            names = {name for call in _losses(function) for name in _names(call.targets[0])[:1]}
+            upstream = upstream_function(item, owner, function.name)
+            theirs = {ast.unparse(n) for n in walked(upstream) if isinstance(n, ast.AugAssign)} if upstream else set()
+            for node in walked(function):
+                own = isinstance(node, ast.AugAssign) and ast.unparse(node) not in theirs
+                changed = dotted(node.target) if own and isinstance(node, ast.AugAssign) else None
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_":
+                    changed = dotted(node.func.value)
+                if changed in names and isinstance(node, (ast.AugAssign, ast.Call)):
+                    message = f"{owner}.{function.name} changes '{changed}' in place"
+                    yield Finding(message, item.file.path, node.lineno)
+
+
+class AuxiliaryPayloadIsReturned(Rule):
+    """What the loss function returns besides loss and logits goes into the output that the head returns.
+
+    Why: log-probabilities and entropy per token, and the scale of the loss under fused kernels, travel in that third
+    value. A head that drops it trains; reinforcement learning and distillation then find None.
+
+    Fine when: the head never serves them, as a classification head; then the rule says nothing.
+    """
+
+    id = "VEO512"
+    name = "auxiliary-payload-of-loss-is-returned"
+    severity = Severity.warning
+    target = "veomni"
+    obligations = ("VEO-LOSS-10", "VEO-OMNI-12")
+    failure_modes = ("loss-wrapper-arity",)
+    BAD = (_example("        return MoeCausalLMOutputWithLogProbs(loss=loss, logits=logits)\n"),)
+    GOOD = (_example(_RETURN),)
+
+    def check(self, generated: list[Generated]) -> Findings:
+        for item, owner, function in _heads(generated):
+            if not owner.endswith(_HEADS[:2]):
+                continue
+            read = {node.id for node in walked(function) if isinstance(node, ast.Name) and _loaded(node)}
+            for call in _losses(function):
+                names = _names(call.targets[0])
+                if len(names) == 3 and names[2] not in read:
+                    message = f"{owner}.{function.name} drops the third value of the loss function"
+                    yield Finding(message, item.file.path, call.lineno)
+
+
+class MaskedLabelsByConstant(Rule):
+    """Labels are masked with IGNORE_INDEX, not with a number.
+
+    Why: transforms, collators and losses share the constant. A number that stands elsewhere is found by nobody who
+    changes it, or mistypes it: tokens that should be masked are trained on.
+
+    Fine when: the number is no label, but a placeholder of its own.
+    """
+
+    id = "VEO513"
+    name = "labels-masked-by-constant"
+    severity = Severity.info
+    target = "veomni"
+    obligations = ("VEO-LOSS-11",)
+    failure_modes = ("loss-normalisation",)
+    BAD = (_example("        labels = torch.where(labels > 0, labels, -100)\n" + _RETURN),)
+    GOOD = (_example("        labels = torch.where(labels > 0, labels, IGNORE_INDEX)\n" + _RETURN),)
+
+    def check(self, generated: list[Generated], files: dict[Path, File]) -> Findings:
+        spliced = {item.config.file.path for item in generated if item.config is not None}
+        for item in generated:
+            for _, function in item.patched:
+                if "100" in item.file.text:
+                    yield from _numbers(item.file.path, walked(function))
+        for path, file in files.items():
+            if "100" in file.text and path not in spliced and all(path != item.file.path for item in generated):
+                yield from _numbers(path, file.nodes(*_SIMPLE))
+
+
+def _numbers(path: Path, nodes: Iterable[ast.AST]) -> Iterator[Finding]:
+    """-100 in statements, without blocks, that speak of labels."""
+    for node in nodes:
+        written = [inner for inner in walked(node) if _is_mask(inner)] if isinstance(node, _SIMPLE) else []
+        if written and any(word in ast.unparse(node) for word in ("label", "ignore_index")):
+            for number in written:
+                message = "-100 is written out: import IGNORE_INDEX"
+                yield Finding(message, path, number.lineno, number.col_offset + 1)
+
+
+def _is_mask(node: ast.AST) -> TypeGuard[ast.UnaryOp]:
+    match node:
+        case ast.UnaryOp(ast.USub(), ast.Constant(100)):
+            return True
+    return False
+
+
+def _heads(generated: list[Generated]) -> Iterator[tuple[Generated, str, ast.FunctionDef]]:
+    """The patched methods of task heads that compute a loss by VeOmni's loss function."""
+    found = [
+        (item, owner, function)
+        for item in generated
+        for owner, function in item.patched
+        if owner.endswith(_HEADS) and any(_losses(function))
+    ]
+    if not found:
+        raise NotApplicable("no patched head calls VeOmni's loss function")
+    yield from found
+
+
+def _losses(function: ast.FunctionDef) -> Iterator[ast.Assign]:
+    """Assignments from `self.loss_function(...)`, or from a kernel slot for a loss."""
+    for node in walked(function):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            name = dotted(node.value.func) or ""
+            slot = name.startswith("veomni_") and name.endswith("_loss") and "balanc" not in name
+            if slot or name == "self.loss_function":
+                yield node
+
+
+def _names(target: ast.expr) -> list[str]:
+    elements = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+    return [dotted(element) or "" for element in elements]
+
+
+def _loaded(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Load)

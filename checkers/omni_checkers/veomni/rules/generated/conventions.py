@@ -1,0 +1,272 @@
+"""Rules about how patch configs are written: VEO409 to VEO413."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from omni_checkers.engine.files import walked
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.veomni.facts.generated import Generated, PatchConfigFile, upstream_function
+from omni_kit.upstream.library import Library
+from omni_kit.upstream.python.source import dotted
+
+_REGISTER = {"override_method", "replace_class", "replace_function", "modify_init"}
+_COMMAND = re.compile(r"patchgen(?:\s+run)?\s+([\w./]+)")
+_BASED = re.compile(r"^#\s+Based on:\s*transformers==([\w.]+)", re.MULTILINE)
+_MARK = re.compile(r"^\s*#\s*-{2,}\s*(Patch\.[\w.]+)\s*-{2,}\s*$")
+_FILE = "olmoe_gpu_patch_gen_config.py"
+_CONFIG = '''\
+"""Regenerate with: {command}"""
+
+from veomni.patchgen.patch_spec import PatchConfig
+
+config = PatchConfig(
+    source_module="transformers.models.olmoe.modeling_olmoe",
+    target_file="patched_modeling_olmoe_gpu.py",
+    description="Olmoe",
+)
+
+'''
+_NAMED = _CONFIG.format(command="omni-kit patchgen run olmoe/olmoe_gpu_patch_gen_config.py")
+_NORM = """\
+
+@config.override_method("OlmoeRMSNorm.forward"{description})
+def rms_norm(self, hidden_states):
+{body}    return hidden_states
+"""
+_MARKED = "    # --- Patch.1 ---\n    # --- Patch.1 ---\n    # --- Patch.2 ---\n"
+_FEATURES = """\
+# Source: transformers.models.qwen2_vl.modeling_qwen2_vl
+import torch
+from transformers import PreTrainedModel
+
+
+class Qwen2VLModel(PreTrainedModel):
+    def get_image_features(self, pixel_values, image_grid_thw=None, **kwargs):
+        outputs = self.visual(pixel_values, grid_thw=image_grid_thw, **kwargs)
+{body}        return outputs
+"""
+
+
+class NoInitModification(Rule):
+    """A patch config uses `override_method("<Class>.__init__")`, not `modify_init`.
+
+    Why: VeOmni's own generator lists `modify_init` as applied and generates nothing for it: the attribute is missing at
+    the first forward. omni-kit's generator does apply it; the config then means two things.
+
+    Fine when: the config is only ever run by omni-kit; say so in an ignore comment.
+    """
+
+    id = "VEO409"
+    name = "no-modify-init"
+    severity = Severity.warning
+    target = "veomni"
+    obligations = ("VEO-PG-06",)
+    failure_modes = ("missing-self-attribute",)
+    BAD = (
+        {
+            _FILE: _NAMED
+            + '\n@config.modify_init("OlmoeRMSNorm")\ndef init(original, self, hidden_size, eps=1e-6):\n'
+            + "    original(self, hidden_size, eps)\n    self.fused = True\n"
+        },
+    )
+    GOOD = ({_FILE: _NAMED + _NORM.format(description=', description="as it is"', body="")},)
+
+    def check(self, patch_configs: list[PatchConfigFile]) -> Findings:
+        for config in _present(patch_configs):
+            for call, kind in _registrations(config):
+                if kind == "modify_init":
+                    message = "modify_init is dropped by VeOmni's own generator: override __init__ instead"
+                    yield Finding(message, config.file.path, call.lineno)
+
+
+class ConfigNamesItsCommand(Rule):
+    """The docstring of a patch config says how to regenerate, and names this config.
+
+    Why: whoever meets the generated file looks here for what to run. The command of the model that the config was
+    copied from regenerates that one, says "unchanged", and leaves this file as it is.
+
+    Fine when: the repository regenerates everything with one command.
+    """
+
+    id = "VEO410"
+    name = "patch-config-names-its-own-command"
+    severity = Severity.info
+    target = "veomni"
+    obligations = ("VEO-PG-28", "VEO-PG-30")
+    failure_modes = ("upstream-drift-body",)
+    BAD = ({_FILE: _CONFIG.format(command="omni-kit patchgen run qwen3_moe/qwen3_moe_gpu_patch_gen_config.py")},)
+    GOOD = ({_FILE: _NAMED},)
+
+    def check(self, patch_configs: list[PatchConfigFile]) -> Findings:
+        for config in _present(patch_configs):
+            tree = config.file.tree
+            text = (ast.get_docstring(tree) if tree is not None else None) or ""
+            named = {name.removesuffix(".py").rstrip(".").replace("/", ".") for name in _COMMAND.findall(text)}
+            own = config.file.path.stem
+            if not named:
+                yield Finding("the docstring does not say how to regenerate", config.file.path, 1)
+            elif not any(name.rpartition(".")[2] == own for name in named):
+                wrong = sorted(named)[0]
+                yield Finding(f"the docstring says how to regenerate {wrong}, not {own}", config.file.path, 1)
+
+
+class PatchesSayWhy(Rule):
+    """Every patch says why it is there: a description, a comment above it, or one inside; marks come in pairs.
+
+    Marks are the comments `# --- Patch.1 ---` around changed lines: each opens and closes, in the same function.
+
+    Why: at the next release of transformers somebody has to decide what of the patch is still needed. Without a reason
+    everything is kept, or the fix is lost; with a mark that never closes, upstream's lines count as ours.
+
+    Fine when: the name of the function says it all.
+    """
+
+    id = "VEO411"
+    name = "patches-say-why"
+    severity = Severity.info
+    target = "veomni"
+    obligations = ("VEO-PG-25", "VEO-PG-26", "VEO-PG-31")
+    failure_modes = ("upstream-drift-body",)
+    BAD = (
+        {_FILE: _NAMED + _NORM.format(description="", body="")},
+        {_FILE: _NAMED + _NORM.format(description=', description="fused"', body=_MARKED)},
+    )
+    GOOD = (
+        {_FILE: _NAMED + _NORM.format(description=', description="as it is"', body="")},
+        {_FILE: _NAMED + _NORM.format(description="", body="    # the kernel wants float32\n")},
+    )
+
+    def check(self, patch_configs: list[PatchConfigFile]) -> Findings:
+        for config in _present(patch_configs):
+            lines = config.file.text.splitlines()
+            nodes: list[ast.FunctionDef | ast.ClassDef] = [*config.file.nodes(ast.FunctionDef)]
+            nodes += config.file.nodes(ast.ClassDef)
+            for node in nodes:
+                patches = [d for d in node.decorator_list if isinstance(d, ast.Call) and _kind(d)]
+                if patches and not _explained(patches, node, lines):
+                    message = f"nothing says why {ast.unparse(patches[0].args[0])} is patched"
+                    yield Finding(message, config.file.path, node.lineno)
+                for number, mark in _unpaired(node, lines) if patches else ():
+                    yield Finding(f"the mark {mark} in {node.name} does not close", config.file.path, number)
+
+
+class GeneratedForInstalled(Rule):
+    """A generated file was made from the transformers that is installed.
+
+    Why: the file is a copy of upstream's modeling code with patches. Beside another release it calls helpers whose
+    signature, or meaning, has changed.
+
+    Fine when: the model is for another release than the installed one; then check with that one.
+    """
+
+    id = "VEO412"
+    name = "generated-for-installed-transformers"
+    severity = Severity.warning
+    target = "veomni"
+    obligations = ("VEO-ENV-01",)
+    failure_modes = ("upstream-drift-body",)
+    BAD = (
+        {
+            "generated/patched_modeling_olmoe_gpu.py": "# Source: transformers.models.olmoe.modeling_olmoe\n"
+            + "# Based on: transformers==5.0.0\n"
+        },
+    )
+    GOOD = (
+        {"generated/patched_modeling_olmoe_gpu.py": "# Source: transformers.models.olmoe.modeling_olmoe\nX = 1\n"},
+        {},
+    )
+
+    def check(self, generated: list[Generated], transformers: Library) -> Findings:
+        for item in generated:
+            said = _BASED.search(item.file.text[:4000])
+            if said is not None and said.group(1) != transformers.version:
+                message = f"made from transformers {said.group(1)}; {transformers.version} is installed"
+                line = item.file.text[: said.start()].count("\n") + 1
+                yield Finding(message, item.file.path, line)
+
+
+class FeaturesKeepTheirForm(Rule):
+    """An override of `get_image_features` and its like returns what upstream's returns.
+
+    Upstream hands out one tensor for each picture, by `torch.split`.
+
+    Why: it is a public method. Callers outside the model, and upstream's own code in later releases, index the result
+    by picture and get single rows of the first one.
+
+    Fine when: every caller is in this file, and the flat tensor is documented; the patch saves a wait for the device.
+    """
+
+    id = "VEO413"
+    name = "feature-methods-keep-their-form"
+    severity = Severity.info
+    target = "veomni"
+    obligations = ("VEO-PG-41",)
+    failure_modes = ("override-signature-drift",)
+    example_of = "qwen2_vl"
+    BAD = ({"generated/patched_modeling_qwen2_vl_gpu.py": _FEATURES.format(body="")},)
+    GOOD = (
+        {
+            "generated/patched_modeling_qwen2_vl_gpu.py": _FEATURES.format(
+                body="        outputs.pooler_output = torch.split(outputs.pooler_output, [1, 2])\n"
+            )
+        },
+    )
+
+    def check(self, generated: list[Generated]) -> Findings:
+        judged = False
+        for item in generated:
+            for owner, function in item.patched:
+                if not re.fullmatch(r"get_\w+_features", function.name):
+                    continue
+                judged = True
+                upstream = upstream_function(item, owner, function.name)
+                if upstream is not None and _splits(upstream) and not _splits(function):
+                    message = f"{owner}.{function.name} returns one tensor for all; upstream's returns one for each"
+                    yield Finding(message, item.file.path, function.lineno)
+        if not judged:
+            raise NotApplicable("no feature method is patched")
+
+
+def _present(patch_configs: list[PatchConfigFile]) -> list[PatchConfigFile]:
+    if not patch_configs:
+        raise NotApplicable("the directory has no patch config")
+    return patch_configs
+
+
+def _kind(call: ast.Call) -> str:
+    """The method of PatchConfig that a call calls; empty for any other call."""
+    name = (dotted(call.func) or "").rpartition(".")[2]
+    return name if name in _REGISTER and call.args else ""
+
+
+def _registrations(config: PatchConfigFile) -> Iterator[tuple[ast.Call, str]]:
+    for call in config.file.nodes(ast.Call):
+        if kind := _kind(call):
+            yield call, kind
+
+
+def _explained(patches: list[ast.Call], node: ast.FunctionDef | ast.ClassDef, lines: list[str]) -> bool:
+    """Whether a patch has a description, a comment above or inside, or a docstring."""
+    if any(keyword.arg == "description" for patch in patches for keyword in patch.keywords):
+        return True
+    first = node.decorator_list[0].lineno
+    above = lines[first - 2].strip() if first > 1 else ""
+    inside = lines[node.lineno - 1 : node.end_lineno]
+    comments = [line for line in inside if line.strip().startswith("#") and not _MARK.match(line)]
+    return above.startswith("#") or bool(comments) or ast.get_docstring(node) is not None
+
+
+def _unpaired(node: ast.FunctionDef | ast.ClassDef, lines: list[str]) -> Iterator[tuple[int, str]]:
+    """(line, mark) of marks that stand there an odd number of times; none where no mark of the function closes."""
+    seen: dict[str, list[int]] = {}
+    for number in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+        if match := _MARK.match(lines[number - 1]):
+            seen.setdefault(match.group(1), []).append(number)
+    if any(len(numbers) % 2 == 0 for numbers in seen.values()):
+        yield from ((numbers[-1], mark) for mark, numbers in seen.items() if len(numbers) % 2)
+
+
+def _splits(function: ast.FunctionDef) -> bool:
+    called = (node.func for node in walked(function) if isinstance(node, ast.Call))
+    return any(isinstance(name, ast.Attribute) and name.attr in {"split", "tensor_split", "unbind"} for name in called)

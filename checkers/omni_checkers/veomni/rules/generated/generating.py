@@ -1,0 +1,105 @@
+"""Rules about patch configs: VEO404 and VEO405."""
+
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.veomni.facts.generated import PatchConfigFile
+from omni_checkers.veomni.facts.regenerate import Regenerated
+
+_CONFIG = """\
+from veomni.patchgen.patch_spec import PatchConfig
+
+config = PatchConfig(
+    source_module="transformers.models.olmoe.modeling_olmoe",
+    target_file="{target}",
+    description="Olmoe",
+)
+"""
+_PATCHED = '''\
+
+
+@config.override_method("OlmoeForCausalLM.forward")
+def forward(self, input_ids=None, {parameter}=None, **kwargs):
+    """Runs the model."""
+    return self.model(input_ids)
+'''
+
+
+class ConfigsAreFound(Rule):
+    """A patch config and its output are named as the generator looks for them.
+
+    That is `<model>_<device>_patch_gen_config.py`, which makes `patched_modeling_<model>_<device>.py`.
+
+    Why: commands that look at all configs find them by this name. One that is called differently is never checked, and
+    its generated file goes stale unseen.
+
+    Fine when: never; rename the file.
+    """
+
+    id = "VEO404"
+    name = "patch-config-named-so-that-it-is-found"
+    severity = Severity.warning
+    target = "veomni"
+    obligations = ("VEO-REG-18",)
+    BAD = ({"patches.py": _CONFIG.format(target="patched_modeling_olmoe_gpu.py")},)
+    GOOD = ({"olmoe_npu_patch_gen_config.py": _CONFIG.format(target="patched_modeling_olmoe_npu.py")},)
+
+    def check(self, patch_configs: list[PatchConfigFile]) -> Findings:
+        if not patch_configs:
+            raise NotApplicable("the directory has no patch config")
+        for config in patch_configs:
+            name = config.file.path.name
+            if not name.endswith("_patch_gen_config.py"):
+                yield Finding(f"{name} is not found: name it <model>_<device>_patch_gen_config.py", config.file.path, 1)
+            target = config.target_file
+            if target is not None and not (target.startswith("patched_modeling_") and target.endswith(".py")):
+                message = f"it makes {target}; name it patched_modeling_<model>_<device>.py"
+                yield Finding(message, config.file.path, config.line)
+
+
+class ConfigsRaiseNoWarning(Rule):
+    """Generating from a patch config gives no warning.
+
+    Why: a warning of the generator is a patch that does less, or more, than it says: a parameter that `@auto_docstring`
+    complains about at every import, a decorator that is applied twice, a helper that nobody calls any more.
+
+    Fine when: the warning is about upstream's code, and cannot be mended in the config.
+    """
+
+    id = "VEO405"
+    name = "patch-config-generates-without-warnings"
+    severity = Severity.warning
+    target = "veomni"
+    obligations = (
+        "VEO-PG-05",
+        "VEO-PG-38",
+        "VEO-PG-17",
+        "VEO-PG-39",
+        "VEO-PG-40",
+        "VEO-PG-08",
+        "VEO-PG-10",
+        "VEO-PG-15",
+        "VEO-PG-18",
+    )
+    failure_modes = (
+        "autodoc-undocumented",
+        "router-logits-dropped",
+        "override-signature-drift",
+    )
+    BAD = (
+        {
+            "olmoe_gpu_patch_gen_config.py": _CONFIG.format(target="patched_modeling_olmoe_gpu.py")
+            + _PATCHED.format(parameter="packed")
+        },
+    )
+    GOOD = ({"olmoe_gpu_patch_gen_config.py": _CONFIG.format(target="patched_modeling_olmoe_gpu.py")},)
+
+    def check(self, regenerated: list[Regenerated]) -> Findings:
+        said = set()
+        for item in regenerated:
+            for found in item.result.diagnostics:
+                if found.severity == "warning":
+                    path = item.config.file.path.parent / found.path if found.path else item.config.file.path
+                    place = path if path.is_file() else item.config.file.path
+                    finding = Finding(f"{found.code}: {found.message}", place, max(1, found.line))
+                    if finding not in said:
+                        said.add(finding)
+                        yield finding

@@ -1,0 +1,261 @@
+"""Rules about generated modeling files: VEO4xx."""
+
+import ast
+import builtins
+import symtable
+from collections.abc import Iterator
+from typing import ClassVar
+
+from omni_checkers.engine.files import File
+from omni_checkers.engine.rule import Example, Finding, Findings, NotApplicable, Rule
+from omni_checkers.symbolic import Module, Program
+from omni_checkers.veomni.facts.generated import Generated, exported, upstream_own
+from omni_checkers.veomni.facts.regenerate import Regenerated, difference
+from omni_kit.upstream.python.source import dotted
+
+_MODULE_NAMES = {*dir(builtins), "__file__", "__name__", "__package__", "__doc__", "__spec__", "__loader__", "__path__"}
+_FILE = "generated/patched_modeling_olmoe_gpu.py"
+_SOURCE = "# Source: transformers.models.olmoe.modeling_olmoe\n"
+_DECORATOR = "use_experts_implementation"
+
+
+class NoExpertsDecorator(Rule):
+    """No patched class of a generated file keeps transformers' `@use_experts_implementation`.
+
+    Why: the decorator wraps `forward` and sends it to transformers' own grouped matmul. The patched forward, with
+    VeOmni's fused kernel and its expert-parallel dispatch, is never called; nothing fails.
+
+    Fine when: the class is upstream's own, unchanged; then the rule says nothing.
+    """
+
+    id = "VEO401"
+    name = "no-leftover-experts-decorator"
+    target = "veomni"
+    obligations = ("VEO-MOE-02",)
+    failure_modes = ("silent-eager-fallback",)
+    BAD = (
+        {
+            "generated/patched_modeling_olmoe_gpu.py": """\
+# Source: transformers.models.olmoe.modeling_olmoe
+from torch import nn
+from transformers.integrations import use_experts_implementation
+
+
+@use_experts_implementation
+class OlmoeExperts(nn.Module):
+    pass
+"""
+        },
+        {
+            "generated/patched_modeling_olmoe_gpu.py": """\
+# Source: transformers.models.olmoe.modeling_olmoe
+from torch import nn
+from transformers.integrations import moe
+
+
+@moe.use_experts_implementation(is_transposed=False)
+class OlmoeExperts(nn.Module):
+    pass
+"""
+        },
+    )
+    GOOD = (
+        {
+            "generated/patched_modeling_olmoe_gpu.py": """\
+# Source: transformers.models.olmoe.modeling_olmoe
+from torch import nn
+
+
+class OlmoeExperts(nn.Module):
+    pass
+"""
+        },
+    )
+
+    def check(self, generated: list[Generated]) -> Findings:
+        for item in generated:
+            if _DECORATOR not in item.file.text:
+                continue
+            for node in item.classes.values():
+                for decorator in node.decorator_list:
+                    if _means(item, decorator) and not upstream_own(item, node):
+                        message = f"{node.name} keeps @{_DECORATOR}: its patched forward is bypassed"
+                        yield Finding(message, item.file.path, decorator.lineno)
+            for call in item.file.nodes(ast.Call):
+                if _means(item, call.func) and _wraps_class(call, item):
+                    yield Finding(f"{_DECORATOR} is applied by a call", item.file.path, call.lineno)
+
+
+class GeneratedIsCurrent(Rule):
+    """A generated file is what its patch config generates.
+
+    Files of VeOmni's own generator may lack the top-level statements that it drops.
+
+    Why: a change made by hand is lost at the next run, and a config that was changed without a run has no effect.
+    Either way what is reviewed is not what trains.
+
+    Fine when: the file was generated from another transformers than the installed one; then check with that one.
+    """
+
+    id = "VEO402"
+    name = "generated-file-is-what-its-config-makes"
+    target = "veomni"
+    obligations = (
+        "VEO-PG-37",
+        "VEO-PG-35",
+        "VEO-PG-01",
+        "VEO-PG-02",
+        "VEO-PG-03",
+        "VEO-PG-04",
+        "VEO-PG-07",
+        "VEO-PG-12",
+        "VEO-PG-33",
+        "VEO-PG-36",
+    )
+    failure_modes = (
+        "upstream-drift-body",
+        "override-target-vanished",
+    )
+    BAD = (
+        {
+            "generated/patched_modeling_olmoe_gpu.py": '''\
+# Source: transformers.models.olmoe.modeling_olmoe
+from torch import nn
+
+
+class OlmoeRMSNorm(nn.RMSNorm):
+    """Written here by hand: the next run of the config removes it."""
+'''
+        },
+    )
+    GOOD: ClassVar[tuple[Example, ...]] = ({},)
+
+    def check(self, generated: list[Generated], regenerated: list[Regenerated]) -> Findings:
+        made = {item.config.file.path: item for item in generated if item.config is not None}
+        if not made:
+            raise NotApplicable("no generated file has a patch config beside it")
+        for run in regenerated:
+            item = made.get(run.config.file.path)
+            found = difference(run.config, item, run.result) if item is not None else None
+            if found is not None:
+                yield Finding(found.message, found.path, found.line)
+
+
+class NoUndefinedNames(Rule):
+    """Every name in a generated file is defined.
+
+    Why: NameError, at import or at the first forward that reaches the line.
+
+    Fine when: never.
+    """
+
+    id = "VEO403"
+    name = "no-undefined-names-in-generated-code"
+    target = "veomni"
+    obligations = ("VEO-PG-09", "VEO-PG-34")
+    failure_modes = ("removed-upstream-import",)
+    BAD = (
+        {
+            "generated/patched_modeling_olmoe_gpu.py": """\
+# Source: transformers.models.olmoe.modeling_olmoe
+import torch
+
+
+def rotate_half(x):
+    return torch.cat((-x, x), dim=-1)
+
+
+def apply_rotary_pos_emb(q, cos):
+    return rotate_halves(q) * cos
+"""
+        },
+    )
+    GOOD = (
+        {
+            "generated/patched_modeling_olmoe_gpu.py": """\
+# Source: transformers.models.olmoe.modeling_olmoe
+import torch
+
+
+def apply_rotary_pos_emb(q, cos):
+    return rotate_half(q) * cos
+
+
+def rotate_half(x):
+    return torch.cat((-x, x), dim=-1)
+"""
+        },
+    )
+
+    def check(self, generated: list[Generated]) -> Findings:
+        for item in generated:
+            undefined = undefined_names(item.file)
+            if not undefined:
+                continue
+            seen: set[str] = set()
+            for node in item.file.nodes(ast.Name):
+                if node.id in undefined and node.id not in seen and isinstance(node.ctx, ast.Load):
+                    seen.add(node.id)
+                    yield Finding(f"undefined name '{node.id}'", item.file.path, node.lineno, node.col_offset + 1)
+
+
+class ExportedNamesExist(Rule):
+    """Every name in the `__all__` of a generated file is defined there.
+
+    Why: a star import ends in AttributeError, and tools that list the classes of a model count one that is not there.
+
+    Fine when: never; the generator drops excluded names itself.
+    """
+
+    id = "VEO406"
+    name = "exported-names-exist"
+    target = "veomni"
+    obligations = ("VEO-PG-16", "VEO-PG-13")
+    BAD = ({_FILE: _SOURCE + '__all__ = ["OlmoeForCausalLM"]\n'},)
+    GOOD = ({_FILE: _SOURCE + 'class OlmoeForCausalLM:\n    pass\n\n\n__all__ = ["OlmoeForCausalLM"]\n'},)
+
+    def check(self, program: Program, generated: list[Generated]) -> Findings:
+        for item in generated:
+            bound = program.bindings(Module(item.source.module, item.file.path, False))
+            if "*" not in bound and "__getattr__" not in bound:
+                for name, line in exported(item).items():
+                    if name not in bound:
+                        yield Finding(f"'{name}' is in __all__ and is not defined", item.file.path, line)
+
+
+def undefined_names(file: File) -> set[str]:
+    """Names that a module reads as globals and nowhere defines; empty where a star import hides that."""
+    top = symtable.symtable(file.text, str(file.path), "exec")
+    body = file.tree.body if file.tree is not None else []
+    if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in body):
+        return set()
+    defined = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    tables = list(_tables(top))
+    for table in tables:
+        defined |= {s.get_name() for s in table.get_symbols() if s.is_declared_global() and s.is_assigned()}
+    read = {s.get_name() for t in tables for s in t.get_symbols() if s.is_global() and s.is_referenced()}
+    read |= {s.get_name() for s in top.get_symbols() if s.is_referenced()}
+    return read - defined - _MODULE_NAMES
+
+
+def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    for child in table.get_children():
+        yield child
+        yield from _tables(child)
+
+
+def _means(item: Generated, node: ast.expr) -> bool:
+    """Whether an expression is transformers' decorator, under any name, called or not."""
+    name = dotted(node.func if isinstance(node, ast.Call) else node)
+    if name is None:
+        return False
+    first, _, rest = name.partition(".")
+    imported = item.source.imports.get(first)
+    if imported is None:
+        return False
+    full = ".".join(part for part in (imported.module, imported.name, rest) if part)
+    return full.startswith("transformers.") and full.rpartition(".")[2] == _DECORATOR
+
+
+def _wraps_class(call: ast.Call, item: Generated) -> bool:
+    return bool(call.args) and isinstance(call.args[0], ast.Name) and call.args[0].id in item.classes

@@ -1,0 +1,206 @@
+"""Rules about what only a run can tell: VEO901 to VEO905."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.veomni.facts.registry import MODELING, Registration
+from omni_kit.upstream.library import Library
+from omni_kit.upstream.transformers.configs import model_types
+
+Imported = Mapping[str, Any]
+_REGISTER = """\
+from veomni.models.loader import MODELING_REGISTRY
+
+
+@MODELING_REGISTRY.register("olmoe")
+def register_olmoe_modeling(architecture):
+    from .checkpoint_tensor_converter import create_olmoe_checkpoint_tensor_converter
+    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM, OlmoeModel
+
+    for cls in (OlmoeForCausalLM, OlmoeModel):
+        cls._create_checkpoint_tensor_converter = {converter}
+    {body}
+"""
+_CONVERTER = "staticmethod(create_olmoe_checkpoint_tensor_converter)"
+_BY_NAME = 'return OlmoeModel if architecture == "OlmoeModel" else OlmoeForCausalLM'
+_GOOD = {"__init__.py": _REGISTER.format(converter=_CONVERTER, body=_BY_NAME)}
+
+
+def _hook(value: str) -> dict[str, str]:
+    body = f"OlmoeForCausalLM.get_position_id_func = lambda self: {value}\n    {_BY_NAME}"
+    return {"__init__.py": _REGISTER.format(converter=_CONVERTER, body=body)}
+
+
+class PackageImports(Rule):
+    """The package can be imported beside VeOmni, and registers its keys.
+
+    Why: nothing of the model can be used.
+
+    Fine when: the model needs a package, or a device, that is not here; a package that is missing altogether is said,
+    and is no finding.
+    """
+
+    id = "VEO901"
+    name = "package-imports"
+    target = "veomni"
+    level = "import"
+    requires = ("torch", "veomni")
+    obligations = ("VEO-REG-06", "VEO-PG-29", "VEO-PG-09", "VEO-PG-44", "VEO-REG-17")
+    failure_modes = ("removed-upstream-import", "uncompilable-file")
+    BAD = ({"__init__.py": "import json.no_such_module\n" + _GOOD["__init__.py"]},)
+    GOOD = (_GOOD,)
+
+    def check(self, imported: Imported, path: Path) -> Findings:
+        _excuse(imported)
+        if imported["error"]:
+            yield Finding(f"importing the package fails: {imported['error']}", path / "__init__.py")
+
+
+class CallsReturnArchitecture(Rule):
+    """Each register function, called with an architecture, returns the class of that name, and copes with none.
+
+    It is called as VeOmni's loader calls it, with every model class that the generated file exports.
+
+    Why: the checkpoint is loaded into another class: its head is dropped, the other head is random, and only INFO lines
+    say so.
+
+    Fine when: nobody trains that head; then raise an error that names the architecture.
+    """
+
+    id = "VEO902"
+    name = "register-function-returns-architecture-when-called"
+    target = "veomni"
+    level = "import"
+    requires = ("torch", "veomni")
+    obligations = ("VEO-REG-02", "VEO-REG-11", "VEO-REG-16")
+    BAD = ({"__init__.py": _REGISTER.format(converter=_CONVERTER, body="return OlmoeForCausalLM")},)
+    GOOD = (_GOOD,)
+
+    def check(self, imported: Imported, registrations: list[Registration], path: Path) -> Findings:
+        _excuse(imported)
+        lines = {item.key: (item.path, item.line) for item in registrations if item.registry == MODELING}
+        for key, architecture, name, error in imported["returned"]:
+            place = lines.get(key, (path / "__init__.py", 1))
+            if architecture is not None and name and name != architecture:
+                yield Finding(f"called with '{architecture}', '{key}' returns {name}", *place)
+            elif architecture is None and error:
+                yield Finding(
+                    f"called with no architecture, '{key}' ends in {error}", *place, severity=Severity.warning
+                )
+
+
+class ClassesBuild(Rule):
+    """Every class that a register function returns is built from the toy config, on the meta device.
+
+    Why: an attribute that the config does not have, a base class that was dropped, or a constructor that upstream
+    changed: training ends before the first step, after minutes of waiting for a cluster.
+
+    Fine when: the class needs a package that is not here; then the rule says nothing.
+    """
+
+    id = "VEO903"
+    name = "returned-classes-build-on-meta"
+    target = "veomni"
+    level = "import"
+    requires = ("torch", "veomni")
+    obligations = ("VEO-TEST-01", "VEO-PG-14", "VEO-REG-07", "VEO-MOE-24")
+    failure_modes = ("missing-self-attribute", "nested-config-read")
+    BAD = (
+        {
+            "__init__.py": _REGISTER.format(
+                converter=_CONVERTER,
+                body="OlmoeForCausalLM.__init__ = lambda self, config: config.no_such_value\n    " + _BY_NAME,
+            )
+        },
+    )
+    GOOD = (_GOOD,)
+
+    def check(self, imported: Imported, path: Path) -> Findings:
+        _excuse(imported)
+        for name, error in imported["built"].items():
+            if error:
+                yield Finding(f"{name} cannot be built from its config: {error}", path / "__init__.py")
+
+
+class HooksArePickled(Rule):
+    """What the hooks for the data pipeline return survives being sent to another process.
+
+    Why: workers of the data loader are started anew where the method is not "fork": "Can't pickle local object".
+
+    Fine when: data loading has no workers.
+    """
+
+    id = "VEO904"
+    name = "pipeline-hooks-are-pickled"
+    target = "veomni"
+    level = "import"
+    requires = ("torch", "veomni")
+    obligations = ("VEO-PG-46", "VEO-VLM-08", "VEO-VLM-13")
+    failure_modes = ("data-contract",)
+    BAD = (_hook("lambda **kwargs: kwargs"),)
+    GOOD = (_hook("print"),)
+
+    def check(self, imported: Imported, path: Path) -> Findings:
+        _excuse(imported)
+        for name, hook, error in imported["hooks"]:
+            if error:
+                yield Finding(f"{name}.{hook}() cannot be pickled: {error}", path / "__init__.py")
+
+
+class ToyCheckpointLoads(Rule):
+    """A toy checkpoint in the hub's layout is loaded by VeOmni's own loader, every tensor right, and back.
+
+    transformers builds the toy, in which every element differs, and saves it as it is published; the names, the loaded
+    tensors and the export are compared with transformers', in processes of their own.
+
+    Why: a key that no converter takes, or an expert in the wrong place, is an INFO line: training starts on weights
+    that are partly random.
+
+    Fine when: the hub has the model in another layout than transformers saves; `omni-kit parity --layout memory` and
+    `--checkpoint` compare on that one.
+    """
+
+    id = "VEO905"
+    name = "toy-checkpoint-loads-bit-for-bit"
+    target = "veomni"
+    level = "toy"
+    requires = ("torch", "veomni", "accelerate")
+    obligations = (
+        "VEO-MOE-01",
+        "VEO-MOE-18",
+        "VEO-MOE-20",
+        "VEO-MOE-21",
+        "VEO-MOE-22",
+        "VEO-MOE-23",
+        "VEO-TEST-09",
+        "VEO-TEST-10",
+        "VEO-OMNI-09",
+    )
+    failure_modes = (
+        "expert-layout-mismatch",
+        "nonstrict-load",
+        "fused-export-unloadable",
+        "tied-weights",
+        "blind-integration-test",
+    )
+    BAD = ({"__init__.py": _REGISTER.format(converter="None", body=_BY_NAME)},)
+    GOOD = (_GOOD,)
+
+    def check(
+        self, loaded: Sequence[Sequence[str]], registrations: list[Registration], transformers: Library, path: Path
+    ) -> Findings:
+        keys = {item.key for item in registrations if item.registry == MODELING}
+        if not keys & model_types(transformers).keys():
+            raise NotApplicable("transformers has no model of the registered types")
+        for level, status, reason in loaded:
+            if status == "fail":
+                yield Finding(f"{level}: {reason}", path / "__init__.py")
+            elif status == "error":
+                raise NotApplicable(f"{level} could not be judged: {reason}")
+
+
+def _excuse(imported: Imported) -> None:
+    if imported["lacks"]:
+        raise NotApplicable(f"the model needs {imported['lacks']}, which is not installed")

@@ -1,0 +1,210 @@
+"""Rules about towers for pictures and sound: VEO605 to VEO607."""
+
+import ast
+from collections.abc import Iterator
+
+from omni_checkers.engine.files import walked
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.veomni.facts.generated import Generated
+from omni_checkers.veomni.rules.generated.signatures import modules_of
+from omni_checkers.veomni.rules.multimodal.hooks import MULTIMODAL
+from omni_kit.upstream.python.source import dotted
+
+DUMMY = "dummy_forward"
+_SIZES = 4
+_FILE = "generated/patched_modeling_qwen3_vl_gpu.py"
+_HEAD = """\
+# Source: transformers.models.qwen3_vl.modeling_qwen3_vl
+import torch
+from transformers import PreTrainedModel
+from transformers.models.qwen3_vl.configuration_qwen3_vl import Qwen3VLConfig, Qwen3VLVisionConfig
+from veomni.distributed.parallel_state import get_parallel_state
+
+
+class Qwen3VLVisionModel(PreTrainedModel):
+    config: Qwen3VLVisionConfig
+
+    def forward(self, pixel_values, grid_thw):
+        return pixel_values
+
+"""
+_DUMMY = """\
+    def dummy_forward(self):
+        merge = self.config.spatial_merge_size
+        row = self.config.in_channels * self.config.temporal_patch_size * self.config.patch_size**2
+        pixels = torch.zeros(4 * merge * merge, row, dtype=self.patch_embed.proj.weight.dtype)
+        return self(pixels, grid_thw=torch.tensor([[1, 2 * merge, 2 * merge]]))
+
+"""
+_MODEL = """\
+
+class Qwen3VLModel(PreTrainedModel):
+    config: Qwen3VLConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.visual = Qwen3VLVisionModel(config.vision_config)
+
+    def forward(self, x, pixel_values=None):
+        if pixel_values is not None:
+            return x + self.visual(pixel_values, None)
+"""
+_FALLBACK = """\
+        if get_parallel_state().fsdp_enabled:
+            return x + self.visual.dummy_forward().mean() * 0.0
+        return x
+"""
+
+
+def _example(*parts: str) -> dict[str, str]:
+    return {_FILE: _HEAD + "".join(parts)}
+
+
+class TowersHaveDummies(Rule):
+    """Every tower for pictures or sound has `dummy_forward`.
+
+    Why: under FSDP all ranks gather a tower's weights together. A rank whose batch has no picture must run the tower on
+    something, or the others wait for it until the time-out of the collective.
+
+    Fine when: every batch of every rank has pictures, or the tower is not sharded.
+    """
+
+    id = "VEO605"
+    name = "tower-has-dummy-forward"
+    target = "veomni"
+    kinds = MULTIMODAL
+    obligations = ("VEO-VLM-01", "VEO-OMNI-01")
+    failure_modes = ("dummy-forward-shape-sp",)
+    example_of = "qwen3_vl"
+    BAD = (_example(_MODEL, _FALLBACK),)
+    GOOD = (_example(_DUMMY, _MODEL, _FALLBACK),)
+
+    def check(self, generated: list[Generated]) -> Findings:
+        for item, name in _towers(generated):
+            if item.source.method(name, DUMMY) is None:
+                message = f"{name} has no {DUMMY}: a rank without its input leaves the others waiting"
+                yield Finding(message, item.file.path, item.classes[name].lineno)
+
+
+class DummiesAreCalled(Rule):
+    """A model that owns a tower calls the tower's `dummy_forward` when the input is missing.
+
+    Why: as without a dummy: a rank without pictures does not take part in the collectives of the tower, and training
+    hangs on the first batch that is so divided.
+
+    Fine when: the caller is in code outside the generated file.
+    """
+
+    id = "VEO606"
+    name = "dummy-forward-is-called"
+    target = "veomni"
+    kinds = MULTIMODAL
+    obligations = ("VEO-VLM-02", "VEO-OMNI-01")
+    failure_modes = ("dummy-forward-shape-sp",)
+    example_of = "qwen3_vl"
+    BAD = (_example(_DUMMY, _MODEL, "        return x\n"),)
+    GOOD = (_example(_DUMMY, _MODEL, _FALLBACK),)
+
+    def check(self, generated: list[Generated]) -> Findings:
+        for item, name in _towers(generated):
+            owners = list(_owners(item, name))
+            if item.source.method(name, DUMMY) is None or not owners:
+                continue
+            if not any(_calls_dummy(item, attribute) for _, attribute in owners):
+                owner, attribute = owners[0]
+                message = f"{owner} never calls self.{attribute}.{DUMMY}()"
+                yield Finding(message, item.file.path, item.classes[owner].lineno)
+
+
+class DummyShapesFromConfig(Rule):
+    """`dummy_forward` takes the sizes of its input from the config, not from numbers.
+
+    Numbers up to 4 are counts of frames, patches or axes; larger ones are sizes of one variant of the model.
+
+    Why: the dummy fits the checkpoint that was tried first. With other patches or channels the first rank without
+    pictures ends in a shape error, hours into a run.
+
+    Fine when: upstream's own code fixes the size.
+    """
+
+    id = "VEO607"
+    name = "dummy-forward-takes-sizes-from-config"
+    severity = Severity.warning
+    target = "veomni"
+    kinds = MULTIMODAL
+    obligations = ("VEO-VLM-03",)
+    failure_modes = ("dummy-forward-shape-sp",)
+    example_of = "qwen3_vl"
+    BAD = (
+        _example(
+            "    def dummy_forward(self):\n        return self(torch.zeros(16, 3 * 2 * 14 * 14), grid_thw=None)\n"
+        ),
+    )
+    GOOD = (_example(_DUMMY),)
+
+    def check(self, generated: list[Generated]) -> Findings:
+        judged = False
+        for item in generated:
+            for name, node in item.classes.items():
+                for function in (f for f in node.body if isinstance(f, ast.FunctionDef) and f.name.endswith(DUMMY)):
+                    judged = True
+                    if numbers := sorted(set(_numbers(function))):
+                        shown = ", ".join(map(str, numbers))
+                        yield Finding(
+                            f"{name}.{function.name} is made for sizes {shown}", item.file.path, function.lineno
+                        )
+        if not judged:
+            raise NotApplicable(f"no class defines {DUMMY}")
+
+
+def _towers(generated: list[Generated]) -> Iterator[tuple[Generated, str]]:
+    """Model classes whose config is one for pictures or sound, and that a model of the file owns."""
+    found = []
+    for item in generated:
+        for name in item.classes:
+            config = item.config_class(name)
+            about = (
+                config.name.removesuffix("Config").endswith(("Vision", "VisionEncoder", "AudioEncoder", "Audio"))
+                if config
+                else False
+            )
+            if about and "PreTrained" not in name and list(_owners(item, name)) and _is_model(item, name):
+                found.append((item, name))
+    if not found:
+        raise NotApplicable("no generated class is a tower for pictures or sound")
+    yield from found
+
+
+def _is_model(item: Generated, name: str) -> bool:
+    return any(base.rpartition(".")[2].endswith("PreTrainedModel") for base in item.source.bases(item.classes[name]))
+
+
+def _owners(item: Generated, tower: str) -> Iterator[tuple[str, str]]:
+    """(class, attribute) of every model that makes the tower in `__init__`, by name or through `_from_config`."""
+    for owner in item.classes:
+        for attribute, made in modules_of(item.source, owner):
+            if made == tower:
+                yield owner, attribute
+        initialiser = item.source.method(owner, "__init__")
+        for node in walked(initialiser) if initialiser is not None else ():
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                target = dotted(node.targets[0]) or ""
+                if dotted(node.value.func) == f"{tower}._from_config" and target.startswith("self."):
+                    yield owner, target.removeprefix("self.")
+
+
+def _calls_dummy(item: Generated, attribute: str) -> bool:
+    """Whether something calls the dummy of this attribute, under whatever name the attribute is reached."""
+    for node in item.file.nodes(ast.Call):
+        name = dotted(node.func) or ""
+        if name.endswith(f"{attribute}.{DUMMY}"):
+            return True
+        if name.endswith(f".{DUMMY}") and "." not in name.removesuffix(f".{DUMMY}"):
+            return True  # a local name for the tower
+    return False
+
+
+def _numbers(function: ast.FunctionDef) -> Iterator[int]:
+    for node in walked(function):
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value > _SIZES:
+            yield node.value

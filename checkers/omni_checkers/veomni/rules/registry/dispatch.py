@@ -1,0 +1,131 @@
+"""Rules about what a register function returns: VEO104, VEO105, VEO107."""
+
+from collections.abc import Iterator
+
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.symbolic import Class, Function, Program
+from omni_checkers.veomni.facts.generated import Generated, exported
+from omni_checkers.veomni.facts.registry import MODELING, Registration, dispatch, imported_modules
+
+_REGISTER = """\
+from veomni.models.loader import MODELING_REGISTRY
+
+
+@MODELING_REGISTRY.register("olmoe")
+def register_olmoe_modeling(architecture):
+    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM, OlmoeModel
+
+"""
+_GENERIC_FIRST = """\
+    if "Olmoe" in architecture:
+        return OlmoeForCausalLM
+    return OlmoeModel
+"""
+_BY_NAME = """\
+    architecture = architecture or "OlmoeForCausalLM"
+    return {"OlmoeForCausalLM": OlmoeForCausalLM, "OlmoeModel": OlmoeModel}[architecture]
+"""
+
+
+class ArchitectureIsReturned(Rule):
+    """For each architecture that a checkpoint may name, the register function returns that class, or raises.
+
+    It is called, symbolically, with every model class that the generated file exports for its config.
+
+    Why: VeOmni passes `architectures[0]` of config.json on unchanged. Where another class comes back, the checkpoint is
+    loaded into a model with another head: the weights of its own head are dropped and the other head is randomly
+    initialised, with INFO lines only.
+
+    Fine when: nobody trains that head; then raise an error that names the architecture.
+    """
+
+    id = "VEO104"
+    name = "register-function-returns-named-architecture"
+    target = "veomni"
+    obligations = ("VEO-REG-02", "VEO-REG-11", "VEO-REG-16")
+    BAD = ({"__init__.py": _REGISTER + _GENERIC_FIRST},)
+    GOOD = ({"__init__.py": _REGISTER + _BY_NAME},)
+
+    def check(self, program: Program, registrations: list[Registration], generated: list[Generated]) -> Findings:
+        judged = 0
+        for registration in _modeling(registrations):
+            for name in sorted(architectures(generated, registration.key)):
+                judged += 1
+                for path in {str(path.value): path for path in dispatch(program, registration, name)}.values():
+                    if path.outcome.raised is None and isinstance(path.value, Class) and path.name != name:
+                        yield Finding(f"a checkpoint of {name} is loaded as {path.name}", *path.place)
+                        break
+        if not judged:
+            raise NotApplicable("no generated file exports a model class for a registered config")
+
+
+class NoArchitectureIsAccepted(Rule):
+    """The register function copes with a config that names no architecture.
+
+    Why: `architectures` is missing from configs that were written by hand or saved from a config object. The function
+    is then called with None, and a substring test ends in "argument of type 'NoneType' is not iterable".
+
+    Fine when: every config comes from a published checkpoint.
+    """
+
+    id = "VEO105"
+    name = "register-function-accepts-no-architecture"
+    severity = Severity.warning
+    target = "veomni"
+    obligations = ("VEO-REG-02",)
+    BAD = ({"__init__.py": _REGISTER + _GENERIC_FIRST},)
+    GOOD = ({"__init__.py": _REGISTER + _BY_NAME},)
+
+    def check(self, program: Program, registrations: list[Registration]) -> Findings:
+        for registration in _modeling(registrations):
+            for path in dispatch(program, registration, None):
+                raised = path.outcome.raised or ""
+                if raised.startswith(("TypeError", "AttributeError", "KeyError")):
+                    message = f"with no architecture, registering '{registration.key}' ends in {raised}"
+                    yield Finding(message, *path.place)
+                    break
+
+
+class ModelingIsImportedLate(Rule):
+    """Importing the package does not import its generated modeling file.
+
+    Why: `import veomni` imports every package. Modeling code that is imported there makes every start slower by all
+    models, and is chosen before it is known for which device.
+
+    Fine when: the package is a plugin that is imported for this one model, on one kind of device.
+    """
+
+    id = "VEO107"
+    name = "generated-modeling-imported-inside-register-function"
+    severity = Severity.info
+    target = "veomni"
+    obligations = ("VEO-REG-06",)
+    BAD = ({"__init__.py": "from .generated import patched_modeling_olmoe_gpu\n" + _REGISTER + _BY_NAME},)
+    GOOD = ({"__init__.py": _REGISTER + _BY_NAME},)
+
+    def check(self, program: Program, generated: list[Generated]) -> Findings:
+        modules = {item.source.module: item for item in generated}
+        for name, line in imported_modules(program).items():
+            if name in modules:
+                message = f"{modules[name].file.path.name} is imported together with the package"
+                yield Finding(message, program.root / "__init__.py", line)
+
+
+def _modeling(registrations: list[Registration]) -> Iterator[Registration]:
+    """Registrations of functions that can be followed."""
+    found = [item for item in registrations if item.registry == MODELING and isinstance(item.function, Function)]
+    if not found:
+        raise NotApplicable("no register function can be followed")
+    yield from found
+
+
+def architectures(generated: list[Generated], key: str | None) -> set[str]:
+    """The model classes that the generated files export for configs of this model_type."""
+    found = set()
+    for item in generated:
+        for name in exported(item):
+            if name in item.classes and "PreTrainedModel" not in name:
+                config = item.config_class(name)
+                if config is not None and config.model_type == key:
+                    found.add(name)
+    return found

@@ -1,0 +1,221 @@
+"""Rules about expert parallelism: VEO3xx."""
+
+import re
+from collections.abc import Iterator
+
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.symbolic import Class
+from omni_checkers.veomni.facts.experts import Experts
+from omni_checkers.veomni.facts.plan import METHOD, Plan, Skeletons
+from omni_checkers.veomni.facts.registry import Returned
+from omni_kit.upstream.python.skeleton import Skeleton
+from omni_kit.upstream.transformers.traits import expert_parameters
+
+_BASE = """\
+from torch.distributed.tensor import Shard
+from veomni.distributed.parallel_plan import ParallelPlan
+
+
+def get_parallel_plan():
+    return ParallelPlan(
+        extra_parallel_plan={
+            "ep": {
+"""
+_END = """\
+            }
+        }
+    )
+"""
+
+
+def _plan_source(*keys: str) -> str:
+    return _BASE + "".join(f'                "{key}": Shard(0),\n' for key in keys) + _END
+
+
+_MODELING = """\
+# Source: transformers.models.olmoe.modeling_olmoe
+import torch
+from torch import nn
+from transformers import OlmoeConfig, PreTrainedModel
+
+
+class OlmoeExperts(nn.Module):
+    def __init__(self, config: OlmoeConfig):
+        super().__init__()
+        shape = (config.num_experts, 2 * config.intermediate_size, config.hidden_size)
+        self.gate_up_proj = nn.Parameter(torch.empty(*shape))
+
+
+class OlmoeModel(PreTrainedModel):
+    def __init__(self, config: OlmoeConfig):
+        super().__init__(config)
+        self.layers = nn.ModuleList([OlmoeExperts(config) for _ in range(config.num_hidden_layers)])
+
+
+class OlmoeForCausalLM(PreTrainedModel):
+    def __init__(self, config: OlmoeConfig):
+        super().__init__(config)
+        self.model = OlmoeModel(config)
+{plan}"""
+_METHOD = """
+    def get_parallel_plan(self):
+        from ..parallel_plan import get_parallel_plan
+
+        return get_parallel_plan()
+"""
+_GATE_UP = "model.layers.*.mlp.experts.gate_up_proj"
+_DOWN = "model.layers.*.mlp.experts.down_proj"
+
+
+class PlanKeysAreParameters(Rule):
+    """Every key of a parallel plan names parameters that the class has.
+
+    Why: a key that matches nothing cuts nothing. The tensor that was meant stays whole on every rank, and the fused
+    kernel fails with `len(cumsum_M) == b.shape[0]`, or every rank trains all experts.
+
+    Fine when: never; a key without a parameter can be deleted.
+    """
+
+    id = "VEO301"
+    name = "parallel-plan-keys-match-parameters"
+    target = "veomni"
+    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    obligations = ("VEO-MOE-06", "VEO-MOE-05", "VEO-MOE-08")
+    failure_modes = ("ep-plan-stale",)
+    BAD = (
+        {"parallel_plan.py": _plan_source(_GATE_UP, _DOWN, "model.layers.*.mlp.experts.gate_proj")},
+        {"parallel_plan.py": _plan_source(_GATE_UP, _DOWN, f"language_{_DOWN}")},
+    )
+    GOOD = ({"parallel_plan.py": _plan_source(_GATE_UP, _DOWN)},)
+
+    def check(self, plans: list[Plan], skeletons: Skeletons) -> Findings:
+        for plan, skeleton in _readable(plans, skeletons):
+            if skeleton.unresolved:
+                continue
+            for name, keys in plan.keys.items():
+                for key in keys:
+                    if not any(matches(key, parameter.name) for parameter in skeleton.parameters):
+                        close = _closest(key, skeleton)
+                        hint = f"; did you mean '{close}'?" if close else ""
+                        message = f"{name} key '{key}' matches no parameter of {plan.class_name}{hint}"
+                        yield Finding(message, plan.path, _key_line(plan, key))
+
+
+class PlanCoversExperts(Rule):
+    """The parallel plan of a model names every stacked expert parameter.
+
+    Why: a stacked parameter without a key stays whole on every rank while the others are cut: the shapes inside the
+    experts disagree, or every rank holds all experts and memory does not shrink.
+
+    Fine when: some experts are kept whole on purpose; say so in the ignore comment.
+    """
+
+    id = "VEO302"
+    name = "parallel-plan-covers-stacked-experts"
+    target = "veomni"
+    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    obligations = ("VEO-MOE-06", "VEO-MOE-05")
+    failure_modes = ("ep-plan-stale",)
+    BAD = ({"parallel_plan.py": _plan_source(_GATE_UP)}, {"parallel_plan.py": _plan_source(_DOWN)})
+    GOOD = (
+        {"parallel_plan.py": _plan_source(_GATE_UP, _DOWN)},
+        {"parallel_plan.py": _plan_source("model.layers.*.mlp.experts.*")},
+    )
+
+    def check(self, plans: list[Plan], skeletons: Skeletons) -> Findings:
+        for plan, skeleton in _readable(plans, skeletons):
+            keys = [key for patterns in plan.keys.values() for key in patterns]
+            stacked = [p for p in expert_parameters(skeleton) if p.certain and _same_tower(p.name, keys)]
+            for parameter in stacked:
+                if not any(matches(key, parameter.name) for key in keys):
+                    message = f"no key of the plan covers {parameter.pattern} of {plan.class_name}"
+                    yield Finding(message, plan.path, plan.line)
+
+
+class PlanWhereExperts(Rule):
+    """The language model of a model with stacked experts has a parallel plan.
+
+    Why: without `get_parallel_plan` the experts cannot be cut. A run with expert parallelism fails, and one without it
+    holds all experts on every rank.
+
+    Fine when: the model is never trained with expert parallelism.
+    """
+
+    id = "VEO303"
+    name = "parallel-plan-where-experts-are-stacked"
+    severity = Severity.warning
+    target = "veomni"
+    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    obligations = ("VEO-MOE-07",)
+    failure_modes = ("ep-plan-stale",)
+    BAD = ({"generated/patched_modeling_olmoe_gpu.py": _MODELING.format(plan="")},)
+    GOOD = ({"generated/patched_modeling_olmoe_gpu.py": _MODELING.format(plan=_METHOD)},)
+
+    def check(self, returned: list[Returned], experts: Experts) -> Findings:
+        judged = 0
+        for item in {str(item.value): item for item in returned}.values():
+            head = item.name.endswith(("ForCausalLM", "ForConditionalGeneration"))
+            if not head or not isinstance(item.value, Class) or not _stacks(item, experts):
+                continue
+            judged += 1
+            if item.attached(METHOD) is None:
+                yield Finding(f"{item.name} has stacked experts and no {METHOD}", *item.place)
+        if not judged:
+            raise NotApplicable("no returned language model has stacked experts")
+
+
+def _stacks(item: Returned, experts: Experts) -> bool:
+    try:
+        return bool(experts.of(item.value).parameter)
+    except NotApplicable:
+        return False
+
+
+def matches(key: str, name: str) -> bool:
+    """Whether a plan key means this parameter, as VeOmni decides it: `*` stands for anything."""
+    return re.fullmatch(re.escape(key).replace(r"\*", ".*"), name) is not None
+
+
+def _readable(plans: list[Plan], skeletons: Skeletons) -> Iterator[tuple[Plan, Skeleton]]:
+    """Plans that could be read, with the parameters of their class.
+
+    Raises:
+        NotApplicable: there is none; why.
+    """
+    reasons = []
+    found = 0
+    for plan in plans:
+        if plan.unread:
+            reasons.append(f"the plan of {plan.class_name} cannot be read: {plan.unread}")
+            continue
+        try:
+            skeleton = skeletons.of(plan.generated, plan.class_name)
+        except NotApplicable as why:
+            reasons.append(str(why))
+            continue
+        found += 1
+        yield plan, skeleton
+    if not found:
+        raise NotApplicable(reasons[0] if reasons else "there is no plan")
+
+
+def _same_tower(name: str, keys: list[str]) -> bool:
+    """Whether a plan speaks of the part of the model that a parameter belongs to: up to its layers."""
+    tower = name.partition(".layers.")[0]
+    return any(key.partition(".layers.")[0] == tower or key.startswith("*") for key in keys) or not keys
+
+
+def _closest(key: str, skeleton: Skeleton) -> str | None:
+    import difflib
+
+    names = [parameter.pattern for parameter in expert_parameters(skeleton)]
+    return next(iter(difflib.get_close_matches(key, names, n=1, cutoff=0.5)), None)
+
+
+def _key_line(plan: Plan, key: str) -> int:
+    """The line of the file that spells the key, or of the plan."""
+    try:
+        lines = plan.path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return plan.line
+    return next((number for number, text in enumerate(lines, 1) if f'"{key}"' in text or f"'{key}'" in text), plan.line)

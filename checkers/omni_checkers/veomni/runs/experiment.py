@@ -1,0 +1,165 @@
+"""`python -m omni_checkers.veomni.runs.experiment`: what only a run can tell about models, in a process of its own.
+
+stdin is one JSON object, {"level": "import" or "toy", "models": [...]}; the answer, path -> facts, is written to the
+file that the first argument names. Rules never import torch: this process does.
+"""
+
+import importlib
+import json
+import pickle
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from omni_kit.parity.processes.failures import lacking_package
+
+_HOOKS = ("get_position_id_func", "get_metadata_collate_func")
+_LOADING = ("import", "keys", "roundtrip")
+_NOTHING: Mapping[str, Any] = {"error": "", "lacks": "", "returned": [], "built": {}, "hooks": []}
+
+
+def main() -> None:
+    request = json.load(sys.stdin)
+    answer = toy_facts(request["models"]) if request["level"] == "toy" else import_facts(request["models"])
+    Path(sys.argv[1]).write_text(json.dumps(answer), encoding="utf-8")
+
+
+def toy_facts(models: list[dict[str, Any]]) -> dict[str, Any]:
+    """Path -> the levels of parity that load a toy checkpoint by VeOmni's own loader: level, status, reason."""
+    from omni_kit.errors import OmniKitError
+    from omni_kit.parity import run_parity
+    from omni_kit.parity.processes.workers import Sides
+
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="omni-kit-check-") as logs, Sides(Path(logs)) as sides:
+        for model in models:
+            try:
+                levels = run_parity(Path(model["path"]), _LOADING, sides=sides).levels
+                found[model["path"]] = [[one.level, one.status, one.reason] for one in levels]
+            except OmniKitError as error:
+                found[model["path"]] = [["import", "error", error.message]]
+            if model["style"] == "plugin":  # the next one may register the same keys
+                sides.worker("candidate").close()
+    return found
+
+
+def import_facts(models: list[dict[str, Any]]) -> dict[str, Any]:
+    """Path -> what importing the model, calling its register functions and building its classes on meta gave."""
+    importlib.import_module("veomni.models.transformers")  # once, before the forks
+
+    return {model["path"]: _apart(model) for model in models}
+
+
+def _apart(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Takes a model on in a fork of this process: registrations, and a crash, stay there."""
+    context = get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_answer, args=(sender, model))
+    child.start()
+    sender.close()
+    try:
+        facts: dict[str, Any] = receiver.recv()
+    except EOFError:
+        child.join()
+        facts = {**_NOTHING, "error": f"the process ended with code {child.exitcode}"}
+    child.join()
+    return facts
+
+
+def _answer(sender: Any, model: Mapping[str, Any]) -> None:
+    sender.send(_imported(model))
+
+
+def _imported(model: Mapping[str, Any]) -> dict[str, Any]:
+    from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
+
+    facts: dict[str, Any] = {**_NOTHING, "returned": [], "built": {}, "hooks": []}
+    try:
+        VeOmniBuilder().open(model)
+        from veomni.models.loader import MODELING_REGISTRY
+
+        for key, architectures in model["architectures"].items():
+            for architecture in [*architectures, None]:
+                _call(MODELING_REGISTRY[key], key, architecture, model, facts)
+    except Exception as error:
+        facts["error"], facts["lacks"] = _told(error), lacking_package(error)
+    return facts
+
+
+def _call(function: Any, key: str, architecture: str | None, model: Mapping[str, Any], facts: dict[str, Any]) -> None:
+    """Calls a register function as the loader does, and builds what comes back once."""
+    try:
+        cls = function(architecture)
+        facts["returned"].append([key, architecture, cls.__name__, ""])
+    except Exception as error:
+        facts["returned"].append([key, architecture, "", _told(error)])
+        facts["lacks"] = facts["lacks"] or lacking_package(error)
+        return
+    if cls.__name__ not in facts["built"]:
+        facts["built"][cls.__name__] = _build(cls, key, model, facts)
+
+
+def _build(cls: Any, key: str, model: Mapping[str, Any], facts: dict[str, Any]) -> str:
+    """Builds a class on meta from the toy config; returns why that failed, or nothing."""
+    import torch
+
+    try:
+        config = next((part for part in _parts(_config(key, model)) if isinstance(part, cls.config_class)), None)
+        if config is None:
+            return ""  # nothing to build it from
+        with torch.device("meta"):
+            made = cls._from_config(config, attn_implementation="eager")
+    except Exception as error:
+        facts["lacks"] = facts["lacks"] or lacking_package(error)
+        return "" if lacking_package(error) else _told(error)
+    for hook in _HOOKS:
+        if callable(getattr(made, hook, None)):
+            facts["hooks"].append([cls.__name__, hook, _pickled(made, hook)])
+    return ""
+
+
+def _config(key: str, model: Mapping[str, Any]) -> Any:
+    """The toy config beside the model, else a toy of the defaults of the registered type."""
+    from transformers import CONFIG_MAPPING
+    from veomni.models.loader import MODEL_CONFIG_REGISTRY
+
+    from omni_kit.toys.configs.language import toy_config
+
+    own = MODEL_CONFIG_REGISTRY[key]() if key in MODEL_CONFIG_REGISTRY.valid_keys() else None
+    if key not in CONFIG_MAPPING:
+        return own() if own is not None else None
+    plain = CONFIG_MAPPING[key]()
+    cls = own if own is not None and issubclass(own, type(plain)) else type(plain)
+    toy = Path(model["path"]) / "toy_config.json"
+    values = json.loads(toy.read_text(encoding="utf-8")) if toy.is_file() else toy_config(plain.to_dict())
+    return cls.from_dict(values)
+
+
+def _parts(config: Any) -> Iterator[Any]:
+    """A config, and all configs inside it."""
+    if config is None:
+        return
+    yield config
+    for name in getattr(config, "sub_configs", {}):
+        part = getattr(config, name, None)
+        if part is not None and not isinstance(part, dict):
+            yield from _parts(part)
+
+
+def _pickled(made: Any, hook: str) -> str:
+    try:
+        pickle.loads(pickle.dumps(getattr(made, hook)()))
+    except Exception as error:
+        return _told(error)
+    return ""
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Asks `omni_checkers.veomni.runs.experiment` what only a run can tell, in processes of their own."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import omni_checkers
+import omni_kit
+from omni_checkers.engine.rule import NotApplicable
+from omni_checkers.veomni.rules.registry.dispatch import architectures
+from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.targets.registry import get_target
+from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
+
+FACT = {"import": "imported", "toy": "loaded"}
+_OFFLINE = dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"), "1")
+
+
+def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:
+    """Path -> facts that runs give, for a level and those before it.
+
+    Raises:
+        MissingRequirement: torch, VeOmni or another package that every run needs is not installed.
+        BadInput: a run ended without an answer.
+    """
+    models = [find_model_dir(path) for path in paths]
+    outside = any(model.style == "plugin" for model in models)
+    for need in get_target("veomni").requirements:
+        if importlib.util.find_spec(need.name) is None and (need.name != "veomni" or outside):
+            raise MissingRequirement(f"--level {level} needs {need.name}, which is not installed", need.install)
+    found: dict[Path, dict[str, Any]] = {path: {} for path in paths}
+    for one in ("import", "toy")[: 2 if level == "toy" else 1]:
+        for root in dict.fromkeys(_root(model) for model in models):
+            group = [model for model in models if _root(model) == root]
+            for path, facts in _ask(one, root, group).items():
+                found[Path(path)][FACT[one]] = facts
+    return found
+
+
+def _root(model: ModelDir) -> Path | None:
+    """The checkout that has to come first on the path; None for plugins, which share the installed VeOmni."""
+    return model.sys_path if model.style == "in-tree" else None
+
+
+def _ask(level: str, root: Path | None, models: Sequence[ModelDir]) -> dict[str, Any]:
+    request = {"level": level, "models": [_described(model) for model in models]}
+    homes = {str(Path(str(package.__file__)).parents[1]) for package in (omni_kit, omni_checkers)}
+    path = [*([str(root)] if root else []), *sorted(homes), *filter(None, [os.environ.get("PYTHONPATH")])]
+    with tempfile.TemporaryDirectory(prefix="omni-kit-check-") as place:
+        answer = Path(place) / "answer.json"
+        command = [sys.executable, "-P", "-m", "omni_checkers.veomni.runs.experiment", str(answer)]
+        environment = {**os.environ, **_OFFLINE, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            command, input=json.dumps(request), env=environment, capture_output=True, text=True, cwd=place, check=False
+        )
+        if not answer.is_file():
+            last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "no message")
+            raise BadInput(f"the run for --level {level} ended with code {done.returncode}: {last.strip()[:300]}")
+        return dict(json.loads(answer.read_text(encoding="utf-8")))
+
+
+def _described(model: ModelDir) -> dict[str, Any]:
+    from omni_checkers.veomni.facts.model import model_facts
+
+    fields = asdict(model) | {"path": str(model.path), "sys_path": str(model.sys_path)}
+    facts, _ = model_facts(model.path)
+    try:
+        generated = facts.get("generated")
+    except NotApplicable:
+        generated = []
+    named = {key: sorted(architectures(generated, key)) for key in model.registered}
+    return fields | {"registered": list(model.registered), "architectures": named}

@@ -1,0 +1,65 @@
+"""SOURCE of the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.subject import open_source
+from tests.conftest import Checkpoints
+
+
+def test_checkpoint_directory(checkpoint: Checkpoints) -> None:
+    place = checkpoint("olmoe")
+    source = open_source(str(place))
+    assert (source.name, source.weights, source.directory) == ("olmoe", place, place)
+    assert source.values["num_experts"] == 6
+
+
+@pytest.mark.parametrize("name", ["model.safetensors.index.json", "model-00001-of-*.safetensors", "config.json"])
+def test_files_of_a_checkpoint(checkpoint: Checkpoints, name: str) -> None:
+    file = next(checkpoint("olmoe").glob(name))
+    source = open_source(str(file))
+    assert source.name == "olmoe"
+    assert source.weights == (None if name == "config.json" else file)
+
+
+def test_model_type() -> None:
+    source = open_source("olmoe")
+    assert (source.name, source.weights) == ("olmoe", None)
+    assert source.config.get("num_experts") == 64
+
+
+def test_config_beside_can_be_replaced(checkpoint: Checkpoints) -> None:
+    other = checkpoint("mixtral") / "config.json"
+    assert open_source(str(checkpoint("olmoe")), config=other).name == "mixtral"
+
+
+def test_neither_path_nor_model_type() -> None:
+    with pytest.raises(BadInput, match="'nonsense' is neither"):
+        open_source("nonsense")
+
+
+def test_empty_directory(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"neither config\.json nor safetensors"):
+        open_source(str(tmp_path))
+
+
+def test_pickled_weights_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(BadInput, match="only pickled weights"):
+        open_source(str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "{", "\udcff", "[" * 100_000])
+def test_damaged_config(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(BadInput):
+        open_source(str(tmp_path))
+
+
+def test_config_without_model_type(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"hidden_size": 8}')
+    source = open_source(str(tmp_path))
+    with pytest.raises(BadInput, match="does not say its model_type"):
+        _ = source.config

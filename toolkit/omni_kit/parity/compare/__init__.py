@@ -1,0 +1,1 @@
+"""Compares what the two sides left: tensors, modules, low precision, attention."""

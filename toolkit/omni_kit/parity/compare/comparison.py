@@ -1,0 +1,85 @@
+"""The outcome of comparing one group of tensors."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from omni_kit.parity.report.report import Worst
+
+
+class NothingToCompare(Exception):
+    """What is to be compared is not there; the message says what. Nothing is proven then, either way."""
+
+
+@dataclass
+class Comparison:
+    """The outcome for one group of tensors.
+
+    Attributes:
+        missing: names that only the reference has.
+        unexpected: names that only the candidate has.
+        worst: every tensor that differs by more than allowed, worst first.
+        compared: how many tensors both sides have.
+        tolerance: what was allowed for the tensor that gave `max_rel`.
+    """
+
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    missing: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+    worst: list[Worst] = field(default_factory=list)
+    compared: int = 0
+    tolerance: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether something was compared, and nothing differs."""
+        return self.compared > 0 and not (self.missing or self.unexpected or self.worst)
+
+    def absorb(self, other: "Comparison") -> None:
+        """Adds another group: the largest difference counts, and all that is wrong."""
+        self.compared += other.compared
+        self.missing += other.missing
+        self.unexpected += other.unexpected
+        self.worst = sorted([*self.worst, *other.worst], key=lambda worst: -worst.max_rel)
+        self.max_abs = max(self.max_abs, other.max_abs)
+        if other.max_rel >= self.max_rel:
+            self.max_rel, self.tolerance = other.max_rel, other.tolerance
+
+    def reason(self, what: str) -> str:
+        """One line that names what differs; empty when nothing does."""
+        parts = []
+        if self.missing:
+            parts.append(f"{len(self.missing)} {what} missing: {listed(self.missing)}")
+        if self.unexpected:
+            parts.append(f"{len(self.unexpected)} {what} that the reference does not have: {listed(self.unexpected)}")
+        if self.worst:
+            named = [f"{worst.name} ({worst.why})" if worst.why else worst.name for worst in self.worst]
+            parts.append(f"{len(self.worst)} of {self.compared} {what} differ: {listed(named)}")
+        if not self.compared and not parts:
+            parts.append(f"no {what} to compare")
+        return "; ".join(parts)
+
+
+def listed(names: Sequence[str], limit: int = 4) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+def compare_shapes(reference: Mapping[str, Sequence[int]], candidate: Mapping[str, Sequence[int]]) -> Comparison:
+    """Names and shapes; a tensor of another shape is among `worst`."""
+    result = names_compared(list(reference), list(candidate))
+    for name in (name for name in reference if name in candidate):
+        if list(reference[name]) != list(candidate[name]):
+            why = f"{list(candidate[name])} instead of {list(reference[name])}"
+            result.worst.append(Worst(name, math.inf, math.inf, why))
+    return result
+
+
+def names_compared(reference: list[str], candidate: list[str]) -> Comparison:
+    """Which names both sides have, and which one of them alone."""
+    here, there = set(reference), set(candidate)
+    missing = [name for name in reference if name not in there]
+    unexpected = [name for name in candidate if name not in here]
+    return Comparison(missing=missing, unexpected=unexpected, compared=len(here & there))

@@ -1,0 +1,36 @@
+"""Decides which module call of the candidate belongs to which of the reference."""
+
+from collections.abc import Iterator, Mapping
+
+from omni_kit.parity.compare.trace import Call, Recording
+
+Pairs = dict[tuple[str, int], int]
+
+
+def pair_calls(reference: Recording, candidate: Recording) -> Pairs:
+    """(module, occurrence) in the candidate -> number of the call in the reference.
+
+    First by name. What is left is paired below paired parents, in order, where the weights have the same shapes: a
+    module that was only renamed. The rest (split, fused or new modules) stays without a partner, and what it does
+    counts as the work of the module around it.
+    """
+    named = {(call.module, call.occurrence): call.number for call in reference.calls}
+    pairs = {key: named[key] for call in candidate.calls if (key := (call.module, call.occurrence)) in named}
+    free = [call for call in reference.calls if call.number not in set(pairs.values())]
+    for call in candidate.calls:  # parents come before their parts
+        if (call.module, call.occurrence) in pairs or call.parent < 0:
+            continue
+        around = candidate.calls[call.parent]
+        parent = pairs.get((around.module, around.occurrence))
+        alike = (other for other in free if other.parent == parent and other.weights == call.weights != "")
+        if parent is not None and (partner := next(alike, None)) is not None:
+            pairs[call.module, call.occurrence] = partner.number
+            free.remove(partner)
+    return pairs
+
+
+def paired(pairs: Mapping[tuple[str, int], int], calls: list[Call]) -> Iterator[tuple[Call, int]]:
+    """The calls that have a partner, with its number."""
+    for call in calls:
+        if (number := pairs.get((call.module, call.occurrence))) is not None:
+            yield call, number

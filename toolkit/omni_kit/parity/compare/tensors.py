@@ -1,0 +1,102 @@
+"""Compares the tensors of the two sides."""
+
+import math
+from collections.abc import Mapping
+
+import torch
+
+from omni_kit.parity.compare.comparison import Comparison, names_compared
+from omni_kit.parity.report.report import Worst
+from omni_kit.toys.tensors import Tensors
+
+# The same mathematics in another order of operations is a few float32 steps (2**-23) off: at most 24 in logits, losses
+# and gradients of twenty models. One expert scaled by 1.01 is off by 30,000.
+FLOAT32_TOLERANCE = 128 * torch.finfo(torch.float32).eps
+# A model that magnifies rounding is allowed more: so many times what one step in each weight does to upstream itself.
+_ROUNDINGS = 16
+# But never so much that a fault could pass for rounding, be it that a nudge sent a token to another expert.
+_MOST = 1e-3
+# A tensor far smaller than the largest of its group is mostly rounding (a key bias has no gradient at all in exact
+# arithmetic), so it is judged by this share of the largest.
+_FLOOR = 1e-3
+# Random numbers hit some of a hundred thousand values of a ramp by chance.
+_BY_CHANCE = 0.05
+
+
+def compare_exactly(reference: Tensors, candidate: Tensors) -> Comparison:
+    """Bit for bit; the reason of each difference says how the two are related, where they are."""
+    return _compare(reference, candidate, dict.fromkeys(reference, 0.0), floor=0.0)
+
+
+def compare_closely(reference: Tensors, candidate: Tensors, nudged: Tensors) -> Comparison:
+    """Up to rounding, relative to each tensor's own largest element.
+
+    Args:
+        nudged: what the reference gives when each of its weights is moved to the next float32 number.
+    """
+    floor = _FLOOR * max((_scale(tensor) for tensor in reference.values()), default=0.0)
+    shared = (name for name in reference if name in nudged)
+    rounding = {name: _difference(name, reference[name], nudged[name], floor).max_rel for name in shared}
+    return _compare(reference, candidate, {name: _allowed(response) for name, response in rounding.items()}, floor)
+
+
+def _allowed(response: float) -> float:
+    """What a tensor may differ by, given what one step in each weight does to it upstream."""
+    magnified = _ROUNDINGS * response if math.isfinite(response) else 0.0
+    return min(max(FLOAT32_TOLERANCE, magnified), _MOST)
+
+
+def without_lone_zeros(tensors: Tensors, other: Tensors) -> Tensors:
+    """`tensors` without those that are zero everywhere and that the other side does not have.
+
+    A gradient of zeros and no gradient move a parameter equally little.
+    """
+    return {name: tensor for name, tensor in tensors.items() if name in other or bool(tensor.any())}
+
+
+def _compare(reference: Tensors, candidate: Tensors, allowed: Mapping[str, float], floor: float) -> Comparison:
+    result = names_compared(list(reference), list(candidate))
+    for name in (name for name in reference if name in candidate):
+        found = _difference(name, reference[name], candidate[name], floor)
+        result.max_abs = max(result.max_abs, found.max_abs)
+        if found.max_rel >= result.max_rel:
+            result.max_rel, result.tolerance = found.max_rel, allowed.get(name, FLOAT32_TOLERANCE)
+        if found.max_rel > allowed.get(name, FLOAT32_TOLERANCE):
+            result.worst.append(found)
+    result.worst.sort(key=lambda worst: -worst.max_rel)
+    return result
+
+
+def _difference(name: str, reference: torch.Tensor, candidate: torch.Tensor, floor: float) -> Worst:
+    if reference.shape != candidate.shape:
+        why = f"shape {list(candidate.shape)} instead of {list(reference.shape)}"
+        return Worst(name, math.inf, math.inf, why)
+    if reference.dtype != candidate.dtype:
+        return Worst(name, math.inf, math.inf, f"{candidate.dtype} instead of {reference.dtype}")
+    if torch.equal(reference, candidate):
+        return Worst(name, 0.0, 0.0)
+    if not bool(candidate.isfinite().all()):
+        return Worst(name, math.inf, math.inf, "not finite")
+    max_abs = float((reference.double() - candidate.double()).abs().max())
+    scale = max(_scale(reference), floor)
+    why = related(reference, candidate) if floor == 0.0 else ""
+    return Worst(name, max_abs, max_abs / scale if scale else math.inf, why)
+
+
+def _scale(tensor: torch.Tensor) -> float:
+    return float(tensor.abs().max()) if tensor.numel() else 0.0
+
+
+def related(reference: torch.Tensor, candidate: torch.Tensor) -> str:
+    """How wrong values relate to the right ones: what a person would look for first."""
+    if candidate.dim() == 3 and candidate.shape[1] % 2 == 0:
+        if torch.equal(torch.cat(candidate.chunk(2, dim=1)[::-1], dim=1), reference):
+            return "gate and up are swapped"
+        interleaved = candidate.reshape(len(candidate), -1, 2, candidate.shape[2]).transpose(1, 2).flatten(1, 2)
+        if torch.equal(interleaved, reference):
+            return "gate and up are interleaved"
+    if torch.equal(candidate.flatten().sort().values, reference.flatten().sort().values):
+        return "the right values in the wrong order, as after a wrong transpose, view or expert order"
+    if float(torch.isin(candidate, reference).float().mean()) < _BY_CHANCE:
+        return "not the values of the checkpoint: it was never loaded"
+    return "some of the values are wrong"

@@ -1,0 +1,90 @@
+"""The levels, one file each, in the order of the contract. Importing them imports no torch."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from omni_kit.errors import BadInput
+from omni_kit.parity.compare.comparison import NothingToCompare
+from omni_kit.parity.levels.backward import Backward
+from omni_kit.parity.levels.dtype import Dtype
+from omni_kit.parity.levels.ep import Ep
+from omni_kit.parity.levels.forward import Forward
+from omni_kit.parity.levels.fsdp import Fsdp
+from omni_kit.parity.levels.imported import Import
+from omni_kit.parity.levels.keys import Keys
+from omni_kit.parity.levels.level import Level
+from omni_kit.parity.levels.modules import Modules
+from omni_kit.parity.levels.opslots import Opslots
+from omni_kit.parity.levels.roundtrip import Roundtrip
+from omni_kit.parity.levels.sp import Sp
+from omni_kit.parity.processes.workers import StepError
+from omni_kit.parity.report.report import LevelResult
+from omni_kit.targets.sides import Ability
+
+if TYPE_CHECKING:
+    from omni_kit.parity.case import Case
+
+_ALL: tuple[Level, ...] = (
+    Import(),
+    Keys(),
+    Roundtrip(),
+    Forward(),
+    Backward(),
+    Modules(),
+    Dtype(),
+    Opslots(),
+    Sp(),
+    Fsdp(),
+    Ep(),
+)
+BY_NAME = {level.name: level for level in _ALL}
+LEVELS = tuple(BY_NAME)
+DEFAULT_LEVELS = tuple(level.name for level in _ALL if level.default)
+PROCESS_LEVELS = frozenset(level.name for level in _ALL if Ability.mesh in level.needs)
+
+
+def parse_levels(levels: Sequence[str] | None, offers: frozenset[Ability] = frozenset(Ability)) -> list[str]:
+    """The levels to run, in the order of the contract, each once.
+
+    Args:
+        levels: as they were asked for; None for the default ones, of those that both sides can run.
+        offers: what both sides can do.
+
+    Raises:
+        BadInput: an unknown level, or an empty list.
+    """
+    if levels is None:
+        return [name for name in DEFAULT_LEVELS if BY_NAME[name].needs <= offers]
+    if unknown := [level for level in levels if level not in BY_NAME]:
+        raise BadInput(f"unknown parity level '{unknown[0]}'", f"levels: {', '.join(LEVELS)}")
+    if not levels:
+        raise BadInput("no parity level was given", f"levels: {', '.join(LEVELS)}")
+    return [level for level in LEVELS if level in levels]
+
+
+def judge(name: str, case: "Case") -> LevelResult:
+    """Runs one level.
+
+    A step that raised in the candidate is the integration's fault: fail. A step that raised in the reference, died or
+    hung says nothing about the integration: error. A step that an earlier level already reported: skip.
+    """
+    started = time.monotonic()
+    level = BY_NAME[name]
+    if lacking := sorted(level.needs - case.offers):
+        return LevelResult(name, "skip", f"not applicable: both sides have no {lacking[0]}")
+    try:
+        result = level.judge(case).result(name)
+    except StepError as error:
+        result = _failed(name, error)
+    except NothingToCompare as error:
+        result = LevelResult(name, "error", str(error))
+    return replace(result, seconds=round(time.monotonic() - started, 3))
+
+
+def _failed(level: str, error: StepError) -> LevelResult:
+    if error.reported:
+        return LevelResult(level, "skip", f"not run, because: {error}")
+    error.reported = True
+    return LevelResult(level, "fail" if error.blames_candidate else "error", str(error))

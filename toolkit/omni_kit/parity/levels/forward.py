@@ -1,0 +1,27 @@
+"""The level `forward`."""
+
+from typing import TYPE_CHECKING
+
+from omni_kit.parity.levels.level import Level, LevelVerdict
+
+if TYPE_CHECKING:
+    from omni_kit.parity.case import Case
+
+
+class Forward(Level):
+    """Outputs within rounding, and attention called as upstream calls it, which the outputs of a CPU may not show."""
+
+    name = "forward"
+    says = "its outputs are upstream's, and so is how attention is called"
+    default = True
+
+    def judge(self, case: "Case") -> LevelVerdict:
+        """See `Level.judge`."""
+        found = case.outputs
+        if not found.ok:
+            case.locate()
+        attention = case.attention_differences()
+        reasons = [*filter(None, [found.reason("outputs")]), *attention[:1]]
+        if len(attention) > 1:
+            reasons[-1] += f", and {len(attention) - 1} more"
+        return LevelVerdict(found, "; ".join(reasons), found.tolerance)

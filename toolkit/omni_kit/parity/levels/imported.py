@@ -1,0 +1,22 @@
+"""The level `import`."""
+
+from typing import TYPE_CHECKING
+
+from omni_kit.parity.compare.comparison import Comparison
+from omni_kit.parity.levels.level import Level, LevelVerdict
+
+if TYPE_CHECKING:
+    from omni_kit.parity.case import Case
+
+
+class Import(Level):
+    """The integration's own process imports it, and finds what it says that it registers."""
+
+    name = "import"
+    says = "it can be imported, and registers what it says"
+    default = True
+
+    def judge(self, case: "Case") -> LevelVerdict:
+        """See `Level.judge`."""
+        facts = case.pair.imported()
+        return LevelVerdict(Comparison(), said=f"{facts['library']} {facts['version']}")

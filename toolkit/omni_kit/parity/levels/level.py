@@ -1,0 +1,70 @@
+"""What a level is: a name, what it needs of both sides, and a judge."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from omni_kit.parity.compare.comparison import Comparison
+from omni_kit.parity.report.report import LevelResult, Status
+from omni_kit.targets.sides import Ability
+
+if TYPE_CHECKING:
+    from omni_kit.parity.case import Case
+
+_WORST_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class LevelVerdict:
+    """A comparison, what is wrong with it, and what was allowed.
+
+    Attributes:
+        reason: why the level does not pass; empty where it does.
+        said: what a level that passes says.
+        skip: nothing was compared, for that reason.
+    """
+
+    comparison: Comparison
+    reason: str = ""
+    tolerance: float | None = None
+    said: str = ""
+    skip: bool = False
+
+    def result(self, level: str) -> LevelResult:
+        """The level's line of the report."""
+        if self.skip:
+            return LevelResult(level, "skip", self.reason)
+        status: Status = "fail" if self.reason else "pass"
+        found = self.comparison
+        if not found.compared:
+            return LevelResult(level, status, self.reason or self.said)
+        return LevelResult(
+            level,
+            status,
+            self.reason or self.said,
+            max_abs=found.max_abs,
+            max_rel=found.max_rel,
+            tolerance=self.tolerance,
+            worst=tuple(found.worst[:_WORST_SHOWN]),
+        )
+
+
+class Level(ABC):
+    """Something that is compared. Importing one imports no torch: its judge asks the case for what does."""
+
+    name: ClassVar[str]
+    says: ClassVar[str]
+    """What a candidate that passes does, in one line, for the help text."""
+    needs: ClassVar[frozenset[Ability]] = frozenset()
+    """What both sides must be able to do."""
+    default: ClassVar[bool] = False
+    """Whether it runs where no levels are named."""
+
+    @abstractmethod
+    def judge(self, case: "Case") -> LevelVerdict:
+        """Compares.
+
+        Raises:
+            StepError: a step gave no result.
+            NothingToCompare: what it compares is not there.
+        """

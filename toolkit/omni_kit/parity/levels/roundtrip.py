@@ -1,0 +1,37 @@
+"""The level `roundtrip`."""
+
+from typing import TYPE_CHECKING
+
+from omni_kit.parity.levels.level import Level, LevelVerdict
+from omni_kit.targets.sides import Ability
+
+if TYPE_CHECKING:
+    from omni_kit.parity.case import Case
+
+_NOT_RECOGNISED = (
+    "the loader knows no place for some tensors of this checkpoint, and filled others at random instead; "
+    "--layout memory compares on a checkpoint with the names that upstream's model itself has"
+)
+
+
+class Roundtrip(Level):
+    """Upstream's checkpoint through the integration's loader, then its export through upstream's loader."""
+
+    name = "roundtrip"
+    says = "its loader and its export keep every bit of upstream's checkpoint"
+    default = True
+
+    def judge(self, case: "Case") -> LevelVerdict:
+        """See `Level.judge`. Where a side exports nothing, loading alone is compared."""
+        from omni_kit.parity.compare.tensors import compare_exactly
+
+        state = case.pair.state()
+        loaded = compare_exactly(state, case.evidence.loaded())
+        if any("never loaded" in worst.why for worst in loaded.worst):
+            case.note(_NOT_RECOGNISED)
+        if not loaded.ok:
+            return LevelVerdict(loaded, f"loading: {loaded.reason('tensors')}", 0.0)
+        if Ability.export not in case.offers:
+            return LevelVerdict(loaded, tolerance=0.0, said="loading alone: there is nothing to export")
+        exported = compare_exactly(state, case.evidence.exported())
+        return LevelVerdict(exported, "" if exported.ok else f"saving: {exported.reason('tensors')}", 0.0)

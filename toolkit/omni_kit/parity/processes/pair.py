@@ -1,0 +1,310 @@
+"""Both sides of one comparison, and the steps that they have taken, each at most once."""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from omni_kit.parity.compare.attention import load_calls
+from omni_kit.parity.compare.files import load_tensors
+from omni_kit.parity.compare.pairing import pair_calls
+from omni_kit.parity.compare.trace import Recording
+from omni_kit.parity.processes.side import Pairs
+from omni_kit.parity.processes.steps import (
+    CompletePlanted,
+    Load,
+    MakeToy,
+    Open,
+    OpenCheckpoint,
+    Places,
+    Reload,
+    Replay,
+    Run,
+    RunAs,
+    RunNudged,
+    RunPlanted,
+    RunWith,
+    Save,
+    Shapes,
+    Slots,
+    Trace,
+)
+from omni_kit.parity.processes.training import Trained, Training
+from omni_kit.parity.processes.workers import StepError, Worker
+from omni_kit.targets.sides import Ability, AttentionCalls, Candidate, Slot
+from omni_kit.toys.tensors import Tensors
+
+_T = TypeVar("_T")
+REFERENCE, CANDIDATE = "reference", "candidate"
+NUDGED = "reference/nudged"
+
+
+def _once(method: Callable[["Pair"], _T]) -> Callable[["Pair"], _T]:
+    """Takes a step the first time; later calls get the same result or the same error."""
+
+    @wraps(method)
+    def remembered(pair: "Pair") -> _T:
+        name = method.__name__
+        if name not in pair.taken:
+            try:
+                pair.taken[name] = method(pair)
+            except StepError as error:
+                pair.taken[name] = error
+        outcome = pair.taken[name]
+        if isinstance(outcome, StepError):
+            raise outcome
+        return cast(_T, outcome)
+
+    return remembered
+
+
+class Pair:
+    """The reference and the candidate; what is learned of the candidate here is the `Evidence` of a comparison.
+
+    Args:
+        candidate: the integration.
+        where: the directory for tensors and checkpoints.
+        workers: the reference's and the candidate's process.
+        launcher: the process that starts several, where a level needs them.
+        checkpoint: an upstream checkpoint to compare on; None makes a toy.
+        layout: how the toy's checkpoint is written.
+        device: "cpu" or "cuda", for both sides.
+        note: is told what the report must say.
+    """
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        where: Path,
+        workers: tuple[Worker, Worker],
+        *,
+        launcher: Worker | None = None,
+        checkpoint: Path | None = None,
+        layout: str = "hub",
+        device: str = "cpu",
+        note: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.candidate = candidate
+        self.where = where
+        self.checkpoint = checkpoint or where / "checkpoint"
+        self.given = checkpoint
+        self.taken: dict[str, Any] = {}
+        self._note = note
+        self._layout = layout
+        self._reference, self._other = workers
+        self._inputs = where / "inputs.safetensors"
+        self._script = where / REFERENCE / "trace"
+        # All are asked at once, so that they import their libraries at the same time.
+        self._training = Training(launcher, candidate, device)
+        gradient, placed = Ability.gradient in candidate.offers, {"device": device}
+        options = {**candidate.options, **placed}
+        self._opened_other = Open(candidate.builder, options, forbidden=candidate.independent_of, gradient=gradient)
+        self._other.send(self._opened_other)
+        self._opened_reference = Open(candidate.reference, placed, candidate.feed, candidate.forbidden, gradient)
+        self._reference.send(self._opened_reference)
+
+    @_once
+    def described(self) -> dict[str, str]:
+        """Upstream's model is built; its checkpoint, state and batch are on disk. Says what it is."""
+        self._reference.receive(self._opened_reference)
+        if self.given is not None:
+            return self._reference.ask(OpenCheckpoint(self.given, self.where))
+        return self._reference.ask(MakeToy(self.candidate.source, self.where, self._layout))
+
+    @_once
+    def imported(self) -> dict[str, Any]:
+        """The integration is imported and registered; says with which library."""
+        return self._other.receive(self._opened_other)
+
+    @_once
+    def shapes(self) -> dict[str, list[int]]:
+        """Name -> shape of what the integration's model holds."""
+        self.imported()
+        self.described()
+        return self._other.ask(Shapes(self.checkpoint))
+
+    @_once
+    def loaded(self) -> Tensors:
+        """What the integration's model holds after its own loader has read the checkpoint."""
+        self.imported()
+        self.described()
+        file = self.where / CANDIDATE / "loaded.safetensors"
+        self._other.ask(Load(self.checkpoint, file))
+        return load_tensors(file)
+
+    @_once
+    def exported(self) -> Tensors:
+        """What upstream holds after it has loaded what the integration exports."""
+        self.loaded()
+        out, file = self.where / CANDIDATE / "export", self.where / REFERENCE / "reloaded.safetensors"
+        self._other.ask(Save(self.checkpoint, out))
+        try:
+            self._reference.ask(Reload(out, file))
+        except StepError as error:
+            raise StepError(f"upstream cannot load what was exported: {error}", blames_candidate=True) from error
+        return load_tensors(file)
+
+    @_once
+    def ran(self) -> list[str]:
+        """Both sides have run; answers the names of the reference's parameters."""
+        self.loaded()
+        steps = [Run(self._inputs, self.where / side) for side in (REFERENCE, CANDIDATE)]
+        self._reference.send(steps[0])
+        self._other.send(steps[1])
+        reference, other = self._reference.receive(steps[0]), self._other.receive(steps[1])
+        self._reference.ask(RunNudged(self._inputs, self.where / NUDGED))
+        for line in (*reference["notes"], *other["notes"]):
+            self._note(line)
+        return reference["parameters"]
+
+    @_once
+    def recordings(self) -> tuple[Recording, Recording]:
+        """What went in and out of every module of the reference and of the candidate, each running freely."""
+        self.loaded()
+        steps = [Trace(self._inputs, self.where / side / "trace") for side in (REFERENCE, CANDIDATE)]
+        self._reference.send(steps[0])
+        self._other.send(steps[1])
+        self._reference.receive(steps[0])
+        self._other.receive(steps[1])
+        return Recording.load(steps[0].out), Recording.load(steps[1].out)
+
+    def recording(self) -> Recording:
+        """What went in and out of every module of the candidate, running freely."""
+        return self.recordings()[1]
+
+    @_once
+    def replayed(self) -> Recording:
+        """What the candidate's modules do when each is fed what the reference's was."""
+        out = self.where / CANDIDATE / "replay"
+        self._other.ask(Replay(self._inputs, self._script, out, self._pairs(CANDIDATE)))
+        return Recording.load(out)
+
+    @_once
+    def completed(self) -> Recording:
+        """As `replayed`, with each module also given what upstream's was and it is not handed."""
+        out = self.where / CANDIDATE / "completed"
+        self._other.ask(Replay(self._inputs, self._script, out, self._pairs(CANDIDATE), complete=True))
+        return Recording.load(out)
+
+    def runs_upstream(self, dtypes: Sequence[str]) -> list[str]:
+        """Runs both sides in each dtype; answers those in which upstream itself can run, and notes the others.
+
+        Raises:
+            StepError: the candidate cannot run in a dtype in which upstream can, or upstream can in none.
+        """
+        found, failed = [], None
+        for dtype in dtypes:
+            try:
+                self._run_as(dtype)
+                found.append(dtype)
+            except StepError as error:
+                if error.blames_candidate or not self._reference.alive:
+                    raise
+                failed = error
+                self._note(f"upstream itself does not run in {dtype}: {error}")
+        if failed and not found:
+            raise failed
+        return found
+
+    def _run_as(self, dtype: str) -> None:
+        """Both sides load the checkpoint in another dtype, run it, and replay upstream's float32 recording."""
+        self.ran()
+        self.recordings()
+        steps = [
+            RunAs(self.checkpoint, dtype, self._inputs, self._script, self.where / side / dtype, self._pairs(side))
+            for side in (REFERENCE, CANDIDATE)
+        ]
+        self._reference.send(steps[0])
+        self._other.send(steps[1])
+        for line in (*self._reference.receive(steps[0]), *self._other.receive(steps[1])):
+            self._note(line)
+
+    def replayed_as(self, side: str, dtype: str) -> Recording:
+        """What a side's modules do in another dtype when each is fed what upstream's was in float32."""
+        return Recording.load(self.where / side / dtype / "replay")
+
+    @_once
+    def slots(self) -> list[Slot]:
+        """The kernel slots that the integration declares."""
+        self.loaded()
+        return [Slot(**slot) for slot in self._other.ask(Slots(self.checkpoint))]
+
+    def ran_with(self, slot: str, kernel: str, dtype: str) -> list[str]:
+        """The candidate has run with a kernel in a slot; answers the slot's calls.
+
+        Its results are those of the side "candidate/SLOT/KERNEL".
+        """
+        out = self.where / CANDIDATE / slot / kernel
+        return self._other.ask(RunWith(self.checkpoint, slot, kernel, dtype, self._inputs, out))
+
+    def trained(self, level: str) -> list[Trained] | str:
+        """One step on each mesh of a level of several processes, or why the level makes no sense here."""
+        if f"trained {level}" not in self.taken:
+            self.loaded()
+            places = (self.checkpoint, self.where / "ranks" / level)
+            self.taken[f"trained {level}"] = self._training.on(level, *places, self.inputs(), self._note)
+        return cast(list[Trained] | str, self.taken[f"trained {level}"])
+
+    def trained_with(self, level: str, fault: str) -> tuple[list[Trained] | str, bool]:
+        """As `trained`, with a fault between the processes; and whether that changed anything."""
+        where = self.where / "ranks" / f"{level} with {fault}"
+        found = self._training.on(level, self.checkpoint, where, self.inputs(), lambda line: None, fault)
+        return found, any(where.glob("*/planted"))
+
+    def places(self) -> list[dict[str, Any]]:
+        """Where faults can be planted in the candidate."""
+        self.loaded()
+        return self._other.ask(Places(self._inputs))
+
+    def run_planted(self, number: int, out: Path) -> dict[str, bool]:
+        """The candidate has run with a fault in that place, and once more fed as upstream was; says what came of it."""
+        return self._other.ask(RunPlanted(number, self._inputs, self._script, out, self._pairs(CANDIDATE)))
+
+    def completed_planted(self, number: int, out: Path) -> Recording:
+        """As `completed`, with a fault in that place."""
+        self._other.ask(CompletePlanted(number, self._inputs, self._script, out, self._pairs(CANDIDATE)))
+        return Recording.load(out)
+
+    def _pairs(self, side: str) -> Pairs:
+        reference, candidate = self.recordings()
+        pairs = pair_calls(reference, candidate if side == CANDIDATE else reference)
+        return [(module, occurrence, number) for (module, occurrence), number in pairs.items()]
+
+    def inputs(self) -> Tensors:
+        """The batch that both sides are fed."""
+        self.described()
+        return load_tensors(self._inputs)
+
+    def state(self) -> Tensors:
+        """What upstream's model holds."""
+        self.described()
+        return load_tensors(self.where / "state.safetensors")
+
+    def toy(self) -> dict[str, Any] | None:
+        """The config of the toy that was made; None where a checkpoint was given, or none could be made."""
+        file = self.checkpoint / "config.json"
+        return None if self.given or not file.is_file() else dict(json.loads(file.read_text(encoding="utf-8")))
+
+    def model_type(self) -> str:
+        """What is compared; empty while the reference could not say."""
+        described = self.taken.get("described")
+        return str(described["model_type"]) if isinstance(described, dict) else ""
+
+    def results_of(self, side: str, what: str) -> Tensors:
+        """The "outputs" or "gradients" of a run: "reference", "candidate", "reference/nudged", "candidate/bfloat16"."""
+        self.ran()
+        return load_tensors(self.where / side / f"{what}.safetensors")
+
+    def results(self, what: str) -> Tensors:
+        """The "outputs" or "gradients" of the candidate."""
+        return self.results_of(CANDIDATE, what)
+
+    def attention_of(self, side: str) -> AttentionCalls:
+        """How attention was called in a run."""
+        self.ran()
+        return load_calls(self.where / side)
+
+    def attention(self) -> AttentionCalls:
+        """How attention was called in the candidate's run."""
+        return self.attention_of(CANDIDATE)

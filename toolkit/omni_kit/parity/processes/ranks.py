@@ -1,0 +1,207 @@
+"""Several processes of one training step, under torchrun's agent, and what each of them says when it fails.
+
+On a CPU they are forked from a process that has imported everything and computed nothing, which saves each of them the
+imports. A GPU does not survive a fork, so there each imports for itself.
+"""
+
+import faulthandler
+import json
+import os
+import re
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import distributed
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from omni_kit.errors import OmniKitError
+from omni_kit.parity.compare.files import save_tensors
+from omni_kit.parity.faults.processes import process_fault
+from omni_kit.parity.processes.batches import load_batches
+from omni_kit.parity.processes.builder import made
+from omni_kit.parity.processes.failures import lacks_package, one_line
+from omni_kit.targets.sides import Distributed, Mesh
+
+PLANTED = "planted"  # left beside the results where a planted fault changed what a process received
+_TIME_IS_UP = "Timeout ("  # how faulthandler heads the stacks of a process that hangs
+_LOOK = 0.05  # seconds between two looks of the agent at its processes
+_opened: list[Distributed] = []
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every process of a launch is told.
+
+    Attributes:
+        builder, options: how a process that was not forked makes its builder.
+        batches: directory of the batches.
+        out: where the first process writes its results, and every one its log.
+        timeout: seconds after which a process writes its stack and ends.
+        fault: one to plant between the processes.
+    """
+
+    builder: str
+    options: Mapping[str, Any]
+    device: str
+    checkpoint: Path
+    batches: Path
+    mesh: Mesh
+    out: Path
+    timeout: float
+    fault: str = ""
+
+
+class RankError(OmniKitError):
+    """A launch that gave no result.
+
+    Attributes:
+        blames_candidate: its own code raised in a process.
+    """
+
+    def __init__(self, message: str, *, blames_candidate: bool = False) -> None:
+        super().__init__(message)
+        self.blames_candidate = blames_candidate
+
+
+def launch(job: Job, builder: Distributed) -> None:
+    """Runs a job in as many processes as its mesh has, and waits for them.
+
+    Raises:
+        RankError: the first process that failed, or all of them where they hang.
+    """
+    _opened[:] = [builder]
+    job.out.mkdir(parents=True, exist_ok=True)
+    _meeting_place(job).unlink(missing_ok=True)
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=job.mesh.processes,
+        start_method="fork" if job.device == "cpu" else "spawn",
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        run_id=job.out.name,
+        max_restarts=0,
+        monitor_interval=_LOOK,
+    )
+    try:
+        elastic_launch(config, _rank)(job)
+    except ChildFailedError as error:
+        raise _explained(job, {rank: failure.exitcode for rank, failure in error.failures.items()}) from error
+
+
+def _rank(job: Job) -> None:
+    """One process: its output goes to its own log, and it ends itself when it hangs.
+
+    The first whose time is up ends, and the agent ends the others with SIGTERM: both leave a stack.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the agent's own handler, inherited, would wait for Python
+    number = int(os.environ["RANK"])
+    log = _log(job, number).open("w", encoding="utf-8")
+    os.dup2(log.fileno(), 1)
+    os.dup2(log.fileno(), 2)
+    faulthandler.enable(log)
+    faulthandler.dump_traceback_later(job.timeout, exit=True, file=log)
+    faulthandler.register(signal.SIGTERM, file=log, chain=True)
+    try:
+        _train(job, number)
+    except Exception as error:
+        traceback.print_exc(file=sys.stderr)
+        said = {"error": one_line(error), "environment": lacks_package(error), "time": time.time()}
+        _error_file(job, number).write_text(json.dumps(said), encoding="utf-8")
+        os._exit(1)
+    faulthandler.cancel_dump_traceback_later()
+
+
+def _train(job: Job, number: int) -> None:
+    _join(job, number)
+    builder = _builder(job)
+    with process_fault(job.fault) as outcome:
+        results = builder.train(job.checkpoint, load_batches(job.batches), job.mesh)
+    if outcome.changed:
+        (job.out / PLANTED).touch()
+    if number == 0:
+        for index, (figures, gradients) in enumerate(results):
+            save_tensors(figures, job.out / f"{index}.figures.safetensors")
+            save_tensors(gradients, job.out / f"{index}.gradients.safetensors")
+        (job.out / "notes.json").write_text(json.dumps(builder.notes()), encoding="utf-8")
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+def _join(job: Job, number: int) -> None:
+    """Finds the other processes: forked ones by a file, since asking the agent's server after a fork can hang."""
+    if job.device == "cuda":
+        distributed.init_process_group("nccl")
+        return
+    store = distributed.FileStore(str(_meeting_place(job)), job.mesh.processes)
+    distributed.init_process_group("gloo", store=store, rank=number, world_size=job.mesh.processes)
+
+
+def _builder(job: Job) -> Distributed:
+    if job.device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    if not _opened:
+        builder = made(job.builder)
+        builder.open(job.options)
+        _opened.append(cast(Distributed, builder))
+    return _opened[0]
+
+
+def _explained(job: Job, codes: Mapping[int, int]) -> RankError:
+    """The crash that came first. Those that follow, of processes that lost a partner, say nothing."""
+    signals = {rank: signal.Signals(-code).name for rank, code in codes.items() if code < 0 and code != -signal.SIGTERM}
+    crashed = {rank: how for rank in _ranks(job) if (how := _crash(_log(job, rank)) or signals.get(rank))}
+    if crashed:
+        rank = min(crashed)
+        return RankError(f"{_of(job, rank)} crashed ({crashed[rank]}); its stack is in {_log(job, rank)}")
+    said = {rank: json.loads(file.read_text()) for rank in _ranks(job) if (file := _error_file(job, rank)).is_file()}
+    if said:
+        rank = min(said, key=lambda rank: said[rank]["time"])
+        return RankError(f"{_of(job, rank)}: {said[rank]['error']}", blames_candidate=not said[rank]["environment"])
+    texts = {rank: _log(job, rank).read_text(encoding="utf-8", errors="replace") for rank in _ranks(job)}
+    if any(_TIME_IS_UP in text for text in texts.values()):
+        places = {rank: place for rank, text in texts.items() if (place := _stuck_at(text))}
+        where = "; ".join(f"rank {rank} in {place}" for rank, place in places.items())
+        return RankError(f"{job.mesh.name} hangs: not done after {job.timeout:.0f} s ({where}); stacks in {job.out}")
+    return RankError(f"{_of(job, min(codes))} ended with code {codes[min(codes)]}; the logs are in {job.out}")
+
+
+def _crash(log: Path) -> str:
+    """What Python says when a signal ends it; the agent may see a partner's end first."""
+    found = re.search(r"^Fatal Python error: (.+)$", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _stuck_at(log: str) -> str:
+    """The innermost line that is not torch's own, of the thread that was running when the process was ended."""
+    frames = re.findall(r'File "(.+?)", line (\d+) in (\S+)', log.rpartition("(most recent call first)")[2])
+    own = [frame for frame in frames if "/torch/" not in frame[0]]
+    return " ".join(f"{name} ({file}:{line})" for file, line, name in own[:1])
+
+
+def _of(job: Job, rank: int) -> str:
+    return f"rank {rank} of {job.mesh.processes} ({job.mesh.name})"
+
+
+def _ranks(job: Job) -> Sequence[int]:
+    return range(job.mesh.processes)
+
+
+def _log(job: Job, rank: int) -> Path:
+    return job.out / f"rank{rank}.log"
+
+
+def _meeting_place(job: Job) -> Path:
+    return job.out / "processes"
+
+
+def _error_file(job: Job, rank: int) -> Path:
+    return job.out / f"rank{rank}.error.json"

@@ -1,0 +1,164 @@
+"""One side in its own process: its builder, its feed and, once loaded, its model."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from omni_kit.parity.compare.attention import save_calls
+from omni_kit.parity.compare.files import load_tensors, save_tensors, state_of
+from omni_kit.parity.compare.trace import Recording, Script, recorded
+from omni_kit.parity.faults.planting import Place
+from omni_kit.parity.processes.builder import made
+from omni_kit.targets.sides import Attending, Builder, Distributed, Slotted, Upstream
+from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.tensors import Tensors
+
+Pairs = list[tuple[str, int, int]]  # module, occurrence, and number of the call in another side's recording
+
+
+class Side:
+    """What the steps of a process work on.
+
+    Args:
+        name: "reference", "candidate" or "ranks", for messages.
+
+    Attributes:
+        builder_name, options: as it was opened.
+        model: what was loaded last.
+        places: where faults can be planted in it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.builder_name = ""
+        self.options: Mapping[str, Any] = {}
+        self.model: Any = None
+        self.places: Sequence[Place] = ()
+        self._builder: Builder | None = None
+        self._feed: Feed | None = None
+        self._forbidden: Sequence[str] = ()
+        self._gradient = True
+
+    def open(
+        self, builder: str, options: Mapping[str, Any], feed: str, forbidden: Sequence[str], *, gradient: bool
+    ) -> dict[str, Any]:
+        """Makes builder and feed; `forbidden` packages must never be imported in this process."""
+        self._forbidden, self.builder_name, self.options, self._gradient = forbidden, builder, options, gradient
+        self._builder = cast(Builder, made(builder))
+        self._feed = cast(Feed, made(feed)) if feed else None
+        return self._builder.open(options)
+
+    @property
+    def builder(self) -> Builder:
+        """The side's builder.
+
+        Raises:
+            RuntimeError: the side was not opened.
+        """
+        if self._builder is None:
+            raise RuntimeError("the first step must be open")
+        return self._builder
+
+    @property
+    def upstream(self) -> Upstream:
+        """The builder as that of the reference."""
+        return cast(Upstream, self.builder)
+
+    @property
+    def slotted(self) -> Slotted:
+        """The builder as one whose kernels can be chosen."""
+        return cast(Slotted, self.builder)
+
+    @property
+    def distributed(self) -> Distributed:
+        """The builder as one that trains in several processes."""
+        return cast(Distributed, self.builder)
+
+    @property
+    def feed(self) -> Feed:
+        """What makes the batch.
+
+        Raises:
+            RuntimeError: the side was opened without one.
+        """
+        if self._feed is None:
+            raise RuntimeError("this side was opened without a feed")
+        return self._feed
+
+    def check_imports(self) -> None:
+        """Raises if a forbidden package came in after all: the side would no longer be independent.
+
+        Raises:
+            RuntimeError: which package.
+        """
+        if strangers := [name for name in self._forbidden if name in sys.modules]:
+            raise RuntimeError(f"the {self.name} process imported {strangers[0]}: it proves nothing any more")
+
+    def describe(self, out: Path) -> dict[str, str]:
+        """Writes what the model holds, and the batch for it, below `out`; says what the model is."""
+        model = self.model
+
+        def run(batch: Tensors) -> Tensors:
+            return self.builder.forward(model, placed(model, batch), loss_only=True)
+
+        save_tensors(state_of(model), out / "state.safetensors")
+        save_tensors(self.feed.batch(model, run), out / "inputs.safetensors")
+        kind = type(model).__name__
+        config = getattr(model, "config", None)
+        return {"model_type": str(getattr(config, "model_type", "") or kind), "class": kind}
+
+    def run(self, model: Any, inputs: Path, out: Path, forward: Callable[[Tensors], Tensors] | None = None) -> None:
+        """Forward, and backward where the side has a gradient.
+
+        Writes outputs.safetensors, gradients.safetensors and attention.json below `out`.
+        """
+        batch = placed(model, load_tensors(inputs))
+        watched = self.builder.attention(model) if isinstance(self.builder, Attending) else nullcontext({})
+        with watched as calls:
+            outputs = forward(batch) if forward else self.builder.forward(model, batch)
+        save_tensors(outputs, out / "outputs.safetensors")
+        save_calls(calls, out)
+        if self._gradient:
+            model.zero_grad(set_to_none=True)
+            torch.autograd.backward(_loss(outputs))
+            save_tensors(_gradients(model), out / "gradients.safetensors")
+
+    def trace(self, inputs: Path, out: Path) -> None:
+        """Runs the model with everything recorded that goes in and out of every module."""
+        batch = placed(self.model, load_tensors(inputs))
+        with recorded(self.model) as recording:
+            outputs = self.builder.forward(self.model, batch, loss_only=True)
+            if self._gradient:
+                torch.autograd.backward(_loss(outputs))
+        recording.save(out)
+
+    def replay(
+        self, model: Any, inputs: Path, script: Path, pairs: Pairs, out: Path, *, complete: bool = False
+    ) -> None:
+        """Forward with every paired module fed, and its answer replaced, from another side's recording."""
+        known = {(module, occurrence): number for module, occurrence, number in pairs}
+        batch = placed(model, load_tensors(inputs))
+        with recorded(model, Script(Recording.load(script), known, complete)) as recording:
+            self.builder.forward(model, batch, loss_only=True)
+        recording.save(out)
+
+
+def placed(model: Any, batch: Tensors) -> Tensors:
+    """The batch on the model's device, and what is no whole number in the model's dtype."""
+    example = next(model.parameters())
+    on_device = {name: tensor.to(example.device) for name, tensor in batch.items()}
+    return {name: t.to(example.dtype) if t.is_floating_point() else t for name, t in on_device.items()}
+
+
+def _loss(outputs: Tensors) -> torch.Tensor:
+    if "loss" not in outputs:
+        raise KeyError("the side answers no 'loss', although it is said to have a gradient")
+    return outputs["loss"]
+
+
+def _gradients(model: Any) -> Tensors:
+    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}

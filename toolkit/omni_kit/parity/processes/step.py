@@ -1,0 +1,53 @@
+"""What a process can be asked: typed questions, which travel as JSON and are answered where they arrive."""
+
+import json
+import re
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from omni_kit.parity.processes.side import Side
+
+R = TypeVar("R")
+_KNOWN: dict[str, type["Step[Any]"]] = {}
+
+
+@dataclass(frozen=True)
+class Step(ABC, Generic[R]):
+    """A question to one side. Its fields are its arguments: paths, and what JSON knows; so is the answer."""
+
+    def __init_subclass__(cls) -> None:
+        _KNOWN[cls.title()] = cls
+
+    @classmethod
+    def title(cls) -> str:
+        """What messages call it: its name, in words."""
+        return re.sub(r"(?<!^)(?=[A-Z])", " ", cls.__name__).lower()
+
+    @abstractmethod
+    def take(self, side: "Side") -> R:
+        """Takes the step, in the process that was asked."""
+
+    def as_line(self) -> str:
+        """The request, one line of JSON."""
+        return json.dumps({"step": self.title(), "args": asdict(self)}, default=str)
+
+
+def known_steps() -> dict[str, type[Step[Any]]]:
+    """Title -> step, of those that have been imported."""
+    return dict(_KNOWN)
+
+
+def step_of(line: str) -> Step[Any]:
+    """The step that a line of `as_line` means.
+
+    Raises:
+        KeyError: there is none of that title.
+        TypeError: the arguments are not its own.
+    """
+    request = json.loads(line)
+    kind = _KNOWN[request["step"]]
+    paths = {field.name for field in fields(kind) if field.type is Path}
+    return kind(**{name: Path(value) if name in paths else value for name, value in request["args"].items()})

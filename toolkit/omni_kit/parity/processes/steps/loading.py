@@ -1,0 +1,117 @@
+"""Steps that make, load and save models."""
+
+import gc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omni_kit.parity.compare.files import save_tensors, state_of
+from omni_kit.parity.processes.side import Side
+from omni_kit.parity.processes.step import Step
+
+
+@dataclass(frozen=True)
+class Open(Step[dict[str, Any]]):
+    """Makes the side's builder, and its feed where it has to make a batch; answers facts about its library."""
+
+    builder: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    feed: str = ""
+    forbidden: Sequence[str] = ()
+    gradient: bool = True
+
+    def take(self, side: Side) -> dict[str, Any]:
+        """See `Step.take`."""
+        facts = side.open(self.builder, self.options, self.feed, self.forbidden, gradient=self.gradient)
+        gc.freeze()  # what was imported stays: a collection, and loaders ask for many, need not walk it
+        return facts
+
+
+@dataclass(frozen=True)
+class MakeToy(Step[dict[str, str]]):
+    """Makes a toy of upstream's own class; writes its checkpoint, its state and its batch below `out`."""
+
+    source: str
+    out: Path
+    layout: str
+
+    def take(self, side: Side) -> dict[str, str]:
+        """See `Step.take`."""
+        side.model = side.upstream.make_toy(self.source, side.feed)
+        side.upstream.save_toy(side.model, self.out / "checkpoint", self.layout)
+        return side.describe(self.out)
+
+
+@dataclass(frozen=True)
+class SaveToy(Step[None]):
+    """Makes a toy of upstream's own class and writes nothing but its checkpoint."""
+
+    source: str
+    out: Path
+    layout: str
+
+    def take(self, side: Side) -> None:
+        """See `Step.take`."""
+        side.upstream.save_toy(side.upstream.make_toy(self.source, side.feed), self.out, self.layout)
+
+
+@dataclass(frozen=True)
+class OpenCheckpoint(Step[dict[str, str]]):
+    """Loads a checkpoint and writes its state and the batch for it below `out`."""
+
+    checkpoint: Path
+    out: Path
+
+    def take(self, side: Side) -> dict[str, str]:
+        """See `Step.take`."""
+        side.model = side.builder.load(self.checkpoint)
+        return side.describe(self.out)
+
+
+@dataclass(frozen=True)
+class Shapes(Step[dict[str, list[int]]]):
+    """Name -> shape of the state that the side would load."""
+
+    config_dir: Path
+
+    def take(self, side: Side) -> dict[str, list[int]]:
+        """See `Step.take`."""
+        return side.builder.shapes(self.config_dir)
+
+
+@dataclass(frozen=True)
+class Load(Step[None]):
+    """Loads the checkpoint and writes what the model then holds."""
+
+    checkpoint: Path
+    state: Path
+
+    def take(self, side: Side) -> None:
+        """See `Step.take`."""
+        side.model = side.builder.load(self.checkpoint)
+        save_tensors(state_of(side.model), self.state)
+
+
+@dataclass(frozen=True)
+class Save(Step[None]):
+    """Exports the loaded model."""
+
+    checkpoint: Path
+    out: Path
+
+    def take(self, side: Side) -> None:
+        """See `Step.take`."""
+        side.builder.save(side.model, self.checkpoint, self.out)
+
+
+@dataclass(frozen=True)
+class Reload(Step[None]):
+    """Loads another checkpoint beside the model of this side and writes what it then holds."""
+
+    checkpoint: Path
+    state: Path
+
+    def take(self, side: Side) -> None:
+        """See `Step.take`."""
+        save_tensors(state_of(side.builder.load(self.checkpoint)), self.state)

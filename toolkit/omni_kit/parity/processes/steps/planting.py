@@ -1,0 +1,64 @@
+"""Steps that plant faults in the candidate's model."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omni_kit.parity.compare.files import load_tensors, save_tensors, state_of
+from omni_kit.parity.faults import FAULTS
+from omni_kit.parity.faults.planting import find_places, planted
+from omni_kit.parity.processes.side import Pairs, Side, placed
+from omni_kit.parity.processes.step import Step
+
+
+@dataclass(frozen=True)
+class Places(Step[list[dict[str, Any]]]):
+    """Where faults can be planted in the loaded model."""
+
+    inputs: Path
+
+    def take(self, side: Side) -> list[dict[str, Any]]:
+        """See `Step.take`."""
+        model = side.model
+        batch = placed(model, load_tensors(self.inputs))
+        side.places = find_places(model, FAULTS, lambda: side.builder.forward(model, batch))
+        return [{**place.described(), "number": number} for number, place in enumerate(side.places)]
+
+
+@dataclass(frozen=True)
+class RunPlanted(Step[dict[str, bool]]):
+    """As `Run`, `Trace` and `Replay`, with a fault in the model; writes what it then holds, too.
+
+    Answers whether the place was `reached`, whether it `changed` anything, and whether it was `unfit`.
+    """
+
+    number: int
+    inputs: Path
+    script: Path
+    out: Path
+    pairs: Pairs = field(default_factory=list)
+
+    def take(self, side: Side) -> dict[str, bool]:
+        """See `Step.take`."""
+        with planted(side.model, side.places[self.number]) as outcome:
+            save_tensors(state_of(side.model), self.out / "loaded.safetensors")
+            side.run(side.model, self.inputs, self.out)
+            side.trace(self.inputs, self.out / "trace")
+            side.replay(side.model, self.inputs, self.script, self.pairs, self.out / "replay")
+        return dict(vars(outcome))
+
+
+@dataclass(frozen=True)
+class CompletePlanted(Step[None]):
+    """As `Replay`, each module given what it is not handed, with a fault in the model."""
+
+    number: int
+    inputs: Path
+    script: Path
+    out: Path
+    pairs: Pairs = field(default_factory=list)
+
+    def take(self, side: Side) -> None:
+        """See `Step.take`."""
+        with planted(side.model, side.places[self.number]):
+            side.replay(side.model, self.inputs, self.script, self.pairs, self.out, complete=True)

@@ -1,0 +1,90 @@
+"""Steps about kernels and about several processes."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from omni_kit.parity.processes.side import Side
+from omni_kit.parity.processes.step import Step
+from omni_kit.targets.sides import Mesh
+
+
+@dataclass(frozen=True)
+class Slots(Step[list[dict[str, Any]]]):
+    """Every kernel slot that the integration declares, as the fields of a `Slot`."""
+
+    config_dir: Path
+
+    def take(self, side: Side) -> list[dict[str, Any]]:
+        """See `Step.take`."""
+        return [asdict(slot) for slot in side.slotted.slots(self.config_dir)]
+
+
+@dataclass(frozen=True)
+class RunWith(Step[list[str]]):
+    """As `Run`, of the checkpoint loaded once more with a kernel in a slot; answers the slot's calls."""
+
+    checkpoint: Path
+    slot: str
+    kernel: str
+    dtype: str
+    inputs: Path
+    out: Path
+
+    def take(self, side: Side) -> list[str]:
+        """See `Step.take`."""
+        slotted = side.slotted
+        model = slotted.load_with(self.checkpoint, self.slot, self.kernel, self.dtype)
+        side.run(model, self.inputs, self.out, lambda batch: slotted.forward_with(model, self.slot, batch))
+        return slotted.calls().get(self.slot, [])
+
+
+@dataclass(frozen=True)
+class Meshes(Step[list[dict[str, Any]] | str]):
+    """What a level of several processes runs on, as the fields of a `Mesh`; or why it makes no sense for this model."""
+
+    level: str
+    config_dir: Path
+
+    def take(self, side: Side) -> list[dict[str, Any]] | str:
+        """See `Step.take`."""
+        found = side.distributed.meshes(self.level, self.config_dir)
+        return found if isinstance(found, str) else [asdict(mesh) for mesh in found]
+
+
+@dataclass(frozen=True)
+class Launch(Step[list[str]]):
+    """Trains one step in all processes of a mesh; answers what is to be said about it.
+
+    Attributes:
+        timeout: seconds after which every process writes its stack and ends.
+        fault: one to plant between the processes.
+    """
+
+    mesh: Mapping[str, Any]
+    device: str
+    checkpoint: Path
+    batches: Path
+    out: Path
+    timeout: float
+    fault: str = ""
+
+    def take(self, side: Side) -> list[str]:
+        """See `Step.take`."""
+        from omni_kit.parity.processes.ranks import Job, launch
+
+        job = Job(
+            side.builder_name,
+            side.options,
+            self.device,
+            self.checkpoint,
+            self.batches,
+            Mesh(**self.mesh),
+            self.out,
+            self.timeout,
+            self.fault,
+        )
+        launch(job, side.distributed)
+        return list(json.loads((self.out / "notes.json").read_text(encoding="utf-8")))

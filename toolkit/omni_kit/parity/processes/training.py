@@ -1,0 +1,110 @@
+"""Training steps of several processes, as a case asks for them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from omni_kit.parity.compare.files import load_tensors
+from omni_kit.parity.processes.batches import save_batches
+from omni_kit.parity.processes.builder import made
+from omni_kit.parity.processes.steps import Launch, Meshes, Open
+from omni_kit.parity.processes.workers import GRACE, StepError, Worker
+from omni_kit.targets.sides import Candidate, Mesh
+from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.tensors import Tensors
+
+TrainedStep = tuple[Tensors, Tensors]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training on one mesh gave.
+
+    Attributes:
+        dtype: in which the weights were.
+        alone: in one process.
+        steps: for each batch, the loss and the norm of the gradients, and the gradients.
+    """
+
+    mesh: str
+    dtype: str
+    alone: bool
+    steps: Sequence[TrainedStep]
+
+
+class Training:
+    """Starts processes of a candidate from one that has imported it.
+
+    Args:
+        launcher: that process; None where no level needs it.
+        device: "cpu" or "cuda".
+    """
+
+    def __init__(self, launcher: Worker | None, candidate: Candidate, device: str) -> None:
+        self._launcher = launcher
+        self._feed: Feed = made(candidate.feed)
+        self._device = device
+        self._opened: bool | StepError | None = None  # not asked yet
+        if launcher is not None:
+            options = {**candidate.options, "device": device, "alone": False}
+            self._open = Open(candidate.builder, options)
+            launcher.send(self._open)
+
+    def on(
+        self,
+        level: str,
+        checkpoint: Path,
+        where: Path,
+        inputs: Tensors,
+        note: Callable[[str], None],
+        fault: str = "",
+    ) -> list[Trained] | str:
+        """One step on each mesh of a level, or why the level makes no sense for this model.
+
+        Args:
+            where: the directory for batches and results.
+            inputs: the batch of the comparison.
+            note: is told what was stood in for, and what was left out.
+            fault: one to plant between the processes.
+
+        Raises:
+            StepError: the integration cannot be imported, or a process failed.
+        """
+        launcher = self._ready()
+        meshes = launcher.ask(Meshes(level, checkpoint))
+        if isinstance(meshes, str):
+            return meshes
+        parts = int(meshes[0]["parts"])
+        save_batches(self._feed.whole(inputs) if parts == 1 else self._feed.apart(inputs, parts), where / "batches")
+        timeout = launcher.timeout - GRACE
+        trained = []
+        for mesh in meshes:
+            out = where / str(mesh["name"]).replace(" ", "-")
+            step = Launch(mesh, self._device, checkpoint, where / "batches", out, timeout, fault)
+            trained.append(_launched(launcher, step, note))
+        return trained
+
+    def _ready(self) -> Worker:
+        if self._launcher is None:
+            raise StepError("no process was started to launch others from")
+        if self._opened is None:
+            try:
+                self._launcher.receive(self._open)
+                self._opened = True
+            except StepError as error:
+                self._opened = error
+        if isinstance(self._opened, StepError):
+            raise self._opened
+        return self._launcher
+
+
+def _launched(launcher: Worker, step: Launch, note: Callable[[str], None]) -> Trained:
+    """Runs one launch, and reads what it left."""
+    for line in launcher.ask(step):
+        note(line)
+    mesh = Mesh(**step.mesh)
+    steps = [
+        tuple(load_tensors(step.out / f"{index}.{what}.safetensors") for what in ("figures", "gradients"))
+        for index in range(len(list(step.out.glob("*.figures.safetensors"))))
+    ]
+    return Trained(mesh.name, mesh.dtype, mesh.processes == 1, [(figures, gradients) for figures, gradients in steps])

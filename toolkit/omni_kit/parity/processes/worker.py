@@ -1,0 +1,57 @@
+"""`python -m omni_kit.parity.processes.worker NAME`: one side of a comparison in its own process.
+
+Requests come as JSON lines on stdin, replies leave as JSON lines on what stdout was; everything that libraries print
+goes to stderr, which the parent points at a log file.
+"""
+
+import faulthandler
+import json
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any, TextIO
+
+from omni_kit.parity.processes.failures import lacks_package, one_line
+
+if TYPE_CHECKING:
+    from omni_kit.parity.processes.side import Side
+
+_LOGGED = 400  # characters of a request
+
+
+def main() -> None:
+    """Answers requests until stdin closes."""
+    faulthandler.enable()  # an abort from the parent leaves every thread's stack in the log
+    replies = _claim_stdout()
+    from omni_kit.parity.processes.side import Side
+
+    side = Side(sys.argv[1])
+    for line in sys.stdin:
+        replies.write(json.dumps(_answer(side, line.strip())) + "\n")
+        replies.flush()
+
+
+def _claim_stdout() -> TextIO:
+    """The stdout that the parent reads; whatever prints from now on prints to stderr."""
+    own = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return own
+
+
+def _answer(side: "Side", line: str) -> dict[str, Any]:
+    from omni_kit.parity.processes.steps import step_of
+
+    print(f"--- {line[:_LOGGED]}", file=sys.stderr, flush=True)
+    try:
+        result = step_of(line).take(side)
+        side.check_imports()
+    except Exception as error:
+        traceback.print_exc()
+        sys.stderr.flush()
+        blames = getattr(error, "blames_candidate", not lacks_package(error))
+        return {"error": one_line(error), "blames_candidate": blames}
+    return {"result": result}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""The parent's end of a worker process: start, ask, time out, say what went wrong in one line."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import omni_kit
+from omni_kit.parity.processes.step import R, Step
+
+LAUNCHER = "ranks"
+GRACE = 30.0  # seconds that a launcher has to say which of its processes hung
+_OF_CANDIDATE = {"candidate", LAUNCHER}
+_ROOT = Path(omni_kit.__file__).resolve().parents[1]
+
+
+class StepError(Exception):
+    """A step that gave no result.
+
+    Attributes:
+        blames_candidate: the integration's own code raised; False where the reference raised, or a process died, hung
+            or lacks a package.
+        reported: a level has already shown it.
+    """
+
+    def __init__(self, message: str, *, blames_candidate: bool = False) -> None:
+        super().__init__(message)
+        self.blames_candidate = blames_candidate
+        self.reported = False
+
+
+class Worker:
+    """One side in its own process. Use as a context manager: leaving it ends the process.
+
+    Args:
+        name: "reference", "candidate" or "ranks", for messages and the log's name.
+        log_dir: where NAME.log is written.
+        timeout: seconds that one step may take.
+        threads: how many threads it may compute with; None shares the cores between two processes.
+    """
+
+    def __init__(self, name: str, log_dir: Path, *, timeout: float = 300.0, threads: int | None = None) -> None:
+        self.name = name
+        self.log = log_dir / f"{name}.log"
+        self.timeout = timeout
+        log_dir.mkdir(parents=True, exist_ok=True)
+        self._log_file = self.log.open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "omni_kit.parity.processes.worker", name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log_file,
+            env=_environment(threads or max(1, _cores() // 2)),
+            cwd=log_dir,
+        )
+        self._unread = b""
+        self._awaited: list[Step[Any]] = []
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def ask(self, step: Step[R]) -> R:
+        """Takes a step and returns its result.
+
+        Raises:
+            StepError: the step raised, timed out, or the process ended.
+        """
+        self.send(step)
+        return self.receive(step)
+
+    def send(self, step: Step[Any]) -> None:
+        """Asks without waiting for the reply; a reply that nobody took before is dropped.
+
+        Raises:
+            StepError: the process has ended.
+        """
+        while self._awaited:
+            with suppress(StepError):
+                self.receive(self._awaited[0])
+        line = step.as_line() + "\n"
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(line.encode())
+            stdin.flush()
+        except (BrokenPipeError, ValueError):  # it ended, or its stdin was closed
+            raise self._died(step.title()) from None
+        self._awaited.append(step)
+
+    def receive(self, step: Step[R]) -> R:
+        """Waits for the reply to what was sent.
+
+        Raises:
+            StepError: as `ask`.
+        """
+        self._awaited.remove(step)
+        reply = json.loads(self._read_line(step.title()))
+        if "error" in reply:
+            raise StepError(reply["error"], blames_candidate=self.name != "reference" and reply["blames_candidate"])
+        result: R = reply["result"]
+        return result
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def close_stdin(self) -> None:
+        """Tells the process that no more requests will come; it ends after the one it is at."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def close(self) -> None:
+        """Ends the process."""
+        if self.alive:
+            self.close_stdin()
+            try:
+                self._process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._log_file.close()
+
+    def _read_line(self, step: str) -> bytes:
+        stdout = self._process.stdout
+        assert stdout is not None
+        deadline = time.monotonic() + self.timeout
+        while b"\n" not in self._unread:
+            ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise self._hung(step)
+            chunk = os.read(stdout.fileno(), 65536)
+            if not chunk:
+                raise self._died(step)
+            self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def _hung(self, step: str) -> StepError:
+        """Aborts the process, which writes its stacks to the log."""
+        self._process.send_signal(signal.SIGABRT)
+        self._process.wait()
+        message = (
+            f"the {self.name} process did not finish '{step}' in {self.timeout:.0f} s; its stacks are in {self.log}"
+        )
+        return StepError(message)
+
+    def _died(self, step: str) -> StepError:
+        code = self._process.wait()
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        return StepError(f"the {self.name} process {how} in '{step}'{self._last_words()}")
+
+    def _last_words(self) -> str:
+        lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+        last = next((line for line in reversed(lines) if not line.startswith((" ", "---"))), "")
+        return f": {last.strip()[:300]}" if last else ""
+
+
+class Sides:
+    """The two processes of a comparison, for one run or for several in a row.
+
+    Sharing them saves the imports, some six seconds a run. A plugin that comes a second time gets a fresh candidate
+    process, because its modules are already imported in the old one. Use as a context manager.
+    """
+
+    def __init__(self, log_dir: Path, *, timeout: float = 300.0) -> None:
+        self._log_dir = log_dir
+        self._timeout = timeout
+        self._workers: dict[str, Worker] = {}
+        self._seen: set[Path] = set()
+
+    def __enter__(self) -> "Sides":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for worker in self._workers.values():
+            worker.close()
+
+    def workers(self, path: Path, editable: bool = True) -> tuple[Worker, Worker]:
+        """The reference's and the candidate's process, for the integration at `path`.
+
+        Args:
+            editable: the files may have changed since the same path was compared before.
+        """
+        if editable and path in self._seen:
+            for name in _OF_CANDIDATE & self._workers.keys():
+                self._workers[name].close()
+            self._seen.clear()
+        self._seen.add(path)
+        return self.worker("reference"), self.worker("candidate")
+
+    def worker(self, name: str) -> Worker:
+        """The process of a side; started if there is none yet, and again if it has ended."""
+        if name not in self._workers or not self._workers[name].alive:
+            self._workers[name] = Worker(name, self._log_dir, timeout=self._timeout)
+        return self._workers[name]
+
+    def launcher(self) -> Worker:
+        """The process from which those of a launch are forked: it has one thread, because threads do not fork."""
+        if LAUNCHER not in self._workers or not self._workers[LAUNCHER].alive:
+            self._workers[LAUNCHER] = Worker(LAUNCHER, self._log_dir, timeout=self._timeout + GRACE, threads=1)
+        return self._workers[LAUNCHER]
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """Offline, quiet, and with no more threads than cores."""
+    offline = dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"), "1")
+    limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    repeatable = {"PYTHONHASHSEED": "0"}  # upstream iterates over sets: both sides must do it in the same order
+    quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**os.environ, **offline, **limits, **quiet, **repeatable, "PYTHONPATH": path}
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

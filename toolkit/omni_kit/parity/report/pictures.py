@@ -1,0 +1,48 @@
+"""What both sides drew, for people to look at side by side."""
+
+import io
+
+import torch
+
+from omni_kit.parity.case import Case
+from omni_kit.parity.processes.pair import CANDIDATE, REFERENCE
+from omni_kit.parity.report.report import Image
+from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.tensors import Tensors
+
+_PIXEL = 16  # edge of what stands for one value
+
+
+def drawn(case: Case) -> list[Image]:
+    """The pictures that both sides have given so far; also written beside the other results of each side."""
+    if not isinstance(case.pair.taken.get("ran"), list):
+        return []
+    outputs = (case.pair.results_of(side, "outputs") for side in (REFERENCE, CANDIDATE))
+    found = images(case.feed, case.pair.inputs(), *outputs)
+    for image in found:
+        for side, png in ((REFERENCE, image.reference_png), (CANDIDATE, image.candidate_png)):
+            (case.pair.where / side / f"{image.name}.png").write_bytes(png)
+    return found
+
+
+def images(feed: Feed, batch: Tensors, reference: Tensors, candidate: Tensors) -> list[Image]:
+    """The answers that can be looked at, in the range of values of the reference's."""
+    alike = {name: t for name, t in candidate.items() if name in reference and t.shape == reference[name].shape}
+    theirs = feed.frames(batch, {name: reference[name] for name in alike})
+    mine = feed.frames(batch, alike)
+    found = []
+    for name, frame in theirs.items():
+        low, high = frame.amin(), frame.amax()
+        found.append(Image(name, *(_png((one - low) / (high - low)) for one in (frame, mine[name]))))
+    return found
+
+
+def _png(frame: torch.Tensor) -> bytes:
+    """A PNG file of values from 0 to 1; what is no number is black."""
+    from PIL import Image
+
+    pixels = (frame.nan_to_num(0.0).clamp(0, 1) * 255).round().to(torch.uint8)
+    large = pixels.repeat_interleave(_PIXEL, 0).repeat_interleave(_PIXEL, 1)
+    file = io.BytesIO()
+    Image.fromarray(large.numpy()).save(file, "png")
+    return file.getvalue()

@@ -1,0 +1,223 @@
+"""What a parity run found: one result a level, and the JSON of the command-line contract."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Status = Literal["pass", "fail", "skip", "error"]
+
+
+@dataclass(frozen=True)
+class Worst:
+    """One of the tensors that differ most."""
+
+    name: str
+    max_abs: float
+    max_rel: float
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class LevelResult:
+    """The answer of one level.
+
+    Attributes:
+        status: "fail" is the integration's fault; "skip" and "error" mean that nothing was proven either way.
+        max_abs: largest absolute difference of all compared tensors; None where the level compares none.
+        max_rel: largest difference relative to its tensor's own largest element.
+        tolerance: what max_rel may be at most.
+        worst: the tensors that differ most, worst first.
+    """
+
+    level: str
+    status: Status
+    reason: str = ""
+    max_abs: float | None = None
+    max_rel: float | None = None
+    tolerance: float | None = None
+    seconds: float = 0.0
+    worst: Sequence[Worst] = ()
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How far a module's output is off in a run without interference."""
+
+    module: str
+    error: float
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first module that adds error of its own.
+
+    Attributes:
+        added: its error when it is fed what upstream's module was fed.
+        inherited: the error of its input when the candidate runs freely.
+        what: where the error shows: in what it returns, what it hands on, or a gradient.
+        candidate_source, reference_source: file:line of the two forwards.
+        growth: the error of every module's output, in order.
+    """
+
+    module: str
+    added: float
+    inherited: float
+    what: str = ""
+    candidate_source: str = ""
+    reference_source: str = ""
+    growth: Sequence[Growth] = ()
+
+
+@dataclass(frozen=True)
+class ModuleError:
+    """How far one module is off.
+
+    Attributes:
+        kind: its class.
+        paired: upstream has it, too; of others nothing is known.
+        added: the largest error that it adds when fed what upstream's module was fed.
+        inherited, grown: the errors of what comes in and goes out when the candidate runs freely.
+        answered: its place in the order in which modules answer for the first time.
+    """
+
+    module: str
+    kind: str
+    paired: bool
+    added: float
+    inherited: float
+    grown: float
+    answered: int = 0
+
+
+@dataclass(frozen=True)
+class Planted:
+    """What became of one planted fault.
+
+    Attributes:
+        name: its kind, where it was planted, and what it changed there.
+        detected_by: the levels that failed; "error" where the model did not even run.
+        blamed: the module that the report would have named.
+        located: that is the module with the fault, or the nearest one around it that upstream has, too.
+        idle: the fault changed no value: on this toy, the line does nothing.
+    """
+
+    name: str
+    kind: str
+    module: str
+    detected_by: Sequence[str] = ()
+    blamed: str = ""
+    located: bool = False
+    idle: bool = False
+
+    def __str__(self) -> str:
+        if self.idle:
+            return "changes nothing here"
+        if not self.detected_by:
+            return "MISSED"
+        where = "located" if self.located else f"blamed on {self.blamed or 'nobody'}"
+        return f"detected by {', '.join(self.detected_by)}, {where}"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How many planted faults were noticed.
+
+    Attributes:
+        missed: those that no level noticed.
+        mislocated: those that were noticed, and blamed on another module.
+        idle: lines that could be wrong without any effect on this toy: proven neither way, and not counted.
+    """
+
+    faults: int
+    detected: int
+    located: int
+    missed: Sequence[str] = ()
+    mislocated: Sequence[str] = ()
+    idle: Sequence[str] = ()
+    planted: Sequence[Planted] = ()
+
+
+@dataclass(frozen=True)
+class Image:
+    """What both sides drew for one sample of a diffusion model: PNG files of the same size and range of values.
+
+    Attributes:
+        name: the output that is shown.
+    """
+
+    name: str
+    reference_png: bytes
+    candidate_png: bytes
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """The outcome of `run_parity`.
+
+    Attributes:
+        model_type: what was compared.
+        not_run: the levels that were not asked for.
+        work_dir: where the tensors and logs lie; empty when they were not kept.
+        modules: the error of every module, where that was asked for, in the order in which they are called.
+        replay: the file of a run that is not at parity, from which it can be run again.
+        images: what a diffusion model drew, where it ran; kept as files in the work_dir, too.
+    """
+
+    path: str
+    model_type: str
+    levels: Sequence[LevelResult]
+    first_divergence: Divergence | None = None
+    prove: Proof | None = None
+    modules: Sequence[ModuleError] = ()
+    replay: str = ""
+    seconds: float = 0.0
+    work_dir: str = ""
+    notes: Sequence[str] = field(default_factory=list)
+    images: Sequence[Image] = ()
+    not_run: Sequence[str] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Every level that was asked for ran and passed, and no planted fault went unnoticed."""
+        passed = bool(self.levels) and all(level.status == "pass" for level in self.levels)
+        return passed and not (self.prove and self.prove.missed)
+
+    @property
+    def exit_code(self) -> int:
+        """0 proven, 1 something is wrong, 3 something could not be run."""
+        if self.ok:
+            return 0
+        missed = self.prove is not None and bool(self.prove.missed)
+        return 1 if missed or any(level.status == "fail" for level in self.levels) else 3
+
+    @property
+    def again(self) -> str:
+        """The command that runs a failed comparison again; empty where there is none."""
+        return f"omni-kit parity --replay {shlex.quote(self.replay)}" if self.replay else ""
+
+    def level(self, name: str) -> LevelResult:
+        """The result of one level.
+
+        Raises:
+            KeyError: that level was not asked for.
+        """
+        for level in self.levels:
+            if level.level == name:
+                return level
+        raise KeyError(name)
+
+    def to_json(self) -> dict[str, Any]:
+        """The command's own fields of the contract."""
+        return {
+            "path": self.path,
+            "model_type": self.model_type,
+            "not_run": list(self.not_run),
+            "levels": [{**vars(level), "worst": [vars(worst) for worst in level.worst]} for level in self.levels],
+            "first_divergence": asdict(self.first_divergence) if self.first_divergence else None,
+            "prove": asdict(self.prove) if self.prove else None,
+            "modules": [asdict(module) for module in self.modules],
+            "replay": self.replay,
+            "seconds": self.seconds,
+            "work_dir": self.work_dir,
+        }

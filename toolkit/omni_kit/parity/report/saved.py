@@ -1,0 +1,125 @@
+"""A run that failed, in a small file from which it can be run again."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from omni_kit.errors import BadInput
+from omni_kit.files import cache_directory, write_atomic
+from omni_kit.parity.report.environment import versions
+from omni_kit.parity.report.report import ParityReport
+
+SCHEMA = "omni-kit/parity-replay/1"
+_FIGURES = ("status", "max_abs", "max_rel")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run was asked for, so far as its figures depend on it.
+
+    Attributes:
+        target: the framework, where it was named.
+        checkpoint: the given one; empty where a toy was made.
+        toy: the whole config of the toy that was made; weights and batch follow from it, without any chance.
+    """
+
+    path: str
+    levels: list[str]
+    target: str = ""
+    layout: str = "hub"
+    device: str = "cpu"
+    prove: bool = False
+    timeout: float = 300.0
+    checkpoint: str = ""
+    toy: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A run as its file has it.
+
+    Attributes:
+        versions: package -> version at that time.
+        figures: level -> its status and how far it was off.
+        module: the first to add error.
+    """
+
+    options: Options
+    versions: Mapping[str, str]
+    figures: Mapping[str, Mapping[str, Any]]
+    module: str = ""
+
+
+def save_replay(report: ParityReport, options: Options, work_dir: Path | None) -> str:
+    """Writes the file of a run: into the directory that it keeps, or into the user's cache.
+
+    Returns:
+        Where it is; empty where nothing can be written.
+    """
+    named = hashlib.sha256(json.dumps(asdict(options), sort_keys=True).encode()).hexdigest()[:8]
+    file = (
+        work_dir / "replay.json"
+        if work_dir
+        else cache_directory() / "parity" / f"{Path(options.path).name}-{named}.json"
+    )
+    module = report.first_divergence.module if report.first_divergence else ""
+    saved = Saved(options, versions(), figures_of(report), module)
+    try:
+        write_atomic(file, json.dumps({"schema": SCHEMA, **asdict(saved)}, indent=2) + "\n")
+    except BadInput:
+        return ""
+    return str(file.resolve())
+
+
+def load_replay(file: Path) -> Saved:
+    """Reads what `save_replay` wrote.
+
+    Raises:
+        BadInput: there is no such file, or it is another one.
+    """
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read {file}: {error}", "give the file that a failed parity run has named") from error
+    if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
+        raise BadInput(f"{file} is no saved parity run", "give the file that a failed parity run has named")
+    try:
+        return Saved(**{**data, "options": Options(**data["options"])})
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"{file} is a saved parity run of another version of omni-kit: {error}") from error
+
+
+def figures_of(report: ParityReport) -> dict[str, dict[str, Any]]:
+    """Level -> what a replay must give again; figures that are infinite have no place in JSON, and are text."""
+    return {level.level: {name: _plain(getattr(level, name)) for name in _FIGURES} for level in report.levels}
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and value in (float("inf"), float("-inf")) else value
+
+
+def changes(saved: Saved, report: ParityReport) -> list[str]:
+    """What is not as it was in the saved run: versions, figures, the first divergence; or that nothing is."""
+    now = versions()
+    lines = [
+        f"{name} was {saved.versions.get(name, 'not installed')} then and is {now.get(name, 'not installed')} now"
+        for name in sorted({*saved.versions, *now})
+        if saved.versions.get(name) != now.get(name)
+    ]
+    figures = figures_of(report)
+    changed = [name for name, then in saved.figures.items() if dict(then) != figures.get(name)]
+    module = report.first_divergence.module if report.first_divergence else ""
+    if not changed and module == saved.module:
+        return [*lines, "the same figures as in the saved run"]
+    lines += [f"{name}: {_shown(saved.figures[name])} then, {_shown(figures.get(name, {}))} now" for name in changed]
+    if module != saved.module:
+        lines.append(f"first divergence: {saved.module or 'none'} then, {module or 'none'} now")
+    return lines
+
+
+def _shown(figures: Mapping[str, Any]) -> str:
+    value = figures.get("max_rel")
+    return f"{figures.get('status', 'not run')}" + ("" if value is None else f" ({float(value):.2e})")

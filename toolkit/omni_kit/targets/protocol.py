@@ -1,0 +1,225 @@
+"""What a framework answers: where its integrations are, which kinds it takes, and what an integration consists of."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from omni_kit.errors import BadInput
+from omni_kit.layout import LayoutVerdict
+from omni_kit.targets.sides import Candidate
+from omni_kit.upstream.kinds import Kind
+from omni_kit.upstream.subject import Subject
+
+Style = Literal["in-tree", "plugin"]
+INSTALL_TORCH = "pip install torch accelerate"
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Something that must be installed, and the command that does it.
+
+    Attributes:
+        name: the distribution.
+        needed_by: the command that needs it.
+    """
+
+    name: str
+    needed_by: str
+    install: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked new-model for.
+
+    Attributes:
+        name: the integration's name, a Python identifier.
+        into: the directory to write to.
+        verdict: the layout of the checkpoint; None when no weights were given.
+    """
+
+    name: str
+    into: Path
+    style: Style = "plugin"
+    verdict: LayoutVerdict | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One choice that the scaffold made, with the reason and where it was read."""
+
+    what: str
+    choice: str
+    reason: str
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Todo:
+    """What a person still has to do, at a place in the written files."""
+
+    path: str
+    line: int
+    what: str
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A file to be written, relative to `into`; from a template of the kind, or a text as it is."""
+
+    path: str
+    template: str | None = None
+    text: str = ""
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ListEntry:
+    """An edit: `element` becomes an element of the list or tuple `name` in `path`, unless it is there."""
+
+    path: str
+    name: str
+    element: str
+
+
+@dataclass(frozen=True)
+class ImportEntry:
+    """An edit: `from <module> import <name>` in `path`, added to the statement that imports its siblings."""
+
+    path: str
+    module: str
+    name: str
+
+
+@dataclass(frozen=True)
+class IntegrationPlan:
+    """Everything that an integration consists of.
+
+    Attributes:
+        base: its own directory, relative to `into`; what it was made from is recorded there.
+        edits: changes of files that the framework already has.
+        next: the commands that go on from here.
+    """
+
+    base: str
+    files: Sequence[NewFile]
+    edits: Sequence[ListEntry | ImportEntry] = ()
+    decisions: Sequence[Decision] = ()
+    todo: Sequence[Todo] = ()
+    next: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Integration:
+    """An integration on disk.
+
+    Attributes:
+        path: its directory, absolute.
+        tell_kind: reads what kind it is of, which takes a while; called once, when it is asked for.
+    """
+
+    path: Path
+    tell_kind: Callable[[], Kind]
+
+    @cached_property
+    def kind(self) -> Kind:
+        """What kind of model or pipeline it integrates.
+
+        Raises:
+            BadInput: that cannot be told.
+        """
+        return self.tell_kind()
+
+
+class KindHandler(Protocol):
+    """What a framework does with models of one kind."""
+
+    @property
+    def templates(self) -> str:
+        """The folder of its templates, below that of the target; empty where it scaffolds none of this kind."""
+
+    def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
+        """The files and edits of an integration.
+
+        Raises:
+            BadInput: the request cannot be met; nothing was written.
+        """
+
+    def candidate(self, path: Path) -> Candidate:
+        """How both sides of a comparison are built for the integration in the directory `path`.
+
+        Raises:
+            BadInput: there is nothing to compare it with; why.
+        """
+
+
+class Target(Protocol):
+    """A framework that models are integrated into."""
+
+    @property
+    def name(self) -> str:
+        """As it is typed after --target."""
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """The libraries whose models it takes, as `Subject.library` names them."""
+
+    @property
+    def kinds(self) -> Mapping[Kind, KindHandler]:
+        """The kinds that it knows, with what it does with each."""
+
+    @property
+    def rules(self) -> str:
+        """The package of its rules."""
+
+    @property
+    def requirements(self) -> Sequence[Requirement]:
+        """What must be installed, for which command, and how."""
+
+    def at(self, path: Path) -> Integration | None:
+        """The integration whose own directory `path` is; None where it is none. Looks at nothing below."""
+
+    def find(self, path: Path) -> Sequence[Integration]:
+        """The integrations at or below a path: of a model's own directory, of a checkout's root.
+
+        Raises:
+            BadInput: there is none; what is missing.
+        """
+
+
+@runtime_checkable
+class MakesConverters(Protocol):
+    """A target that converts checkpoints while it loads them."""
+
+    def converter(self, name: str, path: str, verdict: LayoutVerdict) -> NewFile | str:
+        """The module that brings a checkpoint of this layout into its models, or in one line why none is needed.
+
+        Its template is named from the folder of all of the target's templates.
+
+        Raises:
+            BadInput: the layout cannot be brought there.
+        """
+
+
+def package_of(target: Target) -> str:
+    """What the folders of a target are called: its name, as Python can import it."""
+    return target.name.replace("-", "_")
+
+
+def scaffolded(target: Target) -> list[Kind]:
+    """The kinds that a target has templates for."""
+    return [kind for kind, handler in target.kinds.items() if handler.templates]
+
+
+def handler_of(target: Target, kind: Kind) -> KindHandler:
+    """What a target does with a kind.
+
+    Raises:
+        BadInput: it does not know that kind.
+    """
+    if kind not in target.kinds:
+        known = ", ".join(target.kinds)
+        raise BadInput(f"{target.name} takes no model of kind '{kind}'", f"it takes {known}")
+    return target.kinds[kind]

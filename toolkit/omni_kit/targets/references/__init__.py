@@ -1,0 +1,1 @@
+"""Upstream's sides of comparisons: transformers' and diffusers' own classes, untouched."""

@@ -1,0 +1,62 @@
+"""Records how attention is called through transformers' registry of attention functions.
+
+On a CPU every mask is made beforehand, and whether attention is told to be causal, or how far it may look, changes no
+number; the kernels of an accelerator rely on nothing else. So what cannot be seen in the outputs is read off the calls.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from omni_kit.targets.sides import AttentionCalls
+
+
+@contextmanager
+def attention_recorded(model: nn.Module) -> Iterator[AttentionCalls]:
+    """Notes each different way in which a module of `model` calls a function of transformers' attention registry."""
+    from transformers.modeling_utils import AttentionInterface
+
+    names = {module: name for name, module in model.named_modules()}
+    calls: AttentionCalls = {}
+    choose = AttentionInterface.get_interface
+
+    def chosen(registry: Any, implementation: str, default: Callable[..., Any]) -> Callable[..., Any]:
+        function = choose(registry, implementation, default)
+
+        def noted(module: nn.Module, query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+            told, known = _told(module, query, key, kwargs), calls.setdefault(names.get(module, ""), [])
+            if told not in known:
+                known.append(told)
+            return function(module, query, key, value, *args, **kwargs)
+
+        return noted
+
+    AttentionInterface.get_interface = chosen
+    try:
+        yield calls
+    finally:
+        AttentionInterface.get_interface = choose
+
+
+def _told(module: nn.Module, query: torch.Tensor, key: torch.Tensor, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides who attends to whom, with defaults filled in as the kernels fill them in."""
+    causal, scale = given.get("is_causal"), given.get("scaling")
+    return {
+        "is_causal": bool(getattr(module, "is_causal", True) if causal is None else causal),
+        "scale": float(f"{query.shape[-1] ** -0.5 if scale is None else float(scale):.6g}"),
+        "sliding_window": given.get("sliding_window") or None,
+        "softcap": given.get("softcap") or None,
+        "dropout": float(given.get("dropout") or 0.0),
+        "sinks": _in_short(given.get("s_aux")),
+        "heads": [query.shape[1], key.shape[1]],
+    }
+
+
+def _in_short(sinks: torch.Tensor | None) -> str | None:
+    """Enough to tell whether two tensors are the same one, and whether a gradient can come back."""
+    if sinks is None:
+        return None
+    return f"{float(sinks.detach().double().norm()):.5g}{'' if sinks.requires_grad else ', without gradient'}"

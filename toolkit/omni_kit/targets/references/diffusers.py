@@ -1,0 +1,114 @@
+"""The reference side of a diffusion transformer: diffusers, untouched. Its process never imports a target framework."""
+
+import inspect
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import diffusers
+import torch
+from torch import nn
+
+from omni_kit.errors import BadInput
+from omni_kit.toys.configs.denoiser import toy_denoiser
+from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
+from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.tensors import Tensors
+from omni_kit.toys.weights import fill
+
+_SHARDS = 3  # a toy checkpoint has an index, as a real one
+
+
+class DiffusersBuilder:
+    """Builds, loads and saves with diffusers' own classes."""
+
+    def __init__(self) -> None:
+        self._device = "cpu"
+        self._kept: list[str] = []
+
+    def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        self._device = options.get("device", "cpu")
+        diffusers.utils.logging.set_verbosity_error()
+        return {"library": "diffusers", "version": diffusers.__version__}
+
+    def shapes(self, config_dir: Path) -> dict[str, list[int]]:
+        config = json.loads((config_dir / "config.json").read_text(encoding="utf-8"))
+        with torch.device("meta"):
+            model = _class(config["_class_name"]).from_config(config)
+        return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+
+    def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
+        config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+        if "_class_name" not in config:
+            raise BadInput(f"{checkpoint.name}/config.json does not say its _class_name: diffusers did not write it")
+        model, info = _class(config["_class_name"]).from_pretrained(
+            checkpoint, torch_dtype=getattr(torch, dtype), output_loading_info=True
+        )
+        if problems := {what: sorted(map(str, names)) for what, names in info.items() if names}:
+            what, names = next(iter(problems.items()))
+            raise BadInput(f"diffusers loads {checkpoint.name} with {what} ({len(names)}): {', '.join(names[:4])}")
+        self._kept = list(model._keep_in_fp32_modules or []) if dtype != "float32" else []
+        return self._placed(model)
+
+    def save(self, model: Any, checkpoint: Path, out: Path) -> None:
+        self.save_toy(model, out, "hub")
+
+    def save_toy(self, model: Any, out: Path, layout: str) -> None:
+        """diffusers publishes the names that its models have: both layouts are one."""
+        size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+        model.save_pretrained(out, max_shard_size=max(1, size // _SHARDS))
+
+    def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
+        """Low precision begins with what goes in, save in the modules that diffusers keeps in float32."""
+        cast_ = {name: t.to(model.dtype) if t.is_floating_point() else t for name, t in inputs.items()}
+        return denoised(samples_of(cast_), lambda sample: ask(model, sample))
+
+    def notes(self) -> list[str]:
+        return [f"in low precision diffusers keeps {', '.join(self._kept)} in float32"] if self._kept else []
+
+    def make_toy(self, source: str, feed: Feed) -> nn.Module:
+        """A toy with deterministic weights, float32, in training mode.
+
+        Args:
+            source: a class of diffusers, the path of a config.json with `_class_name` (complete or partial), or that
+                of a toy_config.json, which is used as it is.
+
+        Raises:
+            BadInput: diffusers has no such class.
+        """
+        torch.manual_seed(0)
+        name, config = _toy_of(source)
+        placed = self._placed(_class(name).from_config(config))
+        fill(placed)
+        return placed
+
+    def _placed(self, model: Any) -> nn.Module:
+        return cast(nn.Module, model.train().to(self._device))
+
+
+def _toy_of(source: str) -> tuple[str, dict[str, Any]]:
+    """The class and the config of a toy."""
+    path = Path(source)
+    if not path.is_file():
+        return source, toy_denoiser(_defaults(_class(source)))
+    values = json.loads(path.read_text(encoding="utf-8"))
+    name = str(values.get("_class_name"))
+    known = {key: value for key, value in values.items() if not key.startswith("_")}
+    if path.name == "toy_config.json":
+        return name, known
+    return name, toy_denoiser({**_defaults(_class(name)), **known})
+
+
+def _defaults(model_class: Any) -> dict[str, Any]:
+    """The arguments of a constructor, which diffusers writes down as its config."""
+    parameters = list(inspect.signature(model_class.__init__).parameters.values())[1:]
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return {p.name: None if p.default is p.empty else p.default for p in named}
+
+
+def _class(name: str) -> Any:
+    found = getattr(diffusers, name, None)
+    if not (inspect.isclass(found) and issubclass(found, diffusers.ModelMixin)):
+        raise BadInput(f"diffusers {diffusers.__version__} has no model class '{name}'")
+    return found

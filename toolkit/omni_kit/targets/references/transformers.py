@@ -1,0 +1,153 @@
+"""The reference side: upstream transformers, untouched. Its process never imports a target framework."""
+
+import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import transformers
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
+
+from omni_kit.errors import BadInput
+from omni_kit.targets.references.attention import attention_recorded
+from omni_kit.targets.sides import AttentionCalls
+from omni_kit.toys.configs.language import toy_config
+from omni_kit.toys.feeds.language import as_named, language_model, speaker_of
+from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.reach import unexercised
+from omni_kit.toys.tensors import Tensors
+from omni_kit.toys.weights import fill
+
+_TRIES = 8
+_SHARDS = 3  # a toy checkpoint has an index, as a real one
+_EAGER = {"attn_implementation": "eager", "experts_implementation": "eager"}
+
+
+class TransformersBuilder:
+    """Builds, loads and saves with transformers' own classes."""
+
+    def __init__(self) -> None:
+        self._device = "cpu"
+
+    def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        self._device = options.get("device", "cpu")
+        transformers.logging.set_verbosity_error()
+        return {"library": "transformers", "version": transformers.__version__}
+
+    def shapes(self, config_dir: Path) -> dict[str, list[int]]:
+        config = AutoConfig.from_pretrained(config_dir)
+        with torch.device("meta"):
+            model = _model_class(config)._from_config(config, **_EAGER)
+        return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+
+    def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
+        config = AutoConfig.from_pretrained(checkpoint)
+        # The base class's own: some models override it to read more than weights, and lose what it returns.
+        load = PreTrainedModel.from_pretrained.__func__
+        options = {"config": config, "dtype": getattr(torch, dtype), "output_loading_info": True, **_EAGER}
+        model, info = load(_model_class(config), checkpoint, **options)
+        problems = {what: sorted(map(str, names)) for what, names in info.items() if names}
+        if problems:
+            what, names = next(iter(problems.items()))
+            raise BadInput(f"transformers loads {checkpoint.name} with {what} ({len(names)}): {', '.join(names[:4])}")
+        return self._placed(model)
+
+    def save(self, model: Any, checkpoint: Path, out: Path) -> None:
+        self._write(model, out, original=True)
+
+    def save_toy(self, model: Any, out: Path, layout: str) -> None:
+        self._write(model, out, original=layout == "hub")
+
+    def _write(self, model: Any, out: Path, *, original: bool) -> None:
+        size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+        model.save_pretrained(out, max_shard_size=max(1, size // _SHARDS), save_original_format=original)
+
+    def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
+        return language_model(speaker_of(model), inputs, as_named, loss_only)
+
+    def notes(self) -> list[str]:
+        return []
+
+    def attention(self, model: nn.Module) -> AbstractContextManager[AttentionCalls]:
+        return attention_recorded(model)
+
+    def make_toy(self, source: str, feed: Feed) -> nn.Module:
+        """A toy with deterministic weights, float32, in training mode.
+
+        Args:
+            source: a model_type, the path of a config.json (complete or partial), or that of a toy_config.json, which
+                is used as it is.
+
+        Raises:
+            BadInput: transformers knows no such model_type, or has no language model for it.
+        """
+        config = _toy_of(source)
+        torch.manual_seed(0)
+        model = _model_class(config)._from_config(config, dtype=torch.float32, **_EAGER)
+        placed = self._placed(model)
+        self._fill(placed, feed)
+        return placed
+
+    def _fill(self, model: Any, feed: Feed) -> None:
+        """Weights with which the batch reaches every expert, or as many of them as in eight tries."""
+        best: tuple[int, int] = (1 << 30, 0)
+        for salt in range(_TRIES):
+            fill(model, salt)
+            best = min(best, (self._idle_experts(model, feed), salt))
+            if not best[0]:
+                return
+        fill(model, best[1])
+
+    def _idle_experts(self, model: Any, feed: Feed) -> int:
+        def run(batch: Tensors) -> Tensors:
+            placed = {name: tensor.to(self._device) for name, tensor in batch.items()}
+            return self.forward(model, placed, loss_only=True)
+
+        inputs = feed.batch(model, run)
+        model.zero_grad(set_to_none=True)
+        torch.autograd.backward(run(inputs)["loss"])
+        gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+        return len(unexercised([], gradients))
+
+    def _placed(self, model: Any) -> nn.Module:
+        return cast(nn.Module, model.train().to(self._device))
+
+
+def _toy_of(source: str) -> Any:
+    path = Path(source)
+    if not path.is_file():
+        config = _default_config(source)
+        return type(config).from_dict(toy_config(config.to_dict()))
+    values = json.loads(path.read_text(encoding="utf-8"))
+    config_class = type(_default_config(str(values.get("model_type"))))
+    if path.name == "toy_config.json":
+        return config_class.from_dict(values)
+    return config_class.from_dict(toy_config(config_class.from_dict(values).to_dict()))
+
+
+def _default_config(model_type: str) -> Any:
+    try:
+        return AutoConfig.for_model(model_type)
+    except ValueError as error:
+        raise BadInput(f"transformers {transformers.__version__} has no model_type '{model_type}'") from error
+
+
+def _model_class(config: Any) -> Any:
+    """The class that the config names, else the library's model for the type that reads most kinds of input."""
+    for name in config.architectures or []:
+        if hasattr(transformers, name):
+            return getattr(transformers, name)
+    autos = [AutoModelForCausalLM]
+    if hasattr(config, "vision_config"):
+        autos.insert(0, AutoModelForImageTextToText)
+    for auto in autos:
+        if type(config) in auto._model_mapping:
+            found = auto._model_mapping[type(config)]
+            return found[0] if isinstance(found, tuple) else found
+    whole = f"{type(config).__name__.removesuffix('Config')}ForConditionalGeneration"
+    if hasattr(transformers, whole):
+        return getattr(transformers, whole)
+    raise BadInput(f"transformers has no language model for model_type '{config.model_type}'")

@@ -1,0 +1,193 @@
+"""How the two sides of a comparison are built: what a target answers, and what its builders can do.
+
+A target names the builders of an integration and of its upstream as "package.module:Class", because each is made in
+a process of its own; neither parity nor the command line imports them. What is compared need not be a language model:
+a component is built from a directory with its config and weights, is fed named tensors, and gives named tensors.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from omni_kit.toys.feeds.protocol import Batch, Feed
+from omni_kit.toys.tensors import Tensors
+
+if TYPE_CHECKING:
+    import torch
+
+
+TRANSFORMERS = "omni_kit.targets.references.transformers:TransformersBuilder"
+DIFFUSERS = "omni_kit.targets.references.diffusers:DiffusersBuilder"
+LANGUAGE = "omni_kit.toys.feeds.language:LanguageFeed"
+DENOISER = "omni_kit.toys.feeds.denoiser:DenoiserFeed"
+# Library -> the builder of upstream's side and the feed of its models.
+REFERENCES = {"transformers": (TRANSFORMERS, LANGUAGE), "diffusers": (DIFFUSERS, DENOISER)}
+
+
+class Ability(StrEnum):
+    """Something that both sides of a comparison can do; a level says which it needs."""
+
+    export = "export"
+    gradient = "gradient"
+    trace = "trace"
+    cast = "cast"
+    slots = "slots"
+    mesh = "mesh"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An integration that can be compared with upstream.
+
+    Attributes:
+        path: its directory.
+        source: what its toy is made from, as the reference's `make_toy` takes it.
+        builder: "module:Class" of its side, a `Builder`.
+        options: what that builder is opened with.
+        reference: "module:Class" of upstream's side, an `Upstream`.
+        feed: "module:Class" of the `Feed` that makes the batch.
+        forbidden: packages that the reference process must never import.
+        independent_of: packages that the candidate's own process must never import.
+        offers: what both sides can do; all of it but for what serves and never trains.
+        requires: package -> the command that installs it.
+        editable: lies outside the framework, so that its files may change between two runs in one process.
+    """
+
+    path: Path
+    source: str
+    builder: str
+    options: Mapping[str, Any]
+    reference: str
+    feed: str
+    forbidden: Sequence[str] = ()
+    independent_of: Sequence[str] = ()
+    offers: frozenset[Ability] = frozenset(Ability)
+    requires: Mapping[str, str] = field(default_factory=dict)
+    editable: bool = True
+
+
+class Builder(Protocol):
+    """One side: the reference (upstream) or the candidate (the integration). Lives in a process of its own."""
+
+    def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Imports what the side needs; returns JSON-ready facts about it."""
+
+    def shapes(self, config_dir: Path) -> dict[str, list[int]]:
+        """Name -> shape of every parameter and persistent buffer, without loading weights."""
+
+    def load(self, checkpoint: Path, dtype: str = "float32") -> "torch.nn.Module":
+        """The model with the weights of a checkpoint in the upstream's layout, in training mode."""
+
+    def save(self, model: "torch.nn.Module", checkpoint: Path, out: Path) -> None:
+        """Writes the model as this side exports it after training from `checkpoint`."""
+
+    def forward(self, model: "torch.nn.Module", inputs: Tensors, loss_only: bool = False) -> Tensors:
+        """Named outputs for these inputs; where there is a gradient, `loss` among them, the scalar that it starts from.
+
+        Args:
+            loss_only: leave out what takes a pass of its own.
+        """
+
+    def notes(self) -> list[str]:
+        """What the last forward did not do as in real life, one line each."""
+
+
+# Module -> the different ways in which it calls attention, each as what decides who attends to whom.
+AttentionCalls = dict[str, list[dict[str, Any]]]
+
+
+@runtime_checkable
+class Attending(Protocol):
+    """A side whose models call attention in a way that can be watched."""
+
+    def attention(self, model: "torch.nn.Module") -> AbstractContextManager[AttentionCalls]:
+        """Notes every call of attention while it is entered."""
+
+
+class Upstream(Builder, Protocol):
+    """The reference side also decides what is compared: the toy."""
+
+    def make_toy(self, source: str, feed: "Feed") -> "torch.nn.Module":
+        """A small model with deterministic weights, from a name or a config file.
+
+        Args:
+            feed: what will be asked of it, so that the weights can be such that the batch reaches all of them.
+        """
+
+    def save_toy(self, model: "torch.nn.Module", out: Path, layout: str) -> None:
+        """Writes a toy's checkpoint: "hub" as upstream publishes it, "memory" with the names that the model has."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place in an integration at which a kernel may take over from its plain code.
+
+    Attributes:
+        name: what the integration calls it.
+        operation: what the kernel computes, with the variant.
+        source: file:line of the declaration.
+        kernels: what can be bound there on this machine; the first one is an independent reference that counts.
+        idle: why it cannot be called in the model that was built; empty when it must be.
+        missing: kernels for this machine that it cannot load, with the reason.
+    """
+
+    name: str
+    operation: str
+    source: str
+    kernels: Sequence[str] = ()
+    idle: str = ""
+    missing: Sequence[str] = ()
+
+
+class Slotted(Builder, Protocol):
+    """A side whose kernels can be chosen one at a time."""
+
+    def slots(self, config_dir: Path) -> Sequence[Slot]:
+        """Every slot that the integration declares."""
+
+    def load_with(self, checkpoint: Path, slot: str, kernel: str, dtype: str = "float32") -> "torch.nn.Module":
+        """As `load`, with a kernel in that slot and plain code in all others."""
+
+    def forward_with(self, model: "torch.nn.Module", slot: str, inputs: Tensors) -> Tensors:
+        """As `forward`, of a model that `load_with` made."""
+
+    def calls(self) -> dict[str, list[str]]:
+        """Slot -> the arguments of each of its calls since the last question, in short."""
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """How many processes share the work, and along what.
+
+    Attributes:
+        name: for messages: "ulysses=2".
+        processes: how many there are.
+        sizes: what the target's own parallel state is made with.
+        parts: how many parts of the batch there are, one a data-parallel rank; each is a micro-batch.
+        dtype: of the weights. Where it is not float32, another mesh of one process has the same.
+    """
+
+    name: str
+    processes: int
+    sizes: Mapping[str, int]
+    parts: int = 1
+    dtype: str = "float32"
+
+
+class Distributed(Builder, Protocol):
+    """A side that also trains in several processes."""
+
+    def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
+        """What the level runs on, or why it makes no sense for this model. Uses no process group."""
+
+    def train(self, checkpoint: Path, batches: Sequence[Batch], mesh: Mesh) -> list[tuple[Tensors, Tensors]]:
+        """A step without an optimizer for each batch, called in every process of a mesh.
+
+        A mesh of one process takes all parts, one after the other.
+
+        Returns:
+            For each batch, `loss` [] and `gradient_norm` [] of all of it, and each parameter's whole gradient.
+        """

@@ -1,0 +1,1 @@
+"""Diffusion transformers in VeOmni: wrappers over classes of diffusers."""

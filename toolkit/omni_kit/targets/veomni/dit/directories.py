@@ -1,0 +1,25 @@
+"""Tells the diffusion transformers among VeOmni's model directories: those that stand beside a class of diffusers."""
+
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
+from omni_kit.upstream.diffusers.classes import is_diffusers_class
+
+
+def find_transformer(path: Path) -> ModelDir:
+    """The directory at `path`.
+
+    Raises:
+        BadInput: as `find_model_dir`; or it is of a diffusion model of which diffusers has no class.
+    """
+    found = find_model_dir(path)
+    if not denoiser_class(found):
+        name = next(iter(found.registered))
+        raise BadInput(f"{found.path} registers {name}, of which the installed diffusers has no class to compare with")
+    return found
+
+
+def denoiser_class(found: ModelDir) -> str:
+    """The class of diffusers that a directory registers a model for; empty where it is a model of another kind."""
+    return next((key for key in found.registered if is_diffusers_class(key)), "")

@@ -1,0 +1,75 @@
+"""The candidate side of a diffusion transformer that VeOmni wraps: fed as its trainer feeds it, saved by itself."""
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from omni_kit.targets.sides import Mesh
+from omni_kit.targets.veomni.dit.train import in_low_precision, shares_by_flash, step
+from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attention
+from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
+from omni_kit.targets.veomni.runtime.train import begin, shard
+from omni_kit.toys.feeds.denoiser import TARGET, as_arguments, clean_latents, named, samples_of
+from omni_kit.toys.feeds.protocol import Batch
+from omni_kit.toys.tensors import Tensors
+
+_SHARDS = 3
+_LATENTS = "latents"
+_OWN_LOSS = "the loss is VeOmni's flow-matching objective, written again for upstream, whose model has none"
+_ONE_BY_ONE = "VeOmni's wrapper takes the samples of a batch one at a time, and so does upstream here"
+
+
+class VeOmniDiffusionBuilder(VeOmniBuilder):
+    """A wrapper over a class of diffusers, built through the same registry and loader as all models of VeOmni."""
+
+    def save(self, model: Any, checkpoint: Path, out: Path) -> None:
+        """By the wrapper's own save_pretrained: the trainers write file names that diffusers does not look for."""
+        size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+        model.save_pretrained(str(out), max_shard_size=max(1, size // _SHARDS))
+
+    def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
+        """All samples in one call, as lists, with their targets; the losses are added up as DiTTrainer does."""
+        samples = samples_of(inputs)
+        taken = inspect.signature(type(model).forward).parameters
+        left = [name for name in _lists(samples) if name not in taken and name != _LATENTS]
+        self._notes = [_ONE_BY_ONE, _OWN_LOSS, *(f"VeOmni's wrapper takes no {name}" for name in left)]
+        answer = model(**_taken(model, samples))
+        return named(answer.predictions, torch.stack(list(answer.loss.values())).sum())
+
+    def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
+        found = super().meshes(level, config_dir)
+        by_flash = not isinstance(found, str) and shares_by_flash(self._build(config_dir, None, "meta"), found[0])
+        return in_low_precision(found) if by_flash and not isinstance(found, str) else found
+
+    def train(self, checkpoint: Path, batches: Sequence[Batch], mesh: Mesh) -> list[tuple[Tensors, Tensors]]:
+        begin(mesh, self._device)
+        alone = mesh.processes == 1
+        weights, device = (checkpoint, self._device) if alone else (None, "meta")
+        model = self._build(checkpoint, weights, device, mesh.dtype)
+        if not alone and shares_by_flash(model, mesh):
+            self._notes += _share_by_flash(model, self._device)
+        ready = model.train() if alone else shard(model, checkpoint)
+        return [step(ready, batch, self._device, lambda samples: _taken(model, samples)) for batch in batches]
+
+
+def _share_by_flash(model: Any, device: str) -> list[str]:
+    """Selects VeOmni's flash attention after building, on a CPU with torch as its kernel; returns what to say."""
+    for processor in model.attn_processors.values():
+        processor.attn_implementation = processor.config._attn_implementation = SHARED
+    return [use_packed_attention(model)] if device == "cpu" else []
+
+
+def _taken(model: nn.Module, samples: Sequence[Tensors]) -> dict[str, Any]:
+    """The arguments that the wrapper's forward names."""
+    taken = inspect.signature(type(model).forward).parameters
+    return {name: values for name, values in _lists(samples).items() if name in taken}
+
+
+def _lists(samples: Sequence[Tensors]) -> dict[str, list[Any]]:
+    """What VeOmni's pipeline hands on: for each argument, the values of all samples."""
+    fed = [{**as_arguments(sample), TARGET: sample[TARGET], _LATENTS: clean_latents(sample)} for sample in samples]
+    return {name: [one[name] for one in fed] for name in fed[0]}

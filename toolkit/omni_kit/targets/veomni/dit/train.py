@@ -1,0 +1,61 @@
+"""One training step of a diffusion transformer in one process of several, as VeOmni's DiTTrainer takes it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import distributed
+
+from omni_kit.targets.sides import Mesh
+from omni_kit.targets.veomni.runtime.train import whole_gradients
+from omni_kit.toys.feeds.protocol import Batch
+from omni_kit.toys.tensors import Tensors
+
+_NO_CLIPPING = 1e30
+_LOW = "bfloat16"  # the only kind of number that wrappers let flash attention have
+
+
+def in_low_precision(meshes: Sequence[Mesh]) -> list[Mesh]:
+    """All meshes but the first, and beside it one process in low precision, whose error is the measure."""
+    alone, *others = meshes
+    low = replace(alone, name=f"{alone.name} in {_LOW}", dtype=_LOW)
+    return [alone, low, *(replace(mesh, dtype=_LOW) for mesh in others)]
+
+
+def shares_by_flash(model: Any, mesh: Mesh) -> bool:
+    """Whether sequences are exchanged by VeOmni's flash attention, and not by the wrapper itself."""
+    return "ulysses" in mesh.sizes and bool(getattr(model, "_supports_flash_attn", False))
+
+
+def step(
+    model: Any, parts: Batch, device: str, feed: Callable[[Sequence[Tensors]], dict[str, Any]]
+) -> tuple[Tensors, Tensors]:
+    """Forward and backward over this process's share of the parts, each a micro-batch.
+
+    Args:
+        feed: makes the arguments of forward of some samples.
+
+    Returns:
+        loss [] and gradient_norm [] of the whole batch; and every parameter's whole gradient.
+    """
+    from veomni.distributed.clip_grad_norm import veomni_clip_grad_norm
+    from veomni.distributed.parallel_state import get_parallel_state
+
+    state = get_parallel_state()
+    mine = parts[max(state.dp_rank, 0) :: state.dp_size]
+    model.zero_grad(set_to_none=True)
+    mean = torch.zeros((), device=device)
+    for part in mine:
+        losses = model(**feed([_placed(sample, model.dtype, device) for sample in part])).loss
+        loss = torch.stack(list(losses.values())).sum() / len(mine)
+        torch.autograd.backward(loss)
+        mean += loss.detach()
+    distributed.all_reduce(mean)
+    gradients = dict(whole_gradients(model))
+    norm = veomni_clip_grad_norm(model, _NO_CLIPPING)
+    return {"loss": mean / distributed.get_world_size(), "gradient_norm": torch.tensor(float(norm))}, gradients
+
+
+def _placed(sample: Tensors, dtype: torch.dtype, device: str) -> Tensors:
+    return {name: t.to(device, dtype if t.is_floating_point() else None) for name, t in sample.items()}

@@ -1,0 +1,90 @@
+"""Finds VeOmni's integrations on disk, and tells their kinds."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from omni_kit.errors import BadInput
+from omni_kit.targets.protocol import Integration
+from omni_kit.targets.veomni.checkout import MODELS, find_checkout
+from omni_kit.targets.veomni.dit.directories import denoiser_class
+from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir, registers
+from omni_kit.upstream.kinds import Kind
+from omni_kit.upstream.library import find_library
+from omni_kit.upstream.transformers.configs import config_class
+from omni_kit.upstream.transformers.defaults import default_config
+from omni_kit.upstream.transformers.models import upstream_model
+from omni_kit.upstream.transformers.traits import kind_of
+
+_DEPTH = 3  # veomni/models/transformers/<model>, from the first
+
+_DIFFUSION = "veomni.models.diffusers."
+_NOT_LOOKED_INTO = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+
+def at(path: Path) -> Integration | None:
+    """The model directory that `path` is; None where it registers no model."""
+    return integration(find_model_dir(path)) if registers(path) else None
+
+
+def find(path: Path) -> Sequence[Integration]:
+    """Model directories at `path`: itself, those of a checkout, or those in a folder.
+
+    Raises:
+        BadInput: there is none; what `path` itself lacks.
+    """
+    checkout = find_checkout(path)
+    if checkout is None and (own := at(path)) is not None:
+        return [own]
+    inside = _walk(checkout.root / MODELS if checkout is not None else path, _DEPTH)
+    found = [integration(directory) for directory in inside]
+    return found or [integration(find_model_dir(path))]
+
+
+def integration(found: ModelDir) -> Integration:
+    """A model directory as the rest of the house knows it."""
+    return Integration(found.path, partial(_kind, found))
+
+
+def side_options(found: ModelDir) -> Mapping[str, Any]:
+    """What the side of a comparison needs to know of a directory, JSON-ready."""
+    return {
+        "path": str(found.path),
+        "style": found.style,
+        "import_name": found.import_name,
+        "sys_path": str(found.sys_path),
+        "registered": list(found.registered),
+    }
+
+
+def _walk(folder: Path, depth: int) -> Iterator[ModelDir]:
+    """The model directories in a folder, in order; neither models nor links are looked into."""
+    for entry in _folders(folder) if depth else ():
+        if registers(entry):
+            yield find_model_dir(entry)
+        elif not entry.is_symlink():
+            yield from _walk(entry, depth - 1)
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The directories in a folder that may be looked at."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+    except OSError:  # no directory, or somebody else's
+        return []
+    return [folder / name for name in names if not name.startswith(".") and name not in _NOT_LOOKED_INTO]
+
+
+def _kind(found: ModelDir) -> Kind:
+    """That of the first key that upstream knows."""
+    if denoiser_class(found) or found.import_name.startswith(_DIFFUSION):
+        return Kind.dit
+    library = find_library("transformers")
+    for key in found.registered:
+        try:
+            return kind_of(upstream_model(library, default_config(config_class(library, key))))[0]
+        except (BadInput, RecursionError):
+            continue
+    return Kind.other

@@ -1,0 +1,100 @@
+"""Attention over packed sequences in plain torch, in the place of VeOmni's flash attention kernel, which needs a GPU.
+
+Everything around the kernel stays VeOmni's own: its registered attention function, its exchange of heads for tokens
+between processes, and the lengths that its collator computed.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from omni_kit.targets.veomni.runtime.slots import ATTENTION, note_call
+
+_WITHOUT_FLASH = "torch stood in for the flash attention kernel, which needs an accelerator"
+SHARED = "veomni_flash_attention_2_with_sp"
+
+
+def use_packed_attention(model: nn.Module) -> str:
+    """Sends the model's attention through VeOmni's flash attention function, with the torch version as its kernel.
+
+    Chosen after the model is built, because building with it selected wants the flash attention package.
+
+    Returns:
+        What is to be said about it.
+    """
+    from veomni.ops.kernels.attention import flash
+
+    flash._flash_attention_forward = packed_attention
+    for module in model.modules():
+        if (config := getattr(module, "config", None)) is not None:
+            config._attn_implementation = SHARED
+    return _WITHOUT_FLASH
+
+
+def packed_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    query_length: int,
+    is_causal: bool,
+    dropout: float = 0.0,
+    softmax_scale: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    cu_seq_lens_q: torch.Tensor | None = None,
+    cu_seq_lens_k: torch.Tensor | None = None,
+    s_aux: torch.Tensor | None = None,
+    **_: Any,
+) -> torch.Tensor:
+    """What flash attention computes, sequence by sequence: no token attends to another sequence's.
+
+    Args:
+        query, key, value: [batch, tokens, heads, width]; fewer heads in key and value are shared.
+        cu_seq_lens_q, cu_seq_lens_k: where the sequences begin and end, [sequences + 1]; None for one a row.
+        sliding_window: how many tokens a query sees, itself included.
+        s_aux: a logit for each head that takes part in the softmax and stands for no token, [heads].
+
+    Returns:
+        [batch, tokens, heads, width of value], in the dtype of `query`.
+    """
+    how = {"is_causal": is_causal, "scale": softmax_scale, "window": sliding_window, "softcap": softcap}
+    note_call(ATTENTION, (query, key, value), how)
+    shared = query.shape[2] // key.shape[2]
+    keys, values = (tensor.repeat_interleave(shared, dim=2).transpose(1, 2) for tensor in (key, value))
+    scores = query.transpose(1, 2).float() @ keys.float().mT
+    scores = scores * (query.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale)
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    rows, columns = (
+        _places(bounds, length, query.device)
+        for bounds, length in ((cu_seq_lens_q, query.shape[1]), (cu_seq_lens_k, key.shape[1]))
+    )
+    allowed = rows[0][:, None] == columns[0][None]
+    ahead = columns[1][None] - rows[1][:, None]
+    if is_causal:
+        allowed &= ahead <= 0
+    if sliding_window:
+        allowed &= ahead.abs() < sliding_window
+    # The lowest number, not minus infinity: a row without any key gives no NaN.
+    scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+    weights = _softmax(scores, s_aux).to(values.dtype)
+    return (weights @ values).transpose(1, 2).contiguous().to(query.dtype)
+
+
+def _places(bounds: torch.Tensor | None, length: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """For each token, the number of its sequence and its place in it."""
+    tokens = torch.arange(length, device=device)
+    if bounds is None:
+        return torch.zeros_like(tokens), tokens
+    starts = bounds.to(device).long()
+    sequence = torch.searchsorted(starts, tokens, right=True) - 1
+    return sequence, tokens - starts[sequence.clamp(max=len(starts) - 1)]
+
+
+def _softmax(scores: torch.Tensor, sink: torch.Tensor | None) -> torch.Tensor:
+    if sink is None:
+        return scores.softmax(dim=-1)
+    extra = sink.float().reshape(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
+    return torch.cat([scores, extra], dim=-1).softmax(dim=-1)[..., :-1]

@@ -1,0 +1,103 @@
+"""How VeOmni's data pipeline hands a sample to its models: with positions and placeholder masks made beforehand."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from omni_kit.toys.feeds.language import as_named, speaker_of
+from omni_kit.toys.feeds.vision import modality_masks, samples_of
+from omni_kit.toys.tensors import Tensors
+
+# What the pipeline writes in place of placeholder tokens before it asks for positions.
+_MARKS = {"image_mask": "IMAGE_INPUT_INDEX", "video_mask": "VIDEO_INPUT_INDEX", "audio_mask": "AUDIO_INPUT_INDEX"}
+
+
+def arguments(model: Any, inputs: Tensors) -> dict[str, Any]:
+    """The arguments of forward: a padded batch of text as it is, a single sample as the pipeline makes it.
+
+    Args:
+        inputs: what upstream is fed, labels included.
+    """
+    if bool((inputs["attention_mask"] == 0).any()):
+        return as_named(model, inputs)
+    fed: dict[str, Any] = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+    if "mm_token_type_ids" in inputs:
+        media = _media(inputs)
+        masks = modality_masks(inputs, speaker_of(model).config)
+        fed["position_ids"] = _positions(model, inputs, media, masks)
+        fed |= media | masks
+    length = inputs["input_ids"].shape[1]
+    bounds = torch.tensor([0, length], dtype=torch.int32, device=inputs["input_ids"].device)
+    return fed | {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": length, "max_length_k": length}
+
+
+def packed(model: Any, inputs: Tensors) -> dict[str, Any]:
+    """The arguments of forward, labels included, of all rows in one: as VeOmni's collator packs them."""
+    samples = samples_of(inputs) if len(inputs["input_ids"]) > 1 else [inputs]
+    batch = collator(model)([sample_of(model, sample) for sample in samples])
+    return placed(batch, inputs["input_ids"].device)
+
+
+def placed(batch: Mapping[str, Any], device: torch.device | str) -> dict[str, Any]:
+    """A batch of the collator on a device, with what it has made for the towers."""
+
+    def place(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return placed(value, device)
+        return value.to(device) if isinstance(value, torch.Tensor) else value
+
+    return {name: place(value) for name, value in batch.items()}
+
+
+def collator(model: Any) -> Any:
+    """The collator of VeOmni's trainers, with what the model adds to it."""
+    from veomni.data.data_collator import MainCollator
+
+    infos: dict[str, Any] = getattr(model, "get_extra_collate_infos", dict)()
+    metadata = getattr(model, "get_metadata_collate_func", lambda: None)()
+    return MainCollator(data_collate_info=infos, metadata_collate_func=metadata)
+
+
+def sample_of(model: Any, inputs: Tensors) -> Tensors:
+    """A single sample in the form that the pipeline hands to VeOmni's collator: without the batch axis.
+
+    Args:
+        inputs: what upstream is fed, one row without padding, labels included.
+    """
+    sample = {name: inputs[name][0].clone() for name in ("input_ids", "attention_mask", "labels")}
+    if "mm_token_type_ids" in inputs:
+        media = _media(inputs)
+        masks = modality_masks(inputs, speaker_of(model).config)
+        sample["position_ids"] = _positions(model, inputs, media, masks)[0]
+        sample |= media | {name: mask[0] for name, mask in masks.items()}
+    return sample
+
+
+def _media(inputs: Tensors) -> Tensors:
+    """Pictures and films as they are; sound as its frames alone, [frames, mel bins]."""
+    names = ("pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw")
+    media = {name: inputs[name] for name in names if name in inputs}
+    if "feature_attention_mask" in inputs:
+        heard = inputs["feature_attention_mask"].bool()
+        media["input_features"] = inputs["input_features"].permute(0, 2, 1)[heard]
+        # A film without sound counts as a sound of length 0, in the order of the text.
+        silent = [0] * len(inputs.get("video_grid_thw", ()))
+        media["audio_feature_lengths"] = torch.tensor([*silent, *heard.sum(-1).tolist()], device=heard.device)
+    return media
+
+
+def _positions(model: Any, inputs: Tensors, media: Tensors, masks: Tensors) -> torch.Tensor:
+    """Positions on three axes by the model's own function for the pipeline, [1, 3, tokens]."""
+    from veomni.utils import constants
+
+    ids = inputs["input_ids"].clone()
+    for name, mask in masks.items():
+        ids[mask] = getattr(constants, _MARKS[name])
+    known: dict[str, Any] = {"input_ids": ids, "attention_mask": inputs["attention_mask"]}
+    known |= {grid: media.get(grid) for grid in ("image_grid_thw", "video_grid_thw")}
+    if "audio_feature_lengths" in media:
+        known["audio_seqlens"] = media["audio_feature_lengths"]
+        known["second_per_grids"] = inputs.get("video_second_per_grid")
+    positions: torch.Tensor = model.get_position_id_func()(**known)["position_ids"]
+    return positions.reshape(1, 3, -1).to(ids.device)

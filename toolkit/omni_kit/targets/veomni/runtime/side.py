@@ -1,0 +1,202 @@
+"""The candidate side of a VeOmni comparison: builds, loads and saves as VeOmni's trainers do, in one process."""
+
+import dataclasses
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Any, cast
+
+from torch import distributed, nn
+
+from omni_kit.errors import BadInput
+from omni_kit.targets.references.attention import attention_recorded
+from omni_kit.targets.sides import AttentionCalls, Mesh, Slot
+from omni_kit.targets.veomni.runtime.attention import use_packed_attention
+from omni_kit.targets.veomni.runtime.feed import arguments, packed
+from omni_kit.targets.veomni.runtime.grouped import select_grouped_experts, use_grouped_experts
+from omni_kit.targets.veomni.runtime.slots import ATTENTION, calls_seen, filled, find_slots
+from omni_kit.targets.veomni.runtime.stand_ins import register_stand_ins, stand_ins_used
+from omni_kit.targets.veomni.runtime.train import begin, expert_kernel, meshes_of, shard, step, without_router_loss
+from omni_kit.toys.feeds.language import language_model
+from omni_kit.toys.feeds.protocol import Batch
+from omni_kit.toys.tensors import Tensors
+
+_SHARDS = 3
+_NO_KERNEL: Mapping[str, str] = {"qat_implementation": "none"}
+
+
+class VeOmniBuilder:
+    """Builds through MODELING_REGISTRY and `build_foundation_model`, with every kernel slot on its eager form."""
+
+    def __init__(self) -> None:
+        self._device = "cpu"
+        self._import_name = ""
+        self._notes: list[str] = []
+
+    def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Imports the model directory.
+
+        Args:
+            options: the fields of a ModelDir; `registered` are the keys that it must register; `device`; and `alone`:
+                false where the launcher of several processes joins them itself.
+
+        Raises:
+            BadInput: the import leaves a key to somebody else, or finds another package of that name.
+        """
+        sys.path.insert(0, options["sys_path"])
+        self._device = options.get("device", "cpu")
+        if options.get("alone", True):
+            _one_process(self._device)
+        stand_ins_used()  # of a model that was compared before in this process
+        import veomni
+        from veomni.models.loader import MODELING_REGISTRY
+
+        directory = Path(options["path"])
+        self._import_name = str(options["import_name"])
+        if options["style"] == "in-tree":
+            _forget_overrides(MODELING_REGISTRY, options["registered"])
+        module = importlib.import_module(options["import_name"])
+        if (found := Path(str(module.__file__)).resolve().parent) != directory:
+            raise BadInput(f"importing {options['import_name']} gives {found}, not {directory}")
+        for key in options["registered"]:
+            _check_registered(MODELING_REGISTRY, key, options["import_name"])
+        return {"library": "veomni", "version": getattr(veomni, "__version__", "unknown")}
+
+    def shapes(self, config_dir: Path) -> dict[str, list[int]]:
+        model = self._build(config_dir, None, "meta")
+        return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+
+    def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
+        model = self._build(checkpoint, checkpoint, self._device, dtype)
+        if left := [name for name, tensor in model.state_dict().items() if tensor.is_meta]:
+            raise BadInput(f"VeOmni's loader left {left[0]} without storage")
+        return cast(nn.Module, model.train())
+
+    def save(self, model: Any, checkpoint: Path, out: Path) -> None:
+        """Exports as the trainers do: only what the converted index of the checkpoint names; but in float32."""
+        from veomni.models.checkpoint_tensor_loading import (
+            parse_fqn_to_index_mapping_from_json,
+            resolve_fqn_to_index_mapping_for_save,
+        )
+        from veomni.models.module_utils import save_model_weights
+
+        state = model.state_dict()
+        index = checkpoint / "model.safetensors.index.json"
+        if index.is_file():
+            exported = (
+                resolve_fqn_to_index_mapping_for_save(model, parse_fqn_to_index_mapping_from_json(str(index))) or {}
+            )
+            state = {name: tensor for name, tensor in state.items() if name in exported}
+        size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+        save_model_weights(str(out), state, save_dtype="float32", shard_size=max(1, size // _SHARDS))
+        (out / "config.json").write_bytes((checkpoint / "config.json").read_bytes())
+
+    def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
+        return language_model(model, inputs, arguments, loss_only)
+
+    def attention(self, model: nn.Module) -> AbstractContextManager[AttentionCalls]:
+        return attention_recorded(model)
+
+    def notes(self) -> list[str]:
+        said, self._notes = [*stand_ins_used(), *filter(None, self._notes)], []
+        return said
+
+    def slots(self, config_dir: Path) -> Sequence[Slot]:
+        return find_slots(self._build(config_dir, None, "meta"), self._import_name)
+
+    def load_with(self, checkpoint: Path, slot: str, kernel: str, dtype: str = "float32") -> nn.Module:
+        calls_seen()  # of an earlier model
+        with filled(slot, kernel):
+            model = self.load(checkpoint, dtype)
+        if slot == ATTENTION:
+            use_packed_attention(model)
+        return model
+
+    def forward_with(self, model: nn.Module, slot: str, inputs: Tensors) -> Tensors:
+        return language_model(model, inputs, packed if slot == ATTENTION else arguments)
+
+    def calls(self) -> dict[str, list[str]]:
+        return calls_seen()
+
+    def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
+        found, left_out = meshes_of(level, self._build(config_dir, None, "meta"), self._device)
+        self._notes += left_out  # the processes of the launch begin with it
+        return found
+
+    def train(self, checkpoint: Path, batches: Sequence[Batch], mesh: Mesh) -> list[tuple[Tensors, Tensors]]:
+        begin(mesh, self._device)
+        alone = mesh.processes == 1
+        weights, device = (checkpoint, self._device) if alone else (None, "meta")
+        model = self._build(checkpoint, weights, device, mesh.dtype, **self._kernels(mesh, checkpoint))
+        self._notes += use_stand_ins(model, mesh) if self._device == "cpu" else []
+        if "ulysses" in mesh.sizes:
+            self._notes.append(without_router_loss(model))
+        ready = model.train() if alone else shard(model, checkpoint)
+        return [step(ready, batch, self._device) for batch in batches]
+
+    def _kernels(self, mesh: Mesh, config_dir: Path) -> dict[str, str]:
+        """What VeOmni cannot share work without: attention over packed sequences, and grouped experts."""
+        shares_experts = mesh.sizes.get("ep", 1) > 1
+        if self._device == "cpu":
+            return select_grouped_experts() if shares_experts else {}
+        # Of what knows of sequence parallelism, flex attention alone computes in float32.
+        attention = {"attn_implementation": "flex_attention"} if "ulysses" in mesh.sizes else {}
+        if not shares_experts:
+            return attention
+        return attention | {"moe_implementation": expert_kernel(self._build(config_dir, None, "meta"))}
+
+    def _build(
+        self, config_dir: Path, weights: Path | None, device: str, dtype: str = "float32", **kernels: str
+    ) -> Any:
+        from veomni.models import build_foundation_model
+
+        return build_foundation_model(
+            config_path=str(config_dir),
+            weights_path=str(weights) if weights else None,
+            torch_dtype=dtype,
+            init_device=device,
+            ops_implementation=eager_operations(**kernels),
+        )
+
+
+def use_stand_ins(model: nn.Module, mesh: Mesh) -> list[str]:
+    """Puts in the place of kernels what a CPU can run; returns what is to be said about it."""
+    said = use_grouped_experts(model) if mesh.sizes.get("ep", 1) > 1 else []
+    return [*said, use_packed_attention(model)] if getattr(model, "_supports_flash_attn", False) else said
+
+
+def _forget_overrides(registry: Any, keys: list[str]) -> None:
+    """Removes what a plugin that was compared before in this process put over VeOmni's own registrations."""
+    for key in keys:
+        with suppress(KeyError):
+            del registry[key]
+
+
+def _check_registered(registry: Any, key: str, import_name: str) -> None:
+    """Raises unless `key` leads into the model directory."""
+    if key not in registry.valid_keys():
+        raise BadInput(f"importing {import_name} does not register '{key}' with MODELING_REGISTRY")
+    owner = getattr(registry[key], "__module__", import_name)
+    if owner != import_name and not owner.startswith(f"{import_name}."):
+        raise BadInput(f"'{key}' is registered by {owner}: importing {import_name} does not replace it")
+
+
+def eager_operations(**kernels: str) -> Any:
+    """VeOmni's kernel selection with none but these selected, save where it has no eager form at all."""
+    from veomni.arguments.arguments_types import OpsImplementationConfig
+
+    names = [
+        field.name for field in dataclasses.fields(OpsImplementationConfig) if field.name.endswith("_implementation")
+    ]
+    eager = {name: _NO_KERNEL.get(name, "eager") for name in names}
+    stand_ins = {name: kernel for name, kernel in register_stand_ins().items() if name in eager}
+    return OpsImplementationConfig(**{**eager, **stand_ins, **kernels})
+
+
+def _one_process(device: str) -> None:
+    """A process group of one: without any, VeOmni's loader silently returns a model without storage."""
+    if not distributed.is_initialized():
+        backend = "nccl" if device == "cuda" else "gloo"
+        distributed.init_process_group(backend, store=distributed.HashStore(), rank=0, world_size=1)

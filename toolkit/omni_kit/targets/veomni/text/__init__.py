@@ -1,0 +1,1 @@
+"""Models of transformers in VeOmni: what a scaffold of one consists of."""

@@ -1,0 +1,108 @@
+"""What the templates of a language model are rendered with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from omni_kit.targets.protocol import Request
+from omni_kit.targets.veomni.checkout import MODELS, shipped_model_types
+from omni_kit.targets.veomni.text.converter import ExpertLayout, class_prefix
+from omni_kit.targets.veomni.text.patches import PatchSet
+from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.traits import expert_parameters
+
+
+@dataclass(frozen=True)
+class TextContext:
+    """The names that templates may use; all but the converter's, which has its own.
+
+    Attributes:
+        name, class_name: the integration's name, and as the beginning of class names.
+        models: where VeOmni keeps its models, relative to its root.
+        test_path: the generated test, relative to where the integration is written.
+        veomni, veomni_models: what imports of VeOmni, and of its models, begin with.
+        model_type: of the upstream model; `shipped`, that the installed VeOmni registers it itself.
+        source_module: upstream's modeling module, of `library_version`.
+        patches, slots, outputs, import_lines: of the patch config.
+        regenerate: the command that generates the modeling file.
+        heads: the classes that are registered; `default_head` answers where no architecture is named.
+        plan_keys: patterns of the stacked expert parameters.
+        converter: a converter is written, for experts that lie `disk`.
+    """
+
+    name: str
+    class_name: str
+    in_tree: bool
+    models: str
+    test_path: str
+    veomni: str
+    veomni_models: str
+    model_type: str
+    shipped: bool
+    source_module: str
+    library_version: str
+    patches: Sequence[object]
+    slots: Sequence[object]
+    outputs: Sequence[str]
+    import_lines: Sequence[str]
+    regenerate: str
+    heads: Sequence[str]
+    default_head: str
+    moe: bool
+    plan_keys: Sequence[str]
+    converter: bool
+    disk: str
+
+
+def text_context(
+    model: UpstreamModel, request: Request, patches: PatchSet, layout: ExpertLayout, *, moe: bool
+) -> TextContext:
+    """The context of one integration."""
+    name, in_tree, model_type = request.name, request.style == "in-tree", model.config.model_type
+    heads = [head for head in model.heads if _registrable(head, model)]
+    module = f"veomni.models.transformers.{name}" if in_tree else name
+    test = f"test_{name}_parity.py"
+    return TextContext(
+        name=name,
+        class_name=class_prefix(name),
+        in_tree=in_tree,
+        models=MODELS,
+        test_path=f"tests/models/{test}" if in_tree else f"{name}/tests/{test}",
+        veomni="...." if in_tree else "veomni.",
+        veomni_models="..." if in_tree else "veomni.models.",
+        model_type=model_type,
+        shipped=not in_tree and model_type in shipped_model_types(),
+        source_module=model.source.module,
+        library_version=model.library.version,
+        patches=patches.patches,
+        slots=patches.slots,
+        outputs=patches.outputs,
+        import_lines=_import_lines(patches),
+        regenerate=_regenerate(name, module, in_tree),
+        heads=heads,
+        default_head=next((head for head in heads if head.endswith("ForCausalLM")), heads[0]),
+        moe=moe,
+        plan_keys=[parameter.pattern for parameter in expert_parameters(model.skeleton)],
+        converter=layout.needs_converter,
+        disk=str(layout.disk),
+    )
+
+
+def _import_lines(patches: PatchSet) -> list[str]:
+    lines = [
+        f"from {module} import {', '.join(names)}" if names else f"import {module}" for module, names in patches.imports
+    ]
+    return (
+        [*lines, f"from veomni.utils.model_outputs import {', '.join(patches.outputs)}"] if patches.outputs else lines
+    )
+
+
+def _regenerate(name: str, module: str, in_tree: bool) -> str:
+    config = f"{name}_gpu_patch_gen_config"
+    if in_tree:
+        return f"patchgen {module}.{config} -o {MODELS}/{name}/generated --diff"
+    return f"omni-kit patchgen run {name}/{config}.py"
+
+
+def _registrable(name: str, model: UpstreamModel) -> bool:
+    """Heads whose config is this model_type's; text sub-models of a larger file count, its towers do not."""
+    return not name.endswith(("VisionModel", "ForConditionalGeneration")) or name == model.class_name

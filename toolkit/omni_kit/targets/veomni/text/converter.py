@@ -1,0 +1,248 @@
+"""What the converter template needs to know: parts on disk, parameters in memory, renamings."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from omni_kit.errors import BadInput
+from omni_kit.layout import LayoutVerdict
+from omni_kit.layout.taxonomy import Disk, Memory, plain
+from omni_kit.targets.veomni.text.renaming import INSTEAD, about_experts, conversions, renamings
+from omni_kit.upstream.transformers.config_view import ConfigView
+from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.traits import EXPERT_COUNTS, EXPERT_WIDTHS, expert_parameters
+
+_SPLIT = {Disk.per_expert, Disk.per_expert_no_gate, Disk.per_expert_two_width}
+_BIASED = {Disk.fused_transposed_bias, Disk.fused_transposed_interleaved}
+_TURNED = {Disk.fused_transposed} | _BIASED
+_SHOWN: Mapping[Disk, str] = {
+    Disk.per_expert: "for each expert j {gate} [I, H], {up} [I, H], {down} [H, I]",
+    Disk.per_expert_no_gate: "for each expert j {up} [I, H] and {down} [H, I]; there is no gate",
+    Disk.per_expert_two_width: "for each expert j {gate} [I, H], {up} [I, H], {down} [H, I], of two widths I",
+    Disk.fused_renamed: "{gate_up} [E, 2I, H] and {down} [E, H, I]",
+    Disk.fused_transposed: "{gate_up} [E, H, 2I] and {down} [E, I, H]",
+    Disk.fused_transposed_bias: "{gate_up} [E, H, 2I] and {down} [E, I, H], with biases [E, 2I] and [E, H]",
+    Disk.fused_transposed_interleaved: (
+        "{gate_up} [E, H, 2I], gate and up columns alternating, and {down} [E, I, H], with biases [E, 2I] and [E, H]"
+    ),
+    Disk.fused_interleaved_rows: "{gate_up} [E, 2I, H], gate and up rows alternating, and {down} [E, H, I]",
+    Disk.stacked_unfused: "{gate} [E, I, H], {up} [E, I, H], {down} [E, H, I]",
+}
+# Where a config keeps that of its text model, outermost first.
+TEXT_PARTS = ("thinker_config", "text_config")
+CONVERTIBLE = frozenset(_SHOWN)
+
+
+@dataclass(frozen=True)
+class ExpertLayout:
+    """The expert layout that a converter is written for, and how it is known.
+
+    Attributes:
+        names: leaves on disk: (gate, up, down), (up, down) or (gate_up, down).
+        prefixes: containers on disk, `*` for a number; none where no checkpoint was looked at.
+    """
+
+    disk: Disk | None
+    names: tuple[str, ...]
+    reason: str
+    evidence: str
+    prefixes: tuple[str, ...] = ()
+
+    @property
+    def needs_converter(self) -> bool:
+        return self.disk in CONVERTIBLE
+
+
+@dataclass(frozen=True)
+class ConverterContext:
+    """What the converter's template is rendered with.
+
+    Attributes:
+        name, class_name: what its functions and classes are called after.
+        veomni_models: the package that it imports from, with a dot at the end.
+        disk: the layout that it reads.
+        numbered: each expert has keys of its own.
+        stacks: containers in memory that the experts of one list are divided among; none where there is one.
+        oriented, biased, interleaved: the parts on disk are transposed, have biases, and alternate gate and up.
+        on_disk, in_memory: both forms, as its docstring tells them.
+        targets: parameter -> the parts that it is made of.
+        expert_pattern: a regular expression that takes a key of an expert apart.
+        count_name, width_name: how the config calls the number and the width of experts, below `text_parts`.
+        renames, conversions: what the recipe does to keys and tensors besides the experts.
+    """
+
+    name: str
+    class_name: str
+    veomni_models: str
+    disk: str
+    numbered: bool
+    stacks: tuple[str, ...]
+    oriented: bool
+    biased: bool
+    interleaved: bool
+    on_disk: str
+    in_memory: str
+    targets: Sequence[tuple[str, tuple[str, ...]]]
+    expert_pattern: str
+    count_name: str
+    width_name: str
+    renames: Sequence[Any]
+    conversions: Sequence[Any]
+    text_parts: tuple[str, ...] = TEXT_PARTS
+
+
+def layout_of(verdict: LayoutVerdict, canonical: bool = False) -> ExpertLayout:
+    """The layout that a converter for this checkpoint must read.
+
+    A converter passes canonical experts through, so a file that has both needs the converter of the others.
+
+    Args:
+        canonical: the modules will hold their experts in canonical form, whatever upstream's do.
+
+    Raises:
+        BadInput: the verdict leaves it open, or there is no canonical form to convert to.
+    """
+    subtrees = [subtree for subtree in verdict.subtrees if subtree.role != "attention"]
+    if not subtrees:
+        return ExpertLayout(Disk.none, (), "the checkpoint has no experts", "headers")
+    layouts = {subtree.disk for subtree in subtrees if subtree.disk is not Disk.fused}
+    if verdict.verdict in {"ambiguous", "unsupported"} or len(layouts) > 1:
+        shown = ", ".join(f"{s.prefix}: {s.disk or 'unknown'}" for s in subtrees)
+        raise BadInput(f"the checkpoint's expert layout is {verdict.verdict} ({shown})", "see omni-kit check-layout")
+    subtree = next((s for s in subtrees if s.disk in layouts), subtrees[0])
+    evidence = "; ".join(subtree.evidence)
+    if subtree.quantized:
+        raise BadInput(
+            f"the checkpoint's experts are quantised ({subtree.quantized}): a converter would drop their scales",
+            "dequantise it first, or take an unquantised checkpoint",
+        )
+    if not canonical and subtree.memory not in {Memory.canonical, Memory.no_gate, Memory.canonical_two_width}:
+        return ExpertLayout(Disk.none, (), f"the modules hold them {subtree.memory}, as they lie on disk", evidence)
+    if subtree.disk is not Disk.fused and subtree.disk not in CONVERTIBLE:
+        raise BadInput(f"there is no converter template for experts that lie {subtree.disk}", f"evidence: {evidence}")
+    prefixes = tuple(dict.fromkeys(s.prefix for s in subtrees if s.disk is subtree.disk))
+    return ExpertLayout(subtree.disk, subtree.names, "as the checkpoint's headers show", evidence, prefixes)
+
+
+def class_prefix(name: str) -> str:
+    """The integration's name as the beginning of class names: my_model -> MyModel."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def converter_context(
+    model: UpstreamModel, layout: ExpertLayout, name: str, veomni_models: str = "veomni.models."
+) -> ConverterContext:
+    """The template's context for a layout that needs a converter.
+
+    Raises:
+        BadInput: the module stacks more gates than downs, or the recipe does what a converter cannot.
+    """
+    assert layout.disk is not None
+    _refuse_uneven(model)
+    stacks = _stacks(model, layout)
+    places = _places(model, layout, layout.disk in _SPLIT)
+    targets = _targets(layout, tuple(leaf for _, leaf in places[0]))
+    return ConverterContext(
+        name=name,
+        class_name=class_prefix(name),
+        veomni_models=veomni_models,
+        disk=str(layout.disk),
+        numbered=layout.disk in _SPLIT,
+        stacks=stacks,
+        oriented=layout.disk in _TURNED,
+        biased=layout.disk in _BIASED,
+        interleaved=layout.disk in {Disk.fused_interleaved_rows, Disk.fused_transposed_interleaved},
+        on_disk=_SHOWN[layout.disk].format(**_roles(layout)),
+        in_memory=_in_memory(layout),
+        targets=targets,
+        expert_pattern=_expert_pattern(layout.disk, places, targets, stacks),
+        count_name=_attribute(model, EXPERT_COUNTS),
+        width_name=_attribute(model, EXPERT_WIDTHS),
+        renames=renamings(model.recipe),
+        conversions=conversions(model.recipe),
+    )
+
+
+def _expert_pattern(
+    disk: Disk, places: list[list[tuple[str, str]]], targets: list[tuple[str, tuple[str, ...]]], stacks: tuple[str, ...]
+) -> str:
+    """Groups: the container, the expert's number where it has one, the part."""
+    boxes = dict.fromkeys(_box_pattern(found[0][0], bool(stacks)) for found in places)
+    box = next(iter(boxes)) if len(boxes) == 1 else f"(?:{'|'.join(boxes)})"
+    parts = [part for _, found in targets for part in found]
+    biases = [f"{plain(part)}_bias" for part in parts] if disk in _BIASED else []
+    leaves = "|".join(re.escape(part) for part in (*parts, *biases))
+    number = (r"\.experts\.(\d+)" if stacks else r"\.(\d+)") if disk in _SPLIT else ""
+    return rf"^((?:.+\.)?{box}){number}\.({leaves})$"
+
+
+def _refuse_uneven(model: UpstreamModel) -> None:
+    """A converter knows one number of experts; some modules stack more gates than downs."""
+    counts = {p.name.rpartition(".")[2]: p.shape[0] for p in expert_parameters(model.skeleton) if p.shape}
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{count} of {leaf}" for leaf, count in counts.items())
+        raise BadInput(f"the module stacks {shown}: no one number of experts", INSTEAD)
+
+
+def _stacks(model: UpstreamModel, layout: ExpertLayout) -> tuple[str, ...]:
+    """Containers in memory that the experts of one list are divided among, in order; none where there is one."""
+    if layout.disk is not Disk.per_expert_two_width or model.recipe is None:
+        return ()
+    divided = next(t for t in model.recipe.transforms if len(t.targets) > 1 and about_experts(t))
+    return tuple(target.rpartition(".")[0] for target in divided.targets)
+
+
+def _roles(layout: ExpertLayout) -> dict[str, str]:
+    keys = {3: ("gate", "up", "down"), 2: ("gate_up", "down")}[len(layout.names)]
+    if layout.disk is Disk.per_expert_no_gate:
+        keys = ("up", "down")
+    return dict(zip(keys, layout.names, strict=True))
+
+
+def _in_memory(layout: ExpertLayout) -> str:
+    if layout.disk is Disk.per_expert_no_gate:
+        return "up_proj [E, I, H] and down_proj [E, H, I]"
+    return "gate_up_proj [E, 2I, H], gate rows first, and down_proj [E, H, I]"
+
+
+def _places(model: UpstreamModel, layout: ExpertLayout, numbered: bool) -> list[list[tuple[str, str]]]:
+    """For each container on disk, where its parts are after the renamings: (container with 0 for numbers, leaf)."""
+    prefixes = layout.prefixes or (plain(expert_parameters(model.skeleton)[0].pattern).rpartition(".")[0],)
+    found = []
+    for prefix in prefixes:
+        keys = [f"{prefix.replace('*', '0')}.{'0.' if numbered else ''}{leaf}" for leaf in layout.names]
+        renamed = [model.recipe.renamed(key) if model.recipe else key for key in keys]
+        found.append([_place(key, numbered) for key in renamed])
+    return found
+
+
+def _place(key: str, numbered: bool) -> tuple[str, str]:
+    if numbered:
+        container, _, leaf = key.rpartition(".0.")
+        return container, leaf
+    container, _, leaf = plain(key).rpartition(".")
+    return container, leaf + key[len(plain(key)) :]
+
+
+def _box_pattern(container: str, divided: bool) -> str:
+    name = container.removesuffix(".experts") if divided else container
+    return re.sub(r"(?<=\\\.)0(?=\\\.)", r"\\d+", re.escape(name)).removeprefix(r"model\.")
+
+
+def _targets(layout: ExpertLayout, names: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
+    """Parameter -> parts, as they are called once the renamings were applied."""
+    if layout.disk is Disk.per_expert_no_gate:
+        return [("up_proj", names[:1]), ("down_proj", names[1:])]
+    return [("gate_up_proj", names[:-1]), ("down_proj", names[-1:])]
+
+
+def _attribute(model: UpstreamModel, names: Sequence[str]) -> str:
+    """The first of `names` that the config of the text part really has, rather than as an alias."""
+    view: Any = model.built_config
+    for part in TEXT_PARTS:
+        inner = view.get(part)
+        view = inner if isinstance(inner, ConfigView) else view
+    config = view.config
+    found = (name for name in names if name in config.given or name in config.cls.defaults)
+    return next(found, names[0])

@@ -1,0 +1,51 @@
+"""What VeOmni does with models of transformers: language models scaffolded, those with media compared and checked."""
+
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.targets.protocol import IntegrationPlan, Request
+from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS, Candidate
+from omni_kit.targets.veomni.finding import side_options
+from omni_kit.targets.veomni.installing import INSTALL_VEOMNI
+from omni_kit.targets.veomni.model_dir import find_model_dir
+from omni_kit.targets.veomni.text.plan import make_plan
+from omni_kit.upstream.subject import Subject
+
+TOY_CONFIG = "toy_config.json"
+_SIDE = "omni_kit.targets.veomni.runtime.side:VeOmniBuilder"
+
+
+class MultimodalHandler:
+    """Compares models of transformers."""
+
+    templates = ""
+
+    def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
+        """Nothing: there are no templates for towers."""
+        raise BadInput(f"VeOmni integrations of kind '{subject.kind}' are compared and checked, and not scaffolded yet")
+
+    def candidate(self, path: Path) -> Candidate:
+        """A model directory beside transformers' own classes, in the same language."""
+        found = find_model_dir(path)
+        toy = found.path / TOY_CONFIG
+        return Candidate(
+            path=found.path,
+            source=str(toy) if toy.is_file() else next(iter(found.registered)),
+            builder=_SIDE,
+            options=side_options(found),
+            forbidden=("veomni",),
+            reference=TRANSFORMERS,
+            feed=LANGUAGE,
+            requires={} if found.style == "in-tree" else {"veomni": INSTALL_VEOMNI},
+            editable=found.style == "plugin",
+        )
+
+
+class TextHandler(MultimodalHandler):
+    """Scaffolds language models, with experts and without."""
+
+    templates = "text"
+
+    def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
+        """A package with a patch config, registration, plan, converter, toy and test."""
+        return make_plan(subject, request)

@@ -1,0 +1,1 @@
+"""Configs of small models, derived by rule from real ones."""

@@ -1,0 +1,187 @@
+"""How a language model is fed, with media where it reads them, and what it answers, on either side."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from omni_kit.toys.feeds.protocol import Batch, Run
+from omni_kit.toys.feeds.vision import media_inputs, samples_of
+from omni_kit.toys.tensors import Tensors
+from omni_kit.toys.weights import generator
+
+_IGNORED = -100
+Arguments = Callable[[Any, Tensors], dict[str, Any]]
+BATCH, LENGTH, PADDED = 2, 22, 3
+_BY_TOKEN = ("input_ids", "attention_mask", "labels", "mm_token_type_ids")
+_WHOLE = 4  # a length that 2 and 4 processes share without padding
+
+
+class LanguageFeed:
+    """Token ids without a meaning of their own, media where the model reads them, and labels."""
+
+    def batch(self, model: Any, run: Run) -> Tensors:
+        """Two rows, the second one padded on the left; see `text_inputs` and `media_inputs`."""
+        part = speaker_of(model)
+        tokens = text_tokens(part.config)
+        if not hasattr(part.config, "vision_config"):
+            return text_inputs(tokens)
+        whole = media_inputs(part, part.config, tokens, video_by_frame=False)
+        return whole if _accepts(run, whole) else media_inputs(part, part.config, tokens, video_by_frame=True)
+
+    def mask(self, batch: Tensors) -> torch.Tensor:
+        """Tokens that are not padding."""
+        return batch["attention_mask"]
+
+    def judged(self, names: Sequence[str]) -> list[str]:
+        """The logits: what the router says is decided by steps, and one step makes all the difference."""
+        return [name for name in names if name == "logits"]
+
+    def whole(self, batch: Tensors) -> list[Batch]:
+        """A number of tokens that four divides, and an odd one."""
+        samples = samples_of(batch)
+        surplus = sum(sample["input_ids"].shape[1] for sample in samples) % _WHOLE
+        return [[[*samples[:-1], _shortened(samples[-1], drop)]] for drop in (surplus, surplus + 1)]
+
+    def apart(self, batch: Tensors, count: int) -> list[Batch]:
+        """Whole samples, and between them ones of text alone."""
+        samples = samples_of(batch)
+        texts = [_text_alone(sample) for sample in samples]
+        mixed = [sample for pair in zip(samples, texts, strict=True) for sample in pair]
+        return [[[sample] for sample in mixed[:count]]]
+
+    def frames(self, batch: Tensors, answers: Tensors) -> Mapping[str, torch.Tensor]:
+        """Text is nothing to look at."""
+        return {}
+
+
+def text_inputs(tokens: list[int]) -> Tensors:
+    """Token ids, mask and labels of a small batch whose second row is padded on the left.
+
+    Args:
+        tokens: ids to draw from.
+
+    Returns:
+        input_ids, attention_mask and labels, int64 [2, 22]; labels are -100 at padding and at every fifth token.
+    """
+    allowed = torch.tensor(tokens)
+    picks = torch.randint(len(allowed), (BATCH, LENGTH), generator=generator("input_ids"))
+    ids = allowed[picks]
+    mask = torch.ones_like(ids)
+    mask[1, :PADDED] = 0
+    labels = ids.masked_fill(mask == 0, _IGNORED)
+    labels[:, ::5] = _IGNORED
+    labels[1, PADDED] = _IGNORED  # nothing comes before it that could foretell it
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
+
+def text_tokens(config: Any) -> list[int]:
+    """Ids without a meaning of their own: neither padding nor a medium, nor what opens or closes one."""
+    values = {**config.to_dict(), **config.get_text_config().to_dict()}
+    special = {value for key, value in values.items() if key.endswith(("_token_id", "_token_index"))}
+    return [token for token in range(config.get_text_config().vocab_size) if token not in special]
+
+
+def _accepts(run: Run, batch: Tensors) -> bool:
+    """Whether the model can make positions of the batch: some want each frame of a film to be a run of its own."""
+    try:
+        with torch.no_grad():
+            run(batch)
+    except (StopIteration, ValueError, RuntimeError, IndexError):
+        return False
+    return True
+
+
+def _shortened(sample: Tensors, drop: int) -> Tensors:
+    """Without its last tokens, which are text."""
+    length = sample["input_ids"].shape[1] - drop
+    return {name: tensor[:, :length] if name in _BY_TOKEN else tensor for name, tensor in sample.items()}
+
+
+def _text_alone(sample: Tensors) -> Tensors:
+    """The tokens that have a label or come first, without any media."""
+    kept = sample["labels"][0] != _IGNORED
+    kept[0] = True
+    return {name: sample[name][:, kept] for name in _BY_TOKEN if name in sample}
+
+
+def speaker_of(model: Any) -> Any:
+    """The part that answers in text: the thinker of a model that is several in one, or the model itself."""
+    return getattr(model, "thinker", model)
+
+
+def language_model(model: nn.Module, inputs: Tensors, arguments: Arguments, loss_only: bool = False) -> Tensors:
+    """Logits from a forward without labels; losses from one with them, which keeps the graph.
+
+    A batch with media, or for a model with linear attention, goes through sample by sample without padding, because
+    neither side promises to ignore padding there.
+
+    Args:
+        inputs: input_ids, attention_mask and labels, [batch, length], and media.
+        arguments: makes the arguments of forward of a batch; without labels, where they are those of the batch.
+        loss_only: leaves the logits out.
+
+    Returns:
+        logits [unpadded tokens, vocabulary]; loss [], the mean over all labels; and where the model has them,
+        router_logits.LAYER [unpadded tokens, experts] and aux_loss [], its mean over what went through together.
+    """
+    if "pixel_values" not in inputs and not _has_linear_attention(model):
+        return _answer(model, arguments(model, inputs), inputs, loss_only)
+    samples = samples_of(inputs)
+    answers = [_answer(model, arguments(model, sample), sample, loss_only) for sample in samples]
+    counts = [int((sample["labels"][:, 1:] != _IGNORED).sum()) for sample in samples]
+    by_token = [name for name in answers[0] if not name.endswith("loss")]
+    joined = {name: torch.cat([answer[name] for answer in answers]) for name in by_token}
+    joined["loss"] = torch.stack([a["loss"] * (c / sum(counts)) for a, c in zip(answers, counts, strict=True)]).sum()
+    if "aux_loss" in answers[0]:
+        joined["aux_loss"] = torch.stack([answer["aux_loss"] for answer in answers]).mean()
+    return joined
+
+
+def as_named(model: nn.Module, inputs: Tensors) -> dict[str, Any]:
+    """The inputs that forward takes by name."""
+    named = inspect.signature(model.forward).parameters
+    return {name: tensor for name, tensor in inputs.items() if name in named and name != "labels"}
+
+
+def _answer(model: nn.Module, fed: Mapping[str, Any], inputs: Tensors, loss_only: bool) -> Tensors:
+    if _takes_router_switch(model):
+        fed = {**fed, "output_router_logits": True}
+    labelled = model(**{"labels": inputs["labels"], **fed}, use_cache=False)
+    outputs = {"loss": labelled.loss}
+    if getattr(labelled, "aux_loss", None) is not None:
+        outputs["aux_loss"] = labelled.aux_loss
+    return (
+        outputs if loss_only else {"logits": _logits(model, fed, inputs), **_router_logits(labelled, inputs), **outputs}
+    )
+
+
+def _logits(model: nn.Module, fed: Mapping[str, Any], inputs: Tensors) -> torch.Tensor:
+    """Models are free to answer anything at padding, so it is left out; rows packed into one have none."""
+    with torch.no_grad():
+        logits: torch.Tensor = model(**{name: v for name, v in fed.items() if name != "labels"}, use_cache=False).logits
+    kept = inputs["attention_mask"].bool()
+    return logits[kept] if logits.shape[:2] == kept.shape else logits[0]
+
+
+def _router_logits(answer: Any, inputs: Tensors) -> Tensors:
+    """What the answer says about the choice of experts, by layer; padding left out."""
+    kept = inputs["attention_mask"].bool().flatten()
+    layers = getattr(answer, "router_logits", None) or ()
+    named = {f"router_logits.{n}": layer for n, layer in enumerate(layers) if isinstance(layer, torch.Tensor)}
+    return {name: layer[kept] if len(layer) == len(kept) else layer for name, layer in named.items()}
+
+
+def _takes_router_switch(model: Any) -> bool:
+    """Whether the loss that balances experts has to be asked for with each call: a model of several parts has no
+    switch for it in its own config.
+    """
+    text = model.config.get_text_config()
+    named = inspect.signature(model.forward).parameters
+    return text is not model.config and hasattr(text, "router_aux_loss_coef") and "output_router_logits" not in named
+
+
+def _has_linear_attention(model: Any) -> bool:
+    return "linear_attention" in (getattr(model.config.get_text_config(), "layer_types", None) or [])

@@ -1,0 +1,42 @@
+"""What a feed is. Nothing else in the house knows what a batch is made of."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from omni_kit.toys.tensors import Tensors
+
+if TYPE_CHECKING:
+    import torch
+
+Run = Callable[[Tensors], Tensors]
+# The parts of one step, each for one data-parallel rank; and of each part the samples, as upstream takes them.
+Batch = list[list[Tensors]]
+
+
+class Feed(Protocol):
+    """Makes batches for one sort of model, divides them, and knows what the answers are."""
+
+    def batch(self, model: Any, run: Run) -> Tensors:
+        """The batch for upstream's model, the same in every process.
+
+        Args:
+            run: what upstream answers to a batch, its losses alone.
+
+        Raises:
+            BadInput: the model wants something that there is no rule for.
+        """
+
+    def mask(self, batch: Tensors) -> "torch.Tensor":
+        """Which places of the answers count, [batch, length]; a single one where all of them do."""
+
+    def judged(self, names: Sequence[str]) -> list[str]:
+        """Of the names of all answers, those that are judged in low precision: no sums such as losses."""
+
+    def whole(self, batch: Tensors) -> list[Batch]:
+        """Batches of one part with all samples: of a size that four processes share evenly, and of an odd one."""
+
+    def apart(self, batch: Tensors, count: int) -> list[Batch]:
+        """One batch of `count` parts with a sample each, no two alike."""
+
+    def frames(self, batch: Tensors, answers: Tensors) -> "Mapping[str, torch.Tensor]":
+        """Answers that can be looked at: name -> picture [rows, columns, 3], of any range; none for most."""

@@ -1,0 +1,1 @@
+"""Reading Python: an index of files, matching of functions, and an interpreter of constructors."""

@@ -1,0 +1,90 @@
+"""Classes across the files of a library: order of method resolution, and what a class body assigns."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from omni_kit.upstream.python.source import SourceFile
+
+# Bases whose own constructors are known and not followed.
+_ROOTS = frozenset({"PreTrainedModel", "nn.Module", "torch.nn.Module"})
+
+
+@dataclass(frozen=True)
+class ClassRef:
+    """A class, with the file that defines it."""
+
+    source: SourceFile
+    node: ast.ClassDef
+
+    @property
+    def mro(self) -> "tuple[ClassRef | str, ...]":
+        """The class and its bases in Python's order; a base that is not followed is its dotted name."""
+        return _mro(self)
+
+    def after(self, cls: "ClassRef") -> "tuple[ClassRef | str, ...]":
+        """What `super()` in a method of `cls` looks at when the instance is of this class."""
+        names = [_key(entry) for entry in self.mro]
+        return self.mro[names.index(_key(cls)) + 1 :] if _key(cls) in names else cls.mro[1:]
+
+    def assigned(self, name: str) -> "tuple[ClassRef, ast.expr] | None":
+        """What a class attribute is set to, and the class that does it."""
+        for entry in self.mro:
+            if isinstance(entry, ClassRef) and (found := _in_body(entry.node, name)) is not None:
+                return entry, found
+        return None
+
+    def defines(self, name: str) -> ast.FunctionDef | None:
+        """A method that stands in the class body itself."""
+        return next((i for i in self.node.body if isinstance(i, ast.FunctionDef) and i.name == name), None)
+
+    def method(self, name: str) -> "tuple[ClassRef, ast.FunctionDef] | None":
+        """A method, and the class that defines it."""
+        for entry in self.mro:
+            if isinstance(entry, ClassRef) and (found := entry.defines(name)) is not None:
+                return entry, found
+        return None
+
+
+def _in_body(node: ast.ClassDef, name: str) -> ast.expr | None:
+    for item in node.body:
+        if isinstance(item, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in item.targets):
+            return item.value
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.target.id == name:
+            return item.value
+    return None
+
+
+@cache
+def _mro(cls: ClassRef) -> tuple[ClassRef | str, ...]:
+    bases = list(_bases(cls))
+    merged = _merge([*([base, *_above(base)] for base in bases), bases])
+    return (cls, *merged)
+
+
+def _above(base: ClassRef | str) -> tuple[ClassRef | str, ...]:
+    return base.mro[1:] if isinstance(base, ClassRef) else ()
+
+
+def _bases(cls: ClassRef) -> Iterator[ClassRef | str]:
+    for name in cls.source.bases(cls.node):
+        found = None if name in _ROOTS else cls.source.resolve_class(name)
+        if found is None or found[1] is cls.node:
+            yield name.removeprefix("torch.")
+        else:
+            yield ClassRef(*found)
+
+
+def _merge(sequences: Sequence[Sequence[ClassRef | str]]) -> Iterator[ClassRef | str]:
+    """C3: the first head that stands in no other tail; where there is none, the first head."""
+    left = [list(sequence) for sequence in sequences if sequence]
+    while left:
+        tails = {_key(entry) for sequence in left for entry in sequence[1:]}
+        head = next((s[0] for s in left if _key(s[0]) not in tails), left[0][0])
+        yield head
+        left = [rest for s in left if (rest := [entry for entry in s if _key(entry) != _key(head)])]
+
+
+def _key(entry: ClassRef | str) -> object:
+    return entry if isinstance(entry, str) else entry.node

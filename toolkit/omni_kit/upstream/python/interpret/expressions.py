@@ -1,0 +1,189 @@
+"""The values of expressions in a constructor: names, attributes, arithmetic, containers."""
+
+import ast
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from omni_kit.upstream.python.interpret.classes import ClassRef
+from omni_kit.upstream.python.interpret.values import UNKNOWN, Config, Module, Tensor
+
+MAX_ITEMS = 4096
+
+BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+
+
+class Expressions(ABC):
+    """Evaluates expressions in the scope of one method."""
+
+    def __init__(self, cls: ClassRef, scope: dict[str, Any]) -> None:
+        self.cls = cls
+        self.source = cls.source
+        self.scope = scope
+
+    @abstractmethod
+    def bind(self, target: ast.expr, value: Any) -> None:
+        """Gives a name its value, or several names theirs."""
+
+    def value(self, node: ast.expr) -> Any:
+        handler = getattr(self, f"get_{type(node).__name__.lower()}", None)
+        if handler is None:
+            return UNKNOWN
+        try:
+            return handler(node)
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError, OverflowError):
+            return UNKNOWN
+
+    def get_constant(self, node: ast.Constant) -> Any:
+        return node.value
+
+    def get_name(self, node: ast.Name) -> Any:
+        if node.id in self.scope:
+            return self.scope[node.id]
+        resolved = self.source.resolve_class(node.id)
+        if resolved is not None:
+            return ClassRef(*resolved)
+        constant = self.source.constants.get(node.id)
+        return self.value(constant) if constant is not None else UNKNOWN
+
+    def get_attribute(self, node: ast.Attribute) -> Any:
+        base = self.value(node.value)
+        if isinstance(base, Config):
+            return base.get(node.attr)
+        if isinstance(base, Module) and node.attr == "config" and "config" not in base.attributes:
+            return UNKNOWN
+        if isinstance(base, Module):
+            alternatives = base.attributes.get(node.attr)
+            if alternatives is None:
+                return self.class_attribute(base, node.attr)
+            return alternatives[0] if len(alternatives) == 1 else UNKNOWN
+        return UNKNOWN
+
+    def class_attribute(self, module: Module, name: str) -> Any:
+        found = module.cls.assigned(name) if module.cls is not None else None
+        return ast.literal_eval(found[1]) if found is not None else UNKNOWN
+
+    def get_subscript(self, node: ast.Subscript) -> Any:
+        base, key = self.value(node.value), self.value(node.slice)
+        if isinstance(base, Module) and key is not UNKNOWN:
+            return base.attributes[str(key)][-1]
+        return UNKNOWN if base is UNKNOWN or key is UNKNOWN else base[key]
+
+    def get_slice(self, node: ast.Slice) -> Any:
+        parts = [None if p is None else self.value(p) for p in (node.lower, node.upper, node.step)]
+        return UNKNOWN if UNKNOWN in parts else slice(*parts)
+
+    def get_binop(self, node: ast.BinOp) -> Any:
+        left, right = self.value(node.left), self.value(node.right)
+        return UNKNOWN if UNKNOWN in (left, right) else BINARY[type(node.op)](left, right)
+
+    def get_unaryop(self, node: ast.UnaryOp) -> Any:
+        operand = self.value(node.operand)
+        if operand is UNKNOWN:
+            return UNKNOWN
+        return not operand if isinstance(node.op, ast.Not) else -operand
+
+    def get_boolop(self, node: ast.BoolOp) -> Any:
+        decisive = isinstance(node.op, ast.Or)
+        value: Any = UNKNOWN
+        for item in node.values:
+            value = self.value(item)
+            if value is UNKNOWN:
+                return UNKNOWN
+            if bool(value) == decisive:
+                return value
+        return value
+
+    def get_compare(self, node: ast.Compare) -> Any:
+        left = self.value(node.left)
+        for op, item in zip(node.ops, node.comparators, strict=True):
+            right = self.value(item)
+            if left is UNKNOWN or right is UNKNOWN:
+                return UNKNOWN
+            if not _COMPARE[type(op)](left, right):
+                return False
+            left = right
+        return True
+
+    def get_ifexp(self, node: ast.IfExp) -> Any:
+        test = self.value(node.test)
+        if test is not UNKNOWN:
+            return self.value(node.body if test else node.orelse)
+        both = [self.value(node.body), self.value(node.orelse)]
+        modules = [v for v in both if isinstance(v, (Module, Tensor, ClassRef))]
+        return modules[0] if len(modules) == 1 else UNKNOWN
+
+    def get_list(self, node: ast.List) -> Any:
+        return self.elements(node.elts)
+
+    def get_tuple(self, node: ast.Tuple) -> Any:
+        return tuple(self.elements(node.elts))
+
+    def get_dict(self, node: ast.Dict) -> Any:
+        return {self.value(k): self.value(v) for k, v in zip(node.keys, node.values, strict=True) if k is not None}
+
+    def get_joinedstr(self, node: ast.JoinedStr) -> Any:
+        parts = [self.value(p.value if isinstance(p, ast.FormattedValue) else p) for p in node.values]
+        return UNKNOWN if UNKNOWN in parts else "".join(str(p) for p in parts)
+
+    def get_listcomp(self, node: ast.ListComp | ast.GeneratorExp) -> Any:
+        if len(node.generators) != 1:
+            return UNKNOWN
+        generator = node.generators[0]
+        items = self.value(generator.iter)
+        if items is UNKNOWN:
+            return UNKNOWN
+        saved = dict(self.scope)
+        result = []
+        for item in list(items)[:MAX_ITEMS]:
+            self.bind(generator.target, item)
+            if all(self.value(test) for test in generator.ifs):
+                result.append(self.value(node.elt))
+        self.scope = saved
+        return result
+
+    get_generatorexp = get_listcomp
+
+    def args(self, node: ast.Call) -> list[Any]:
+        return self.elements(node.args)
+
+    def elements(self, nodes: list[ast.expr]) -> list[Any]:
+        values: list[Any] = []
+        for item in nodes:
+            if isinstance(item, ast.Starred):
+                inner = self.value(item.value)
+                values.extend(inner if isinstance(inner, (list, tuple)) else [UNKNOWN])
+            else:
+                values.append(self.value(item))
+        return values
+
+    def kwargs(self, node: ast.Call) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for keyword in node.keywords:
+            value = self.value(keyword.value)
+            if keyword.arg is not None:
+                found[keyword.arg] = value
+            elif isinstance(value, (dict, Config)):
+                found |= value if isinstance(value, dict) else value.given
+        return found

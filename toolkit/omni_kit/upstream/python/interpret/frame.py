@@ -1,0 +1,269 @@
+"""Runs constructors: statements that make a tree of modules."""
+
+import ast
+from typing import Any
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.python.interpret.calls import Calls
+from omni_kit.upstream.python.interpret.classes import ClassRef
+from omni_kit.upstream.python.interpret.expressions import BINARY, MAX_ITEMS
+from omni_kit.upstream.python.interpret.layers import layer_parameters
+from omni_kit.upstream.python.interpret.values import UNKNOWN, Config, Module, Tensor
+from omni_kit.upstream.python.source import SourceFile, dotted
+
+
+class _Return(Exception):
+    pass
+
+
+class Interpreter:
+    """Builds modules from the classes that one modeling file can see."""
+
+    def __init__(self, source: SourceFile) -> None:
+        self.source = source
+
+    def build(self, class_name: str, args: list[Any], kwargs: dict[str, Any]) -> Module:
+        """The module that calling `class_name` gives.
+
+        Raises:
+            BadInput: the file neither defines nor imports the class.
+        """
+        found = self.source.resolve_class(class_name)
+        if found is None:
+            raise BadInput(f"{self.source.path.name} has no class {class_name}")
+        return construct(ClassRef(*found), args, kwargs)
+
+
+def construct(cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module:
+    """The module that calling a class gives."""
+    module = Module(cls.node.name, cls=cls)
+    _initialise(cls.mro, module, args, kwargs)
+    return module
+
+
+def _initialise(mro: tuple[ClassRef | str, ...], module: Module, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Runs the first constructor of `mro`; it calls the next by `super()`."""
+    for entry in mro:
+        if isinstance(entry, str):
+            if _initialise_root(entry, module, args, kwargs):
+                return
+        elif (init := entry.defines("__init__")) is not None:
+            Frame(entry, module, _bind(init, module, args, kwargs)).run(init.body)
+            return
+
+
+def _initialise_root(name: str, module: Module, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    """The constructors of PreTrainedModel and of torch.nn; whether it was one of these."""
+    if name == "PreTrainedModel":
+        module.pretrained = True
+        module.attributes.setdefault("config", [args[0] if args else kwargs.get("config", UNKNOWN)])
+    elif name.startswith("nn.") and module.cls is not None:
+        where = module.cls.source.where(module.cls.node)
+        module.attributes.update(layer_parameters(name.removeprefix("nn."), args, kwargs, where) or {})
+    return name == "PreTrainedModel" or name.startswith("nn.")
+
+
+def _bind(init: ast.FunctionDef, module: Module, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    names = [arg.arg for arg in (*init.args.posonlyargs, *init.args.args)]
+    scope: dict[str, Any] = dict.fromkeys([*names, *(a.arg for a in init.args.kwonlyargs)], UNKNOWN)
+    defaults = [*zip(names[len(names) - len(init.args.defaults) :], init.args.defaults, strict=True)]
+    defaults += [(a.arg, d) for a, d in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True) if d]
+    for name, node in defaults:
+        scope[name] = node.value if isinstance(node, ast.Constant) else UNKNOWN
+    scope.update(zip(names, [module, *args], strict=False))
+    scope.update({k: v for k, v in kwargs.items() if k in scope})
+    if init.args.vararg is not None:
+        scope[init.args.vararg.arg] = [module, *args][len(names) :]
+    if init.args.kwarg is not None:
+        scope[init.args.kwarg.arg] = {k: v for k, v in kwargs.items() if k not in scope}
+    return scope
+
+
+def _may_be_module(call: ast.Call) -> bool:
+    """Whether an expression that could not be read may have made a module: `Name(...)`, `CLASSES[...](...)`."""
+    if isinstance(call.func, ast.Subscript):
+        return True
+    last = (dotted(call.func) or "").rpartition(".")[2]
+    return last[:1].isupper() or last.endswith("from_config")
+
+
+class Frame(Calls):
+    """The execution of one method body."""
+
+    def __init__(self, cls: ClassRef, owner: Module | Config, scope: dict[str, Any]) -> None:
+        super().__init__(cls, scope)
+        self.owner = owner
+        self.uncertain = 0
+        self.returned: Any = UNKNOWN
+
+    def run(self, body: list[ast.stmt]) -> None:
+        try:
+            self.block(body)
+        except _Return:
+            return
+
+    def block(self, body: list[ast.stmt]) -> None:
+        for statement in body:
+            handler = getattr(self, f"do_{type(statement).__name__.lower()}", None)
+            if handler is not None:
+                handler(statement)
+
+    # statements
+
+    def do_assign(self, node: ast.Assign) -> None:
+        value = self.value(node.value)
+        for target in node.targets:
+            self.store(target, value, node.value)
+
+    def do_annassign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.store(node.target, self.value(node.value), node.value)
+
+    def do_augassign(self, node: ast.AugAssign) -> None:
+        old, step = self.value(node.target), self.value(node.value)
+        known = old is not UNKNOWN and step is not UNKNOWN and type(node.op) in BINARY
+        self.store(node.target, BINARY[type(node.op)](old, step) if known else UNKNOWN, node.value)
+
+    def do_if(self, node: ast.If) -> None:
+        test = self.value(node.test)
+        if test is UNKNOWN:
+            self.uncertain += 1
+            self.block(node.body)
+            self.block(node.orelse)
+            self.uncertain -= 1
+        else:
+            self.block(node.body if test else node.orelse)
+
+    def do_for(self, node: ast.For) -> None:
+        items = self.value(node.iter)
+        if isinstance(items, Module):
+            items = items.items()
+        if items is UNKNOWN or not isinstance(items, (list, tuple, range)):
+            return
+        for item in list(items)[:MAX_ITEMS]:
+            self.store(node.target, item, node.iter)
+            self.block(node.body)
+
+    def do_with(self, node: ast.With) -> None:
+        self.block(node.body)
+
+    def do_return(self, node: ast.Return) -> None:
+        if not self.uncertain:
+            self.returned = self.value(node.value) if node.value is not None else None
+            raise _Return
+
+    def do_expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Call):
+            return
+        call = node.value
+        if self.is_super(call, "__post_init__") and isinstance(self.owner, Config):
+            left = self.scope.get("kwargs")
+            for name, value in left.items() if isinstance(left, dict) else ():  # the base sets what no field took
+                self.owner.set(name, value, certain=not self.uncertain)
+            return
+        if self.is_super(call, "__init__") and isinstance(self.owner, Module):
+            after = self.owner.cls.after(self.cls) if self.owner.cls is not None else ()
+            _initialise(after, self.owner, self.args(call), self.kwargs(call))
+            return
+        name = dotted(call.func) or ""
+        if (method := self.module_method(call)) is not None:
+            module, cls, body = method
+            Frame(cls, module, _bind(body, module, self.args(call), self.kwargs(call))).run(body.body)
+        elif name == "self.register_buffer":
+            self.register_buffer(call)
+        elif name in {"self.add_module", "self.register_module", "self.register_parameter", "setattr"}:
+            args = self.args(call)[-2:]
+            if len(args) == 2 and isinstance(args[0], str):
+                self.set_attribute(args[0], args[1], call)
+        elif name.startswith("self.") and name.endswith(".append"):
+            target = self.value(call.func.value) if isinstance(call.func, ast.Attribute) else UNKNOWN
+            item = self.args(call)[0] if call.args else UNKNOWN
+            if isinstance(target, Module):
+                target.attributes[str(len(target.items()))] = [item]
+            elif isinstance(target, list):
+                target.append(item)
+        elif isinstance(call.func, ast.Attribute) and call.func.attr == "append":
+            target = self.value(call.func.value)
+            if isinstance(target, list) and call.args:
+                target.append(self.value(call.args[0]))
+        else:
+            self.value(call)
+
+    def module_method(self, call: ast.Call) -> tuple[Module, ClassRef, ast.FunctionDef] | None:
+        """The module and the method that `self.name(...)` or `self.part.name(...)` calls, if the library defines it."""
+        if not isinstance(call.func, ast.Attribute) or not (dotted(call.func) or "").startswith("self."):
+            return None
+        module = self.value(call.func.value)
+        found = module.cls.method(call.func.attr) if isinstance(module, Module) and module.cls is not None else None
+        return (module, *found) if found is not None else None
+
+    def is_super(self, call: ast.Call, method: str) -> bool:
+        func = call.func
+        return (
+            isinstance(func, ast.Attribute)
+            and func.attr == method
+            and isinstance(func.value, ast.Call)
+            and dotted(func.value.func) == "super"
+        )
+
+    def register_buffer(self, call: ast.Call) -> None:
+        args, kwargs = self.args(call), self.kwargs(call)
+        name = args[0] if args else kwargs.get("name", UNKNOWN)
+        persistent = args[2] if len(args) > 2 else kwargs.get("persistent", True)
+        tensor = args[1] if len(args) > 1 else kwargs.get("tensor", UNKNOWN)
+        if isinstance(name, str) and persistent is not False and tensor is not None:
+            shape = tensor.shape if isinstance(tensor, Tensor) else None
+            self.set_attribute(name, Tensor(shape, self.source.where(call), buffer=True), call)
+
+    # stores
+
+    def bind(self, target: ast.expr, value: Any) -> None:
+        self.store(target, value, target)
+
+    def store(self, target: ast.expr, value: Any, origin: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            known = self.scope.get(target.id, UNKNOWN)
+            self.scope[target.id] = value if not self.uncertain or known is UNKNOWN else UNKNOWN
+        elif isinstance(target, ast.Attribute) and dotted(target.value) == "self":
+            self.set_attribute(target.attr, value, origin)
+        elif isinstance(target, ast.Attribute):
+            self.store_below(self.value(target.value), target.attr, value)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            values = value if isinstance(value, (list, tuple)) and len(value) == len(target.elts) else None
+            for index, item in enumerate(target.elts):
+                self.store(item, values[index] if values is not None else UNKNOWN, origin)
+        elif isinstance(target, ast.Subscript):
+            container, key = self.value(target.value), self.value(target.slice)
+            if isinstance(container, Module) and key is not UNKNOWN:
+                container.attributes[str(key)] = [value]
+
+    def store_below(self, owner: Any, name: str, value: Any) -> None:
+        """Sets an attribute of a config, or of a module that was built before."""
+        if isinstance(owner, Config):
+            owner.set(name, value, certain=not self.uncertain)
+        elif isinstance(owner, Module) and self.uncertain:
+            owner.uncertain.add(name)
+            owner.attributes.setdefault(name, []).append(value)
+        elif isinstance(owner, Module):
+            owner.attributes[name] = [value]
+
+    def set_attribute(self, name: str, value: Any, origin: ast.AST) -> None:
+        owner = self.owner
+        if isinstance(owner, Config):
+            owner.set(name, value, certain=not self.uncertain)
+            return
+        if isinstance(value, (Module, Tensor)):
+            owner.unresolved.pop(name, None)
+        elif value is UNKNOWN and isinstance(origin, ast.Call) and _may_be_module(origin):
+            owner.unresolved[name] = ast.unparse(origin)
+        if self.uncertain:
+            owner.uncertain.add(name)
+            owner.attributes.setdefault(name, []).append(value)
+            return
+        owner.attributes[name] = [value]
+        if isinstance(origin, ast.IfExp) and self.value(origin.test) is UNKNOWN:
+            owner.uncertain.add(name)
+
+    def construct(self, cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module | Config:
+        made = self.owner.make(cls, kwargs) if isinstance(self.owner, Config) else None
+        return made or construct(cls, args, kwargs)

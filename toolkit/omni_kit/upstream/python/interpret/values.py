@@ -1,0 +1,80 @@
+"""What expressions of a constructor can be worth, besides plain Python values."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from omni_kit.upstream.python.interpret.classes import ClassRef
+from omni_kit.upstream.python.source import SourceFile
+
+
+class _Unknown:
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN: Any = _Unknown()
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A parameter or buffer; a dimension that could not be read is None, and so is a shape."""
+
+    shape: tuple[int | None, ...] | None
+    where: str = ""
+    buffer: bool = False
+
+
+@dataclass
+class Module:
+    """A module instance: attribute -> alternatives, one unless a condition could not be decided."""
+
+    class_name: str
+    attributes: dict[str, list[Any]] = field(default_factory=dict)
+    uncertain: set[str] = field(default_factory=set)
+    unresolved: dict[str, str] = field(default_factory=dict)
+    pretrained: bool = False
+    cls: ClassRef | None = None
+
+    def items(self) -> list[Any]:
+        """The elements of a list-like module."""
+        return [alternatives[-1] for name, alternatives in self.attributes.items() if name.isdigit()]
+
+
+class Config(ABC):
+    """A config as a constructor sees it: an object with attributes, some of which it sets."""
+
+    @property
+    @abstractmethod
+    def given(self) -> Mapping[str, Any]:
+        """What was said, without the defaults of its class."""
+
+    @property
+    @abstractmethod
+    def model_type(self) -> str:
+        """What the config says that its model is."""
+
+    @abstractmethod
+    def model_class(self, source: SourceFile, name: str) -> "ClassRef | None":
+        """The class that `name`, in a file, builds from this config: itself, or what an Auto class stands for."""
+
+    @abstractmethod
+    def get(self, name: str) -> Any:
+        """The value of an attribute, UNKNOWN where it cannot be read."""
+
+    @abstractmethod
+    def has(self, name: str) -> bool:
+        """Whether there is such an attribute, be its value known or not."""
+
+    @abstractmethod
+    def set(self, name: str, value: Any, certain: bool) -> None:
+        """Sets an attribute; where it is not certain that it is set, its value becomes unknown."""
+
+    @abstractmethod
+    def make(self, cls: ClassRef, values: dict[str, Any]) -> "Config | None":
+        """The config that calling another class of configs gives; None for any other class."""
+
+    @abstractmethod
+    def copy(self) -> "Config":
+        """A config of its own with the same values."""

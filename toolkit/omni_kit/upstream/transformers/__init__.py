@@ -1,0 +1,1 @@
+"""What transformers says, read without importing it: configs, models, recipes for loading."""

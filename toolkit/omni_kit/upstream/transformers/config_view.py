@@ -1,0 +1,164 @@
+"""A config as the constructors of its models see it, read from its class and from config.json."""
+
+import ast
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from omni_kit.upstream.python.interpret.classes import ClassRef
+from omni_kit.upstream.python.interpret.frame import Frame
+from omni_kit.upstream.python.interpret.values import UNKNOWN, Config
+from omni_kit.upstream.python.source import SourceFile, dotted
+from omni_kit.upstream.transformers.autoclasses import auto_class, auto_model_table
+from omni_kit.upstream.transformers.configs import BY_LAYER, ConfigClass, ModelConfig, config_class, named_config_class
+
+# class attributes of configs that are not part of config.json
+_NOT_SAVED = {
+    "attribute_map", "sub_configs", "keys_to_ignore_at_inference", "default_theta", "base_config_key",
+    "ignore_keys_at_rope_validation", "has_no_defaults_at_init", "is_composition",
+}  # fmt: skip
+
+
+class ConfigView(Config):
+    """A config as a constructor sees it: given values over defaults, after the class's own `__post_init__`.
+
+    Nested config dicts are views too.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.config = config
+        self._values = {self._real(name): default.value for name, default in config.cls.defaults.items()}
+        self._values |= {self._real(name): value for name, value in config.given.items()}
+        self._values.setdefault("_attn_implementation", "eager")
+        self._properties = _properties(config.cls)
+        self._parts: dict[str, Any] = {}
+        self._post_init()
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        return self.config.given
+
+    @property
+    def model_type(self) -> str:
+        return self.config.model_type
+
+    def model_class(self, source: SourceFile, name: str) -> ClassRef | None:
+        table = auto_model_table(source.library, name)
+        found = auto_class(source.library, table, self.config.cls) if table else source.resolve_class(name)
+        return ClassRef(*found) if found else None
+
+    def get(self, name: str) -> Any:
+        name = self._real(name)
+        if name == BY_LAYER and name in self._values:
+            return LayerConfigs(self, self._values[name])
+        if name in self._values:
+            value = self._values[name]
+            return self._part(name, value) if isinstance(value, Mapping) and name.endswith("config") else value
+        if name in self._properties:
+            return self._run_property(self._properties[name])
+        return UNKNOWN
+
+    def has(self, name: str) -> bool:
+        return self._real(name) in self._values or name in self._properties
+
+    def as_dict(self) -> dict[str, Any]:
+        """The config as plain values, as `to_dict()` of the built config gives them.
+
+        Left out: values that could not be read, None by default, and what only the base class of all configs says.
+        """
+        return {
+            name: value
+            for name, value in self._values.items()
+            if _known(value) and name not in _NOT_SAVED and not name.startswith(("_", "base_model_"))
+            if name in self.config.given or (value is not None and not self._of_base_class(name, value))
+        } | {"model_type": self.config.model_type}
+
+    def _of_base_class(self, name: str, value: Any) -> bool:
+        default = self.config.cls.defaults.get(name)
+        return default is not None and "configuration_utils.py" in default.evidence and value == default.value
+
+    def set(self, name: str, value: Any, certain: bool) -> None:
+        name = self._real(name)
+        if isinstance(value, ConfigView):
+            if certain:
+                self._parts[name], self._values[name] = value, dict(value.config.given)
+            return
+        if value is UNKNOWN and isinstance(self.config.given.get(name), Mapping):
+            return  # what normalises a part that was given leaves it what it is
+        if certain or self._values.get(name) == value:
+            self._values[name] = value
+        elif name not in self.config.given:
+            self._values[name] = UNKNOWN
+
+    def make(self, cls: ClassRef, values: dict[str, Any]) -> "ConfigView | None":
+        made = named_config_class(cls.source, cls.node.name) if cls.node.name.endswith("Config") else None
+        return ConfigView(ModelConfig(made, values, self.config.origin)) if made is not None else None
+
+    def copy(self) -> "ConfigView":
+        copied = copy.copy(self)
+        copied._values = copy.deepcopy(self._values)
+        copied._parts = {name: part.copy() for name, part in self._parts.items() if isinstance(part, ConfigView)}
+        return copied
+
+    def _part(self, name: str, value: Mapping[str, Any]) -> Any:
+        if name not in self._parts:
+            self._parts[name] = _nested(self.config, name, value)
+        return self._parts[name]
+
+    def _real(self, name: str) -> str:
+        return self.config.cls.attribute_map.get(name, name)
+
+    def _post_init(self) -> None:
+        cls = self.config.cls
+        node = cls.source.classes.get(cls.name)
+        post_init = cls.source.method(cls.name, "__post_init__")
+        if node is not None and post_init is not None:
+            kwargs = {name: value for name, value in self.config.given.items() if name not in cls.defaults}
+            Frame(ClassRef(cls.source, node), self, {"self": self, "kwargs": kwargs}).run(post_init.body)
+            for name, value in kwargs.items():  # the base class keeps what is left over
+                self._values.setdefault(name, value)
+
+    def _run_property(self, node: ast.FunctionDef) -> Any:
+        source = self.config.cls.source
+        frame = Frame(ClassRef(source, source.classes[self.config.cls.name]), self, {"self": self})
+        frame.run(node.body)
+        return frame.returned
+
+
+class LayerConfigs:
+    """What `config.per_layer_config` gives for a layer or a type of layers: the config with what they have instead."""
+
+    def __init__(self, view: ConfigView, own: Mapping[Any, Mapping[str, Any]]) -> None:
+        self.view = view
+        self.own = {int(key) if str(key).isdigit() else key: values for key, values in own.items()}
+
+    def __getitem__(self, layer: int | str) -> ConfigView:
+        types = self.view.get("layer_types")
+        if isinstance(layer, str) and layer not in self.own and isinstance(types, (list, tuple)) and layer in types:
+            layer = types.index(layer)
+        copied = self.view.copy()
+        for name, value in self.own.get(layer, {}).items():
+            copied.set(name, value, certain=True)
+        return copied
+
+
+def _known(value: Any) -> bool:
+    return value is not UNKNOWN and not (isinstance(value, (list, tuple)) and any(item is UNKNOWN for item in value))
+
+
+def _properties(cls: ConfigClass) -> dict[str, ast.FunctionDef]:
+    node = cls.source.classes.get(cls.name)
+    return {
+        item.name: item
+        for item in (node.body if node is not None else [])
+        if isinstance(item, ast.FunctionDef) and any(dotted(d) == "property" for d in item.decorator_list)
+    }
+
+
+def _nested(parent: ModelConfig, name: str, value: Mapping[str, Any]) -> Any:
+    model_type = value.get("model_type")
+    if isinstance(model_type, str) and model_type:
+        cls: ConfigClass | None = config_class(parent.cls.source.library, model_type)
+    else:
+        cls = named_config_class(parent.cls.source, parent.cls.sub_configs.get(name, ""))
+    return UNKNOWN if cls is None else ConfigView(ModelConfig(cls, dict(value), f"{parent.origin}: {name}"))

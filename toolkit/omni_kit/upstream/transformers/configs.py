@@ -1,0 +1,203 @@
+"""What a config says and what its class defaults to, read without importing transformers."""
+
+import ast
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.library import Library
+from omni_kit.upstream.python.source import SourceFile, read_source
+
+# Values that a layer, or a type of layers, has instead of those of the config.
+BY_LAYER = "per_layer_config"
+# The table of a config's parts was renamed.
+_SUB_CONFIGS = frozenset({"sub_configs", "sub_configs_defaults"})
+_MODEL_TYPE = re.compile(r"""^\s+model_type(?:\s*:\s*[\w\[\]]+)?\s*=\s*["']([\w.+-]*)["']""", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A config value with where it was read."""
+
+    value: Any
+    evidence: str
+
+
+@dataclass(frozen=True)
+class ConfigClass:
+    """A configuration class of the library.
+
+    Attributes:
+        name: class name ("Qwen3MoeConfig").
+        source: the file it stands in.
+        defaults: attribute -> default, inherited ones included; only literals can be read.
+        attribute_map: alias -> real attribute, as the class declares it.
+    """
+
+    name: str
+    model_type: str
+    source: SourceFile
+    defaults: Mapping[str, Value]
+    attribute_map: Mapping[str, str]
+    sub_configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """The directory of the model in the library."""
+        return self.source.path.parent
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """One model's config: given values over the defaults of its class.
+
+    Attributes:
+        given: the values of config.json; empty when only a model_type was given.
+        origin: what the given values are cited as ("config.json").
+    """
+
+    cls: ConfigClass
+    given: Mapping[str, Any]
+    origin: str
+
+    @property
+    def model_type(self) -> str:
+        return self.cls.model_type
+
+    @property
+    def architectures(self) -> list[str]:
+        value = self.given.get("architectures")
+        return [str(item) for item in value] if isinstance(value, list) else []
+
+    def find(self, *names: str) -> Value | None:
+        """The first of `names` that has a value other than None, aliases of the class resolved."""
+        for name in names:
+            for attribute in self._spellings(name):
+                if self.given.get(attribute) is not None:
+                    return Value(self.given[attribute], f"{self.origin}: {attribute}")
+            for attribute in self._spellings(name):
+                default = self.cls.defaults.get(attribute)
+                if default is not None and default.value is not None:
+                    return default
+        return None
+
+    def get(self, *names: str) -> Any:
+        """The value alone, or None."""
+        found = self.find(*names)
+        return None if found is None else found.value
+
+    def has(self, name: str) -> bool:
+        """Whether the attribute exists at all, be it None."""
+        return any(a in self.given or a in self.cls.defaults for a in self._spellings(name))
+
+    def _spellings(self, name: str) -> list[str]:
+        aliases = self.cls.attribute_map
+        same = [alias for alias, real in aliases.items() if real == name]
+        return [name, *([aliases[name]] if name in aliases else []), *same]
+
+
+@cache
+def model_types(library: Library) -> dict[str, list[Path]]:
+    """Every model_type that the library's configuration files name, with those files."""
+    found: dict[str, list[Path]] = {}
+    for file in sorted((library.root / "models").glob("*/configuration_*.py")):
+        for model_type in dict.fromkeys(_MODEL_TYPE.findall(file.read_text(encoding="utf-8"))):
+            found.setdefault(model_type, []).append(file)
+    return found
+
+
+@cache
+def config_class(library: Library, model_type: str) -> ConfigClass:
+    """The configuration class of `model_type`.
+
+    Raises:
+        BadInput: the library has no such model_type; the hint names close ones.
+    """
+    for file in model_types(library).get(model_type, []):
+        source = read_source(library, file)
+        for node in source.classes.values():
+            attributes = _class_attributes(source, node)
+            if (own := attributes.get("model_type")) and own.value == model_type:
+                return _build(source, node, model_type, attributes)
+    raise BadInput(
+        f"unknown model_type '{model_type}' in {library.name} {library.version}", _suggest(library, model_type)
+    )
+
+
+def named_config_class(source: SourceFile, name: str) -> ConfigClass | None:
+    """The configuration class that `name` means in a file: some have no model_type to be found by."""
+    found = source.resolve_class(name)
+    if found is None:
+        return None
+    attributes = _class_attributes(*found)
+    own = attributes.get("model_type")
+    return _build(*found, str(own.value) if own else "", attributes)
+
+
+def _build(source: SourceFile, node: ast.ClassDef, model_type: str, attributes: dict[str, Value]) -> ConfigClass:
+    mapping = attributes.get("attribute_map")
+    subs: dict[str, str] = {}
+    for item in node.body:
+        if isinstance(item, ast.Assign) and _target(item) in _SUB_CONFIGS and isinstance(item.value, ast.Dict):
+            for key, value in zip(item.value.keys, item.value.values, strict=True):
+                if isinstance(key, ast.Constant):
+                    subs[str(key.value)] = ast.unparse(value)
+    return ConfigClass(
+        name=node.name,
+        model_type=model_type,
+        source=source,
+        defaults=attributes,
+        attribute_map=mapping.value if mapping and isinstance(mapping.value, dict) else {},
+        sub_configs=subs,
+    )
+
+
+def _class_attributes(source: SourceFile, node: ast.ClassDef) -> dict[str, Value]:
+    """Literal class attributes and the literal defaults of __init__, a subclass's over its base's."""
+    found: dict[str, Value] = {}
+    for base in reversed(source.bases(node)):
+        resolved = source.resolve_class(base)
+        if resolved is not None and resolved[1] is not node:
+            found.update(_class_attributes(*resolved))
+    for item in node.body:
+        name = _target(item)
+        if name and isinstance(item, (ast.Assign, ast.AnnAssign)) and item.value is not None:
+            _record(found, name, item.value, source)
+        elif isinstance(item, ast.FunctionDef) and item.name == "__init__":
+            for arg, default in _init_defaults(item):
+                _record(found, arg, default, source)
+    return found
+
+
+def _record(found: dict[str, Value], name: str, node: ast.expr, source: SourceFile) -> None:
+    try:
+        found[name] = Value(ast.literal_eval(node), source.where(node))
+    except (ValueError, TypeError, SyntaxError):
+        found.pop(name, None)
+
+
+def _target(item: ast.stmt) -> str | None:
+    if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+        return item.target.id
+    if isinstance(item, ast.Assign) and len(item.targets) == 1 and isinstance(item.targets[0], ast.Name):
+        return item.targets[0].id
+    return None
+
+
+def _init_defaults(node: ast.FunctionDef) -> list[tuple[str, ast.expr]]:
+    positional = [*node.args.posonlyargs, *node.args.args]
+    pairs = list(zip(positional[len(positional) - len(node.args.defaults) :], node.args.defaults, strict=True))
+    pairs += [(a, d) for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None]
+    return [(arg.arg, default) for arg, default in pairs]
+
+
+def _suggest(library: Library, model_type: str) -> str:
+    close = difflib.get_close_matches(model_type, model_types(library), n=3)
+    return (
+        f"did you mean {', '.join(close)}?" if close else "give a config.json of the model, or another --transformers"
+    )

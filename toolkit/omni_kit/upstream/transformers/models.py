@@ -1,0 +1,88 @@
+"""One upstream model: config, the modeling source of its class, its skeleton and its recipe."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.library import Library
+from omni_kit.upstream.python.interpret import UNKNOWN
+from omni_kit.upstream.python.skeleton import Skeleton, build_skeleton
+from omni_kit.upstream.python.source import SourceFile
+from omni_kit.upstream.transformers.autoclasses import auto_table, find_class
+from omni_kit.upstream.transformers.config_view import ConfigView
+from omni_kit.upstream.transformers.configs import ModelConfig, Value
+from omni_kit.upstream.transformers.recipes.book import Recipe
+from omni_kit.upstream.transformers.recipes.reading import recipe_book
+
+_TABLES = (
+    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+    "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_MAPPING_NAMES",
+)
+
+
+@dataclass(frozen=True)
+class UpstreamModel:
+    """What transformers has for one config.
+
+    Attributes:
+        class_name: the class that the checkpoint's architecture names, else the one that its model_type leads to.
+    """
+
+    library: Library
+    config: ModelConfig
+    source: SourceFile
+    class_name: str
+
+    @cached_property
+    def built_config(self) -> ConfigView:
+        """The config as its class builds it, `__post_init__` included."""
+        return ConfigView(self.config)
+
+    def find(self, *names: str) -> Value | None:
+        """The first of `names` that has a value: given, by default, or filled in when the config is built."""
+        found = self.config.find(*names)
+        if found is not None:
+            return found
+        for name in names:
+            value = self.built_config.get(name) if self.built_config.has(name) else None
+            if value is not None and value is not UNKNOWN:
+                return Value(value, f"{self.library.show(self.config.cls.source.path)}: {self.config.cls.name}")
+        return None
+
+    @cached_property
+    def skeleton(self) -> Skeleton:
+        return build_skeleton(self.source, self.class_name, ConfigView(self.config))
+
+    @cached_property
+    def recipe(self) -> Recipe | None:
+        """How transformers loads this model; None when it declares nothing for it."""
+        root = ("", self.class_name, self.config.model_type)
+        return recipe_book(self.library).resolve(self.skeleton.submodels or [root], self.skeleton.base_prefix)
+
+    @property
+    def heads(self) -> list[str]:
+        """The model classes of the file that can be registered: X...ForY and XModel, in file order."""
+        exported = self.source.constants.get("__all__")
+        names = [item.value for item in getattr(exported, "elts", [])]
+        return [name for name in names if not name.endswith("PreTrainedModel") and name in self.source.classes]
+
+
+def upstream_model(library: Library, config: ModelConfig) -> UpstreamModel:
+    """Finds the modeling class of a config.
+
+    Raises:
+        BadInput: the library has no modeling class for it.
+    """
+    for name in (*config.architectures, *_named_by_tables(library, config.model_type)):
+        found = find_class(config.cls, name)
+        if found is not None:
+            return UpstreamModel(library, config, found[0], name)
+    raise BadInput(f"{library.name} {library.version} has no modeling class for model_type '{config.model_type}'")
+
+
+def _named_by_tables(library: Library, model_type: str) -> list[str]:
+    tables = (auto_table(library, table) for table in _TABLES)
+    return [table[model_type] for table in tables if model_type in table]

@@ -1,0 +1,184 @@
+"""The profile of a model of transformers, derived from its config and its modeling source."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from omni_kit.upstream.kinds import Kind, Signs, derive
+from omni_kit.upstream.profile import Experts, ModelProfile, Trait
+from omni_kit.upstream.python.skeleton import Parameter, Skeleton
+from omni_kit.upstream.transformers.configs import ModelConfig, Value
+from omni_kit.upstream.transformers.models import UpstreamModel
+
+EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+_TOP_K = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts")
+EXPERT_WIDTHS = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size", "ffn_hidden_size")
+_SHARED = ("n_shared_experts", "num_shared_experts", "shared_expert_intermediate_size", "moe_num_shared_experts")
+_NESTED = {"vision_config": "vision", "audio_config": "audio"}
+
+
+def profile(model: UpstreamModel) -> ModelProfile:
+    """Derives the profile from the config and from the modeling source."""
+    experts = _experts(model)
+    kind, evidence = kind_of(model)
+    return ModelProfile(
+        model_type=model.config.model_type,
+        library=model.library.name,
+        library_version=model.library.version,
+        architectures=tuple(model.config.architectures or [model.class_name]),
+        kind=kind,
+        kind_evidence=evidence,
+        traits=tuple(_traits(model, experts)),
+        experts=experts,
+    )
+
+
+def expert_parameters(skeleton: Skeleton) -> list[Parameter]:
+    """The stacked expert weights, by pattern: 3-D parameters whose module is a class of experts."""
+    return [
+        parameter
+        for parameter in skeleton.patterns().values()
+        if _holds_experts(parameter) and parameter.shape is not None and len(parameter.shape) == 3
+    ]
+
+
+def _holds_experts(parameter: Parameter) -> bool:
+    return "expert" in parameter.owner.lower() or ".experts." in parameter.name
+
+
+def kind_of(model: UpstreamModel) -> tuple[Kind, str]:
+    """The kind of a model, and the evidence for it."""
+    return derive(
+        Signs(
+            speaks=_speaks(model),
+            sees=_has(model, "vision_config", "thinker_config"),
+            hears=_has(model, "audio_config", "thinker_config"),
+            experts=_has_experts(model),
+        )
+    )
+
+
+def _speaks(model: UpstreamModel) -> str:
+    """The class that answers in text."""
+    names = (model.class_name, *model.heads)
+    return next((name for name in names if name.endswith(("ForCausalLM", "LMHeadModel"))), "")
+
+
+def _has(model: UpstreamModel, *keys: str) -> str:
+    """The first of these parts that the config has."""
+    return next((f"{model.config.origin}: {key}" for key in keys if model.config.has(key)), "")
+
+
+def _experts(model: UpstreamModel) -> Experts | None:
+    config = model.config
+    count = config.find(*EXPERT_COUNTS)
+    if count is None or not isinstance(count.value, int) or count.value < 2 or not _has_experts(model):
+        return None
+    shared = config.get(*_SHARED)
+    return Experts(
+        count=count.value,
+        top_k=config.get(*_TOP_K),
+        intermediate_size=config.get(*EXPERT_WIDTHS),
+        shared=1 if isinstance(shared, int) and shared > 64 else int(shared or 0),
+    )
+
+
+def _has_experts(model: UpstreamModel) -> str:
+    """The first parameter of experts, and where its class makes it.
+
+    A class that cannot be built from this config, as a text model from that of a whole, shows no layers: then the other
+    classes of the file count, too.
+    """
+    for one in _readable(model):
+        found = next((parameter for parameter in one.skeleton.parameters if _holds_experts(parameter)), None)
+        if found is not None:
+            return f"{found.owner} at {found.where}"
+    return ""
+
+
+def _readable(model: UpstreamModel) -> Iterator[UpstreamModel]:
+    yield model
+    if model.skeleton.unresolved:
+        yield from (replace(model, class_name=name) for name in model.heads if name != model.class_name)
+
+
+def _traits(model: UpstreamModel, experts: Experts | None) -> Iterator[Trait]:
+    config = model.config
+    if experts is not None:
+        found = config.find(*EXPERT_COUNTS)
+        stacked = expert_parameters(model.skeleton)
+        place = f"; {stacked[0].owner} at {stacked[0].where}" if stacked else ""
+        yield Trait("moe", experts.count, f"{found.evidence if found else ''}{place}")
+        if experts.shared:
+            yield from _config_trait(config, "shared-experts", *_SHARED)
+    yield from _config_trait(config, "mla", "kv_lora_rank")
+    yield from _config_trait(config, "tied-embeddings", "tie_word_embeddings")
+    yield from _config_trait(config, "mtp", "num_nextn_predict_layers", "mtp_num_hidden_layers")
+    yield from _config_trait(config, "clipped-qkv", "clip_qkv")
+    yield from _config_trait(config, "logit-softcap", "final_logit_softcapping")
+    yield from _rope_traits(model)
+    yield from _layer_traits(model)
+    yield from _source_traits(model)
+    for key, name in _NESTED.items():
+        if config.has(key):
+            yield Trait(f"{name}-tower", True, f"{config.origin}: {key}")
+    if config.has("talker_config"):
+        yield Trait("speech-head", True, f"{config.origin}: talker_config")
+
+
+def _config_trait(config: ModelConfig, name: str, *keys: str) -> Iterator[Trait]:
+    found = config.find(*keys)
+    if found is not None and found.value:
+        yield Trait(name, found.value, found.evidence)
+
+
+def _rope_traits(model: UpstreamModel) -> Iterator[Trait]:
+    rope = model.find("rope_parameters", "rope_scaling")
+    values = rope.value if rope is not None and isinstance(rope.value, dict) else {}
+    partial = model.find("partial_rotary_factor", "rotary_pct")
+    if rope is not None and "partial_rotary_factor" in values:
+        partial = Value(values["partial_rotary_factor"], rope.evidence)
+    if partial is not None and isinstance(partial.value, (int, float)) and partial.value < 1:
+        yield Trait("partial-rotary", partial.value, partial.evidence)
+    if rope is not None and values.get("mrope_interleaved"):
+        yield Trait("interleaved-mrope", True, rope.evidence)
+
+
+def _layer_traits(model: UpstreamModel) -> Iterator[Trait]:
+    types = model.find("layer_types")
+    if types is None or not isinstance(types.value, (list, tuple)):
+        return
+    for name in ("linear-attention", "sliding-attention", "chunked-attention"):
+        if name.replace("-", "_") in types.value:
+            yield Trait(name, types.value.count(name.replace("-", "_")), types.evidence)
+
+
+def _source_traits(model: UpstreamModel) -> Iterator[Trait]:
+    patterns = model.skeleton.patterns()
+    for ending, name in (
+        ("q_norm.weight", "qk-norm"),
+        (".sinks", "attention-sinks"),
+        ("correction_bias", "router-bias"),
+    ):
+        found = next((p for p in patterns.values() if p.name.endswith(ending)), None)
+        if found is not None:
+            yield Trait(name, True, found.where)
+    for name, node in model.source.classes.items():
+        centered = name.endswith("RMSNorm") and _centered(node)
+        if centered:
+            yield Trait("centered-rmsnorm", True, model.source.where(centered))
+            return
+
+
+def _centered(node: ast.ClassDef) -> ast.AST | None:
+    """The `1.0 + self.weight` of a norm whose weight is centred on zero."""
+    for item in ast.walk(node):
+        if (
+            isinstance(item, ast.BinOp)
+            and isinstance(item.op, ast.Add)
+            and isinstance(item.left, ast.Constant)
+            and item.left.value == 1
+            and "weight" in ast.unparse(item.right)
+        ):
+            return item
+    return None
