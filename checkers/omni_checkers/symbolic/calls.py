@@ -2,14 +2,12 @@
 
 import ast
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from omni_checkers.symbolic import library, tensors
+from omni_checkers.symbolic import library
+from omni_checkers.symbolic.evaluation import Evaluation
 from omni_checkers.symbolic.paths import Oracle, TooManyPaths
-from omni_checkers.symbolic.program import Module, Program
+from omni_checkers.symbolic.program import Module
 from omni_checkers.symbolic.signals import Raised
 from omni_checkers.symbolic.tensors import Tiny
 from omni_checkers.symbolic.values import (
@@ -22,7 +20,6 @@ from omni_checkers.symbolic.values import (
     Scope,
     Symbol,
     Value,
-    is_plain,
     show,
 )
 
@@ -30,7 +27,7 @@ _STEPS = 20_000
 _NOWHERE = Module("", Path(), False)
 
 
-class Calls(ABC):
+class Calls(Evaluation):
     """Reads attributes and calls functions; what expressions and statements mean is its subclasses'."""
 
     def __init__(self, oracle: Oracle) -> None:
@@ -43,16 +40,14 @@ class Calls(ABC):
         self._steps = 0
 
     def step(self) -> None:
+        """Counts one step of the path.
+
+        Raises:
+            TooManyPaths: the path has had more steps than are looked at.
+        """
         self._steps += 1
         if self._steps > _STEPS:
             raise TooManyPaths("too many steps")
-
-    def tensor(self, made: Callable[[], Value]) -> Value:
-        """The result of a tensor operation; Opaque for one that is not known."""
-        try:
-            return made()
-        except tensors.NotATensor as error:
-            return Opaque(f"tensor({error})")
 
     def attribute(self, owner: Value, name: str, line: int) -> Value:
         """owner.name, as stored on this path, as defined, or as a library's."""
@@ -92,6 +87,7 @@ class Calls(ABC):
         return Function(found.module, found.node, found.closure, (cls if found.decorated("classmethod") else owner,))
 
     def attached(self, owner: Value, name: str) -> Value:
+        """What this path stored last on owner.name; UNKNOWN where it stored nothing."""
         key = owner if isinstance(owner, (Class, Symbol, Module, Call)) else show(owner)
         found = self.attributes.get((key, name))
         return found.value if found is not None else library.UNKNOWN
@@ -114,6 +110,7 @@ class Calls(ABC):
         return Opaque(f"{owner}.{name}")
 
     def bases(self, owner: Class) -> list[Value]:
+        """The bases of a class as values; Symbol for one of a library."""
         return [self.in_module(owner.module, base) for base in owner.node.bases]
 
     def in_module(self, module: Module, node: ast.expr) -> Value:
@@ -163,43 +160,3 @@ class Calls(ABC):
         made = Call(Opaque(f"{show(owner)}.{name}"), tuple(args), kwargs, line)
         self.record(made)
         return made
-
-    # what the subclasses give
-
-    program: Program
-    attributes: dict[tuple[Value, str], Any]
-
-    @abstractmethod
-    def names_of(self, module: Module) -> Scope: ...
-
-    @abstractmethod
-    def module_attribute(self, module: Module, name: str) -> Value: ...
-
-    @abstractmethod
-    def imported(self, module_name: str, name: str | None) -> Value: ...
-
-    @abstractmethod
-    def store(self, target: ast.expr, value: Value) -> None: ...
-
-    @abstractmethod
-    def set_attribute(self, owner: Value, name: str, value: Value, line: int) -> None: ...
-
-    @abstractmethod
-    def execute(self, function: Function, args: list[Value], kwargs: dict[str, Value]) -> Value: ...
-
-    @abstractmethod
-    def record(self, call: Call) -> None: ...
-
-    @abstractmethod
-    def value(self, node: ast.expr) -> Value: ...
-
-    @abstractmethod
-    def truth(self, value: Value) -> bool: ...
-
-    def hashable(self, key: Value) -> Any:
-        return key if is_key(key) or isinstance(key, (Opaque, Symbol, Class)) else Opaque(show(key))
-
-
-def is_key(key: Value) -> bool:
-    """Whether a value is a key of a dict whose identity is known."""
-    return is_plain(key) or (isinstance(key, tuple) and all(is_key(item) for item in key))

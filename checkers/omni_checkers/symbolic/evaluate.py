@@ -5,22 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from omni_checkers.symbolic.evaluation import Attached
 from omni_checkers.symbolic.expressions import Expressions
 from omni_checkers.symbolic.paths import Oracle
 from omni_checkers.symbolic.program import Module, Program
 from omni_checkers.symbolic.signals import Break, Continue, Raised, Return
-from omni_checkers.symbolic.values import Call, Class, Function, LazyScope, Opaque, Scope, Symbol, Value, show
+from omni_checkers.symbolic.values import Call, Class, Function, LazyScope, Opaque, Scope, Symbol, Value, hashable, show
 
 _CALL_DEPTH = 12
-
-
-@dataclass(frozen=True)
-class Attached:
-    """A value that was stored on an attribute or under a key, and where."""
-
-    value: Value
-    module: Module
-    line: int
 
 
 @dataclass(frozen=True)
@@ -130,6 +122,11 @@ class Evaluator(Expressions):
         return value
 
     def module_attribute(self, module: Module, name: str) -> Value:
+        """A name of a module, or a module inside it.
+
+        Raises:
+            Raised: the module has neither.
+        """
         scope = self.names_of(module)
         if scope.has(name):
             return scope.names[name]
@@ -141,13 +138,14 @@ class Evaluator(Expressions):
     # statements
 
     def block(self, body: Sequence[ast.stmt]) -> None:
+        """Executes statements in order; kinds that mean nothing to a path are passed over."""
         for statement in body:
             self.step()
-            handler = getattr(self, f"do_{type(statement).__name__.lower()}", None)
+            handler = getattr(self, f"_do_{type(statement).__name__.lower()}", None)
             if handler is not None:
                 handler(statement)
 
-    def do_import(self, node: ast.Import) -> None:
+    def _do_import(self, node: ast.Import) -> None:
         self.line = node.lineno
         for alias in node.names:
             value = self.imported(alias.name, None)
@@ -156,7 +154,7 @@ class Evaluator(Expressions):
                 alias.asname or first, value if alias.asname or first == alias.name else self.imported(first, None)
             )
 
-    def do_importfrom(self, node: ast.ImportFrom) -> None:
+    def _do_importfrom(self, node: ast.ImportFrom) -> None:
         self.line = node.lineno
         module = self.program.absolute(self.module, node)
         for alias in node.names:
@@ -167,13 +165,13 @@ class Evaluator(Expressions):
             else:
                 self.bind(alias.asname or alias.name, self.imported(module, alias.name))
 
-    def do_functiondef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def _do_functiondef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         value: Value = Function(self.module, node, self.scope)
         for decorator in reversed(node.decorator_list):
             value = self.decorate(self.value(decorator), value, decorator)
         self.bind(node.name, value)
 
-    do_asyncfunctiondef = do_functiondef
+    _do_asyncfunctiondef = _do_functiondef
 
     def decorate(self, decorator: Value, function: Value, node: ast.expr) -> Value:
         """A decorator of this package is called; a library's is recorded and leaves the function as it is."""
@@ -183,32 +181,32 @@ class Evaluator(Expressions):
         made = self.call(decorator, [function], {}, node)
         return made if isinstance(decorator, Symbol) and decorator.name.startswith("builtins.") else function
 
-    def do_classdef(self, node: ast.ClassDef) -> None:
+    def _do_classdef(self, node: ast.ClassDef) -> None:
         made = Class(self.module, node, node.name)
         for decorator in reversed(node.decorator_list):
             self.decorate(self.value(decorator), made, decorator)
         self.bind(node.name, made)
 
-    def do_assign(self, node: ast.Assign) -> None:
+    def _do_assign(self, node: ast.Assign) -> None:
         value = self.value(node.value)
         for target in node.targets:
             self.store(target, value)
 
-    def do_annassign(self, node: ast.AnnAssign) -> None:
+    def _do_annassign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             self.store(node.target, self.value(node.value))
 
-    def do_augassign(self, node: ast.AugAssign) -> None:
+    def _do_augassign(self, node: ast.AugAssign) -> None:
         left = self.value(node.target)
         self.store(node.target, self.binary(node.op, left, self.value(node.value)))
 
-    def do_expr(self, node: ast.Expr) -> None:
+    def _do_expr(self, node: ast.Expr) -> None:
         self.value(node.value)
 
-    def do_if(self, node: ast.If) -> None:
+    def _do_if(self, node: ast.If) -> None:
         self.block(node.body if self.truth(self.value(node.test)) else node.orelse)
 
-    def do_for(self, node: ast.For) -> None:
+    def _do_for(self, node: ast.For) -> None:
         try:
             for item in self.items(self.value(node.iter)):
                 self.store(node.target, item)
@@ -220,7 +218,7 @@ class Evaluator(Expressions):
             return
         self.block(node.orelse)
 
-    def do_while(self, node: ast.While) -> None:
+    def _do_while(self, node: ast.While) -> None:
         try:
             while self.truth(self.value(node.test)):
                 self.step()
@@ -231,14 +229,14 @@ class Evaluator(Expressions):
         except Break:
             return
 
-    def do_with(self, node: ast.With) -> None:
+    def _do_with(self, node: ast.With) -> None:
         for item in node.items:
             value = self.value(item.context_expr)
             if item.optional_vars is not None:
                 self.store(item.optional_vars, Opaque(f"enter({show(value)})"))
         self.block(node.body)
 
-    def do_try(self, node: ast.Try) -> None:
+    def _do_try(self, node: ast.Try) -> None:
         try:
             self.block(node.body)
             self.block(node.orelse)
@@ -252,7 +250,7 @@ class Evaluator(Expressions):
         finally:
             self.block(node.finalbody)
 
-    def do_match(self, node: ast.Match) -> None:
+    def _do_match(self, node: ast.Match) -> None:
         subject = self.value(node.subject)
         for case in node.cases:
             question = f"{show(subject)} matches {ast.unparse(case.pattern)}"
@@ -266,35 +264,36 @@ class Evaluator(Expressions):
                 return self.block(case.body)
         return None
 
-    def do_return(self, node: ast.Return) -> None:
+    def _do_return(self, node: ast.Return) -> None:
         value = self.value(node.value) if node.value is not None else None
         self.last_line, self.last_module = node.lineno, self.module
         raise Return(value)
 
-    def do_raise(self, node: ast.Raise) -> None:
+    def _do_raise(self, node: ast.Raise) -> None:
         raise Raised(ast.unparse(node.exc) if node.exc else "raise", node.lineno, self.module)
 
-    def do_assert(self, node: ast.Assert) -> None:
+    def _do_assert(self, node: ast.Assert) -> None:
         self.value(node.test)
 
-    def do_break(self, node: ast.Break) -> None:
+    def _do_break(self, node: ast.Break) -> None:
         raise Break
 
-    def do_continue(self, node: ast.Continue) -> None:
+    def _do_continue(self, node: ast.Continue) -> None:
         raise Continue
 
-    def do_delete(self, node: ast.Delete) -> None:
+    def _do_delete(self, node: ast.Delete) -> None:
         for target in node.targets:
             if isinstance(target, ast.Name):
                 self.scope.names.pop(target.id, None)
             elif isinstance(target, ast.Subscript):
-                container, key = self.value(target.value), self.hashable(self.value(target.slice))
+                container, key = self.value(target.value), hashable(self.value(target.slice))
                 if isinstance(container, dict):
                     container.pop(key, None)
 
     # names, attributes, calls
 
     def bind(self, name: str, value: Value) -> None:
+        """Gives a name of the current scope a value."""
         self.scope.names[name] = value
 
     def store(self, target: ast.expr, value: Value) -> None:
@@ -309,20 +308,23 @@ class Evaluator(Expressions):
             self.set_item(self.value(target.value), self.value(target.slice), value, target.lineno)
 
     def set_attribute(self, owner: Value, name: str, value: Value, line: int) -> None:
+        """Stores a value on an attribute, for the rest of this path; one of a module becomes its name, too."""
         if isinstance(owner, Module):
             self.names_of(owner).names[name] = value
         key = owner if isinstance(owner, (Class, Symbol, Module, Call)) else show(owner)
         self.attributes[key, name] = Attached(value, self.module, line)
 
     def set_item(self, container: Value, key: Value, value: Value, line: int) -> None:
+        """container[key] = value; an effect where the container is not a dict or list that is known."""
         if isinstance(container, dict):
-            container[self.hashable(key)] = value
+            container[hashable(key)] = value
         elif isinstance(container, list) and isinstance(key, int) and key < len(container):
             container[key] = value
         else:
             self.effects.append(Effect(Stored(container, key, value), self.module, line))
 
     def record(self, call: Call) -> None:
+        """Adds a call of what is not executed to the effects."""
         self.effects.append(Effect(call, self.module, call.line))
 
     def execute(self, function: Function, args: list[Value], kwargs: dict[str, Value]) -> Value:

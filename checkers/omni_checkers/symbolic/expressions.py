@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from omni_checkers.symbolic import library, tensors
-from omni_checkers.symbolic.calls import Calls, is_key
+from omni_checkers.symbolic.calls import Calls
 from omni_checkers.symbolic.program import Module
 from omni_checkers.symbolic.signals import Raised
 from omni_checkers.symbolic.tensors import Tiny
@@ -20,6 +20,8 @@ from omni_checkers.symbolic.values import (
     Scope,
     Symbol,
     Value,
+    hashable,
+    is_key,
     is_plain,
     show,
 )
@@ -30,15 +32,15 @@ class Expressions(Calls):
 
     def value(self, node: ast.expr) -> Value:
         """The value of an expression; Opaque for one that is not understood."""
-        handler = getattr(self, f"of_{type(node).__name__.lower()}", None)
+        handler = getattr(self, f"_of_{type(node).__name__.lower()}", None)
         return handler(node) if handler is not None else Opaque(ast.unparse(node))
 
     # leaves
 
-    def of_constant(self, node: ast.Constant) -> Value:
+    def _of_constant(self, node: ast.Constant) -> Value:
         return node.value
 
-    def of_name(self, node: ast.Name) -> Value:
+    def _of_name(self, node: ast.Name) -> Value:
         scope = self.scope.find(node.id)
         if scope is not None:
             return scope.names[node.id]
@@ -48,29 +50,29 @@ class Expressions(Calls):
             return self.module.package
         return Symbol(f"builtins.{node.id}") if hasattr(builtins, node.id) else Opaque(node.id)
 
-    def of_attribute(self, node: ast.Attribute) -> Value:
+    def _of_attribute(self, node: ast.Attribute) -> Value:
         return self.attribute(self.value(node.value), node.attr, node.lineno)
 
-    def of_tuple(self, node: ast.Tuple) -> Value:
+    def _of_tuple(self, node: ast.Tuple) -> Value:
         return tuple(self.elements(node.elts))
 
-    def of_list(self, node: ast.List) -> Value:
+    def _of_list(self, node: ast.List) -> Value:
         return list(self.elements(node.elts))
 
-    def of_set(self, node: ast.Set) -> Value:
-        return {self.hashable(item) for item in self.elements(node.elts)}
+    def _of_set(self, node: ast.Set) -> Value:
+        return {hashable(item) for item in self.elements(node.elts)}
 
-    def of_dict(self, node: ast.Dict) -> Value:
+    def _of_dict(self, node: ast.Dict) -> Value:
         made: dict[Value, Value] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
                 inner = self.value(value)
-                made.update(inner if isinstance(inner, dict) else {self.hashable(Opaque(f"**{show(inner)}")): inner})
+                made.update(inner if isinstance(inner, dict) else {hashable(Opaque(f"**{show(inner)}")): inner})
             else:
-                made[self.hashable(self.value(key))] = self.value(value)
+                made[hashable(self.value(key))] = self.value(value)
         return made
 
-    def of_joinedstr(self, node: ast.JoinedStr) -> Value:
+    def _of_joinedstr(self, node: ast.JoinedStr) -> Value:
         parts = [self.value(part.value if isinstance(part, ast.FormattedValue) else part) for part in node.values]
         plain = all(is_plain(part) for part in parts)
         simple = all(
@@ -81,29 +83,30 @@ class Expressions(Calls):
             return "".join(str(part) for part in parts)
         return Opaque("".join(part if isinstance(part, str) else f"{{{show(part)}}}" for part in parts))
 
-    def of_lambda(self, node: ast.Lambda) -> Value:
+    def _of_lambda(self, node: ast.Lambda) -> Value:
         return Function(self.module, node, self.scope)
 
-    def of_starred(self, node: ast.Starred) -> Value:
+    def _of_starred(self, node: ast.Starred) -> Value:
         return self.value(node.value)
 
-    def of_namedexpr(self, node: ast.NamedExpr) -> Value:
+    def _of_namedexpr(self, node: ast.NamedExpr) -> Value:
         value = self.value(node.value)
         self.scope.names[node.target.id] = value
         return value
 
     # operators
 
-    def of_binop(self, node: ast.BinOp) -> Value:
+    def _of_binop(self, node: ast.BinOp) -> Value:
         return self.binary(node.op, self.value(node.left), self.value(node.right))
 
     def binary(self, operator: ast.operator, left: Value, right: Value) -> Value:
+        """The value of `left <operator> right`; Opaque where it is not known."""
         known = library.binary(operator, left, right)
         return (
             known if known is not library.UNKNOWN else Opaque(f"{show(left)} {type(operator).__name__} {show(right)}")
         )
 
-    def of_unaryop(self, node: ast.UnaryOp) -> Value:
+    def _of_unaryop(self, node: ast.UnaryOp) -> Value:
         value = self.value(node.operand)
         if isinstance(node.op, ast.Not):
             return not self.truth(value)
@@ -111,7 +114,7 @@ class Expressions(Calls):
             return -value
         return Opaque(f"{type(node.op).__name__} {show(value)}")
 
-    def of_boolop(self, node: ast.BoolOp) -> Value:
+    def _of_boolop(self, node: ast.BoolOp) -> Value:
         value: Value = None
         for item in node.values:
             value = self.value(item)
@@ -119,10 +122,10 @@ class Expressions(Calls):
                 return value
         return value
 
-    def of_ifexp(self, node: ast.IfExp) -> Value:
+    def _of_ifexp(self, node: ast.IfExp) -> Value:
         return self.value(node.body if self.truth(self.value(node.test)) else node.orelse)
 
-    def of_compare(self, node: ast.Compare) -> Value:
+    def _of_compare(self, node: ast.Compare) -> Value:
         self.line = node.lineno
         left = self.value(node.left)
         for operator, comparator in zip(node.ops, node.comparators, strict=True):
@@ -136,6 +139,11 @@ class Expressions(Calls):
         return True
 
     def compare(self, operator: ast.cmpop, left: Value, right: Value) -> Value:
+        """The value of `left <operator> right` for comparisons; Opaque where it is not known.
+
+        Raises:
+            Raised: it looks for something in None.
+        """
         if right is None and isinstance(operator, (ast.In, ast.NotIn)):
             raise Raised("TypeError: argument of type 'NoneType' is not iterable", self.line, self.module)
         known = library.compare(operator, left, right)
@@ -164,6 +172,7 @@ class Expressions(Calls):
     # containers
 
     def elements(self, nodes: Iterable[ast.expr]) -> Iterator[Value]:
+        """The values of the items of a display or of arguments; starred ones are spread."""
         for node in nodes:
             if isinstance(node, ast.Starred):
                 yield from self.items(self.value(node))
@@ -179,12 +188,13 @@ class Expressions(Calls):
         return [Opaque(f"item of {show(value)}")]
 
     def unpack(self, targets: list[ast.expr], value: Value) -> None:
+        """Assigns the elements of a value to several targets; they are unknown where the numbers do not fit."""
         values = self.items(value) if isinstance(value, (list, tuple)) else []
         for index, target in enumerate(targets):
             known = len(values) == len(targets) and not isinstance(target, ast.Starred)
             self.store(target, values[index] if known else Opaque(f"{show(value)}[{index}]"))
 
-    def of_subscript(self, node: ast.Subscript) -> Value:
+    def _of_subscript(self, node: ast.Subscript) -> Value:
         if isinstance(node.slice, ast.Slice):
             base = self.value(node.value)
             bounds = [self.value(b) if b else None for b in (node.slice.lower, node.slice.upper, node.slice.step)]
@@ -196,9 +206,9 @@ class Expressions(Calls):
     def item(self, container: Value, key: Value, line: int) -> Value:
         """container[key]; any of a dict's values where the key is not known."""
         if isinstance(container, Tiny) and isinstance(key, int):
-            return self.tensor(lambda: tensors.select(container, key))
+            return library.tensor(lambda: tensors.select(container, key))
         if isinstance(container, dict):
-            key = self.hashable(key)
+            key = hashable(key)
             if key in container:
                 return container[key]
             if isinstance(container, Defaults):
@@ -215,19 +225,20 @@ class Expressions(Calls):
             raise Raised(f"IndexError: {key}", line, self.module)
         return Opaque(f"{show(container)}[{show(key)}]")
 
-    def of_listcomp(self, node: ast.ListComp) -> Value:
+    def _of_listcomp(self, node: ast.ListComp) -> Value:
         return list(self.comprehend(node.generators, node.elt))
 
-    of_generatorexp = of_listcomp
+    _of_generatorexp = _of_listcomp
 
-    def of_setcomp(self, node: ast.SetComp) -> Value:
-        return {self.hashable(item) for item in self.comprehend(node.generators, node.elt)}
+    def _of_setcomp(self, node: ast.SetComp) -> Value:
+        return {hashable(item) for item in self.comprehend(node.generators, node.elt)}
 
-    def of_dictcomp(self, node: ast.DictComp) -> Value:
+    def _of_dictcomp(self, node: ast.DictComp) -> Value:
         pair = ast.Tuple([node.key, node.value], ast.Load())
-        return {self.hashable(key): value for key, value in self.comprehend(node.generators, pair)}
+        return {hashable(key): value for key, value in self.comprehend(node.generators, pair)}
 
     def comprehend(self, generators: list[ast.comprehension], element: ast.expr) -> Iterator[Value]:
+        """The values of a comprehension, in order, in a scope of its own; no generators give the element once."""
         if not generators:
             yield self.value(element)
             return
@@ -245,7 +256,7 @@ class Expressions(Calls):
 
     # calls
 
-    def of_call(self, node: ast.Call) -> Value:
+    def _of_call(self, node: ast.Call) -> Value:
         function = self.value(node.func)
         args = list(self.elements(node.args))
         kwargs: dict[str, Value] = {}

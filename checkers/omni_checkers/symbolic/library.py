@@ -4,9 +4,10 @@ import ast
 import operator as op
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omni_checkers.symbolic import tensors
+from omni_checkers.symbolic.evaluation import Evaluation
 from omni_checkers.symbolic.program import Module
 from omni_checkers.symbolic.signals import Raised
 from omni_checkers.symbolic.values import (
@@ -19,12 +20,10 @@ from omni_checkers.symbolic.values import (
     Record,
     Symbol,
     Value,
+    hashable,
     is_plain,
     show,
 )
-
-if TYPE_CHECKING:
-    from omni_checkers.symbolic.calls import Calls
 
 UNKNOWN: Any = Opaque("UNKNOWN")
 METHOD = Symbol("builtins.method")
@@ -89,11 +88,11 @@ def _known(value: Value) -> bool:
     return is_plain(value) or (isinstance(value, _CONTAINERS) and all(_known(item) for item in value))
 
 
-def call(self: "Calls", name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
+def call(evaluation: Evaluation, name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
     """Calls a library function that is known, or gives UNKNOWN."""
     module, _, short = name.rpartition(".")
     if module == "builtins":
-        return _builtin(self, short, args, kwargs, line)
+        return _builtin(evaluation, short, args, kwargs, line)
     if module == "torch":
         return _torch(short, args, kwargs)
     if name == "re.compile" and args and all(isinstance(arg, str) for arg in args):
@@ -107,10 +106,10 @@ def call(self: "Calls", name: str, args: list[Value], kwargs: dict[str, Value], 
     if name == "importlib.import_module" and args and isinstance(args[0], str):
         package = args[1] if len(args) > 1 else kwargs.get("package")
         if args[0].startswith(".") and isinstance(package, str):
-            return self.imported(_resolve(args[0], package), None)
-        return self.imported(args[0], None)
+            return evaluation.imported(_resolve(args[0], package), None)
+        return evaluation.imported(args[0], None)
     if short in {"dict", "OrderedDict"} and module == "collections" and len(args) <= 1:
-        return _builtin(self, "dict", args, kwargs, line)
+        return _builtin(evaluation, "dict", args, kwargs, line)
     return UNKNOWN
 
 
@@ -131,17 +130,17 @@ def _resolve(name: str, package: str) -> str:
     return ".".join([*parts[: len(parts) - level + 1], *([name[level:]] if name[level:] else [])])
 
 
-def _builtin(self: "Calls", name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
+def _builtin(evaluation: Evaluation, name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
     if name == "getattr" and len(args) >= 2 and isinstance(args[1], str):
-        return _getattr(self, args, line)
+        return _getattr(evaluation, args, line)
     if name == "setattr" and len(args) == 3 and isinstance(args[1], str):
-        return self.set_attribute(args[0], args[1], args[2], line)
+        return evaluation.set_attribute(args[0], args[1], args[2], line)
     if name == "hasattr" and len(args) == 2 and isinstance(args[0], Record) and isinstance(args[1], str):
         return _has(args[0], args[1])
     if name == "isinstance" and len(args) == 2 and isinstance(args[0], tensors.Tiny):
         return (isinstance(args[1], Symbol) and args[1].name in {"torch.Tensor", "torch.nn.Parameter"}) or UNKNOWN
     if name == "bool" and len(args) == 1:
-        return self.truth(args[0])
+        return evaluation.truth(args[0])
     if name == "len" and len(args) == 1 and isinstance(args[0], _CONTAINERS):
         return len(args[0])
     if name in {"dict", "list", "set"} and not args and not kwargs:
@@ -149,9 +148,9 @@ def _builtin(self: "Calls", name: str, args: list[Value], kwargs: dict[str, Valu
     if name in {"print", "super"}:
         return None if name == "print" else UNKNOWN
     if name in {"any", "all"} and len(args) == 1 and isinstance(args[0], (*_CONTAINERS, range)):
-        return any(map(self.truth, args[0])) if name == "any" else all(map(self.truth, args[0]))
+        return any(map(evaluation.truth, args[0])) if name == "any" else all(map(evaluation.truth, args[0]))
     if name == "sorted" and args:
-        return _sorted(self, args[0], kwargs)
+        return _sorted(evaluation, args[0], kwargs)
     if name in _REBUILD and all(isinstance(arg, (*_CONTAINERS, range, str, int)) for arg in args):
         return _tried(_REBUILD[name], args, kwargs)
     if name in _PURE and all(_pure(arg) for arg in args) and not kwargs:
@@ -159,13 +158,13 @@ def _builtin(self: "Calls", name: str, args: list[Value], kwargs: dict[str, Valu
     return UNKNOWN
 
 
-def _sorted(self: "Calls", items: Value, kwargs: dict[str, Value]) -> Value:
+def _sorted(evaluation: Evaluation, items: Value, kwargs: dict[str, Value]) -> Value:
     """sorted(...), where the order is decided by constants: those of the keys, or the first of each pair."""
     if not isinstance(items, (*_CONTAINERS, range, str)):
         return UNKNOWN
     values = list(items)
     key, backwards = kwargs.get("key"), kwargs.get("reverse", False)
-    keys = values if key is None else [self.call(key, [value], {}, None) for value in values]
+    keys = values if key is None else [evaluation.call(key, [value], {}, None) for value in values]
     if not all(_known(item) for item in keys):
         keys = [item[0] if isinstance(item, tuple) and item else item for item in keys]
         if not all(_known(item) for item in keys) or len({repr(item) for item in keys}) != len(keys):
@@ -195,38 +194,46 @@ def _has(owner: Record, name: str) -> bool:
     return True
 
 
-def _getattr(self: "Calls", args: list[Value], line: int) -> Value:
+def _getattr(evaluation: Evaluation, args: list[Value], line: int) -> Value:
     """getattr: with a default, the default only where the attribute is known to be missing."""
     if len(args) == 2:
-        return self.attribute(args[0], args[1], line)
+        return evaluation.attribute(args[0], args[1], line)
     try:
-        return self.attribute(args[0], args[1], line)
+        return evaluation.attribute(args[0], args[1], line)
     except Raised as error:
         if error.text.startswith(("AttributeError", "ImportError")):
             return args[2]
         raise
 
 
-def method(self: "Calls", owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def method(evaluation: Evaluation, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """owner.name(...) for strings and containers, or UNKNOWN."""
     if isinstance(owner, tensors.Tiny):
-        return self.tensor(lambda: tensors.method(owner, name, args, kwargs))
+        return tensor(lambda: tensors.method(owner, name, args, kwargs))
     if isinstance(owner, (re.Pattern, re.Match)) and all(is_plain(arg) for arg in args) and hasattr(owner, name):
         return _tried(getattr(owner, name), args, kwargs)
     if isinstance(owner, str):
         known = all(_pure(arg) for arg in (*args, *kwargs.values()))
         return _tried(getattr(owner, name), args, kwargs) if known and hasattr(owner, name) else UNKNOWN
     if isinstance(owner, dict):
-        return _dict_method(self, owner, name, args, kwargs)
+        return _dict_method(evaluation, owner, name, args, kwargs)
     if isinstance(owner, list) and name in {"append", "extend", "insert", "pop", "copy", "index", "reverse"}:
         return _tried(getattr(owner, name), args, kwargs)
     if isinstance(owner, set) and name in {"add", "discard", "remove"}:
-        return _tried(getattr(owner, name), [self.hashable(arg) for arg in args], kwargs)
+        return _tried(getattr(owner, name), [hashable(arg) for arg in args], kwargs)
     return UNKNOWN
 
 
+def tensor(made: Callable[[], Value]) -> Value:
+    """The result of a tensor operation; Opaque for one that is not known."""
+    try:
+        return made()
+    except tensors.NotATensor as error:
+        return Opaque(f"tensor({error})")
+
+
 def _dict_method(
-    self: "Calls", owner: dict[Any, Value], name: str, args: list[Value], kwargs: dict[str, Value]
+    evaluation: Evaluation, owner: dict[Any, Value], name: str, args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
     if name in {"items", "keys", "values"}:
         return list(getattr(owner, name)())
@@ -235,12 +242,12 @@ def _dict_method(
     if name == "update":
         return _tried(owner.update, args, kwargs)
     if name in {"get", "pop", "setdefault"} and args:
-        key, default = self.hashable(args[0]), (args[1] if len(args) > 1 else None)
+        key, default = hashable(args[0]), (args[1] if len(args) > 1 else None)
         if key in owner or not isinstance(key, (Opaque, Symbol)):
             return getattr(owner, name)(key, default)
         choices = [*owner.values(), default]
-        return choices[self.oracle.choose(f"{show(key)} in {show(list(owner))}", len(choices))]
+        return choices[evaluation.oracle.choose(f"{show(key)} in {show(list(owner))}", len(choices))]
     return UNKNOWN
 
 
-__all__ = ["METHOD", "UNKNOWN", "Call", "binary", "call", "compare", "method"]
+__all__ = ["METHOD", "UNKNOWN", "binary", "call", "compare", "method", "tensor"]

@@ -3,10 +3,9 @@
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from omni_checkers.symbolic.program import Module
+from omni_checkers.symbolic.program import Module
 
 Value = Any
 
@@ -35,7 +34,7 @@ class Opaque:
 class Function:
     """A function or lambda with the scope that it was defined in."""
 
-    module: "Module"
+    module: Module
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
     closure: "Scope"
     bound: tuple[Value, ...] = ()
@@ -57,7 +56,7 @@ class Function:
 class Class:
     """A class of a file that is read. The same class is equal on every path."""
 
-    module: "Module"
+    module: Module
     node: ast.ClassDef = field(compare=False)
     name: str
 
@@ -133,7 +132,7 @@ class LazyScope(Scope):
     """
 
     def __init__(
-        self, statements: Mapping[str, Sequence[ast.stmt]], execute: "Callable[[Sequence[ast.stmt]], None]"
+        self, statements: Mapping[str, Sequence[ast.stmt]], execute: Callable[[Sequence[ast.stmt]], None]
     ) -> None:
         super().__init__()
         self._pending = dict(statements)
@@ -176,6 +175,16 @@ def show(value: Value) -> str:
 def is_plain(value: Value) -> bool:
     """Whether a value is a Python constant."""
     return value is None or isinstance(value, (str, bytes, int, float, complex))
+
+
+def is_key(key: Value) -> bool:
+    """Whether a value is a key of a dict whose identity is known."""
+    return is_plain(key) or (isinstance(key, tuple) and all(is_key(item) for item in key))
+
+
+def hashable(key: Value) -> Value:
+    """The value as a key of a dict or an element of a set; its text as Opaque where it cannot be one itself."""
+    return key if is_key(key) or isinstance(key, (Opaque, Symbol, Class)) else Opaque(show(key))
 
 
 def last_name(value: Value) -> str:
