@@ -1,6 +1,5 @@
 """Parallel plans as they are at run time, and the parameters that they are matched against."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -146,6 +145,3 @@ def plan_keys(value: Value) -> dict[str, tuple[str, ...]] | None:
     if not all(isinstance(key, str) for inner in plan.values() for key in inner):
         return None
     return {str(name): tuple(inner) for name, inner in plan.items()}
-
-
-Reader = Callable[[Generated, str], Skeleton]
