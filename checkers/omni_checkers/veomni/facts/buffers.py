@@ -21,13 +21,12 @@ def unchecked_buffers(converter: ConverterClass) -> tuple[list[str], list[str]]:
 
 def _buffers(methods: Mapping[str, ast.FunctionDef]) -> set[str]:
     """Attributes into which the tensor that `convert` is given flows, from one to the next, too."""
-    arguments = [arg.arg for arg in methods["convert"].args.args]
+    tensors = frozenset(arg.arg for arg in methods["convert"].args.args[2:3])
     found: set[str] = set()
-    while len(arguments) > 2:
-        before = len(found)
-        _follow_calls(methods, frozenset(arguments[2:3]), found)
-        if len(found) == before:
-            break
+    known: set[str] | None = None
+    while found != known:  # a buffer that one round finds may fill another in the next
+        known = set(found)
+        _follow_calls(methods, tensors, found)
     return found
 
 
