@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import omni_kit
-from omni_checkers.engine.judge import Verdict
+from omni_checkers.engine.judge import RuleVerdict
 from omni_checkers.engine.registry import all_rules
 from omni_checkers.engine.rule import Edit, Finding, Severity
 from omni_kit.errors import BadInput, MissingRequirement
@@ -27,7 +27,7 @@ class Cache:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def read(self, model: Path, digest: str) -> dict[str, Verdict]:
+    def read(self, model: Path, digest: str) -> dict[str, RuleVerdict]:
         """What is known of a model; empty when something changed, or nothing is known."""
         try:
             data = json.loads(self._file(model).read_text(encoding="utf-8"))
@@ -37,7 +37,7 @@ class Cache:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
-    def write(self, model: Path, digest: str, verdicts: dict[str, Verdict]) -> None:
+    def write(self, model: Path, digest: str, verdicts: dict[str, RuleVerdict]) -> None:
         """Remembers verdicts; a cache that cannot be written to is no error."""
         data = {"model": str(model), "digest": digest, "verdicts": {k: _as_json(v) for k, v in verdicts.items()}}
         try:
@@ -91,7 +91,7 @@ def _program() -> str:
     return f"{sys.version_info}" + "\n".join(stamps)
 
 
-def _as_json(verdict: Verdict) -> dict[str, Any]:
+def _as_json(verdict: RuleVerdict) -> dict[str, Any]:
     return {
         "status": verdict.status,
         "reason": verdict.reason,
@@ -111,7 +111,7 @@ def _as_json(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _verdict(item: dict[str, Any]) -> Verdict:
+def _verdict(item: dict[str, Any]) -> RuleVerdict:
     findings = [
         Finding(
             message=f["message"],
@@ -124,4 +124,4 @@ def _verdict(item: dict[str, Any]) -> Verdict:
         )
         for f in item["findings"]
     ]
-    return Verdict(item["status"], item["reason"], findings, item["suppressed"])
+    return RuleVerdict(item["status"], item["reason"], findings, item["suppressed"])

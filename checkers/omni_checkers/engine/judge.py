@@ -45,7 +45,7 @@ class RulePackage(Protocol):
 
 
 @dataclass
-class Verdict:
+class RuleVerdict:
     """What one rule made of one model.
 
     Attributes:
@@ -67,7 +67,7 @@ def package_of(target: Target) -> RulePackage:
 
 def judge(
     path: Path, target: Target, rules: Sequence[type[Rule]], known: Mapping[str, Any] | None = None
-) -> dict[str, Verdict]:
+) -> dict[str, RuleVerdict]:
     """Rule id -> verdict, for the engine's own rules and those of the target; `known` are facts from runs."""
     facts, files = package_of(target).read_model(path)
     facts.tell(known or {})
@@ -78,7 +78,7 @@ def judge(
         active += good
         comments += wrong
     crashes: list[Finding] = []
-    verdicts: dict[str, Verdict] = {}
+    verdicts: dict[str, RuleVerdict] = {}
     for rule in rules:
         if rule not in ENGINE_RULES and rule.target == target.name:
             verdicts[rule.id] = _settled(_apply(rule, facts, path, crashes), active)
@@ -89,29 +89,29 @@ def judge(
     return verdicts
 
 
-def _apply(rule: type[Rule], facts: Facts, path: Path, crashes: list[Finding]) -> Verdict:
+def _apply(rule: type[Rule], facts: Facts, path: Path, crashes: list[Finding]) -> RuleVerdict:
     """One rule on one model; a rule that crashes is a finding of its own, and the others go on."""
     try:
         kinds = facts.get("kinds") if rule.kinds else frozenset()
         if kinds and not kinds & rule.kinds:
-            return Verdict("not-applicable", f"the model is of kind {', '.join(sorted(kinds))}")
+            return RuleVerdict("not-applicable", f"the model is of kind {', '.join(sorted(kinds))}")
         return _verdict(rule, facts.call(rule().check))
     except NotApplicable as why:
-        return Verdict("not-applicable", str(why))
+        return RuleVerdict("not-applicable", str(why))
     except Exception as error:  # a rule, perhaps a third party's, must not end the run
         what = f"{rule.id} failed: {type(error).__name__}: {error}"
         crashes.append(Finding(" ".join(what.split()), path / "__init__.py"))
-        return Verdict("not-applicable", what)
+        return RuleVerdict("not-applicable", what)
 
 
-def _verdict(rule: type[Rule], found: Iterable[Finding]) -> Verdict:
+def _verdict(rule: type[Rule], found: Iterable[Finding]) -> RuleVerdict:
     findings = [replace(f, rule=rule.id, severity=f.severity or rule.severity) for f in found]
-    return Verdict("fail" if findings else "pass", findings=list(dict.fromkeys(findings)))
+    return RuleVerdict("fail" if findings else "pass", findings=list(dict.fromkeys(findings)))
 
 
-def _settled(verdict: Verdict, active: Sequence[Suppression]) -> Verdict:
+def _settled(verdict: RuleVerdict, active: Sequence[Suppression]) -> RuleVerdict:
     """The verdict without the findings that a comment silences."""
     if verdict.findings:
         left = [f for f in verdict.findings if not any(suppression.covers(f) for suppression in active)]
-        return Verdict("fail" if left else "pass", findings=left, suppressed=len(verdict.findings) - len(left))
+        return RuleVerdict("fail" if left else "pass", findings=left, suppressed=len(verdict.findings) - len(left))
     return verdict

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from omni_checkers.engine.baseline import Baseline
 from omni_checkers.engine.cache import Cache, digest
-from omni_checkers.engine.judge import Verdict, judge, package_of
+from omni_checkers.engine.judge import RuleVerdict, judge, package_of
 from omni_checkers.engine.registry import all_rules, select_rules
 from omni_checkers.engine.report import Report
 from omni_checkers.engine.rule import Result, Rule, Severity
@@ -103,7 +103,7 @@ def find_models(paths: Sequence[Path], target: str | None = None) -> list[tuple[
 
 
 def _run(
-    models: Sequence[tuple[Path, Target]], rules: Sequence[type[Rule]], level: str, judged: list[dict[str, Verdict]]
+    models: Sequence[tuple[Path, Target]], rules: Sequence[type[Rule]], level: str, judged: list[dict[str, RuleVerdict]]
 ) -> None:
     """Adds the verdicts of the rules that need runs; these are never kept for the next time."""
     live = [rule for rule in rules if rule.level != "static"]
@@ -121,7 +121,7 @@ def _run(
 
 def judge_all(
     models: Sequence[tuple[Path, Target]], rules: Sequence[type[Rule]], cache: Cache | None
-) -> list[dict[str, Verdict]]:
+) -> list[dict[str, RuleVerdict]]:
     """The verdicts on every model: from the cache, or judged; many at once are judged by several processes.
 
     With a cache, all rules judge, so that the next run finds their verdicts whichever it selects.
@@ -146,7 +146,7 @@ def _key(path: Path, owner: Target) -> str:
     return digest(package.inputs(path), package.surroundings(path), owner.reads)
 
 
-def _judged(jobs: Sequence[tuple[Path, str, tuple[str, ...]]]) -> list[dict[str, Verdict]]:
+def _judged(jobs: Sequence[tuple[Path, str, tuple[str, ...]]]) -> list[dict[str, RuleVerdict]]:
     """Judges one mid-sized model before forking, so that workers inherit its caches; then the largest ones first."""
     order = sorted(range(len(jobs)), key=lambda number: _size(jobs[number][0]), reverse=True)
     order.insert(0, order.pop(len(order) // 2)) if order else None
@@ -166,12 +166,12 @@ def _size(path: Path) -> int:
     return sum(file.stat().st_size for file in path.rglob("*.py"))
 
 
-def _judge(job: tuple[Path, str, tuple[str, ...]]) -> dict[str, Verdict]:
+def _judge(job: tuple[Path, str, tuple[str, ...]]) -> dict[str, RuleVerdict]:
     path, target, ids = job
     return judge(path, get_target(target), [rule for rule in all_rules() if rule.id in ids])
 
 
-def _add(report: Report, path: Path, owner: Target, verdicts: Mapping[str, Verdict]) -> None:
+def _add(report: Report, path: Path, owner: Target, verdicts: Mapping[str, RuleVerdict]) -> None:
     """Adds what the rules say of one model to the report."""
     inputs = package_of(owner).inputs(path)
     report.models.append(path)
