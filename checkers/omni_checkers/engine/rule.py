@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from omni_kit.upstream.kinds import Kind
+
 Example = Mapping[str, str]
 """Files of an example: path inside the model directory -> text."""
 
@@ -84,7 +86,7 @@ class Rule:
     name: ClassVar[str]
     severity: ClassVar[Severity] = Severity.error
     target: ClassVar[str]
-    kinds: ClassVar[frozenset[str]] = frozenset()
+    kinds: ClassVar[frozenset[Kind]] = frozenset()
     """Kinds of model that it speaks of; empty for all."""
     level: ClassVar[str] = "static"
     obligations: ClassVar[tuple[str, ...]] = ()
@@ -120,7 +122,7 @@ class Rule:
             "name": cls.name,
             "severity": cls.severity.value,
             "target": cls.target,
-            "kinds": sorted(cls.kinds),
+            "kinds": sorted(map(str, cls.kinds)),
             "level": cls.level,
             "summary": cls.documentation().summary,
             "obligations": list(cls.obligations),

@@ -8,6 +8,7 @@ from omni_checkers.symbolic import Call, Class, Function, Program
 from omni_checkers.veomni.facts.conversion import Factory, Rehearsal
 from omni_checkers.veomni.facts.experts import Experts
 from omni_checkers.veomni.facts.trial import Case, Trial
+from omni_kit.upstream.kinds import WITH_EXPERTS
 
 _INDEX = "_convert_fqn_to_index_mapping"
 _REGISTER = """\
@@ -83,7 +84,7 @@ class IndexMappingBesideConverter(Rule):
     id = "VEO205"
     name = "index-mapping-beside-merging-converter"
     target = "veomni"
-    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    kinds = WITH_EXPERTS
     obligations = ("VEO-MOE-24",)
     BAD = ({"__init__.py": _REGISTER + _END},)
     GOOD = ({"__init__.py": _REGISTER + _MAPPED + _END},)
@@ -120,7 +121,7 @@ class ConverterMakesWhatRecipeMakes(Rule):
     id = "VEO206"
     name = "converter-makes-what-recipe-makes"
     target = "veomni"
-    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    kinds = WITH_EXPERTS
     obligations = ("VEO-MOE-18", "VEO-MOE-12", "VEO-MOE-13", "VEO-MOE-15", "VEO-MOE-16", "VEO-MOE-22", "VEO-MOE-23")
     failure_modes = ("expert-layout-mismatch",)
     BAD = ({"checkpoint_tensor_converter.py": _CONVERTER.replace("GATE_UP", '"up", "gate"')},)

@@ -11,6 +11,7 @@ from omni_checkers.veomni.facts.buffers import unchecked_buffers
 from omni_checkers.veomni.facts.conversion import FACTORY, ConverterClass, Factory, Rehearsal
 from omni_checkers.veomni.facts.experts import Experts
 from omni_checkers.veomni.facts.registry import Returned
+from omni_kit.upstream.kinds import WITH_EXPERTS
 
 
 class ConverterOnEveryClass(Rule):
@@ -26,7 +27,7 @@ class ConverterOnEveryClass(Rule):
     id = "VEO201"
     name = "converter-attached-to-every-returned-class"
     target = "veomni"
-    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    kinds = WITH_EXPERTS
     obligations = (
         "VEO-MOE-24",
         "VEO-MOE-19",
@@ -118,7 +119,7 @@ class FinalizeRaises(Rule):
     id = "VEO202"
     name = "finalize-raises-on-incomplete-buffers"
     target = "veomni"
-    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    kinds = WITH_EXPERTS
     obligations = ("VEO-MOE-21",)
     BAD = (
         {

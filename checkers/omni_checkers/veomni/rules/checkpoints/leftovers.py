@@ -6,6 +6,7 @@ from omni_checkers.veomni.facts.conversion import ConverterClass, Factory
 from omni_checkers.veomni.facts.experts import Experts
 from omni_checkers.veomni.facts.plan import METHOD
 from omni_checkers.veomni.facts.registry import Returned
+from omni_kit.upstream.kinds import WITH_EXPERTS, Kind
 
 _CONVERTER = """\
 class Converter:
@@ -103,7 +104,7 @@ class NoExpertPartsWithoutExperts(Rule):
     name = "no-expert-parts-without-experts"
     severity = Severity.warning
     target = "veomni"
-    kinds = frozenset({"llm", "vlm", "omni"})
+    kinds = frozenset({Kind.llm, Kind.vlm, Kind.omni})
     obligations = ("VEO-OMNI-11", "VEO-REG-05", "VEO-REG-04")
     failure_modes = ("ep-plan-stale",)
     example_of = "llama"
@@ -112,11 +113,11 @@ class NoExpertPartsWithoutExperts(Rule):
 
     def check(
         self,
-        kinds: frozenset[str],
+        kinds: frozenset[Kind],
         returned: list[Returned],
         converter_classes: list[ConverterClass] | None = None,
     ) -> Findings:
-        if not kinds or any(kind.endswith("moe") for kind in kinds):
+        if not kinds or kinds & WITH_EXPERTS:
             raise NotApplicable("the model has experts, or its kind is not known")
         for converter in converter_classes or []:
             message = f"{converter.node.name} converts experts, and the model has none"

@@ -15,6 +15,7 @@ from omni_checkers.veomni.facts.conversion import Factory
 from omni_checkers.veomni.facts.experts import Experts
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.registry import Returned
+from omni_kit.upstream.kinds import WITH_EXPERTS
 from omni_kit.upstream.transformers.configs import ConfigClass
 
 _CONVERTER = """\
@@ -65,7 +66,7 @@ class TextConfigResolved(Rule):
     name = "text-config-resolved-defensively"
     severity = Severity.warning
     target = "veomni"
-    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    kinds = WITH_EXPERTS
     obligations = ("VEO-MOE-20",)
     fixable = True
     example_of = "qwen3_vl_moe"
@@ -121,7 +122,7 @@ class ConverterWhereNeeded(Rule):
     id = "VEO204"
     name = "converter-where-recipe-merges-experts"
     target = "veomni"
-    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    kinds = WITH_EXPERTS
     obligations = ("VEO-MOE-11", "VEO-MOE-13", "VEO-MOE-15")
     failure_modes = ("expert-layout-mismatch",)
     BAD = ({"__init__.py": _REGISTER.format(imports="", attach="")},)

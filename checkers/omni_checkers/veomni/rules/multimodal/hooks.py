@@ -9,10 +9,10 @@ from omni_checkers.symbolic import Class
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.registry import Returned
 from omni_checkers.veomni.rules.generated.signatures import modules_of
+from omni_kit.upstream.kinds import MULTIMODAL
 from omni_kit.upstream.python.source import SourceFile, dotted
 
 POSITIONS, METADATA = "get_position_id_func", "get_metadata_collate_func"
-MULTIMODAL = frozenset({"vlm", "vlm-moe", "omni", "omni-moe"})
 _FILE = "generated/patched_modeling_qwen3_vl_gpu.py"
 _HEAD = """\
 # Source: transformers.models.qwen3_vl.modeling_qwen3_vl

@@ -3,6 +3,7 @@
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.upstream import config_names
+from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.python.source import SourceFile
 from omni_kit.upstream.transformers.configs import ConfigClass
 from omni_kit.upstream.transformers.defaults import as_config, sub_config
@@ -43,7 +44,7 @@ class SpeechIsExcluded(Rule):
     name = "speech-classes-are-excluded"
     severity = Severity.warning
     target = "veomni"
-    kinds = frozenset({"omni", "omni-moe"})
+    kinds = frozenset({Kind.omni, Kind.omni_moe})
     obligations = ("VEO-OMNI-07", "VEO-PG-13")
     example_of = "qwen2_5_omni"
     BAD = ({_FILE: _HEAD + _TALKER},)

@@ -7,7 +7,7 @@ from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.rules.generated.signatures import modules_of
-from omni_checkers.veomni.rules.multimodal.hooks import MULTIMODAL
+from omni_kit.upstream.kinds import MULTIMODAL
 from omni_kit.upstream.python.source import dotted
 
 DUMMY = "dummy_forward"

@@ -13,9 +13,9 @@ import yaml
 from omni_checkers.engine.files import File, read_file
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.facts.constants import veomni_package
-from omni_checkers.veomni.rules.multimodal.hooks import MULTIMODAL
 from omni_kit.errors import BadInput
 from omni_kit.targets.veomni.model_dir import ModelDir
+from omni_kit.upstream.kinds import MULTIMODAL, Kind
 from omni_kit.upstream.library import Library
 from omni_kit.upstream.python.source import dotted
 from omni_kit.upstream.transformers.configs import config_class, model_types
@@ -38,13 +38,13 @@ class _Suite:
 
     path: str
     what: str
-    kinds: frozenset[str] = frozenset()
+    kinds: frozenset[Kind] = frozenset()
 
 
 SUITES = (
     _Suite("tests/models/test_models_patch.py", "forward and backward beside transformers'"),
     _Suite("tests/e2e/test_e2e_parallel.py", "losses under parallelism"),
-    _Suite("tests/models/test_vlm_trainer.py", "freezing of the vision tower", frozenset({"vlm", "vlm-moe"})),
+    _Suite("tests/models/test_vlm_trainer.py", "freezing of the vision tower", frozenset({Kind.vlm, Kind.vlm_moe})),
     _Suite("tests/distributed/test_dummy_forward.py", "batches where one rank has no pictures", MULTIMODAL),
     _Suite("tests/models/test_model_forward_no_implicit_sync.py", "waits for the device", MULTIMODAL),
     _Suite("tests/models/utils.py", "which dummy data it reads", MULTIMODAL),
@@ -81,7 +81,7 @@ class TestListsNameTheModel(Rule):
     BAD = ({**_LLAMA, _E2E: _CASES.format(toy="qwen3_toy", name="qwen3")},)
     GOOD = ({**_LLAMA, _E2E: _CASES.format(toy="llama_toy", name="llama3.1")},)
 
-    def check(self, model_dir: ModelDir, kinds: frozenset[str]) -> Findings:
+    def check(self, model_dir: ModelDir, kinds: frozenset[Kind]) -> Findings:
         suites = [suite for suite in SUITES if (model_dir.sys_path / suite.path).is_file()]
         if model_dir.style != "in-tree" or not suites:
             raise NotApplicable("there is no checkout with tests around the model")

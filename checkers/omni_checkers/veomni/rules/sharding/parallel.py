@@ -8,6 +8,7 @@ from omni_checkers.symbolic import Class
 from omni_checkers.veomni.facts.experts import Experts
 from omni_checkers.veomni.facts.plan import METHOD, Plan, Skeletons
 from omni_checkers.veomni.facts.registry import Returned
+from omni_kit.upstream.kinds import WITH_EXPERTS
 from omni_kit.upstream.python.skeleton import Skeleton
 from omni_kit.upstream.transformers.traits import expert_parameters
 
@@ -79,7 +80,7 @@ class PlanKeysAreParameters(Rule):
     id = "VEO301"
     name = "parallel-plan-keys-match-parameters"
     target = "veomni"
-    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    kinds = WITH_EXPERTS
     obligations = ("VEO-MOE-06", "VEO-MOE-05", "VEO-MOE-08")
     failure_modes = ("ep-plan-stale",)
     BAD = (
@@ -113,7 +114,7 @@ class PlanCoversExperts(Rule):
     id = "VEO302"
     name = "parallel-plan-covers-stacked-experts"
     target = "veomni"
-    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    kinds = WITH_EXPERTS
     obligations = ("VEO-MOE-06", "VEO-MOE-05")
     failure_modes = ("ep-plan-stale",)
     BAD = ({"parallel_plan.py": _plan_source(_GATE_UP)}, {"parallel_plan.py": _plan_source(_DOWN)})
@@ -145,7 +146,7 @@ class PlanWhereExperts(Rule):
     name = "parallel-plan-where-experts-are-stacked"
     severity = Severity.warning
     target = "veomni"
-    kinds = frozenset({"moe", "vlm-moe", "omni-moe"})
+    kinds = WITH_EXPERTS
     obligations = ("VEO-MOE-07",)
     failure_modes = ("ep-plan-stale",)
     BAD = ({"generated/patched_modeling_olmoe_gpu.py": _MODELING.format(plan="")},)
