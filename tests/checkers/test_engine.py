@@ -1,6 +1,8 @@
 """The engine: facts by name, tri-state results, suppressions, selection, ids."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -171,6 +173,15 @@ class TestIds:
     def test_obligations_look_like_obligations(self) -> None:
         for rule in all_rules():
             assert all(item.split("-")[0] in {"VEO", "DIT", "SGL", "DIF"} for item in rule.obligations)
+
+
+def test_reading_the_rules_imports_neither_torch_nor_transformers() -> None:
+    code = (
+        "import sys, omni_checkers; omni_checkers.all_rules();"
+        "print(sorted({'torch', 'transformers', 'diffusers', 'veomni'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 class TestThirdParties:

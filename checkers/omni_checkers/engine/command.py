@@ -1,6 +1,8 @@
 """One call of `omni-kit check`: settings, cache, fixes and baseline around a run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from omni_checkers.engine.baseline import Baseline
@@ -8,7 +10,7 @@ from omni_checkers.engine.cache import Cache
 from omni_checkers.engine.fix import apply_fixes
 from omni_checkers.engine.report import Report
 from omni_checkers.engine.run import check, models_of
-from omni_checkers.engine.settings import Settings, find_settings
+from omni_checkers.engine.settings import find_settings
 from omni_kit.files import cache_directory
 
 _ROUNDS = 5
@@ -47,18 +49,10 @@ def run_check(
         select=select, ignore=ignore, strict=strict, baseline=baseline
     )
     if write_baseline is not None:
-        settings = Settings(**{**vars(settings), "baseline": None})
+        settings = replace(settings, baseline=None)
     cache = Cache(cache_directory()) if cached else None
-    report = check(paths, target=target, settings=settings, cache=cache, level=level)
-    mended = 0
-    for _ in range(_ROUNDS if fix else 0):
-        done = apply_fixes(report.findings)
-        if not done:
-            break
-        mended += len(done)
-        report = check(paths, target=target, settings=settings, cache=cache, level=level)
-    if fix:
-        report.notes.append(f"mended {mended} findings")
+    run = partial(check, paths, target=target, settings=settings, cache=cache, level=level)
+    report = _mended(run) if fix else run()
     if report.stale:
         first = report.stale[0]
         report.notes.append(
@@ -67,4 +61,17 @@ def run_check(
     if write_baseline is not None:
         report.notes.append(f"wrote {Baseline(write_baseline).write(report.findings)} findings to {write_baseline}")
         report.matched, report.findings = len(report.findings), []
+    return report
+
+
+def _mended(run: Callable[[], Report]) -> Report:
+    """Mends what findings know how to mend, run after run; the report of the last run, which says how many."""
+    report, mended = run(), 0
+    for _ in range(_ROUNDS):
+        done = apply_fixes(report.findings)
+        if not done:
+            break
+        mended += len(done)
+        report = run()
+    report.notes.append(f"mended {mended} findings")
     return report

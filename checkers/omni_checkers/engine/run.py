@@ -61,6 +61,12 @@ def check(
         _run(models, rules, level, judged)
     for (path, owner), verdicts in zip(models, judged, strict=True):
         _add(report, path, owner, verdicts)
+    _settle(report, settings)
+    return report
+
+
+def _settle(report: Report, settings: Settings) -> None:
+    """Puts the findings in order, without those that the settings silence or the baseline knows."""
     wanted = [finding for finding in report.findings if not settings.silences(finding)]
     report.suppressed += len(report.findings) - len(wanted)
     report.findings = sorted(
@@ -69,7 +75,6 @@ def check(
     if settings.baseline is not None:
         known = Baseline(settings.baseline).read()
         report.findings, report.matched, report.stale = known.split(report.findings)
-    return report
 
 
 def models_of(files: Sequence[Path], target: str | None = None) -> list[Path]:
