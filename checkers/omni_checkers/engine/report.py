@@ -35,6 +35,7 @@ class Report:
     strict: bool = False
 
     def count(self, severity: Severity) -> int:
+        """How many findings are of this severity."""
         return sum(finding.severity is severity for finding in self.findings)
 
     @property

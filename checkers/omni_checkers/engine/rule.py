@@ -104,6 +104,9 @@ class Rule:
     GOOD: ClassVar[tuple[Example, ...]]
 
     check: ClassVar[Any]
+    """What judges one model: a method that takes facts by the names of its parameters and gives its findings, none for
+    a model that complies. It raises NotApplicable where there is nothing to judge. A fact that a model may lack has a
+    default."""
 
     @classmethod
     def facts(cls) -> tuple[str, ...]:
@@ -112,6 +115,7 @@ class Rule:
 
     @classmethod
     def documentation(cls) -> "Documentation":
+        """The docstring of the rule in its parts; a part that is not there is empty."""
         return _read_documentation(inspect.getdoc(cls) or "")
 
     @classmethod

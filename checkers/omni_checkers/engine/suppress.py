@@ -76,6 +76,7 @@ class Suppression:
     lines: range
 
     def covers(self, finding: Finding) -> bool:
+        """Whether it silences a finding: in its file, on one of its lines, of one of its rules."""
         return finding.path == self.path and finding.line in self.lines and finding.rule in self.rules
 
 

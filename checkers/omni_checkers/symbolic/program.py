@@ -17,6 +17,7 @@ class Module:
 
     @property
     def package(self) -> str:
+        """The dotted name that relative imports in the module start from."""
         return self.name if self.is_package else self.name.rpartition(".")[0]
 
 

@@ -6,6 +6,8 @@ from omni_checkers.symbolic.program import Module
 
 
 class Return(Exception):
+    """The function returns a value."""
+
     def __init__(self, value: Any) -> None:
         super().__init__()
         self.value = value
@@ -22,8 +24,8 @@ class Raised(Exception):
 
 
 class Break(Exception):
-    pass
+    """The innermost loop ends."""
 
 
 class Continue(Exception):
-    pass
+    """The innermost loop goes on with its next round."""

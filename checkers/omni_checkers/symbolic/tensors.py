@@ -30,6 +30,7 @@ class Tiny:
         return cls(tuple(shape), tuple(f"{name}{list(place)}" for place in places))
 
     def at(self, place: Sequence[int]) -> str:
+        """The element at a place, one index for each dimension."""
         offset = 0
         for index, size in zip(place, self.shape, strict=True):
             offset = offset * size + index

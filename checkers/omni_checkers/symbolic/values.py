@@ -41,6 +41,7 @@ class Function:
 
     @property
     def name(self) -> str:
+        """The name that it was defined with; "<lambda>" for a lambda."""
         return getattr(self.node, "name", "<lambda>")
 
     def decorated(self, name: str) -> bool:
@@ -114,9 +115,11 @@ class Scope:
     outer: "Scope | None" = None
 
     def has(self, name: str) -> bool:
+        """Whether this scope itself binds a name."""
         return name in self.names
 
     def find(self, name: str) -> "Scope | None":
+        """The innermost scope that binds a name, this one or one around it; None without any."""
         scope: Scope | None = self
         while scope is not None and not scope.has(name):
             scope = scope.outer
@@ -139,6 +142,7 @@ class LazyScope(Scope):
         self._execute = execute
 
     def has(self, name: str) -> bool:
+        """Whether the module binds a name; statements that bind it are executed first."""
         if name not in self.names and name in self._pending:
             self._execute(self._pending.pop(name))
         return name in self.names

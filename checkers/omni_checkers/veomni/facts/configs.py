@@ -25,6 +25,11 @@ class ConfigRecord(Record):
         self._defined = _defined(cls.source, cls.name)
 
     def attribute(self, name: str) -> Value:
+        """The value of an attribute, through its aliases; a record for a config inside, Opaque where it is not known.
+
+        Raises:
+            KeyError: neither the config class nor its bases define it.
+        """
         written = self.cls.sub_configs.get(name)
         if written is not None:
             inner = sub_config(self.cls, written)
@@ -45,6 +50,7 @@ class ModelRecord(Record):
         super().__init__("model", {"config": ConfigRecord(config, values)})
 
     def attribute(self, name: str) -> Value:
+        """The config; Opaque for everything else, as a model may have any attribute."""
         return self.attributes.get(name, Opaque(f"model.{name}"))
 
 

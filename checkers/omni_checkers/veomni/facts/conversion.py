@@ -100,6 +100,7 @@ class Rehearsal:
 
     @property
     def name(self) -> str:
+        """The name of the class that carries the factory."""
         return self.factory.returned.name
 
     def run(self, program: Program, disk: Sequence[tuple[str, Tiny]]) -> Trial:

@@ -31,6 +31,7 @@ class PatchConfigFile:
 
     @property
     def output(self) -> Path | None:
+        """Where the generated file belongs; None where the config does not name it."""
         return self.file.path.parent / "generated" / self.target_file if self.target_file else None
 
 
@@ -51,6 +52,7 @@ class Generated:
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
+        """The classes of the file, by name."""
         return self.source.classes
 
     @cached_property

@@ -23,6 +23,8 @@ _Statement = ast.stmt | set[_Alias]  # all imports of a run stand for one
 
 @dataclass(frozen=True)
 class Difference:
+    """The first thing in which a generated file is not what its config generates, and where it shows."""
+
     message: str
     path: Path
     line: int

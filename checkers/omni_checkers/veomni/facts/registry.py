@@ -46,6 +46,7 @@ class Registration:
 
     @property
     def node(self) -> ast.AST | None:
+        """The definition of the register function; None where it is not a function of the directory."""
         return self.function.node if isinstance(self.function, Function) else None
 
 
@@ -59,10 +60,12 @@ class Returned:
 
     @property
     def value(self) -> Value:
+        """The class, or whatever else this path returns."""
         return self.outcome.value
 
     @property
     def name(self) -> str:
+        """The name of the class, without its module."""
         return str(self.value).rpartition(".")[2]
 
     @property

@@ -22,6 +22,7 @@ _NOTHING: Mapping[str, Any] = {"error": "", "lacks": "", "returned": [], "built"
 
 
 def main() -> None:
+    """Reads the request from stdin and writes the answer to the file that the first argument names."""
     request = json.load(sys.stdin)
     answer = toy_facts(request["models"]) if request["level"] == "toy" else import_facts(request["models"])
     Path(sys.argv[1]).write_text(json.dumps(answer), encoding="utf-8")
