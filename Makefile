@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint unit install reference test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove clean
+.PHONY: demo test test-all lint unit install reference test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove clean
 
 demo: $(READY)
 	$(BIN)/omni-kit demo --into demo --keep
@@ -20,22 +20,24 @@ lint: $(READY)
 unit: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+# With the sweeps over every type of model, which `make test` leaves out.
+test-all: lint
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m ""
+
 install: $(READY)
 
 # torch comes first and pinned: an unpinned one would bring several gigabytes of CUDA packages.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt no-deps.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch==2.13.0
-	$(PIP) -e '.[parity,veomni,dev]'
-	$(PIP) --no-deps veomni
+	$(PIP) -e '.[parity,targets,dev]'
+	$(PIP) --no-deps -r no-deps.txt
 	touch $@
 
 # The worked examples, as new-model and patchgen make them today; look at the diff before committing it.
 reference: $(READY)
-	for model in qwen3_moe olmoe; do \
-	    $(BIN)/omni-kit new-model $$model --from $$model --into reference_models/veomni --force && \
-	    $(BIN)/omni-kit patchgen run reference_models/veomni/$$model/$${model}_gpu_patch_gen_config.py || exit 1; \
-	done
+	$(BIN)/python -m omni_kit.scaffold.again $(wildcard reference_models/*/*/.omni-kit.toml)
+	$(BIN)/omni-kit patchgen run $(wildcard reference_models/*/*/*_patch_gen_config.py)
 
 # The rooms that read transformers, against a second version placed beside the pinned one.
 MATRIX := $(VENV)/transformers-5.23.0

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from omni_kit.cli import main
+from omni_kit.resources import resource_dir
 from tests.conftest import Checkpoints, run_cli
 
 FIELDS = {
@@ -20,11 +21,22 @@ FIELDS = {
     "new-model": {"files", "decisions", "todo", "next"},
     "skills": {"skills"},
     "doctor": {"components"},
+    "convert": {"tensors", "bytes", "shards", "peak_rss_bytes", "seconds", "verified", "resumed"},
+    "patchgen": {"configs"},
+    "check": {"findings", "checked", "suppressed", "baseline"},
+    "rules": {"rules"},
+    "parity": {"levels", "not_run", "first_divergence", "prove"},
 }  # fmt: skip
+REFERENCE = str(resource_dir("reference_models") / "veomni" / "olmoe")
 
 
 def arguments(command: str, checkpoint: Path, tmp_path: Path) -> list[str]:
     return {
+        "convert": ["convert", str(checkpoint), str(tmp_path / "out"), "--to", "canonical"],
+        "patchgen": ["patchgen", "check", f"{REFERENCE}/olmoe_gpu_patch_gen_config.py"],
+        "check": ["check", REFERENCE],
+        "rules": ["rules", "list"],
+        "parity": ["parity", REFERENCE, "--levels", "keys"],
         "inspect": ["inspect", "olmoe"],
         "check-layout": ["check-layout", str(checkpoint)],
         "new-model": ["new-model", "olmoe", "--from", str(checkpoint), "--into", str(tmp_path)],
@@ -40,6 +52,30 @@ def test_json_fields(command: str, checkpoint: Checkpoints, tmp_path: Path) -> N
     assert data["schema"] == f"omni-kit/{command}/1"
     assert data["ok"] is True
     assert FIELDS[command] <= data.keys()
+
+
+INNER = {
+    "convert": ("tensors", {"read", "written", "passed_through", "converted"}),
+    "patchgen": (
+        "configs",
+        {"config", "source_module", "target_file", "output", "status", "patches", "diagnostics", "seconds"},
+    ),
+    "check": ("checked", {"models", "files", "rules"}),
+    "rules": (
+        "rules",
+        {"id", "name", "severity", "target", "kinds", "level", "summary", "obligations", "fixable", "since", "status"},
+    ),
+    "parity": ("levels", {"level", "status", "reason", "max_abs", "max_rel", "tolerance", "seconds"}),
+    "doctor": ("components", {"name", "version", "needed_by", "status", "fix"}),
+    "new-model": ("files", {"path", "action"}),
+}
+
+
+@pytest.mark.parametrize("command", INNER)
+def test_inner_fields(command: str, checkpoint: Checkpoints, tmp_path: Path) -> None:
+    field, names = INNER[command]
+    found = run_cli(*arguments(command, checkpoint("olmoe"), tmp_path))[1][field]
+    assert names <= (found[0] if isinstance(found, list) else found).keys()
 
 
 def test_check_layout_inner_fields(checkpoint: Checkpoints) -> None:
@@ -60,7 +96,7 @@ def test_human_output(
 ) -> None:
     assert main(arguments(command, checkpoint("olmoe"), tmp_path)) == 0
     captured = capsys.readouterr()
-    assert len(captured.out.splitlines()) >= 3
+    assert len(captured.out.splitlines()) >= (1 if command == "check" else 3)
     assert max(len(line) for line in captured.out.splitlines()) <= 200
 
 
@@ -157,6 +193,7 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
         "inspect",
         "check-layout",
         "new-model",
+        "convert",
         "patchgen",
         "check",
         "rules",

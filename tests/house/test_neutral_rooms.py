@@ -46,5 +46,10 @@ def test_no_neutral_room_names_a_framework(name: str) -> None:
     assert named == []
 
 
+@pytest.mark.parametrize("name", sorted({*targets(), "sglang"} - UPSTREAM))
+def test_the_makefile_names_none_either(name: str) -> None:
+    assert name not in (ROOT / "Makefile").read_text(encoding="utf-8").lower()
+
+
 def test_there_is_something_to_look_at() -> None:
     assert len(files()) > 150

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.parity.candidate import Layout, find_candidate, require
@@ -15,6 +15,7 @@ from omni_kit.parity.levels import LEVELS, PROCESS_LEVELS, judge, parse_levels
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.report import LevelResult, ParityReport
 from omni_kit.parity.report.saved import Options, save_replay
+from omni_kit.targets.sides import Candidate
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
@@ -68,54 +69,65 @@ def run_parity(
     candidate = replace(candidate, source=str(toy)) if toy else candidate
     require(candidate.requires)
     _check_device(device)
+    given = str(checkpoint.resolve()) if checkpoint else ""
+    asked = Options(str(candidate.path), wanted, target or "", layout, device, prove, timeout, given)
     started = time.monotonic()
     with ExitStack() as stack:
         where = stack.enter_context(_directory(work_dir))
         both = sides or stack.enter_context(Sides(where, timeout=timeout))
-        workers = both.workers(candidate.path, candidate.editable)
-        # Imported only now: torch loads here while it loads in the two processes.
-        from omni_kit.parity.case import Case
-        from omni_kit.parity.processes.pair import Pair
-
-        notes: list[str] = []
-        pair = Pair(
-            candidate,
-            where,
-            workers,
-            launcher=both.launcher() if PROCESS_LEVELS.intersection(wanted) else None,
-            checkpoint=checkpoint and checkpoint.resolve(),
-            layout=layout,
-            device=device,
-            note=lambda line: notes.append(line) if line not in notes else None,
-        )
-        stack.enter_context(_one_thread())
-        report = _judged(Case(pair, notes=notes), wanted, prove=prove, every_module=every_module, say=say)
-        options = Options(
-            str(candidate.path), wanted, target or "", layout, device, prove, timeout, str(pair.given or ""), pair.toy()
-        )
+        report, config = _compared(candidate, asked, both, where, every_module=every_module, say=say)
     seconds = round(time.monotonic() - started, 2)
     report = replace(report, seconds=seconds, work_dir=str(where) if work_dir else "")
-    return report if report.ok else replace(report, replay=save_replay(report, options, work_dir))
+    return report if report.ok else replace(report, replay=save_replay(report, replace(asked, toy=config), work_dir))
 
 
-def _judged(
-    case: "Case", wanted: Sequence[str], *, prove: bool, every_module: bool, say: Callable[[str], None]
-) -> ParityReport:
+def _compared(
+    candidate: Candidate,
+    asked: Options,
+    sides: Sides,
+    where: Path,
+    *,
+    every_module: bool,
+    say: Callable[[str], None],
+) -> tuple[ParityReport, dict[str, Any] | None]:
+    """The report on what was asked for, without what is known only afterwards; and the config of the toy."""
+    workers = sides.workers(candidate.path, candidate.editable)
+    # Imported only now: torch loads here while it loads in the two processes.
+    from omni_kit.parity.case import Case
+    from omni_kit.parity.processes.pair import Pair
+
+    notes: list[str] = []
+    pair = Pair(
+        candidate,
+        where,
+        workers,
+        launcher=sides.launcher() if PROCESS_LEVELS.intersection(asked.levels) else None,
+        checkpoint=Path(asked.checkpoint) if asked.checkpoint else None,
+        layout=asked.layout,
+        device=asked.device,
+        note=lambda line: notes.append(line) if line not in notes else None,
+    )
+    with _one_thread():
+        case = Case(pair, notes=notes)
+        return _judged(case, asked, every_module=every_module, say=say), pair.toy()
+
+
+def _judged(case: "Case", asked: Options, *, every_module: bool, say: Callable[[str], None]) -> ParityReport:
     """Runs the levels and what else was asked for, while the processes are there."""
-    from omni_kit.parity.prove import prove as plant_faults
+    from omni_kit.parity.prove import prove
     from omni_kit.parity.report.module_errors import module_errors
     from omni_kit.parity.report.pictures import drawn
 
     results: list[LevelResult] = []
-    for level in wanted:
+    for level in asked.levels:
         results.append(judge(level, case))
         say(f"{level}: {results[-1].status}")
-    proof = plant_faults(case, wanted, say) if prove else None
+    proof = prove(case, asked.levels, say) if asked.prove else None
     return ParityReport(
-        path=str(case.pair.candidate.path),
+        path=asked.path,
         model_type=case.pair.model_type(),
         levels=results,
-        not_run=[level for level in LEVELS if level not in wanted],
+        not_run=[level for level in LEVELS if level not in asked.levels],
         images=drawn(case),
         modules=module_errors(case) if every_module else (),
         prove=proof,

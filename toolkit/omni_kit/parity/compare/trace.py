@@ -62,6 +62,7 @@ class Recording:
     tensors: Tensors = field(default_factory=dict)
 
     def save(self, directory: Path) -> None:
+        """Writes the calls as JSON and the tensors as safetensors into a directory."""
         directory.mkdir(parents=True, exist_ok=True)
         save_tensors(self.tensors, directory / "trace.safetensors")
         index = {"calls": [asdict(call) for call in self.calls], "events": self.events}
@@ -69,6 +70,7 @@ class Recording:
 
     @classmethod
     def load(cls, directory: Path) -> "Recording":
+        """What `save` wrote into a directory."""
         index = json.loads((directory / "trace.json").read_text(encoding="utf-8"))
         calls = [Call(**call) for call in index["calls"]]
         events = [(kind, number) for kind, number in index["events"]]

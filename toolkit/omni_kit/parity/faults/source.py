@@ -40,10 +40,12 @@ class Site:
 
     @property
     def line(self) -> int:
+        """The line of the file that the site begins on."""
         return getattr(self.node, "lineno", 0)
 
     @property
     def text(self) -> str:
+        """The site as Python writes it."""
         return ast.unparse(self.node)
 
     def covers(self, lines: set[int]) -> bool:

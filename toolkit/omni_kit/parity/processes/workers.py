@@ -114,6 +114,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
+        """Whether the process has not ended."""
         return self._process.poll() is None
 
     def close_stdin(self) -> None:

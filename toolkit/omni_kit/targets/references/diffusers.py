@@ -28,17 +28,24 @@ class DiffusersBuilder:
         self._kept: list[str] = []
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Quiets diffusers; says its version."""
         self._device = options.get("device", "cpu")
         diffusers.utils.logging.set_verbosity_error()
         return {"library": "diffusers", "version": diffusers.__version__}
 
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
+        """Builds the model on the meta device, where nothing is stored."""
         config = json.loads((config_dir / "config.json").read_text(encoding="utf-8"))
         with torch.device("meta"):
             model = _class(config["_class_name"]).from_config(config)
         return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
+        """Loads with diffusers's own loader.
+
+        Raises:
+            BadInput: it reports keys that are missing, unexpected or of another shape.
+        """
         config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
         if "_class_name" not in config:
             raise BadInput(f"{checkpoint.name}/config.json does not say its _class_name: diffusers did not write it")
@@ -52,6 +59,7 @@ class DiffusersBuilder:
         return self._placed(model)
 
     def save(self, model: Any, checkpoint: Path, out: Path) -> None:
+        """Exports as upstream publishes its checkpoints."""
         self.save_toy(model, out, "hub")
 
     def save_toy(self, model: Any, out: Path, layout: str) -> None:
@@ -65,6 +73,7 @@ class DiffusersBuilder:
         return denoised(samples_of(cast_), lambda sample: ask(model, sample))
 
     def notes(self) -> list[str]:
+        """What the last call did not do as in real life."""
         return [f"in low precision diffusers keeps {', '.join(self._kept)} in float32"] if self._kept else []
 
     def make_toy(self, source: str, feed: Feed) -> nn.Module:

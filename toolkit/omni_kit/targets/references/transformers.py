@@ -33,17 +33,24 @@ class TransformersBuilder:
         self._device = "cpu"
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Quiets transformers; says its version."""
         self._device = options.get("device", "cpu")
         transformers.logging.set_verbosity_error()
         return {"library": "transformers", "version": transformers.__version__}
 
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
+        """Builds the model on the meta device, where nothing is stored."""
         config = AutoConfig.from_pretrained(config_dir)
         with torch.device("meta"):
             model = _model_class(config)._from_config(config, **_EAGER)
         return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
+        """Loads with transformers's own loader.
+
+        Raises:
+            BadInput: it reports keys that are missing, unexpected or of another shape.
+        """
         config = AutoConfig.from_pretrained(checkpoint)
         # The base class's own: some models override it to read more than weights, and lose what it returns.
         load = PreTrainedModel.from_pretrained.__func__
@@ -56,9 +63,11 @@ class TransformersBuilder:
         return self._placed(model)
 
     def save(self, model: Any, checkpoint: Path, out: Path) -> None:
+        """Exports as upstream publishes its checkpoints."""
         self._write(model, out, original=True)
 
     def save_toy(self, model: Any, out: Path, layout: str) -> None:
+        """Writes the checkpoint in several shards with an index, as real ones are."""
         self._write(model, out, original=layout == "hub")
 
     def _write(self, model: Any, out: Path, *, original: bool) -> None:
@@ -66,12 +75,15 @@ class TransformersBuilder:
         model.save_pretrained(out, max_shard_size=max(1, size // _SHARDS), save_original_format=original)
 
     def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
+        """Logits and losses; see `language_model`."""
         return language_model(speaker_of(model), inputs, as_named, loss_only)
 
     def notes(self) -> list[str]:
+        """What the last call did not do as in real life."""
         return []
 
     def attention(self, model: nn.Module) -> AbstractContextManager[AttentionCalls]:
+        """Watches the calls of attention functions while it is entered."""
         return attention_recorded(model)
 
     def make_toy(self, source: str, feed: Feed) -> nn.Module:

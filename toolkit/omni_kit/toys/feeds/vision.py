@@ -42,6 +42,8 @@ class MediaTokens:
 
     @classmethod
     def of(cls, config: Any) -> "MediaTokens":
+        """Those that a config names, whatever it calls them."""
+
         def find(*names: str) -> int | None:
             return next((int(value) for name in names if isinstance(value := getattr(config, name, None), int)), None)
 

@@ -72,6 +72,7 @@ class Skeleton:
         return found
 
     def names(self) -> dict[str, Parameter]:
+        """Parameter by its full name."""
         return {parameter.name: parameter for parameter in self.parameters}
 
     def patterns(self) -> dict[str, Parameter]:

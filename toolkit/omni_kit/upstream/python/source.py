@@ -33,14 +33,17 @@ class SourceFile:
 
     @cached_property
     def lines(self) -> list[str]:
+        """The text by lines, without line ends."""
         return self.text.split("\n")
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
+        """The classes at the top level, by name."""
         return {node.name: node for node in self.tree.body if isinstance(node, ast.ClassDef)}
 
     @cached_property
     def functions(self) -> dict[str, ast.FunctionDef]:
+        """The functions at the top level, by name."""
         return {node.name: node for node in self.tree.body if isinstance(node, ast.FunctionDef)}
 
     @cached_property

@@ -36,18 +36,22 @@ class ConfigView(Config):
 
     @property
     def given(self) -> Mapping[str, Any]:
+        """See `Config`."""
         return self.config.given
 
     @property
     def model_type(self) -> str:
+        """See `Config`."""
         return self.config.model_type
 
     def model_class(self, source: SourceFile, name: str) -> ClassRef | None:
+        """See `Config`; tables of the library tell what an Auto class stands for."""
         table = auto_model_table(source.library, name)
         found = auto_class(source.library, table, self.config.cls) if table else source.resolve_class(name)
         return ClassRef(*found) if found else None
 
     def get(self, name: str) -> Any:
+        """See `Config`; nested configs are views, properties are run."""
         name = self._real(name)
         if name == BY_LAYER and name in self._values:
             return LayerConfigs(self, self._values[name])
@@ -59,6 +63,7 @@ class ConfigView(Config):
         return UNKNOWN
 
     def has(self, name: str) -> bool:
+        """See `Config`."""
         return self._real(name) in self._values or name in self._properties
 
     def as_dict(self) -> dict[str, Any]:
@@ -78,6 +83,7 @@ class ConfigView(Config):
         return default is not None and "configuration_utils.py" in default.evidence and value == default.value
 
     def set(self, name: str, value: Any, certain: bool) -> None:
+        """See `Config`."""
         name = self._real(name)
         if isinstance(value, ConfigView):
             if certain:
@@ -91,10 +97,12 @@ class ConfigView(Config):
             self._values[name] = UNKNOWN
 
     def make(self, cls: ClassRef, values: dict[str, Any]) -> "ConfigView | None":
+        """See `Config`."""
         made = named_config_class(cls.source, cls.node.name) if cls.node.name.endswith("Config") else None
         return ConfigView(ModelConfig(made, values, self.config.origin)) if made is not None else None
 
     def copy(self) -> "ConfigView":
+        """See `Config`."""
         copied = copy.copy(self)
         copied._values = copy.deepcopy(self._values)
         copied._parts = {name: part.copy() for name, part in self._parts.items() if isinstance(part, ConfigView)}

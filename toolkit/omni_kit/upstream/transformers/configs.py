@@ -67,10 +67,12 @@ class ModelConfig:
 
     @property
     def model_type(self) -> str:
+        """What the class says that its model is."""
         return self.cls.model_type
 
     @property
     def architectures(self) -> list[str]:
+        """The model classes that config.json names."""
         value = self.given.get("architectures")
         return [str(item) for item in value] if isinstance(value, list) else []
 

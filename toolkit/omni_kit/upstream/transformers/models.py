@@ -54,6 +54,7 @@ class UpstreamModel:
 
     @cached_property
     def skeleton(self) -> Skeleton:
+        """Names and shapes of the class's parameters, with this config."""
         return build_skeleton(self.source, self.class_name, ConfigView(self.config))
 
     @cached_property

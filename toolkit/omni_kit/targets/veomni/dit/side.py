@@ -41,11 +41,13 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         return named(answer.predictions, torch.stack(list(answer.loss.values())).sum())
 
     def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
+        """As for language models; in low precision where attention over several processes takes no other."""
         found = super().meshes(level, config_dir)
         by_flash = not isinstance(found, str) and shares_by_flash(self._build(config_dir, None, "meta"), found[0])
         return in_low_precision(found) if by_flash and not isinstance(found, str) else found
 
     def train(self, checkpoint: Path, batches: Sequence[Batch], mesh: Mesh) -> list[tuple[Tensors, Tensors]]:
+        """A step on each batch by the wrapper's own loss; see `Distributed.train`."""
         begin(mesh, self._device)
         alone = mesh.processes == 1
         weights, device = (checkpoint, self._device) if alone else (None, "meta")

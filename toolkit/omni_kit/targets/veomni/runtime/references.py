@@ -187,6 +187,7 @@ class GatedRMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+        """The norm of `hidden_states` [..., width], scaled by its weight and by the activated gate."""
         return (rms_norm(x, self.weight, self.eps) * functional.silu(gate.float())).to(x.dtype)
 
 

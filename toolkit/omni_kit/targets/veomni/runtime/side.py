@@ -65,10 +65,16 @@ class VeOmniBuilder:
         return {"library": "veomni", "version": getattr(veomni, "__version__", "unknown")}
 
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
+        """Builds the model on the meta device, by VeOmni's own entry point."""
         model = self._build(config_dir, None, "meta")
         return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
+        """Loads with VeOmni's own loader.
+
+        Raises:
+            BadInput: it left a tensor without storage.
+        """
         model = self._build(checkpoint, checkpoint, self._device, dtype)
         if left := [name for name, tensor in model.state_dict().items() if tensor.is_meta]:
             raise BadInput(f"VeOmni's loader left {left[0]} without storage")
@@ -94,19 +100,24 @@ class VeOmniBuilder:
         (out / "config.json").write_bytes((checkpoint / "config.json").read_bytes())
 
     def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
+        """Logits and losses, fed as VeOmni's pipeline feeds; see `language_model`."""
         return language_model(model, inputs, arguments, loss_only)
 
     def attention(self, model: nn.Module) -> AbstractContextManager[AttentionCalls]:
+        """Watches the calls of attention functions while it is entered."""
         return attention_recorded(model)
 
     def notes(self) -> list[str]:
+        """What was stood in for since the last question."""
         said, self._notes = [*stand_ins_used(), *filter(None, self._notes)], []
         return said
 
     def slots(self, config_dir: Path) -> Sequence[Slot]:
+        """The slots that the integration's modeling declares, and what can be bound there."""
         return find_slots(self._build(config_dir, None, "meta"), self._import_name)
 
     def load_with(self, checkpoint: Path, slot: str, kernel: str, dtype: str = "float32") -> nn.Module:
+        """Loads with a kernel in one slot; attention gets sequences packed into one, as its kernels want them."""
         calls_seen()  # of an earlier model
         with filled(slot, kernel):
             model = self.load(checkpoint, dtype)
@@ -115,17 +126,21 @@ class VeOmniBuilder:
         return model
 
     def forward_with(self, model: nn.Module, slot: str, inputs: Tensors) -> Tensors:
+        """As `forward`; packed where the slot is that of attention."""
         return language_model(model, inputs, packed if slot == ATTENTION else arguments)
 
     def calls(self) -> dict[str, list[str]]:
+        """The calls of kernels since the last question."""
         return calls_seen()
 
     def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
+        """The meshes that fit the model and the machine; what was left out is noted."""
         found, left_out = meshes_of(level, self._build(config_dir, None, "meta"), self._device)
         self._notes += left_out  # the processes of the launch begin with it
         return found
 
     def train(self, checkpoint: Path, batches: Sequence[Batch], mesh: Mesh) -> list[tuple[Tensors, Tensors]]:
+        """A step on each batch by VeOmni's own runtime; see `Distributed.train`."""
         begin(mesh, self._device)
         alone = mesh.processes == 1
         weights, device = (checkpoint, self._device) if alone else (None, "meta")

@@ -51,6 +51,7 @@ class ExpertLayout:
 
     @property
     def needs_converter(self) -> bool:
+        """Whether the experts lie otherwise than the modules hold them, in a way that a converter can read."""
         return self.disk in CONVERTIBLE
 
 

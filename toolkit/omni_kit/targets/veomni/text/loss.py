@@ -33,6 +33,7 @@ class Loss:
 
     @property
     def fusible(self) -> bool:
+        """Whether the fused kernel can take the place of head and loss: they follow each other directly."""
         return len(self.statements) == 3
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from omni_kit.upstream.python.interpret.classes import ClassRef
-from omni_kit.upstream.python.interpret.expressions import Expressions
+from omni_kit.upstream.python.interpret.expressions import MAX_ITEMS, Expressions
 from omni_kit.upstream.python.interpret.layers import known_shape, layer_parameters
 from omni_kit.upstream.python.interpret.values import UNKNOWN, Config, Module, Tensor
 from omni_kit.upstream.python.source import dotted
@@ -19,6 +19,11 @@ _BUILTINS: dict[str, Callable[..., Any]] = {
 _SHAPED = {"torch.empty", "torch.zeros", "torch.ones", "torch.randn", "torch.rand", "torch.full"}
 
 
+def _endless(value: Any) -> bool:
+    """Whether going through a value would take for ever."""
+    return isinstance(value, range) and len(value) > MAX_ITEMS
+
+
 class Calls(Expressions):
     """Evaluates calls, too."""
 
@@ -27,12 +32,13 @@ class Calls(Expressions):
         """The module, or the config, that calling a class gives."""
 
     def get_call(self, node: ast.Call) -> Any:
+        """What a call gives: a module or tensor of torch, a built-in of its arguments, or an object of the library."""
         name = dotted(node.func) or ""
         args, kwargs = self.args(node), self.kwargs(node)
         if name in {"getattr", "hasattr"}:
             return self.attribute_call(name, args)
         if name in _BUILTINS and name not in self.scope:
-            return UNKNOWN if UNKNOWN in args else _BUILTINS[name](*args)
+            return UNKNOWN if UNKNOWN in args or any(map(_endless, args)) else _BUILTINS[name](*args)
         if name in {"copy.copy", "copy.deepcopy", "deepcopy"}:
             return args[0].copy() if isinstance(args[0], Config) else args[0]
         if name == "load_backbone":
@@ -79,6 +85,7 @@ class Calls(Expressions):
         return UNKNOWN
 
     def attribute_call(self, name: str, args: list[Any]) -> Any:
+        """`getattr` and `hasattr` of a config."""
         if not args or not isinstance(args[0], Config) or not isinstance(args[1], str):
             return UNKNOWN
         if name == "hasattr":
@@ -86,6 +93,7 @@ class Calls(Expressions):
         return args[0].get(args[1]) if args[0].has(args[1]) else (args[2] if len(args) > 2 else UNKNOWN)
 
     def shaped(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Tensor:
+        """A tensor that a function of torch makes in a given size."""
         size: Any = args[:1] if name == "torch.full" else args
         if len(size) == 1 and isinstance(size[0], (list, tuple)):
             size = size[0]
@@ -93,6 +101,7 @@ class Calls(Expressions):
         return Tensor(known_shape(tuple(size)) if isinstance(size, (list, tuple)) else None)
 
     def torch_module(self, kind: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+        """A module of torch.nn: a container with its items, or a layer with its parameters."""
         if kind in {"ModuleList", "Sequential", "ModuleDict"}:
             module = Module(kind)
             first = args[0] if args else []

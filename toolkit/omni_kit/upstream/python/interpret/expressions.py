@@ -4,6 +4,7 @@ import ast
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from omni_kit.upstream.python.interpret.classes import ClassRef
@@ -47,6 +48,7 @@ class Expressions(ABC):
         """Gives a name its value, or several names theirs."""
 
     def value(self, node: ast.expr) -> Any:
+        """What an expression is worth; UNKNOWN where that cannot be told."""
         handler = getattr(self, f"get_{type(node).__name__.lower()}", None)
         if handler is None:
             return UNKNOWN
@@ -56,9 +58,11 @@ class Expressions(ABC):
             return UNKNOWN
 
     def get_constant(self, node: ast.Constant) -> Any:
+        """A literal."""
         return node.value
 
     def get_name(self, node: ast.Name) -> Any:
+        """A variable of the method, a constant or a class of the file."""
         if node.id in self.scope:
             return self.scope[node.id]
         resolved = self.source.resolve_class(node.id)
@@ -68,6 +72,7 @@ class Expressions(ABC):
         return self.value(constant) if constant is not None else UNKNOWN
 
     def get_attribute(self, node: ast.Attribute) -> Any:
+        """An attribute of self, of a config or of a module."""
         base = self.value(node.value)
         if isinstance(base, Config):
             return base.get(node.attr)
@@ -81,30 +86,36 @@ class Expressions(ABC):
         return UNKNOWN
 
     def class_attribute(self, module: Module, name: str) -> Any:
+        """What the class assigns in its body."""
         found = module.cls.assigned(name) if module.cls is not None else None
         return ast.literal_eval(found[1]) if found is not None else UNKNOWN
 
     def get_subscript(self, node: ast.Subscript) -> Any:
+        """An item of a list, a dict or a container of modules."""
         base, key = self.value(node.value), self.value(node.slice)
         if isinstance(base, Module) and key is not UNKNOWN:
             return base.attributes[str(key)][-1]
         return UNKNOWN if base is UNKNOWN or key is UNKNOWN else base[key]
 
     def get_slice(self, node: ast.Slice) -> Any:
+        """A slice, as Python takes it."""
         parts = [None if p is None else self.value(p) for p in (node.lower, node.upper, node.step)]
         return UNKNOWN if UNKNOWN in parts else slice(*parts)
 
     def get_binop(self, node: ast.BinOp) -> Any:
+        """An operation on two known values."""
         left, right = self.value(node.left), self.value(node.right)
         return UNKNOWN if UNKNOWN in (left, right) else BINARY[type(node.op)](left, right)
 
     def get_unaryop(self, node: ast.UnaryOp) -> Any:
+        """A sign, or `not`."""
         operand = self.value(node.operand)
         if operand is UNKNOWN:
             return UNKNOWN
         return not operand if isinstance(node.op, ast.Not) else -operand
 
     def get_boolop(self, node: ast.BoolOp) -> Any:
+        """`and` and `or`, as far as the parts that are known decide."""
         decisive = isinstance(node.op, ast.Or)
         value: Any = UNKNOWN
         for item in node.values:
@@ -116,6 +127,7 @@ class Expressions(ABC):
         return value
 
     def get_compare(self, node: ast.Compare) -> Any:
+        """A comparison of known values."""
         left = self.value(node.left)
         for op, item in zip(node.ops, node.comparators, strict=True):
             right = self.value(item)
@@ -127,6 +139,7 @@ class Expressions(ABC):
         return True
 
     def get_ifexp(self, node: ast.IfExp) -> Any:
+        """The branch that the condition chooses; where it cannot be told, a module of either."""
         test = self.value(node.test)
         if test is not UNKNOWN:
             return self.value(node.body if test else node.orelse)
@@ -135,40 +148,53 @@ class Expressions(ABC):
         return modules[0] if len(modules) == 1 else UNKNOWN
 
     def get_list(self, node: ast.List) -> Any:
+        """A list."""
         return self.elements(node.elts)
 
     def get_tuple(self, node: ast.Tuple) -> Any:
+        """A tuple."""
         return tuple(self.elements(node.elts))
 
     def get_dict(self, node: ast.Dict) -> Any:
+        """A dict."""
         return {self.value(k): self.value(v) for k, v in zip(node.keys, node.values, strict=True) if k is not None}
 
     def get_joinedstr(self, node: ast.JoinedStr) -> Any:
+        """A formatted string, if all its parts are known."""
         parts = [self.value(p.value if isinstance(p, ast.FormattedValue) else p) for p in node.values]
         return UNKNOWN if UNKNOWN in parts else "".join(str(p) for p in parts)
 
     def get_listcomp(self, node: ast.ListComp | ast.GeneratorExp) -> Any:
-        if len(node.generators) != 1:
-            return UNKNOWN
-        generator = node.generators[0]
-        items = self.value(generator.iter)
-        if items is UNKNOWN:
-            return UNKNOWN
-        saved = dict(self.scope)
-        result = []
-        for item in list(items)[:MAX_ITEMS]:
-            self.bind(generator.target, item)
-            if all(self.value(test) for test in generator.ifs):
-                result.append(self.value(node.elt))
-        self.scope = saved
-        return result
+        """A list comprehension over known items."""
+        return self.comprehended(node.generators, lambda: self.value(node.elt))
 
     get_generatorexp = get_listcomp
 
+    def get_dictcomp(self, node: ast.DictComp) -> Any:
+        """A dict comprehension over known items."""
+        pairs = self.comprehended(node.generators, lambda: (self.value(node.key), self.value(node.value)))
+        return pairs if pairs is UNKNOWN else dict(pairs)
+
+    def comprehended(self, generators: list[ast.comprehension], element: Callable[[], Any]) -> Any:
+        """What `element` gives for each item of one loop; UNKNOWN for several loops, or over what is not known."""
+        items = self.value(generators[0].iter)
+        if items is UNKNOWN or len(generators) != 1:
+            return UNKNOWN
+        saved = dict(self.scope)
+        result = []
+        for item in islice(items, MAX_ITEMS):
+            self.bind(generators[0].target, item)
+            if all(self.value(test) for test in generators[0].ifs):
+                result.append(element())
+        self.scope = saved
+        return result
+
     def args(self, node: ast.Call) -> list[Any]:
+        """The positional arguments of a call, starred ones spread out."""
         return self.elements(node.args)
 
     def elements(self, nodes: list[ast.expr]) -> list[Any]:
+        """The values of several expressions, starred ones spread out."""
         values: list[Any] = []
         for item in nodes:
             if isinstance(item, ast.Starred):
@@ -179,6 +205,7 @@ class Expressions(ABC):
         return values
 
     def kwargs(self, node: ast.Call) -> dict[str, Any]:
+        """The named arguments of a call, `**` of dicts and configs spread out."""
         found: dict[str, Any] = {}
         for keyword in node.keywords:
             value = self.value(keyword.value)

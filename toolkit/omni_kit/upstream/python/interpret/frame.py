@@ -1,7 +1,7 @@
 """Runs constructors: statements that make a tree of modules."""
 
 import ast
-from typing import Any
+from typing import Any, cast
 
 from omni_kit.errors import BadInput
 from omni_kit.upstream.python.interpret.calls import Calls
@@ -10,6 +10,8 @@ from omni_kit.upstream.python.interpret.expressions import BINARY, MAX_ITEMS
 from omni_kit.upstream.python.interpret.layers import layer_parameters
 from omni_kit.upstream.python.interpret.values import UNKNOWN, Config, Module, Tensor
 from omni_kit.upstream.python.source import SourceFile, dotted
+
+_SETTERS = frozenset({"self.add_module", "self.register_module", "self.register_parameter", "setattr"})
 
 
 class _Return(Exception):
@@ -97,12 +99,14 @@ class Frame(Calls):
         self.returned: Any = UNKNOWN
 
     def run(self, body: list[ast.stmt]) -> None:
+        """Runs a method body to its end, or to the first `return`."""
         try:
             self.block(body)
         except _Return:
             return
 
     def block(self, body: list[ast.stmt]) -> None:
+        """Runs statements one after the other; those of other types are passed over."""
         for statement in body:
             handler = getattr(self, f"do_{type(statement).__name__.lower()}", None)
             if handler is not None:
@@ -111,20 +115,24 @@ class Frame(Calls):
     # statements
 
     def do_assign(self, node: ast.Assign) -> None:
+        """`a = b = value`."""
         value = self.value(node.value)
         for target in node.targets:
             self.store(target, value, node.value)
 
     def do_annassign(self, node: ast.AnnAssign) -> None:
+        """`a: T = value`."""
         if node.value is not None:
             self.store(node.target, self.value(node.value), node.value)
 
     def do_augassign(self, node: ast.AugAssign) -> None:
+        """`a += value`."""
         old, step = self.value(node.target), self.value(node.value)
         known = old is not UNKNOWN and step is not UNKNOWN and type(node.op) in BINARY
         self.store(node.target, BINARY[type(node.op)](old, step) if known else UNKNOWN, node.value)
 
     def do_if(self, node: ast.If) -> None:
+        """The branch that the condition chooses; both, as uncertain, where it cannot be told."""
         test = self.value(node.test)
         if test is UNKNOWN:
             self.uncertain += 1
@@ -135,24 +143,28 @@ class Frame(Calls):
             self.block(node.body if test else node.orelse)
 
     def do_for(self, node: ast.For) -> None:
+        """A loop over known items."""
         items = self.value(node.iter)
         if isinstance(items, Module):
             items = items.items()
         if items is UNKNOWN or not isinstance(items, (list, tuple, range)):
             return
-        for item in list(items)[:MAX_ITEMS]:
+        for item in items[:MAX_ITEMS]:
             self.store(node.target, item, node.iter)
             self.block(node.body)
 
     def do_with(self, node: ast.With) -> None:
+        """The body of a `with`."""
         self.block(node.body)
 
     def do_return(self, node: ast.Return) -> None:
+        """Ends the method, unless it is not certain that it is reached."""
         if not self.uncertain:
             self.returned = self.value(node.value) if node.value is not None else None
             raise _Return
 
     def do_expr(self, node: ast.Expr) -> None:
+        """A call for its effect: `super().__init__`, `register_buffer`, `append` and methods of modules."""
         if not isinstance(node.value, ast.Call):
             return
         call = node.value
@@ -165,29 +177,28 @@ class Frame(Calls):
             after = self.owner.cls.after(self.cls) if self.owner.cls is not None else ()
             _initialise(after, self.owner, self.args(call), self.kwargs(call))
             return
-        name = dotted(call.func) or ""
-        if (method := self.module_method(call)) is not None:
+        if (method := self.super_method(call) or self.module_method(call)) is not None:
             module, cls, body = method
             Frame(cls, module, _bind(body, module, self.args(call), self.kwargs(call))).run(body.body)
-        elif name == "self.register_buffer":
+        elif (dotted(call.func) or "") == "self.register_buffer":
             self.register_buffer(call)
-        elif name in {"self.add_module", "self.register_module", "self.register_parameter", "setattr"}:
+        elif (dotted(call.func) or "") in _SETTERS:
             args = self.args(call)[-2:]
             if len(args) == 2 and isinstance(args[0], str):
                 self.set_attribute(args[0], args[1], call)
-        elif name.startswith("self.") and name.endswith(".append"):
-            target = self.value(call.func.value) if isinstance(call.func, ast.Attribute) else UNKNOWN
-            item = self.args(call)[0] if call.args else UNKNOWN
-            if isinstance(target, Module):
-                target.attributes[str(len(target.items()))] = [item]
-            elif isinstance(target, list):
-                target.append(item)
         elif isinstance(call.func, ast.Attribute) and call.func.attr == "append":
-            target = self.value(call.func.value)
-            if isinstance(target, list) and call.args:
-                target.append(self.value(call.args[0]))
+            self.append(call.func, call)
         else:
             self.value(call)
+
+    def append(self, function: ast.Attribute, call: ast.Call) -> None:
+        """`.append(...)` to a list, or to a container of modules that is an attribute of self."""
+        target = self.value(function.value)
+        item = self.args(call)[0] if call.args else UNKNOWN
+        if isinstance(target, Module):
+            target.attributes[str(len(target.items()))] = [item]
+        elif isinstance(target, list) and call.args:
+            target.append(item)
 
     def module_method(self, call: ast.Call) -> tuple[Module, ClassRef, ast.FunctionDef] | None:
         """The module and the method that `self.name(...)` or `self.part.name(...)` calls, if the library defines it."""
@@ -197,7 +208,18 @@ class Frame(Calls):
         found = module.cls.method(call.func.attr) if isinstance(module, Module) and module.cls is not None else None
         return (module, *found) if found is not None else None
 
+    def super_method(self, call: ast.Call) -> tuple[Module, ClassRef, ast.FunctionDef] | None:
+        """This module and the method that `super().name(...)` calls, if the library defines it."""
+        function, owner = call.func, self.owner
+        if not isinstance(function, ast.Attribute) or not self.is_super(call, function.attr):
+            return None
+        for entry in owner.cls.after(self.cls) if isinstance(owner, Module) and owner.cls is not None else ():
+            if isinstance(entry, ClassRef) and (found := entry.defines(function.attr)) is not None:
+                return cast(Module, owner), entry, found
+        return None
+
     def is_super(self, call: ast.Call, method: str) -> bool:
+        """Whether a call is `super().method(...)`."""
         func = call.func
         return (
             isinstance(func, ast.Attribute)
@@ -207,6 +229,7 @@ class Frame(Calls):
         )
 
     def register_buffer(self, call: ast.Call) -> None:
+        """Keeps a persistent buffer as an attribute of the module."""
         args, kwargs = self.args(call), self.kwargs(call)
         name = args[0] if args else kwargs.get("name", UNKNOWN)
         persistent = args[2] if len(args) > 2 else kwargs.get("persistent", True)
@@ -218,9 +241,11 @@ class Frame(Calls):
     # stores
 
     def bind(self, target: ast.expr, value: Any) -> None:
+        """Gives a variable of a comprehension its value."""
         self.store(target, value, target)
 
     def store(self, target: ast.expr, value: Any, origin: ast.expr) -> None:
+        """Assigns to a name, an attribute, an item, or a tuple of those."""
         if isinstance(target, ast.Name):
             known = self.scope.get(target.id, UNKNOWN)
             self.scope[target.id] = value if not self.uncertain or known is UNKNOWN else UNKNOWN
@@ -248,6 +273,7 @@ class Frame(Calls):
             owner.attributes[name] = [value]
 
     def set_attribute(self, name: str, value: Any, origin: ast.AST) -> None:
+        """Sets an attribute of self; as an alternative where it is not certain that it is set."""
         owner = self.owner
         if isinstance(owner, Config):
             owner.set(name, value, certain=not self.uncertain)
@@ -265,5 +291,6 @@ class Frame(Calls):
             owner.uncertain.add(name)
 
     def construct(self, cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module | Config:
+        """A config where one is being built, else the module that calling the class gives."""
         made = self.owner.make(cls, kwargs) if isinstance(self.owner, Config) else None
         return made or construct(cls, args, kwargs)

@@ -20,12 +20,15 @@ class Arguments:
         self.where = where
 
     def take(self, index: int, name: str, default: Any = UNKNOWN) -> Any:
+        """An argument by name or place; its default where it is not given."""
         return self.args[index] if len(self.args) > index else self.kwargs.get(name, default)
 
     def tensors(self, **shapes: tuple[Any, ...]) -> dict[str, list[Any]]:
+        """Weight, and bias if there is one, of these shapes."""
         return {name: [Tensor(known_shape(shape), self.where)] for name, shape in shapes.items()}
 
     def wants_bias(self) -> bool:
+        """Whether there is a bias; also where that cannot be told."""
         return self.kwargs.get("bias", True) not in (False, None)
 
 
@@ -44,6 +47,7 @@ def _family(kind: str) -> str:
 
 
 def known_shape(values: tuple[Any, ...]) -> tuple[int | None, ...]:
+    """A shape in which what is no number is None."""
     return tuple(v if isinstance(v, int) and not isinstance(v, bool) else None for v in values)
 
 

@@ -44,6 +44,7 @@ class Transform:
 
     @property
     def converts(self) -> bool:
+        """Whether it changes tensors, and not only keys."""
         return bool(self.operations)
 
     @property
@@ -103,6 +104,7 @@ class Transform:
         return ahead + pattern.removeprefix("^"), "".join(rf"\{i + 1}" for i in range(kept)) + shifted
 
     def scoped(self, scopes: tuple[str, ...]) -> "Transform":
+        """The same for keys that begin with one of these."""
         return replace(self, scopes=scopes)
 
 

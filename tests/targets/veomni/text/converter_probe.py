@@ -1,12 +1,13 @@
 """Runs in a process of its own, because importing VeOmni patches transformers.
 
-Arguments: a plugin directory and a checkpoint. Feeds the checkpoint through the plugin's converter, in shuffled order,
-and prints what came out: name -> digest of the bytes, and how many tensors were held back at most.
+Each line of stdin is a job: a plugin directory, a checkpoint and options. Feeds the checkpoint through the plugin's
+converter, in shuffled order, and answers with a line: name -> digest of the bytes of what came out, or the error.
 """
 
 import hashlib
 import importlib.util
 import json
+import os
 import random
 import sys
 from pathlib import Path
@@ -52,10 +53,13 @@ def main(plugin: Path, checkpoint: Path, nested: bool, drop: str | None) -> dict
 
 
 if __name__ == "__main__":
-    result = main(
-        Path(sys.argv[1]),
-        Path(sys.argv[2]),
-        "nested" in sys.argv[3:],
-        next((a[5:] for a in sys.argv if a.startswith("drop=")), None),
-    )
-    Path(sys.argv[2]).parent.joinpath("probe.json").write_text(json.dumps(result))
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what libraries print is no answer
+    for line in sys.stdin:
+        plugin, checkpoint, *options = json.loads(line)
+        drop = next((option[5:] for option in options if option.startswith("drop=")), None)
+        try:
+            answer = main(Path(plugin), Path(checkpoint), "nested" in options, drop)
+        except Exception as error:
+            answer = {"failed": repr(error)}
+        print(json.dumps(answer), file=answers, flush=True)

@@ -5,7 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,26 @@ from tests.conftest import Checkpoints
 PROBE = Path(__file__).with_name("converter_probe.py")
 
 
-def probe(plugin: Path, checkpoint: Path, *options: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, str(PROBE), str(plugin), str(checkpoint), *options], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    result: dict[str, Any] = json.loads((checkpoint.parent / "probe.json").read_text())
-    return result
+Probe = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def probe() -> Iterator[Probe]:
+    """Feeds a checkpoint through a plugin's converter, all in one process."""
+    command = [sys.executable, str(PROBE)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def ask(plugin: Path, checkpoint: Path, *options: str) -> dict[str, Any]:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(json.dumps([str(plugin), str(checkpoint), *options]) + "\n")
+            process.stdin.flush()
+            answer: dict[str, Any] = json.loads(process.stdout.readline())
+            assert "failed" not in answer, answer
+            return answer
+
+        yield ask
+        process.communicate()
 
 
 def in_memory(checkpoint: Path) -> dict[str, str]:
@@ -47,7 +60,7 @@ def copied(checkpoint: Checkpoints, tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.mark.parametrize("model_type", ["olmoe", "mixtral"])
-def test_split_experts(model_type: str, copied: Callable[[str], Path], tmp_path: Path) -> None:
+def test_split_experts(probe: Probe, model_type: str, copied: Callable[[str], Path], tmp_path: Path) -> None:
     """Mixtral also renames: block_sparse_moe on disk is mlp in memory."""
     place = copied(model_type)
     new_model("conv", str(place), target="veomni", into=tmp_path)
@@ -58,21 +71,21 @@ def test_split_experts(model_type: str, copied: Callable[[str], Path], tmp_path:
     assert result["index"].keys() == truth.keys()
 
 
-def test_nested_text_config(copied: Callable[[str], Path], tmp_path: Path) -> None:
+def test_nested_text_config(probe: Probe, copied: Callable[[str], Path], tmp_path: Path) -> None:
     place = copied("olmoe")
     new_model("conv", str(place), target="veomni", into=tmp_path)
     assert probe(tmp_path / "conv", place, "nested")["tensors"] == in_memory(place)
 
 
 @pytest.mark.parametrize("part", ["gate_proj", "up_proj", "down_proj"])
-def test_a_missing_expert_is_named(part: str, copied: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_missing_expert_is_named(probe: Probe, part: str, copied: Callable[[str], Path], tmp_path: Path) -> None:
     place = copied("olmoe")
     new_model("conv", str(place), target="veomni", into=tmp_path)
     lost = f"model.layers.1.mlp.experts.4.{part}.weight"
     assert lost in probe(tmp_path / "conv", place, f"drop={lost}")["error"]
 
 
-def test_fused_experts_pass_through(copied: Callable[[str], Path], tmp_path: Path) -> None:
+def test_fused_experts_pass_through(probe: Probe, copied: Callable[[str], Path], tmp_path: Path) -> None:
     """The same converter loads what transformers saves again after loading a fused checkpoint."""
     place = copied("olmoe")
     new_model("conv", str(place), target="veomni", into=tmp_path)
@@ -131,7 +144,12 @@ LAYOUTS: dict[Disk, tuple[tuple[str, ...], Turn]] = {
 
 
 def converted(
-    disk: Disk, state: dict[str, np.ndarray], config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    probe: Probe,
+    disk: Disk,
+    state: dict[str, np.ndarray],
+    config: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> dict[str, Any]:
     """What the converter for `disk` makes of `state` written in that layout."""
     names, turn = LAYOUTS[disk]
@@ -146,21 +164,21 @@ def converted(
 
 @pytest.mark.parametrize("disk", LAYOUTS)
 def test_stacked_experts(
-    disk: Disk, copied: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    probe: Probe, disk: Disk, copied: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from transformers import AutoModelForCausalLM
 
     place = copied("olmoe")
     model = AutoModelForCausalLM.from_pretrained(place)
     state = {k: v.contiguous().numpy() for k, v in model.state_dict().items()}
-    result = converted(disk, state, place / "config.json", tmp_path, monkeypatch)
+    result = converted(probe, disk, state, place / "config.json", tmp_path, monkeypatch)
     assert result["error"] == ""
     assert result["tensors"] == in_memory(place)
 
 
 @pytest.mark.parametrize("width", [32, 64])
 def test_the_pair_decides_where_one_tensor_could_be_either(
-    width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    probe: Probe, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H == 2I makes gate_up_proj square, H == I down_proj: real defaults of several models."""
     hidden, experts, rng = 64, 6, np.random.default_rng(0)
@@ -172,15 +190,15 @@ def test_the_pair_decides_where_one_tensor_could_be_either(
     config = tmp_path / "config.json"
     sizes = {"hidden_size": hidden, "intermediate_size": width, "num_experts": experts}
     config.write_text(json.dumps({"model_type": "olmoe", **sizes}))
-    result = converted(Disk.fused_transposed, state, config, tmp_path, monkeypatch)
+    result = converted(probe, Disk.fused_transposed, state, config, tmp_path, monkeypatch)
     assert result["error"] == ""
     assert result["tensors"] == {k: hashlib.sha256(v.tobytes()).hexdigest() for k, v in state.items()}
 
 
 def test_any_other_shape_is_an_error(
-    copied: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    probe: Probe, copied: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = {"model.layers.0.mlp.experts.gate_up_proj": np.zeros((6, 81, 64), np.float32)}
     monkeypatch.setitem(LAYOUTS, Disk.fused_transposed, (PAIR, lambda given: given))
     with pytest.raises(AssertionError, match="neither"):
-        converted(Disk.fused_transposed, state, copied("olmoe") / "config.json", tmp_path, monkeypatch)
+        converted(probe, Disk.fused_transposed, state, copied("olmoe") / "config.json", tmp_path, monkeypatch)

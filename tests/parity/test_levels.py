@@ -1,0 +1,45 @@
+"""Levels declare what they need; help text and README tell no other story."""
+
+import pytest
+
+from omni_kit.cli import main
+from omni_kit.parity.levels import BY_NAME, DEFAULT_LEVELS, LEVELS, PROCESS_LEVELS, parse_levels
+from omni_kit.targets.sides import Ability
+from tests.house.levels_table import PLACE, README, table
+
+CONTRACT = ("import", "keys", "roundtrip", "forward", "backward", "modules", "dtype", "opslots", "sp", "fsdp", "ep")
+
+
+def test_the_order_is_that_of_the_contract() -> None:
+    assert LEVELS == CONTRACT
+    assert CONTRACT[:5] == DEFAULT_LEVELS
+    assert {"sp", "fsdp", "ep"} == PROCESS_LEVELS
+
+
+@pytest.mark.parametrize(
+    ("offers", "expected"),
+    [
+        (frozenset(Ability), ["import", "keys", "roundtrip", "forward", "backward"]),
+        (frozenset(Ability) - {Ability.gradient}, ["import", "keys", "roundtrip", "forward"]),
+        (frozenset(), ["import", "keys", "roundtrip", "forward"]),
+    ],
+)
+def test_default_levels_are_those_that_both_sides_can_run(offers: frozenset[Ability], expected: list[str]) -> None:
+    assert parse_levels(None, offers) == expected
+
+
+def test_what_is_asked_for_by_name_is_run_or_said_not_to_apply() -> None:
+    assert parse_levels(["sp", "keys"], frozenset()) == ["keys", "sp"]
+
+
+def test_the_help_text_names_every_level(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["parity", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"{name:10} {level.says.split()[0]}" in shown for name, level in BY_NAME.items())
+    assert "LEVELS" not in shown
+
+
+def test_the_readme_has_the_table() -> None:
+    found = PLACE.search(README.read_text(encoding="utf-8"))
+    assert found is not None
+    assert found[0] == table(), "run python -m tests.house.levels_table"
