@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.upstream.library import find_library
 
@@ -47,6 +49,20 @@ def modeling_files() -> list[str]:
     every = sorted(root.glob("*/modeling_*.py"))
     files = (f for f in every if f.parent.name in WRAPPERS or "expert" in f.read_text(encoding="utf-8"))
     return [f"{file.parent.name}.{file.stem}" for file in files]
+
+
+# One of each sort of layout, in memory or on disk.
+SAMPLE = frozenset(
+    {"mixtral", "qwen3_moe", "gpt_oss", "dbrx", "granitemoe", "deepseek_v3", "ernie4_5_vl_moe", "llama4", "nemotron_h"}
+)
+
+
+def every_modeling_file() -> list[Any]:
+    """A case for each module; those outside of the sample belong to the sweep."""
+    return [
+        pytest.param(module, id=module, marks=() if module.partition(".")[0] in SAMPLE else pytest.mark.sweep)
+        for module in modeling_files()
+    ]
 
 
 @cache

@@ -53,7 +53,6 @@ def run(python: Path, *arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 def test_the_wheel_works_without_torch(installed: Path, checkpoint: Checkpoints, tmp_path: Path) -> None:
     assert "site-packages" in run(installed, "-c", PROBE, cwd=tmp_path)
     omni_kit = ("-m", "omni_kit")

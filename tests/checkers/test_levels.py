@@ -84,7 +84,6 @@ class TestImport:
         _agrees(IMPORTED[number], imported[len(EXAMPLES) + number])
 
 
-@pytest.mark.slow
 class TestToy:
     @pytest.mark.parametrize("number", range(len(LOADED)), ids=map(str, LOADED))
     def test_variant(self, number: int, loaded: list[Report]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from omni_kit.convert import convert
 from omni_kit.layout import read_checkpoint
-from tests.moe_models import build, modeling_files, moe_classes, saved
+from tests.moe_models import build, every_modeling_file, moe_classes, saved
 
 # Their recipe transposes experts when loading, as published checkpoints have them; saving leaves them as in memory.
 TURNED = {"Qwen3VLMoeModel", "Qwen3VLMoeForConditionalGeneration"}
@@ -22,7 +22,7 @@ def tensors(directory: Path) -> dict[str, Any]:
     return {key: value for file in sorted(directory.glob("*.safetensors")) for key, value in load_file(file).items()}
 
 
-@pytest.mark.parametrize("module", modeling_files())
+@pytest.mark.parametrize("module", every_modeling_file())
 def test_there_and_back(module: str, tmp_path: Path) -> None:
     import torch
 

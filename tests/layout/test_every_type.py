@@ -15,7 +15,7 @@ import pytest
 from omni_kit.layout import LayoutVerdict, check_layout
 from omni_kit.layout.taxonomy import Disk, Memory, plain
 from omni_kit.layout.verdict import Subtree
-from tests.moe_models import build, modeling_files, moe_classes, origins, saved
+from tests.moe_models import build, every_modeling_file, moe_classes, origins, saved
 
 SPLIT = {(Disk.per_expert, Memory.canonical)}
 FUSED = {(Disk.fused, Memory.canonical)}
@@ -46,7 +46,7 @@ EXPECTED: dict[str, set[tuple[Disk, Memory]]] = {
 UNSUPPORTED = {Disk.module_dict, Disk.flat_2d, Disk.retrieval, Disk.shared_columns}
 
 
-@pytest.mark.parametrize("module", modeling_files())
+@pytest.mark.parametrize("module", every_modeling_file())
 def test_verdict_is_where_the_elements_are(module: str, tmp_path: Path) -> None:
     for cls in moe_classes(module):
         model = build(cls)

@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from omni_kit.errors import BadInput
 from omni_kit.layout import LayoutVerdict, check_layout
 from omni_kit.layout.taxonomy import Converter
 from omni_kit.scaffold.converter import write_converter
 from tests.layout.test_every_type import canonical_in_memory
-from tests.moe_models import build, modeling_files, moe_classes, saved
+from tests.moe_models import SAMPLE, build, modeling_files, moe_classes, saved
 
 NONE = {None, Converter.none, Converter.unsupported}
 
@@ -74,12 +76,19 @@ def wanted(verdict: LayoutVerdict, model: Any) -> dict[str, Any]:
     return {name: value.detach().clone().contiguous() for name, value in found.items()}
 
 
-def test_every_converter_gives_the_parameters(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("modules", "fewest"),
+    [
+        pytest.param([m for m in modeling_files() if m.partition(".")[0] in SAMPLE], 12, id="sample"),
+        pytest.param(modeling_files(), 50, id="all", marks=pytest.mark.sweep),
+    ],
+)
+def test_every_converter_gives_the_parameters(modules: list[str], fewest: int, tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     jobs: dict[str, tuple[str, str]] = {}
     refused: set[tuple[str, str]] = set()
-    for cls in (cls for module in modeling_files() for cls in moe_classes(module)):
+    for cls in (cls for module in modules for cls in moe_classes(module)):
         directory = tmp_path / cls.__name__
         model = build(cls)
         saved(model, directory)
@@ -103,7 +112,7 @@ def test_every_converter_gives_the_parameters(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(answers) == len(jobs) > 50
+    assert len(answers) == len(jobs) >= fewest
     assert {kind for kind, what in refused if not what} <= {"longcat_flash"}, "refused for no operation of the recipe"
     assert {what for _, what in refused} <= {"", "PermuteForRope", "Chunk", "Concatenate"}
     faults = [answer for answer in answers if answer["lost"] or answer["wrong"] or answer["unmapped"]]

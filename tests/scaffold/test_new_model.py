@@ -52,6 +52,27 @@ def test_plugin_of_a_moe_model(checkpoint: Checkpoints, tmp_path: Path) -> None:
     assert all(command.startswith("omni-kit ") for command in scaffold.plan.next)
 
 
+def test_a_model_type_that_the_checkout_registers_is_refused_in_tree(checkout: Path) -> None:
+    own = checkout / MODELS / "llama" / "__init__.py"
+    own.write_text(
+        'from veomni.models.loader import MODELING_REGISTRY\n\n\n@MODELING_REGISTRY.register("llama")\n'
+        "def register_llama_modeling(architecture):\n    return None\n"
+    )
+    before = tree(checkout)
+    with pytest.raises(BadInput, match="llama of this checkout registers 'llama' already") as caught:
+        new_model("my_llama", "llama", target="veomni", style="in-tree", into=checkout)
+    assert "--style plugin" in caught.value.hint
+    assert tree(checkout) == before
+    assert new_model("my_qwen", "qwen2", target="veomni", style="in-tree", into=checkout).refused == ()
+
+
+def test_everything_stacked_by_expert_is_in_the_parallel_plan(tmp_path: Path) -> None:
+    new_model("my_oss", "gpt_oss", target="veomni", into=tmp_path)
+    plan = (tmp_path / "my_oss" / "parallel_plan.py").read_text()
+    for name in ("gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias"):
+        assert f'"model.layers.*.mlp.experts.{name}": Shard(0)' in plan
+
+
 def test_plugin_of_a_dense_model(tmp_path: Path) -> None:
     new_model("my_llama", "llama", target="veomni", into=tmp_path)
     written = tree(tmp_path / "my_llama")

@@ -19,6 +19,8 @@ from omni_kit.upstream.kinds import Kind, Signs, derive
         (Signs(assembles="file"), Kind.pipeline),
         (Signs(composes="file", assembles="file"), Kind.modular),
         (Signs(experts="experts"), Kind.other),
+        (Signs(speaks="head", silent="an encoder"), Kind.other),
+        (Signs(speaks="head", silent="an encoder", sees="vision"), Kind.vlm),
         (Signs(), Kind.other),
     ],
 )

@@ -30,6 +30,14 @@ def test_model_type() -> None:
     assert source.config.get("num_experts") == 64
 
 
+def test_a_name_alone_has_the_defaults_of_nested_configs_too() -> None:
+    subject = open_source("qwen3_vl_moe")
+    assert subject.kind == "vlm-moe"
+    assert subject.profile.experts is not None
+    assert subject.profile.experts.count == 60
+    assert subject.model.find("num_hidden_layers") is None  # of the text model, as the config class has it
+
+
 def test_config_beside_can_be_replaced(checkpoint: Checkpoints) -> None:
     other = checkpoint("mixtral") / "config.json"
     assert open_source(str(checkpoint("olmoe")), config=other).name == "mixtral"

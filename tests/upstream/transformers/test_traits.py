@@ -2,17 +2,30 @@
 
 import pytest
 
+from omni_kit.upstream.library import Library
+from omni_kit.upstream.transformers.configs import config_class
+from omni_kit.upstream.transformers.defaults import default_config
+from omni_kit.upstream.transformers.models import upstream_model
 from omni_kit.upstream.transformers.traits import expert_parameters, profile
 from tests.conftest import Models
+
+
+@pytest.fixture
+def defaults(library: Library) -> Models:
+    """The upstream model of a model_type with its defaults, nested configs included."""
+    return lambda name: upstream_model(library, default_config(config_class(library, name)))
 
 
 @pytest.mark.parametrize(
     ("model_type", "kind"),
     [("llama", "llm"), ("qwen3", "llm"), ("qwen3_moe", "moe"), ("olmoe", "moe"), ("deepseek_v3", "moe"),
-     ("gpt_oss", "moe"), ("mixtral", "moe"), ("qwen2_vl", "vlm"), ("siglip", "vlm")],
+     ("gpt_oss", "moe"), ("mixtral", "moe"), ("qwen2_vl", "vlm"), ("siglip", "vlm"), ("jamba", "moe"),
+     ("codegen", "llm"), ("bert", "other"), ("roberta", "other"), ("bart", "other"), ("t5", "other"),
+     ("mamba", "other"), ("rwkv", "other"), ("xlstm", "other"), ("qwen3_vl_moe", "vlm-moe"),
+     ("qwen3_omni_moe", "omni-moe"), ("llama4", "vlm-moe")],
 )  # fmt: skip
-def test_kind(model: Models, model_type: str, kind: str) -> None:
-    assert profile(model(model_type)).kind == kind
+def test_kind(defaults: Models, model_type: str, kind: str) -> None:
+    assert profile(defaults(model_type)).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -42,6 +55,21 @@ def test_experts(model: Models) -> None:
     assert experts is not None
     assert (experts.count, experts.top_k, experts.intermediate_size, experts.shared) == (256, 8, 2048, 1)
     assert profile(model("llama")).experts is None
+
+
+@pytest.mark.parametrize(("model_type", "count"), [("qwen3_vl_moe", 60), ("qwen3_omni_moe", 128), ("llama4", 16)])
+def test_experts_of_the_text_model_inside_are_shown(defaults: Models, model_type: str, count: int) -> None:
+    experts = profile(defaults(model_type)).experts
+    assert experts is not None
+    assert experts.count == count
+
+
+@pytest.mark.parametrize(
+    ("model_type", "words"),
+    [("bert", "an encoder: MODEL_FOR_MASKED_LM"), ("bart", "an encoder-decoder: "), ("mamba", "no attention in ")],
+)
+def test_why_a_model_is_no_language_model_is_said(model: Models, model_type: str, words: str) -> None:
+    assert profile(model(model_type)).kind_evidence.startswith(words)
 
 
 def test_expert_parameters_are_real_names(model: Models) -> None:

@@ -29,6 +29,7 @@ class Signs:
 
     Attributes:
         speaks: it answers in tokens of text, one after the other.
+        silent: why it is no such language model, although it has a head for it.
         sees, hears: it takes pictures or films, and sound.
         experts: a router chooses among experts.
         denoises: it is the transformer of a diffusion model.
@@ -36,6 +37,7 @@ class Signs:
     """
 
     speaks: str = ""
+    silent: str = ""
     sees: str = ""
     hears: str = ""
     experts: str = ""
@@ -57,10 +59,10 @@ def derive(signs: Signs) -> tuple[Kind, str]:
         plain, routed = Kind.omni, Kind.omni_moe
     elif signs.sees or signs.hears:
         plain, routed = Kind.vlm, Kind.vlm_moe
-    elif signs.speaks:
+    elif signs.speaks and not signs.silent:
         plain, routed = Kind.llm, Kind.moe
     else:
-        return Kind.other, "no language-model head, no medium and no denoiser was found"
+        return Kind.other, signs.silent or "no language-model head, no medium and no denoiser was found"
     found = (signs.sees, signs.hears) if signs.sees or signs.hears else (signs.speaks,)
     evidence = "; ".join(dict.fromkeys(filter(None, [*found, signs.experts])))
     return routed if signs.experts else plain, evidence

@@ -17,6 +17,7 @@ from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.transformers import traits as transformers_traits
 from omni_kit.upstream.transformers.autoclasses import config_of
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class, model_types
+from omni_kit.upstream.transformers.defaults import default_values
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 
 TRANSFORMERS, DIFFUSERS = "transformers", "diffusers"
@@ -67,7 +68,10 @@ class Subject:
         if self.library.name != TRANSFORMERS:
             raise BadInput(f"{self.name or self.given} is of {self.library.name}, not of {TRANSFORMERS}")
         if self.name:
-            return ModelConfig(config_class(self.library, self.name), self.values, "config.json")
+            own = config_class(self.library, self.name)
+            named_alone = not self.values and self.directory is None and self.weights is None
+            given = default_values(own, layers=None) if named_alone else self.values
+            return ModelConfig(own, given, "defaults" if named_alone else "config.json")
         found = (config_of(self.library, name) for name in self.architectures)
         if cls := next((item for item in found if item is not None), None):
             return ModelConfig(cls, self.values, "config.json")

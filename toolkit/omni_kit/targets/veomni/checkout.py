@@ -31,6 +31,11 @@ def find_checkout(path: Path) -> Checkout | None:
     return None
 
 
+def registrants(models: Path, key: str) -> list[Path]:
+    """The model directories in a folder that register a key, in order."""
+    return [entry for entry in sorted(models.iterdir()) if registers(entry) and key in find_model_dir(entry).registered]
+
+
 @cache
 def shipped_model_types() -> frozenset[str]:
     """The model_types that the installed VeOmni registers itself; empty when it is not installed."""

@@ -17,17 +17,17 @@ def default_config(cls: ConfigClass) -> ModelConfig:
     return ModelConfig(cls, default_values(cls), "defaults")
 
 
-def default_values(cls: ConfigClass) -> dict[str, Any]:
-    """What config.json has to say for `default_config`."""
+def default_values(cls: ConfigClass, layers: int | None = _FEW) -> dict[str, Any]:
+    """What config.json has to say for a config of defaults with at most so many layers; None leaves their number."""
     values: dict[str, Any] = {}
-    for name in _LAYERS:
+    for name in _LAYERS if layers is not None else ():
         default = cls.defaults.get(name)
-        if default is not None and isinstance(default.value, int) and default.value > _FEW:
-            values[name] = _FEW
+        if default is not None and isinstance(default.value, int) and default.value > (layers or 0):
+            values[name] = layers
     for name, written in cls.sub_configs.items():
         inner = sub_config(cls, written)
         if inner is not None and inner.name != cls.name:
-            values[name] = {"model_type": inner.model_type, **default_values(inner)}
+            values[name] = {"model_type": inner.model_type, **default_values(inner, layers)}
     return values
 
 

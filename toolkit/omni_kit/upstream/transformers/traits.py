@@ -1,12 +1,15 @@
 """The profile of a model of transformers, derived from its config and its modeling source."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 from omni_kit.upstream.kinds import Kind, Signs, derive
 from omni_kit.upstream.profile import Experts, ModelProfile, Trait
 from omni_kit.upstream.python.skeleton import Parameter, Skeleton
+from omni_kit.upstream.transformers.autoclasses import auto_table
+from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.configs import ModelConfig, Value
 from omni_kit.upstream.transformers.models import UpstreamModel
 
@@ -14,6 +17,10 @@ EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_nu
 _TOP_K = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts")
 EXPERT_WIDTHS = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size", "ffn_hidden_size")
 _SHARED = ("n_shared_experts", "num_shared_experts", "shared_expert_intermediate_size", "moe_num_shared_experts")
+# Where a config keeps that of its text model, outermost first.
+TEXT_PARTS = ("thinker_config", "text_config")
+_MASKED = "MODEL_FOR_MASKED_LM_MAPPING_NAMES"
+_ATTENTION = re.compile(r"ALL_ATTENTION_FUNCTIONS|scaled_dot_product_attention|[sS]oftmax\(|AutoModel")
 _NESTED = {"vision_config": "vision", "audio_config": "audio"}
 
 
@@ -42,6 +49,16 @@ def expert_parameters(skeleton: Skeleton) -> list[Parameter]:
     ]
 
 
+def stacked_parameters(skeleton: Skeleton) -> list[Parameter]:
+    """Everything that has a row for each expert, by pattern: the stacked weights, and the biases beside them."""
+    counts = {weight.name.rpartition(".")[0]: weight.shape[0] for weight in expert_parameters(skeleton) if weight.shape}
+    return [
+        parameter
+        for parameter in skeleton.patterns().values()
+        if parameter.shape and parameter.shape[0] == counts.get(parameter.name.rpartition(".")[0], 0)
+    ]
+
+
 def _holds_experts(parameter: Parameter) -> bool:
     return "expert" in parameter.owner.lower() or ".experts." in parameter.name
 
@@ -51,6 +68,7 @@ def kind_of(model: UpstreamModel) -> tuple[Kind, str]:
     return derive(
         Signs(
             speaks=_speaks(model),
+            silent=_silent(model),
             sees=_has(model, "vision_config", "thinker_config"),
             hears=_has(model, "audio_config", "thinker_config"),
             experts=_has_experts(model),
@@ -64,13 +82,37 @@ def _speaks(model: UpstreamModel) -> str:
     return next((name for name in names if name.endswith(("ForCausalLM", "LMHeadModel"))), "")
 
 
+def _silent(model: UpstreamModel) -> str:
+    """Why a model with such a head does not decode text alone: it encodes, decodes what it encoded, or is recurrent.
+
+    Only what attends to its own past counts as a language model here; hybrids of attention and states do.
+    """
+    model_type, config = model.config.model_type, model.config
+    if (found := config.find("is_encoder_decoder")) is not None and found.value is True:
+        return f"an encoder-decoder: {found.evidence}"
+    if model_type in auto_table(model.library, _MASKED) and not config.get("is_decoder"):
+        return f"an encoder: {_MASKED} of {model.library.name} {model.library.version}"
+    if not _ATTENTION.search(model.source.text):
+        return f"no attention in {model.library.show(model.source.path)}: a state-space or recurrent model"
+    return ""
+
+
 def _has(model: UpstreamModel, *keys: str) -> str:
     """The first of these parts that the config has."""
     return next((f"{model.config.origin}: {key}" for key in keys if model.config.has(key)), "")
 
 
+def text_config(model: UpstreamModel) -> ModelConfig:
+    """The config of the part that answers in text: the innermost of a model that is several in one, or its own."""
+    view = model.built_config
+    for part in TEXT_PARTS:
+        inner = view.get(part) if view.has(part) else None
+        view = inner if isinstance(inner, ConfigView) else view
+    return view.config
+
+
 def _experts(model: UpstreamModel) -> Experts | None:
-    config = model.config
+    config = text_config(model)
     count = config.find(*EXPERT_COUNTS)
     if count is None or not isinstance(count.value, int) or count.value < 2 or not _has_experts(model):
         return None
@@ -105,12 +147,12 @@ def _readable(model: UpstreamModel) -> Iterator[UpstreamModel]:
 def _traits(model: UpstreamModel, experts: Experts | None) -> Iterator[Trait]:
     config = model.config
     if experts is not None:
-        found = config.find(*EXPERT_COUNTS)
+        found = text_config(model).find(*EXPERT_COUNTS)
         stacked = expert_parameters(model.skeleton)
         place = f"; {stacked[0].owner} at {stacked[0].where}" if stacked else ""
         yield Trait("moe", experts.count, f"{found.evidence if found else ''}{place}")
         if experts.shared:
-            yield from _config_trait(config, "shared-experts", *_SHARED)
+            yield from _config_trait(text_config(model), "shared-experts", *_SHARED)
     yield from _config_trait(config, "mla", "kv_lora_rank")
     yield from _config_trait(config, "tied-embeddings", "tie_word_embeddings")
     yield from _config_trait(config, "mtp", "num_nextn_predict_layers", "mtp_num_hidden_layers")

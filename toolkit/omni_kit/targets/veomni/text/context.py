@@ -8,7 +8,7 @@ from omni_kit.targets.veomni.checkout import MODELS, shipped_model_types
 from omni_kit.targets.veomni.text.converter import ExpertLayout, class_prefix
 from omni_kit.targets.veomni.text.patches import PatchSet
 from omni_kit.upstream.transformers.models import UpstreamModel
-from omni_kit.upstream.transformers.traits import expert_parameters
+from omni_kit.upstream.transformers.traits import stacked_parameters
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class TextContext:
         patches, slots, outputs, import_lines: of the patch config.
         regenerate: the command that generates the modeling file.
         heads: the classes that are registered; `default_head` answers where no architecture is named.
-        plan_keys: patterns of the stacked expert parameters.
+        plan_keys: patterns of all that is stacked by expert, biases included.
         converter: a converter is written, for experts that lie `disk`.
     """
 
@@ -81,7 +81,7 @@ def text_context(
         heads=heads,
         default_head=next((head for head in heads if head.endswith("ForCausalLM")), heads[0]),
         moe=moe,
-        plan_keys=[parameter.pattern for parameter in expert_parameters(model.skeleton)],
+        plan_keys=[parameter.pattern for parameter in stacked_parameters(model.skeleton)],
         converter=layout.needs_converter,
         disk=str(layout.disk),
     )

@@ -9,9 +9,14 @@ from omni_kit.errors import BadInput
 from omni_kit.layout import LayoutVerdict
 from omni_kit.layout.taxonomy import Disk, Memory, plain
 from omni_kit.targets.veomni.text.renaming import INSTEAD, about_experts, conversions, renamings
-from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.models import UpstreamModel
-from omni_kit.upstream.transformers.traits import EXPERT_COUNTS, EXPERT_WIDTHS, expert_parameters
+from omni_kit.upstream.transformers.traits import (
+    EXPERT_COUNTS,
+    EXPERT_WIDTHS,
+    TEXT_PARTS,
+    expert_parameters,
+    text_config,
+)
 
 _SPLIT = {Disk.per_expert, Disk.per_expert_no_gate, Disk.per_expert_two_width}
 _BIASED = {Disk.fused_transposed_bias, Disk.fused_transposed_interleaved}
@@ -29,8 +34,6 @@ _SHOWN: Mapping[Disk, str] = {
     Disk.fused_interleaved_rows: "{gate_up} [E, 2I, H], gate and up rows alternating, and {down} [E, H, I]",
     Disk.stacked_unfused: "{gate} [E, I, H], {up} [E, I, H], {down} [E, H, I]",
 }
-# Where a config keeps that of its text model, outermost first.
-TEXT_PARTS = ("thinker_config", "text_config")
 CONVERTIBLE = frozenset(_SHOWN)
 
 
@@ -240,10 +243,6 @@ def _targets(layout: ExpertLayout, names: tuple[str, ...]) -> list[tuple[str, tu
 
 def _attribute(model: UpstreamModel, names: Sequence[str]) -> str:
     """The first of `names` that the config of the text part really has, rather than as an alias."""
-    view: Any = model.built_config
-    for part in TEXT_PARTS:
-        inner = view.get(part)
-        view = inner if isinstance(inner, ConfigView) else view
-    config = view.config
+    config = text_config(model)
     found = (name for name in names if name in config.given or name in config.cls.defaults)
     return next(found, names[0])

@@ -9,7 +9,7 @@ from typing import Any
 from omni_kit.errors import BadInput
 from omni_kit.layout.expected import expected_layout
 from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request, Todo
-from omni_kit.targets.veomni.checkout import MODELS, find_checkout, shipped_model_types
+from omni_kit.targets.veomni.checkout import MODELS, find_checkout, registrants, shipped_model_types
 from omni_kit.targets.veomni.text.context import TextContext, text_context
 from omni_kit.targets.veomni.text.converter import ExpertLayout, converter_context, layout_of
 from omni_kit.targets.veomni.text.patches import derive_patches
@@ -18,7 +18,7 @@ from omni_kit.toys.configs.language import toy_config
 from omni_kit.upstream.subject import Subject
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.models import UpstreamModel
-from omni_kit.upstream.transformers.traits import expert_parameters
+from omni_kit.upstream.transformers.traits import stacked_parameters
 
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
@@ -65,7 +65,18 @@ class _Planner:
             raise BadInput(
                 f"{self.request.into} is no VeOmni checkout: it has no {MODELS}", "give its root with --into"
             )
+        self._check_free()
         return f"{MODELS}/{self.request.name}"
+
+    def _check_free(self) -> None:
+        """Raises where another directory of the checkout registers this model_type: which of them counts is chance."""
+        model_type, models = self.model.config.model_type, self.request.into / MODELS
+        for owner in registrants(models, model_type):
+            if owner.name != self.request.name:
+                raise BadInput(
+                    f"{MODELS}/{owner.name} of this checkout registers '{model_type}' already",
+                    "use --style plugin for a package that overrides it",
+                )
 
     @cached_property
     def sites(self) -> list[Site]:
@@ -131,8 +142,8 @@ class _Planner:
             choice = "generate" if self.layout.needs_converter else "none"
             reason = f"{self.layout.disk or 'unknown'} on disk: {self.layout.reason}"
             yield Decision("checkpoint converter", choice, reason, self.layout.evidence)
-            keys = ", ".join(parameter.pattern for parameter in expert_parameters(self.model.skeleton))
-            yield Decision("parallel plan", "ep: Shard(0)", "the stacked expert parameters", keys)
+            keys = ", ".join(parameter.pattern for parameter in stacked_parameters(self.model.skeleton))
+            yield Decision("parallel plan", "ep: Shard(0)", "everything that is stacked by expert", keys)
         forward = f"{self.model.class_name.removesuffix('ForCausalLM')}Model.forward"
         reason = "position ids and inputs arrive already cut for sequence parallelism"
         yield Decision(forward, "upstream", reason, "VeOmni's SequenceParallelCollator")
