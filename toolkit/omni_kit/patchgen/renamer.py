@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import libcst as cst
 
-from omni_kit.patchgen.rename import mapped
+from omni_kit.patchgen.name_map import mapped
 
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 
