@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from omni_kit.patchgen.diagnostics import Diagnostic, Severity
 from omni_kit.patchgen.drift import RANKS, DriftReport, TargetDrift
-from omni_kit.patchgen.run import ConfigResult
+from omni_kit.patchgen.result import ConfigResult
 
 _COLOURS = {"error": "red", "stale": "red", "orphan": "red", "warning": "yellow", "info": "dim"}
 FINE = ("written", "unchanged", "ok")
