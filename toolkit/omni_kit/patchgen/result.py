@@ -108,6 +108,11 @@ class ConfigResult:
     seconds: float = 0.0
 
     @property
+    def ok(self) -> bool:
+        """Whether the file is as the config wants it, or need not be."""
+        return self.status in ("written", "unchanged", "ok")
+
+    @property
     def source_module(self) -> str:
         """The upstream module that the config patches; empty when the config was not loaded."""
         return self.stage.loaded.config.source_module if isinstance(self.stage, Loaded) else ""
