@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from omni_kit.convert.casts import CASTS
 from omni_kit.convert.forms import Form
-from omni_kit.convert.plan import Plan, make_plan, parse_size
+from omni_kit.convert.plan import ConversionPlan, make_plan, parse_size
 from omni_kit.convert.run import JOBS, Converted, Progress, run_plan
 from omni_kit.errors import BadInput
 from omni_kit.layout import judge, read_checkpoint
 from omni_kit.upstream.subject import open_source
 
-__all__ = ["Converted", "Form", "Plan", "convert", "make_plan"]
+__all__ = ["ConversionPlan", "Converted", "Form", "convert", "make_plan"]
 
 _T = TypeVar("_T")
 

@@ -75,7 +75,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConversionPlan:
     """Everything that will be written, except the files that only come along.
 
     Attributes:
@@ -125,7 +125,7 @@ def make_plan(
     form: Form,
     dtype: str | None = None,
     shard_size: int = 5 * 10**9,
-) -> Plan:
+) -> ConversionPlan:
     """Plans the conversion of a checkpoint.
 
     Args:
@@ -149,7 +149,7 @@ def make_plan(
     if form is Form.canonical and former.groups:
         metadata[LAYOUT_MARK] = form
     stem = "diffusion_pytorch_model" if checkpoint.files[0].name.startswith("diffusion_") else "model"
-    return Plan(sources, tuple(_pack(outputs, sources, shard_size, stem, metadata)), stem, dtype)
+    return ConversionPlan(sources, tuple(_pack(outputs, sources, shard_size, stem, metadata)), stem, dtype)
 
 
 def _output(name: str, x: Expression, sources: Mapping[str, TensorInfo], dtype: str | None, buffer: bool) -> Output:

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar
 
 from omni_kit.convert.destination import Destination, boot_of_machine
-from omni_kit.convert.plan import Output, Plan, Shard
+from omni_kit.convert.plan import ConversionPlan, Output, Shard
 from omni_kit.convert.ranks import Ranks
 from omni_kit.convert.transfer import Budget, Sources, transfer
 from omni_kit.convert.verify import inverse, open_outputs, same_content
@@ -66,7 +66,7 @@ class Converted:
 
 
 def run_plan(
-    plan: Plan, source: Path, path: Path, *, resume: bool, verify: bool, jobs: int, progress: Progress
+    plan: ConversionPlan, source: Path, path: Path, *, resume: bool, verify: bool, jobs: int, progress: Progress
 ) -> Converted:
     """Writes what is planned.
 
@@ -148,7 +148,7 @@ class _Writing:
             self._destination.finish(self.shard, self._descriptor)
 
 
-def _write(plan: Plan, destination: Destination, ranks: Ranks, jobs: int, progress: Progress) -> None:
+def _write(plan: ConversionPlan, destination: Destination, ranks: Ranks, jobs: int, progress: Progress) -> None:
     mine = [shard for shard in ranks.share(plan.shards) if not destination.finished(shard)]
     budget = Budget(_BUFFERS)
     with closing(Sources(plan.sources)) as sources, ThreadPoolExecutor(jobs) as pool:
@@ -159,7 +159,7 @@ def _write(plan: Plan, destination: Destination, ranks: Ranks, jobs: int, progre
         _wait(pool, progress(futures, "converting"))
 
 
-def _verify(plan: Plan, destination: Destination, ranks: Ranks, jobs: int, progress: Progress) -> list[str]:
+def _verify(plan: ConversionPlan, destination: Destination, ranks: Ranks, jobs: int, progress: Progress) -> list[str]:
     """The source tensors that the output, once it is on disk, does not give back."""
     destination.sync(ranks.share(plan.shards))
     budget = Budget(_BUFFERS)
@@ -183,7 +183,7 @@ def _wait(pool: ThreadPoolExecutor, futures: Iterable[Future[_T]]) -> list[_T]:
         raise
 
 
-def _counts(plan: Plan) -> Counts:
+def _counts(plan: ConversionPlan) -> Counts:
     outputs = list(plan.outputs)
     passed = sum(output.passes_through for output in outputs)
     return Counts(len(plan.sources), len(outputs), passed, len(outputs) - passed)
