@@ -79,26 +79,14 @@ def run_plan(
         BadInput: the destination cannot be used, or reading or writing failed.
     """
     started = time.monotonic()
-    ranks = Ranks()
-    held = ExitStack()
-    try:
+    with closing(Ranks()) as ranks, ExitStack() as held:
         destination = Destination(path, plan)
-
-        boots = _all_ranks(ranks, boot_of_machine)
-
-        def open_alone() -> bool:
-            held.enter_context(destination.locked())
-            return destination.open(source, resume, boots)
-
-        resumed = _all_ranks(ranks, lambda: open_alone() if ranks.first else False)[0]
+        resumed = _open(destination, source, resume, ranks, held)
         _all_ranks(ranks, lambda: _write(plan, destination, ranks, jobs, progress))
         checked = _all_ranks(ranks, lambda: _verify(plan, destination, ranks, jobs, progress) if verify else [])
         damaged = tuple(key for keys in checked for key in keys)
         left = _all_ranks(ranks, lambda: destination.close(source) if ranks.first and not damaged else [])[0]
         peak = max(_all_ranks(ranks, peak_memory))
-    finally:
-        held.close()
-        ranks.close()
     notes = (f"left behind: {', '.join(left)}",) if left else ()
     return Converted(
         tensors=_counts(plan),
@@ -112,6 +100,18 @@ def run_plan(
         damaged=damaged,
         notes=(*plan.notes, *notes),
     )
+
+
+def _open(destination: Destination, source: Path, resume: bool, ranks: Ranks, held: ExitStack) -> bool:
+    """Opens the destination in the first rank, locked until `held` closes; tells whether a run is resumed."""
+    boots = _all_ranks(ranks, boot_of_machine)
+
+    def open_alone() -> bool:
+        held.enter_context(destination.locked())
+        return destination.open(source, resume, boots)
+
+    resumed: bool = _all_ranks(ranks, lambda: open_alone() if ranks.first else False)[0]
+    return resumed
 
 
 def _all_ranks(ranks: Ranks, work: Callable[[], Any]) -> list[Any]:
