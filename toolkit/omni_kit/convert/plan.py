@@ -51,6 +51,7 @@ class Shard:
 
     @cached_property
     def header(self) -> bytes:
+        """The first bytes of the file: the length of the JSON, then the JSON, padded to eight bytes."""
         entries: dict[str, object] = {"__metadata__": dict(self.metadata)} if self.metadata else {}
         for output, offset in self._offsets():
             span = [offset, offset + output.size]
@@ -61,6 +62,7 @@ class Shard:
 
     @property
     def size(self) -> int:
+        """Bytes of the file, header included."""
         return len(self.header) + sum(output.size for output in self.outputs)
 
     def places(self) -> Iterator[tuple[Output, int]]:
@@ -90,6 +92,7 @@ class ConversionPlan:
 
     @property
     def outputs(self) -> Iterator[Output]:
+        """Every tensor to write, in the order of the files."""
         return (output for shard in self.shards for output in shard.outputs)
 
     @property

@@ -62,6 +62,7 @@ class Converted:
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
+        """The command's own fields of the contract; rank, damaged tensors and notes are told elsewhere."""
         return {name: value for name, value in asdict(self).items() if name not in {"rank", "damaged", "notes"}}
 
 

@@ -52,6 +52,7 @@ class Accounting:
 
     @property
     def complete(self) -> bool:
+        """Whether every key has a place or a reason, and every parameter a key."""
         return not self.unmapped and not self.missing
 
 

@@ -24,6 +24,8 @@ _ROLES = {
 
 @dataclass(frozen=True)
 class LayoutFinding:
+    """One thing to know about a checkpoint, as an "error", a "warning" or an "info"."""
+
     code: str
     severity: str
     message: str
@@ -47,6 +49,7 @@ class Subtree:
     evidence: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
+        """One entry of `subtrees`, with the names of the weights by their part."""
         keys = {2: ("gate_up", "down"), 3: ("gate", "up", "down")}.get(len(self.names), ())
         if self.disk is Disk.per_expert_no_gate:
             keys = ("up", "down")
@@ -70,6 +73,7 @@ class LayoutVerdict:
 
     @property
     def ok(self) -> bool:
+        """Whether the layout is known and usable, every key is accounted for, and no finding is an error."""
         fine = self.verdict in {"native", "convertible", "mixed", "not-moe"}
         return fine and self.accounting is not None and self.accounting.complete and not self._errors()
 
@@ -85,6 +89,7 @@ class LayoutVerdict:
         return any(finding.severity == "error" for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
+        """The command's own fields of the contract."""
         recipe = self.model.recipe if self.model else None
         accounting = self.accounting
         return {
