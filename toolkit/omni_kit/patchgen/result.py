@@ -27,9 +27,9 @@ class Orphan:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A config that was loaded and makes nothing: its source module is not there, or was not needed.
+    """A config that was loaded. A stage of just this type generated nothing: the source module is not there.
 
-    `output` is where the generated file would be.
+    `output` is where the generated file is or would be.
     """
 
     loaded: LoadedConfig
