@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from omni_kit.convert.forms import Form
-from omni_kit.convert.plan import Plan, make_plan, parse_size
+from omni_kit.convert.plan import ConversionPlan, make_plan, parse_size
 from omni_kit.errors import BadInput
 from omni_kit.layout import read_checkpoint
 from tests.conftest import Models
@@ -19,7 +19,7 @@ from tests.convert.conftest import Toys
 CONFIG: dict[str, Any] = {"hidden_size": 64, "moe_intermediate_size": 24, "num_experts": 6, "num_hidden_layers": 3}
 
 
-def planned(place: Path, model: Models, form: str = "canonical", **options: Any) -> Plan:
+def planned(place: Path, model: Models, form: str = "canonical", **options: Any) -> ConversionPlan:
     return make_plan(read_checkpoint(place), model("qwen3_moe", **CONFIG), Form(form), **options)
 
 

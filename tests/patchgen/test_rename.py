@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from omni_kit.patchgen.fragment import Fragment
-from omni_kit.patchgen.rename import mapped, rename
+from omni_kit.patchgen.name_map import mapped
+from omni_kit.patchgen.rename import rename
 
 QWEN = {"Qwen3VL": "Qwen3VLMoe"}
 

@@ -51,10 +51,12 @@ class DemoReport:
 
     @property
     def ok(self) -> bool:
+        """Whether every step passed and the planted fault was caught."""
         passed = all(step.status == "pass" for steps in self.models.values() for step in steps)
         return passed and bool(self.planted_fault.caught_by)
 
     def as_json(self) -> dict[str, Any]:
+        """The command's own fields of the contract."""
         models = [{"name": name, "steps": [asdict(step) for step in steps]} for name, steps in self.models.items()]
         return {"models": models, "planted_fault": asdict(self.planted_fault), "into": str(self.into)}
 

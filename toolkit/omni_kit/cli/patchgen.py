@@ -1,14 +1,27 @@
 """omni-kit patchgen: generated modeling files from patch configs, and what has become of them."""
 
+from collections import Counter
+from collections.abc import Sequence
+from difflib import unified_diff
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.markup import escape
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import DryRunOption, FormatOption, FullOption, TransformersOption
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output
+
+if TYPE_CHECKING:
+    from omni_kit.patchgen.diagnostics import Diagnostic
+    from omni_kit.patchgen.drift import DriftReport, TargetDrift
+    from omni_kit.patchgen.result import ConfigResult
+
+_COLOURS = {"error": "red", "stale": "red", "orphan": "red", "warning": "yellow", "info": "dim"}
 
 patchgen_app = typer.Typer(
     name="patchgen",
@@ -135,16 +148,15 @@ def drift_command(
     target changed.
     """
     from omni_kit.patchgen.drift import drift_report, write_targets
-    from omni_kit.patchgen.report import drift_json, print_drift
+    from omni_kit.patchgen.report import drift_json
 
     output = Output("patchgen", output_format, full)
     report = drift_report(_chosen(configs, all_configs or not configs, root), before, after, library)
     notes = list(report.notes)
     if output_dir is not None:
         notes.append(f"{len(write_targets(report, output_dir))} files written below {output_dir}")
-    output.finish(
-        drift_json(report, full), ok=report.ok, human=lambda console: print_drift(console, report, full), notes=notes
-    )
+    human = partial(_render_drift, report, full)
+    output.finish(drift_json(report, full), ok=report.ok, human=human, notes=notes)
 
 
 def _root(root: Path | None) -> Path:
@@ -173,17 +185,84 @@ def _chosen(configs: list[str] | None, all_configs: bool, root: Path | None) -> 
     return list(found)
 
 
-def _finish(output: Output, results: list, notes: list[str]) -> None:  # type: ignore[type-arg]
-    from omni_kit.patchgen.diagnostics import Severity
-    from omni_kit.patchgen.report import all_fine, as_json, print_results
+def _finish(output: Output, results: list["ConfigResult"], notes: list[str]) -> None:
+    from omni_kit.patchgen.report import as_json
 
-    said = Severity.info if len(results) == 1 else Severity.warning
     output.finish(
         {"configs": [as_json(result) for result in results]},
-        ok=all_fine(results),
-        human=lambda console: print_results(console, results, said),
+        ok=all(result.ok for result in results),
+        human=partial(_render, results),
         notes=notes + [note for result in results for note in result.notes],
     )
+
+
+def _render(results: Sequence["ConfigResult"], console: Console) -> None:
+    """One line a config, then what there is to say about it; information only for a config that was asked for alone."""
+    for result in results:
+        console.print(_result_line(result), soft_wrap=True)
+        for found in result.diagnostics:
+            if found.severity != "info" or len(results) == 1:
+                console.print(f"  {_diagnostic_line(found)}", soft_wrap=True)
+    fine = sum(result.ok for result in results)
+    console.print(f"{len(results)} looked at, {fine} fine, {len(results) - fine} not")
+
+
+def _result_line(result: "ConfigResult") -> str:
+    colour = _COLOURS.get(result.status, "green")
+    where = _short(result.output) if result.output else ""
+    counts = ", ".join(f"{n} {status}" for status, n in Counter(a.status for a in result.patches).items())
+    name = result.config or "(no config)"
+    return f"[{colour}]{result.status:<9}[/{colour}] {escape(name)}  {escape(where)}  [dim]{counts}[/dim]"
+
+
+def _diagnostic_line(found: "Diagnostic") -> str:
+    colour = _COLOURS[found.severity.value]
+    at = f"{found.path}:{found.line} " if found.line else ""
+    return f"[{colour}]{found.severity}[/{colour}] {found.code}: {escape(at + found.message)}"
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _render_drift(report: "DriftReport", full: bool, console: Console) -> None:
+    """Changed targets by rank; with `full` also what upstream changed in each."""
+    from omni_kit.patchgen.drift import RANKS
+
+    for rank in RANKS[:-1]:
+        group = [t for t in report.targets if t.rank == rank]
+        if not group:
+            continue
+        console.print(f"[bold]{rank}[/bold] ({len(group)})")
+        for target in group:
+            console.print(f"  {escape(_drift_line(target))}", soft_wrap=True)
+            if full and target.now:
+                _render_change(target, console)
+    for config, why in report.failed:
+        console.print(f"[red]error[/red] {escape(config)}: {escape(why)}", soft_wrap=True)
+    counts = ", ".join(f"{n} {rank}" for rank, n in report.counts().items())
+    proposed = sum(t.proposed is not None for t in report.targets)
+    console.print(f"{report.configs} configs, {len(report.targets)} targets: {counts}; {proposed} merges proposed")
+
+
+def _drift_line(target: "TargetDrift") -> str:
+    copied = f"; {target.copied} changed lines are copied in the patch" if target.copied else ""
+    merged = "; clean merge" if target.proposed is not None else ""
+    name = target.config_name.removesuffix("_patch_gen_config")
+    return f"{target.target} [{name}] {target.detail}{copied}{merged}"
+
+
+def _render_change(target: "TargetDrift", console: Console) -> None:
+    lines = unified_diff(
+        target.then.splitlines(), target.now.splitlines(), "upstream then", "upstream now", lineterm="", n=1
+    )
+    kept = {line.strip() for line in target.patch.splitlines()}
+    for line in lines:
+        mark = "patch>" if line.startswith("-") and line[1:].strip() in kept and line[1:].strip() else "      "
+        console.print(f"    {mark} {escape(line)}", soft_wrap=True)
 
 
 app.add_typer(patchgen_app, name="patchgen")

@@ -7,13 +7,14 @@ from typing import TypeVar
 
 from omni_kit.convert.casts import CASTS
 from omni_kit.convert.forms import Form
-from omni_kit.convert.plan import Plan, make_plan, parse_size
+from omni_kit.convert.plan import ConversionPlan, make_plan, parse_size
 from omni_kit.convert.run import JOBS, Converted, Progress, run_plan
 from omni_kit.errors import BadInput
-from omni_kit.layout import judge, read_checkpoint
+from omni_kit.layout import Checkpoint, judge, read_checkpoint
 from omni_kit.upstream.subject import open_source
+from omni_kit.upstream.transformers.models import UpstreamModel
 
-__all__ = ["Converted", "Form", "Plan", "convert", "make_plan"]
+__all__ = ["ConversionPlan", "Converted", "Form", "convert", "make_plan"]
 
 _T = TypeVar("_T")
 
@@ -54,29 +55,25 @@ def convert(
             without loss; or reading or writing failed.
         MissingRequirement: several ranks without torch.
     """
-    form = _one_of(to, Form, "form")
+    form = Form(_one_of(to, Form, "form"))
     target = CASTS[_one_of(dtype, CASTS, "dtype")] if dtype else None
     size = parse_size(shard_size)
     subject = open_source(source, transformers=transformers)
     if subject.weights is None or subject.directory is None:
         raise BadInput(f"{source} has no safetensors files to convert", "give a checkpoint directory, file or index")
     checkpoint = read_checkpoint(subject.weights)
-    model = subject.known_model
-    verdict = judge(checkpoint, model)
-    lost = next((finding for finding in verdict.findings if finding.code == "incomplete-experts"), None)
+    notes = _whole(checkpoint, subject.known_model)
+    plan = replace(make_plan(checkpoint, subject.known_model, form, target, size), notes=notes)
+    return run_plan(plan, subject.directory, destination, resume=resume, verify=verify, jobs=jobs, progress=progress)
+
+
+def _whole(checkpoint: Checkpoint, model: UpstreamModel | None) -> tuple[str, ...]:
+    """What check-layout has to say about a checkpoint from which no expert is missing."""
+    findings = judge(checkpoint, model).findings
+    lost = next((finding for finding in findings if finding.code == "incomplete-experts"), None)
     if lost is not None:
         raise BadInput(lost.message, "download the checkpoint again")
-    notes = [finding.message for finding in verdict.findings if finding.code != "expert-biases"]
-    plan = make_plan(checkpoint, model, Form(form), target, size)
-    return run_plan(
-        replace(plan, notes=tuple(notes)),
-        subject.directory,
-        destination,
-        resume=resume,
-        verify=verify,
-        jobs=jobs,
-        progress=progress,
-    )
+    return tuple(finding.message for finding in findings if finding.code != "expert-biases")
 
 
 def _one_of(value: str, known: Iterable[str], what: str) -> str:

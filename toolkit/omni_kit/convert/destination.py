@@ -11,7 +11,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from omni_kit.convert.casts import CASTS
-from omni_kit.convert.plan import Plan, Shard
+from omni_kit.convert.plan import ConversionPlan, Shard
 from omni_kit.errors import BadInput
 
 STATE = ".omni-kit-convert.json"
@@ -32,7 +32,7 @@ class Destination:
     another one they are written again.
     """
 
-    def __init__(self, path: Path, plan: Plan) -> None:
+    def __init__(self, path: Path, plan: ConversionPlan) -> None:
         self.path = path.resolve()
         self.plan = plan
 

@@ -32,6 +32,7 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
+        """How many elements it has."""
         return math.prod(axis.size for axis in self.axes)
 
     @property
@@ -49,6 +50,7 @@ class Expression:
 
     @property
     def size(self) -> int:
+        """How many elements the tensor has."""
         return math.prod(self.shape)
 
     @property

@@ -51,6 +51,7 @@ class Shard:
 
     @cached_property
     def header(self) -> bytes:
+        """The first bytes of the file: the length of the JSON, then the JSON, padded to eight bytes."""
         entries: dict[str, object] = {"__metadata__": dict(self.metadata)} if self.metadata else {}
         for output, offset in self._offsets():
             span = [offset, offset + output.size]
@@ -61,6 +62,7 @@ class Shard:
 
     @property
     def size(self) -> int:
+        """Bytes of the file, header included."""
         return len(self.header) + sum(output.size for output in self.outputs)
 
     def places(self) -> Iterator[tuple[Output, int]]:
@@ -75,7 +77,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConversionPlan:
     """Everything that will be written, except the files that only come along.
 
     Attributes:
@@ -90,6 +92,7 @@ class Plan:
 
     @property
     def outputs(self) -> Iterator[Output]:
+        """Every tensor to write, in the order of the files."""
         return (output for shard in self.shards for output in shard.outputs)
 
     @property
@@ -125,7 +128,7 @@ def make_plan(
     form: Form,
     dtype: str | None = None,
     shard_size: int = 5 * 10**9,
-) -> Plan:
+) -> ConversionPlan:
     """Plans the conversion of a checkpoint.
 
     Args:
@@ -149,7 +152,7 @@ def make_plan(
     if form is Form.canonical and former.groups:
         metadata[LAYOUT_MARK] = form
     stem = "diffusion_pytorch_model" if checkpoint.files[0].name.startswith("diffusion_") else "model"
-    return Plan(sources, tuple(_pack(outputs, sources, shard_size, stem, metadata)), stem, dtype)
+    return ConversionPlan(sources, tuple(_pack(outputs, sources, shard_size, stem, metadata)), stem, dtype)
 
 
 def _output(name: str, x: Expression, sources: Mapping[str, TensorInfo], dtype: str | None, buffer: bool) -> Output:

@@ -28,6 +28,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
+        """Whether this process is the one that opens the destination and reports."""
         return self.rank == 0
 
     def share(self, items: Sequence[_T]) -> Sequence[_T]:
@@ -51,5 +52,6 @@ class Ranks:
         return [value for value, _ in gathered]
 
     def close(self) -> None:
+        """Leaves the process group, if there is one."""
         if self._distributed is not None:
             self._distributed.destroy_process_group()

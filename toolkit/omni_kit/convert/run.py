@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar
 
 from omni_kit.convert.destination import Destination, boot_of_machine
-from omni_kit.convert.plan import Output, Plan, Shard
+from omni_kit.convert.plan import ConversionPlan, Output, Shard
 from omni_kit.convert.ranks import Ranks
 from omni_kit.convert.transfer import Budget, Sources, transfer
 from omni_kit.convert.verify import inverse, open_outputs, same_content
@@ -62,11 +62,12 @@ class Converted:
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
+        """The command's own fields of the contract; rank, damaged tensors and notes are told elsewhere."""
         return {name: value for name, value in asdict(self).items() if name not in {"rank", "damaged", "notes"}}
 
 
 def run_plan(
-    plan: Plan, source: Path, path: Path, *, resume: bool, verify: bool, jobs: int, progress: Progress
+    plan: ConversionPlan, source: Path, path: Path, *, resume: bool, verify: bool, jobs: int, progress: Progress
 ) -> Converted:
     """Writes what is planned.
 
@@ -79,26 +80,14 @@ def run_plan(
         BadInput: the destination cannot be used, or reading or writing failed.
     """
     started = time.monotonic()
-    ranks = Ranks()
-    held = ExitStack()
-    try:
+    with closing(Ranks()) as ranks, ExitStack() as held:
         destination = Destination(path, plan)
-
-        boots = _all_ranks(ranks, boot_of_machine)
-
-        def open_alone() -> bool:
-            held.enter_context(destination.locked())
-            return destination.open(source, resume, boots)
-
-        resumed = _all_ranks(ranks, lambda: open_alone() if ranks.first else False)[0]
+        resumed = _open(destination, source, resume, ranks, held)
         _all_ranks(ranks, lambda: _write(plan, destination, ranks, jobs, progress))
         checked = _all_ranks(ranks, lambda: _verify(plan, destination, ranks, jobs, progress) if verify else [])
         damaged = tuple(key for keys in checked for key in keys)
         left = _all_ranks(ranks, lambda: destination.close(source) if ranks.first and not damaged else [])[0]
         peak = max(_all_ranks(ranks, peak_memory))
-    finally:
-        held.close()
-        ranks.close()
     notes = (f"left behind: {', '.join(left)}",) if left else ()
     return Converted(
         tensors=_counts(plan),
@@ -112,6 +101,18 @@ def run_plan(
         damaged=damaged,
         notes=(*plan.notes, *notes),
     )
+
+
+def _open(destination: Destination, source: Path, resume: bool, ranks: Ranks, held: ExitStack) -> bool:
+    """Opens the destination in the first rank, locked until `held` closes; tells whether a run is resumed."""
+    boots = _all_ranks(ranks, boot_of_machine)
+
+    def open_alone() -> bool:
+        held.enter_context(destination.locked())
+        return destination.open(source, resume, boots)
+
+    resumed: bool = _all_ranks(ranks, lambda: open_alone() if ranks.first else False)[0]
+    return resumed
 
 
 def _all_ranks(ranks: Ranks, work: Callable[[], Any]) -> list[Any]:
@@ -148,7 +149,7 @@ class _Writing:
             self._destination.finish(self.shard, self._descriptor)
 
 
-def _write(plan: Plan, destination: Destination, ranks: Ranks, jobs: int, progress: Progress) -> None:
+def _write(plan: ConversionPlan, destination: Destination, ranks: Ranks, jobs: int, progress: Progress) -> None:
     mine = [shard for shard in ranks.share(plan.shards) if not destination.finished(shard)]
     budget = Budget(_BUFFERS)
     with closing(Sources(plan.sources)) as sources, ThreadPoolExecutor(jobs) as pool:
@@ -159,7 +160,7 @@ def _write(plan: Plan, destination: Destination, ranks: Ranks, jobs: int, progre
         _wait(pool, progress(futures, "converting"))
 
 
-def _verify(plan: Plan, destination: Destination, ranks: Ranks, jobs: int, progress: Progress) -> list[str]:
+def _verify(plan: ConversionPlan, destination: Destination, ranks: Ranks, jobs: int, progress: Progress) -> list[str]:
     """The source tensors that the output, once it is on disk, does not give back."""
     destination.sync(ranks.share(plan.shards))
     budget = Budget(_BUFFERS)
@@ -183,7 +184,7 @@ def _wait(pool: ThreadPoolExecutor, futures: Iterable[Future[_T]]) -> list[_T]:
         raise
 
 
-def _counts(plan: Plan) -> Counts:
+def _counts(plan: ConversionPlan) -> Counts:
     outputs = list(plan.outputs)
     passed = sum(output.passes_through for output in outputs)
     return Counts(len(plan.sources), len(outputs), passed, len(outputs) - passed)

@@ -29,6 +29,7 @@ class Budget:
 
     @contextmanager
     def reserve(self, size: int) -> Iterator[None]:
+        """Holds `size` bytes, and waits for them first; a request above the limit waits until nothing else is held."""
         with self._changed:
             self._changed.wait_for(lambda: not self._used or self._used + size <= self._limit)
             self._used += size
@@ -53,6 +54,7 @@ class Sources:
         return self._files[info.file], info.begin
 
     def close(self) -> None:
+        """Closes all files."""
         for descriptor in self._files.values():
             os.close(descriptor)
 

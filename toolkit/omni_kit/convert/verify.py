@@ -12,7 +12,7 @@ import numpy as np
 
 from omni_kit.convert.casts import cast
 from omni_kit.convert.operations import Axis, Expression, Piece, cut, stack, strides, whole
-from omni_kit.convert.plan import Output, Plan
+from omni_kit.convert.plan import ConversionPlan, Output
 from omni_kit.convert.transfer import Budget, Sources, chunks, collect, slab_rows
 from omni_kit.errors import BadInput
 from omni_kit.layout.headers import DTYPE_BITS, TensorInfo, read_header
@@ -20,7 +20,7 @@ from omni_kit.layout.headers import DTYPE_BITS, TensorInfo, read_header
 Inverse = dict[str, tuple[Expression, Output]]
 
 
-def inverse(plan: Plan) -> Inverse:
+def inverse(plan: ConversionPlan) -> Inverse:
     """Every source tensor as an expression over the outputs, with an output that it went to."""
     pieces: dict[str, list[Piece]] = {key: [] for key in plan.sources}
     into: dict[str, Output] = {}
@@ -49,7 +49,7 @@ def _back(piece: Piece, name: str, steps: Sequence[int], shape: tuple[int, ...])
     return Piece(name, offset, tuple(axes))
 
 
-def open_outputs(plan: Plan, folder: Path) -> Sources:
+def open_outputs(plan: ConversionPlan, folder: Path) -> Sources:
     """The files that were written, as their own headers describe them.
 
     Raises:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -51,6 +52,7 @@ class Accounting:
 
     @property
     def complete(self) -> bool:
+        """Whether every key has a place or a reason, and every parameter a key."""
         return not self.unmapped and not self.missing
 
 
@@ -60,45 +62,61 @@ def account(checkpoint: Checkpoint, model: UpstreamModel, groups: Sequence[Exper
     Args:
         groups: the experts, whose numbered keys go the same way and are mapped once.
     """
-    parameters = model.skeleton.names()
-    recipe = model.recipe.for_keys(checkpoint.tensors) if model.recipe is not None else None
-    feeds: dict[str, tuple[str, ...]] = {}
-    ignored: dict[tuple[str, str], int] = {}
-    ignored_keys: set[str] = set()
-    unmapped: list[str] = []
-    mapped = 0
-    for keys, width in _alike(checkpoint, groups):
-        targets = _targets(keys[0], recipe, parameters, model.skeleton.base_prefix)
-        if width is not None:
-            targets = tuple(name for name in targets if _holds(parameters[name], width))
-        if len(keys) > 1 and any(_EXPERT.search(name) for name in targets):  # each expert is a module of its own
-            own = {key: _targets(key, recipe, parameters, model.skeleton.base_prefix) for key in keys}
-            feeds |= {key: names for key, names in own.items() if names}
-            mapped += sum(bool(names) for names in own.values())
-            unmapped += [key for key, names in own.items() if not names]
-        elif targets:
-            feeds[keys[0]] = targets
-            mapped += len(keys)
-        elif (reason := _reason(keys[0], model)) is not None:
-            pattern = (_NUMBER.sub("*", keys[0]), reason)
-            ignored[pattern] = ignored.get(pattern, 0) + len(keys)
-            ignored_keys.update(keys)
-        else:
-            unmapped += keys
-    fed = {name for targets in feeds.values() for name in targets}
+    tally = _Tally(checkpoint, model)
+    for keys, shape in _alike(checkpoint, groups):
+        tally.add(keys, shape)
+    fed = {name for targets in tally.feeds.values() for name in targets}
     fed |= _tied_to(fed, model.skeleton.tied)
-    missing = tuple(p.name for p in model.skeleton.parameters if p.certain and p.name not in fed)
-    shown = tuple(Ignored(pattern, reason, count) for (pattern, reason), count in ignored.items())
     return Accounting(
         total=len(checkpoint.tensors),
-        feeds=feeds,
-        mapped=mapped,
-        unmapped=tuple(unmapped),
-        missing=missing,
-        ignored=shown,
-        ignored_keys=frozenset(ignored_keys),
+        feeds=tally.feeds,
+        mapped=tally.mapped,
+        unmapped=tuple(tally.unmapped),
+        missing=tuple(p.name for p in model.skeleton.parameters if p.certain and p.name not in fed),
+        ignored=tuple(Ignored(pattern, reason, count) for (pattern, reason), count in tally.ignored.items()),
+        ignored_keys=frozenset(tally.ignored_keys),
         proof=_proof(model),
     )
+
+
+class _Tally:
+    """What has been found out about the keys so far."""
+
+    def __init__(self, checkpoint: Checkpoint, model: UpstreamModel) -> None:
+        self._model = model
+        self._parameters = model.skeleton.names()
+        self._recipe = model.recipe.for_keys(checkpoint.tensors) if model.recipe is not None else None
+        self.feeds: dict[str, tuple[str, ...]] = {}
+        self.mapped = 0
+        self.unmapped: list[str] = []
+        self.ignored: Counter[tuple[str, str]] = Counter()
+        self.ignored_keys: set[str] = set()
+
+    def add(self, keys: Sequence[str], shape: tuple[int, ...] | None) -> None:
+        """Accounts for keys that go the same way; with a shape only to parameters that hold experts of that shape."""
+        targets = self._targets(keys[0])
+        if shape is not None:
+            targets = tuple(name for name in targets if _holds(self._parameters[name], shape))
+        if len(keys) > 1 and any(_EXPERT.search(name) for name in targets):  # each expert is a module of its own
+            for key in keys:
+                self._feed([key], self._targets(key))
+        elif targets:
+            self._feed(keys, targets)
+        elif (reason := _reason(keys[0], self._model)) is not None:
+            self.ignored[_NUMBER.sub("*", keys[0]), reason] += len(keys)
+            self.ignored_keys.update(keys)
+        else:
+            self.unmapped += keys
+
+    def _feed(self, keys: Sequence[str], targets: tuple[str, ...]) -> None:
+        if targets:
+            self.feeds[keys[0]] = targets
+            self.mapped += len(keys)
+        else:
+            self.unmapped += keys
+
+    def _targets(self, key: str) -> tuple[str, ...]:
+        return _targets(key, self._recipe, self._parameters, self._model.skeleton.base_prefix)
 
 
 def _tied_to(fed: set[str], tied: Mapping[str, str]) -> set[str]:

@@ -40,10 +40,12 @@ class Checkpoint:
         return not self.files
 
     def shape(self, key: str) -> tuple[int, ...] | None:
+        """The shape of a tensor; None where only names are known."""
         info = self.tensors[key]
         return None if info is None else info.shape
 
     def dtype(self, key: str) -> str | None:
+        """The dtype of a tensor, as safetensors names it; None where only names are known."""
         info = self.tensors[key]
         return None if info is None else info.dtype
 

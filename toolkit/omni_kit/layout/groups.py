@@ -34,14 +34,17 @@ class ExpertGroup:
 
     @property
     def pattern(self) -> str:
+        """The prefix with a star for each number, the same for all layers."""
         return _NUMBER.sub("*", self.prefix)
 
     @property
     def layer(self) -> int | None:
+        """The layer, which is the first number of the prefix; None when the prefix has none."""
         numbers = _NUMBER.findall(self.prefix)
         return int(numbers[0]) if numbers else None
 
     def members(self) -> Iterator[str]:
+        """Every key of the group: stacked weights, split ones, then scales."""
         yield from self.stacked.values()
         for experts in self.split.values():
             yield from experts.values()

@@ -23,7 +23,9 @@ _ROLES = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class LayoutFinding:
+    """One thing to know about a checkpoint, as an "error", a "warning" or an "info"."""
+
     code: str
     severity: str
     message: str
@@ -47,6 +49,7 @@ class Subtree:
     evidence: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
+        """One entry of `subtrees`, with the names of the weights by their part."""
         keys = {2: ("gate_up", "down"), 3: ("gate", "up", "down")}.get(len(self.names), ())
         if self.disk is Disk.per_expert_no_gate:
             keys = ("up", "down")
@@ -65,11 +68,12 @@ class LayoutVerdict:
     accounting: Accounting | None
     total: int
     expert_keys: int
-    findings: tuple[Finding, ...] = field(default=())
+    findings: tuple[LayoutFinding, ...] = field(default=())
     load_proof: LoadProof | None = None
 
     @property
     def ok(self) -> bool:
+        """Whether the layout is known and usable, every key is accounted for, and no finding is an error."""
         fine = self.verdict in {"native", "convertible", "mixed", "not-moe"}
         return fine and self.accounting is not None and self.accounting.complete and not self._errors()
 
@@ -85,6 +89,7 @@ class LayoutVerdict:
         return any(finding.severity == "error" for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
+        """The command's own fields of the contract."""
         recipe = self.model.recipe if self.model else None
         accounting = self.accounting
         return {
@@ -155,7 +160,7 @@ def prove(verdict: LayoutVerdict, checkpoint: Checkpoint) -> LayoutVerdict:
         raise BadInput("--against-model needs to know the model", "give --model-type, or --config FILE")
     proof = prove_loading(checkpoint, verdict.model, verdict.accounting)
     found = [
-        Finding(f"load-{what}", "error", f"{len(names)} parameters {said}, {names[0]} first")
+        LayoutFinding(f"load-{what}", "error", f"{len(names)} parameters {said}, {names[0]} first")
         for what, said, names in (
             ("missing", "would be newly initialised", proof.missing),
             ("unexpected", "would be left over", proof.unexpected),
@@ -165,7 +170,7 @@ def prove(verdict: LayoutVerdict, checkpoint: Checkpoint) -> LayoutVerdict:
         if names
     ]
     if proof.error:
-        found.append(Finding("load-error", "error", f"transformers cannot load it: {proof.error}"))
+        found.append(LayoutFinding("load-error", "error", f"transformers cannot load it: {proof.error}"))
     return replace(verdict, load_proof=proof, findings=(*verdict.findings, *found))
 
 
@@ -257,7 +262,7 @@ def _verdict(subtrees: tuple[Subtree, ...], converters: set[Converter]) -> str:
     return "native" if converters == {Converter.none} else "convertible"
 
 
-def _complete(readings: list[tuple[ExpertGroup, DiskReading]], model: UpstreamModel | None) -> Iterator[Finding]:
+def _complete(readings: list[tuple[ExpertGroup, DiskReading]], model: UpstreamModel | None) -> Iterator[LayoutFinding]:
     """Experts that are missing from a layer: loading would shrink the stack."""
     expected = model.config.get(*EXPERT_COUNTS) if model else None
     for group, reading in readings:
@@ -266,48 +271,52 @@ def _complete(readings: list[tuple[ExpertGroup, DiskReading]], model: UpstreamMo
             gaps = [number for number in range(count) if number not in experts]
             if gaps:
                 first = f"{group.prefix}.{gaps[0]}.{leaf}"
-                yield Finding("incomplete-experts", "error", f"{len(gaps)} of {count} experts are missing: {first}")
+                yield LayoutFinding(
+                    "incomplete-experts", "error", f"{len(gaps)} of {count} experts are missing: {first}"
+                )
         if reading.disk in {Disk.fused, Disk.fused_transposed} and reading.num_experts not in {0, count}:
             message = f"{group.prefix} stacks {reading.num_experts} experts, the config has {count}"
-            yield Finding("expert-count", "error", message)
+            yield LayoutFinding("expert-count", "error", message)
 
 
-def _recipe(subtrees: tuple[Subtree, ...], model: UpstreamModel | None, marked: bool) -> Iterator[Finding]:
+def _recipe(subtrees: tuple[Subtree, ...], model: UpstreamModel | None, marked: bool) -> Iterator[LayoutFinding]:
     """Where the file and what transformers declares disagree, both are said."""
     if model is None:
-        yield Finding("no-config", "warning", "no config.json: the layout is known, the keys cannot be accounted for")
+        yield LayoutFinding(
+            "no-config", "warning", "no config.json: the layout is known, the keys cannot be accounted for"
+        )
         return
     recipe = model.recipe
     operations = {op.name for t in recipe.transforms for op in t.operations} if recipe else set()
     for subtree in subtrees:
         if marked and subtree.disk is Disk.fused and subtree.memory.startswith("transposed"):
             message = f"{subtree.prefix} is canonical; transformers wants it {subtree.memory}: convert --to memory"
-            yield Finding("canonical-form", "info", message)
+            yield LayoutFinding("canonical-form", "info", message)
         known = subtree.memory not in {Memory.none, Memory.module_dict}
         if known and subtree.disk is Disk.per_expert and "MergeModulelist" not in operations:
             message = (
                 f"{subtree.prefix} is split by expert, and transformers {model.library.version} has no recipe for it"
             )
-            yield Finding("no-recipe", "error", message)
+            yield LayoutFinding("no-recipe", "error", message)
         transposes = "Transpose" in operations or subtree.memory.startswith("transposed")
         if subtree.disk is Disk.fused_transposed and known and not transposes:
             message = f"{subtree.prefix} is transposed on disk; the recipe and the module say that it is not"
-            yield Finding("recipe-disagrees", "error", message)
+            yield LayoutFinding("recipe-disagrees", "error", message)
         if subtree.disk in {Disk.fused_transposed_bias, Disk.fused_transposed_interleaved}:
             message = f"{subtree.prefix} has biases, for which the canonical form has no place: they need their own"
-            yield Finding("expert-biases", "warning", message)
+            yield LayoutFinding("expert-biases", "warning", message)
         if subtree.ambiguous:
             message = f"{subtree.prefix}: fused or fused-transposed; give the shards, or --assume one of them"
-            yield Finding("ambiguous-orientation", "error", message)
+            yield LayoutFinding("ambiguous-orientation", "error", message)
 
 
-def _keys(accounting: Accounting | None) -> Iterator[Finding]:
+def _keys(accounting: Accounting | None) -> Iterator[LayoutFinding]:
     if accounting is None:
         return
     if accounting.unmapped:
         count, first = len(accounting.unmapped), accounting.unmapped[0]
-        yield Finding("unmapped-keys", "error", f"{count} keys feed no parameter, {first} first")
+        yield LayoutFinding("unmapped-keys", "error", f"{count} keys feed no parameter, {first} first")
     if accounting.missing:
         count, first = len(accounting.missing), accounting.missing[0]
         message = f"{count} parameters are fed by no key and would be randomly initialised, {first} first"
-        yield Finding("missing-parameters", "error", message)
+        yield LayoutFinding("missing-parameters", "error", message)

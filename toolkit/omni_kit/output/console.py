@@ -22,6 +22,8 @@ _T = TypeVar("_T")
 
 
 class Format(StrEnum):
+    """Who reads the output: a person or a program."""
+
     human = "human"
     json = "json"
 
@@ -64,6 +66,7 @@ class Output:
 
     @property
     def is_json(self) -> bool:
+        """Whether stdout gets one JSON document and nothing else."""
         return self.fmt is Format.json
 
     def finish(

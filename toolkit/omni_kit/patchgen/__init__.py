@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from omni_kit.patchgen.check import check_config, check_configs, list_configs
     from omni_kit.patchgen.drift import drift_report
-    from omni_kit.patchgen.run import ConfigResult, draft_configs, finish, run_config, run_configs
+    from omni_kit.patchgen.result import ConfigResult
+    from omni_kit.patchgen.run import draft_configs, finish, run_config, run_configs
     from omni_kit.patchgen.spec import PatchConfig, create_patch_from_external
 
 __all__ = [
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ConfigResult": "run",
+    "ConfigResult": "result",
     "check_config": "check",
     "check_configs": "check",
     "draft_configs": "run",

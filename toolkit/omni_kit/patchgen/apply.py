@@ -39,6 +39,7 @@ class Applied:
 
     @property
     def done(self) -> bool:
+        """Whether the patch is in the output."""
         return self.status in ("applied", "injected")
 
     @property
@@ -50,15 +51,18 @@ class Applied:
 
     @property
     def owner_path(self) -> str:
+        """The dotted path of the method's class; empty for anything else."""
         return self.owner.path if self.owner else ""
 
     @property
     def name(self) -> str:
+        """The last name of the target, without "setter" or "deleter"."""
         parts = self.patch.target.split(".")
         return parts[-2] if len(parts) > 2 and parts[-1] in ("setter", "deleter") else parts[-1]
 
     @property
     def record(self) -> Record:
+        """The patch's line in the header of the generated file."""
         patch = self.patch
         text = self.fragment.block() if self.fragment else patch.replacement_source or ""
         return Record(patch.kind, patch.target, patch.description or "", self.upstream_hash, code_hash(text))

@@ -10,7 +10,8 @@ from omni_kit.patchgen.header import is_generated
 from omni_kit.patchgen.loader import load_config
 from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.patchgen.project import find_configs, find_project
-from omni_kit.patchgen.run import ConfigResult, prepare
+from omni_kit.patchgen.result import ConfigResult, Listed, Orphan, Product
+from omni_kit.patchgen.run import prepare
 from omni_kit.patchgen.write import diff_path
 
 
@@ -38,8 +39,8 @@ def check_configs(
         raise BadInput("no patch configs to check", "name configs, or give --all with the --root that holds them")
     results = prepare(configs, out_dir, transformers)
     for result in results:
-        if result.text:
-            _compare(result, fix)
+        if isinstance(result.stage, Product):
+            _compare(result, result.stage, fix)
     _same_outputs(results)
     places = {result.output.parent for result in results if result.output is not None}
     if root is not None:
@@ -58,24 +59,20 @@ def list_configs(root: Path) -> list[ConfigResult]:
     libraries = Libraries(roots=(project.import_root,) if project else ())
     results = []
     for path in find_configs(root):
-        result = ConfigResult(config=package_of(path)[1], path=path)
+        result = ConfigResult(package_of(path)[1], path)
         try:
             loaded = load_config(path, libraries)
         except BadInput as why:
             result.diagnostics.append(error("cannot-load", why.message))
         else:
+            result.stage = Listed(loaded, path.parent / "generated" / loaded.config.target_file)
             result.status, result.notes = "ok", loaded.notes
-            result.source_module, result.target_file = loaded.config.source_module, loaded.config.target_file
-            result.output = path.parent / "generated" / loaded.config.target_file
-            result.listed = [(patch.kind, patch.target) for patch in loaded.config.patches]
         results.append(result)
     return results
 
 
-def _compare(result: ConfigResult, fix: bool) -> None:
-    assert result.output is not None
-    beside = diff_path(result.output)
-    wanted = [(result.output, result.text)] + ([(beside, result.diff)] if beside.is_file() else [])
+def _compare(result: ConfigResult, product: Product, fix: bool) -> None:
+    wanted = product.files(diff=diff_path(product.output).is_file())
     stale = [(path, text) for path, text in wanted if not _holds(path, text)]
     for path, text in stale:
         if fix:
@@ -119,8 +116,8 @@ def _orphans(place: Path, results: list[ConfigResult]) -> list[ConfigResult]:
     return [
         ConfigResult(
             config="",
-            output=file,
-            target_file=file.name,
+            path=None,
+            stage=Orphan(file),
             status="orphan",
             diagnostics=[error("orphan", f"no config makes {file.name}; delete it, or bring its config back")],
         )

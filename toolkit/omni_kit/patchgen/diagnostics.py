@@ -54,6 +54,8 @@ CODES = {
 
 
 class Severity(StrEnum):
+    """How bad it is: only an error keeps the file from being written."""
+
     error = "error"
     warning = "warning"
     info = "info"
@@ -75,14 +77,17 @@ class Diagnostic:
 
 
 def error(code: str, message: str, at: Origin | None = None, names: Iterable[str] = ()) -> Diagnostic:
+    """A diagnostic that keeps the file from being written; `at` is the line of the config."""
     return _at(code, Severity.error, message, at, names)
 
 
 def warning(code: str, message: str, at: Origin | None = None, names: Iterable[str] = ()) -> Diagnostic:
+    """A diagnostic of something doubtful; `at` is the line of the config."""
     return _at(code, Severity.warning, message, at, names)
 
 
 def info(code: str, message: str, at: Origin | None = None, names: Iterable[str] = ()) -> Diagnostic:
+    """A diagnostic of something worth knowing; `at` is the line of the config."""
     return _at(code, Severity.info, message, at, names)
 
 
@@ -92,6 +97,7 @@ def strictly(found: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def has_errors(found: Iterable[Diagnostic]) -> bool:
+    """Whether one of them keeps the file from being written."""
     return any(d.severity is Severity.error for d in found)
 
 

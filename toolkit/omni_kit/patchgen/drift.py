@@ -62,9 +62,11 @@ class DriftReport:
 
     @property
     def ok(self) -> bool:
+        """Whether every config could be read, and no target changed by more than its looks."""
         return not self.failed and all(t.rank in ("cosmetic", "unchanged") for t in self.targets)
 
     def counts(self) -> dict[str, int]:
+        """How many targets have each rank, worst first; ranks without any are left out."""
         found = Counter(t.rank for t in self.targets)
         return {rank: found[rank] for rank in RANKS if found[rank]}
 

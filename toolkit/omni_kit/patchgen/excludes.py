@@ -4,7 +4,7 @@
 import libcst as cst
 
 from omni_kit.files import write_atomic
-from omni_kit.patchgen.run import ConfigResult
+from omni_kit.patchgen.result import ConfigResult
 
 
 def add_excludes(result: ConfigResult) -> list[str]:

@@ -39,12 +39,14 @@ class Fragment:
 
     @cached_property
     def node(self) -> DefinitionNode:
+        """The definition in the syntax tree of the text, without its decorators."""
         node = ast.parse(self.text).body[0]
         assert isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
         return node
 
     @property
     def is_class(self) -> bool:
+        """Whether it is a class and not a function."""
         return isinstance(self.node, ast.ClassDef)
 
     def renamed(self, name: str, *, inside: bool) -> "Fragment":

@@ -32,6 +32,7 @@ def code_hash(text: str) -> str:
 
 
 def header(config: PatchConfig, version: str, records: Sequence[Record]) -> str:
+    """The comment that a generated file begins with: source, version, command, and a record of each patch."""
     library = config.source_module.partition(".")[0]
     lines = [
         _RULE,

@@ -65,6 +65,7 @@ def added_imports(config: PatchConfig) -> str:
 
 
 def import_line(spec: ImportSpec) -> str:
+    """The import statement of an added import, on one line."""
     if not spec.is_from_import:
         return f"import {spec.module} as {spec.alias}" if spec.alias else f"import {spec.module}"
     if spec.alias and spec.names and len(spec.names) == 1:
@@ -82,6 +83,7 @@ def absolute(node: ast.ImportFrom, module: str, is_package: bool = False) -> str
 
 
 def bound_by(alias: ast.alias, node: _Import) -> str:
+    """The name that one alias of an import statement binds."""
     return alias.asname or (alias.name if isinstance(node, ast.ImportFrom) else alias.name.partition(".")[0])
 
 

@@ -36,6 +36,7 @@ class Libraries:
         return None
 
     def has(self, top: str) -> bool:
+        """Whether a top-level package or module is there; it is not imported."""
         return bool(self._places(top)) or top in sys.builtin_module_names
 
     def is_binary_or_namespace(self, module: str) -> bool:

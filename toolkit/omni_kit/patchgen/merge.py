@@ -16,6 +16,7 @@ class Merge:
 
     @property
     def clean(self) -> bool:
+        """Whether nothing conflicts."""
         return not self.conflicts
 
 

@@ -1,6 +1,5 @@
 """name_map: a patch written for one family of classes, used for another. Identifiers change, nothing else does."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -16,23 +15,6 @@ class Renaming:
     renamed: dict[str, str] = field(default_factory=dict)
     unused: tuple[str, ...] = ()
     passed_over: tuple[str, ...] = ()
-
-
-def mapped(name: str, name_map: Mapping[str, str]) -> str:
-    """An identifier under a name_map: a key counts where it is the whole name or its first words.
-
-    "Qwen3VL" is in Qwen3VL, Qwen3VLModel, Qwen3VL_x and _Qwen3VLFake, and not in MyQwen3VLModel; "Norm" is in
-    NormOutput and not in Normaliser. The longest key wins.
-    """
-    lead = name[: len(name) - len(name.lstrip("_"))]
-    core = name[len(lead) :]
-    for old in sorted(name_map, key=len, reverse=True):
-        bare = old if core.startswith(old) else None
-        if name == old:
-            return name_map[old]
-        if bare and _ends_a_word(core, len(bare)):
-            return lead + name_map[old] + core[len(bare) :]
-    return name
 
 
 def rename(fragment: Fragment, name_map: Mapping[str, str] | None) -> Renaming:
@@ -64,13 +46,3 @@ def rename(fragment: Fragment, name_map: Mapping[str, str] | None) -> Renaming:
 
 def _has(key: str, name: str) -> bool:
     return name == key or name.lstrip("_").startswith(key)
-
-
-def _ends_a_word(name: str, at: int) -> bool:
-    rest = name[at:]
-    return (
-        not rest
-        or rest[0] == "_"
-        or bool(re.match(r"[A-Z]", rest))
-        or (rest[0].isdigit() and not name[at - 1].isdigit())
-    )

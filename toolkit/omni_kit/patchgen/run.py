@@ -1,51 +1,23 @@
 """Runs configs: load, generate, check, format, and write or compare."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
 
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
-from omni_kit.patchgen.apply import Applied
 from omni_kit.patchgen.checks import check_generated
-from omni_kit.patchgen.diagnostics import Diagnostic, error, has_errors, strictly
+from omni_kit.patchgen.diagnostics import error, has_errors, strictly
 from omni_kit.patchgen.generate import Generated, generate
-from omni_kit.patchgen.loader import find_config, load_config
+from omni_kit.patchgen.loader import LoadedConfig, find_config, load_config
 from omni_kit.patchgen.locate import Libraries, package_of, unpacked_library
 from omni_kit.patchgen.project import Project, find_project
+from omni_kit.patchgen.result import ConfigResult, Draft, Loaded, Product, Rejected
 from omni_kit.patchgen.source import read_source
-from omni_kit.patchgen.write import compiles, diff_path, normalise, settings_of, unified_diff
+from omni_kit.patchgen.write import compiles, normalise, settings_of
 from omni_kit.upstream.python.source import without_collection
 
-Status = Literal["written", "unchanged", "ok", "stale", "orphan", "error"]
-
-
-@dataclass
-class ConfigResult:
-    """What became of one config.
-
-    `output` is where the generated file is or would be; `text` and `diff` are what was generated, empty after an
-    error; `generated` is the unformatted result with all positions, for other rooms; `listed` are (kind, target) of a
-    config that was only listed.
-    """
-
-    config: str
-    source_module: str = ""
-    target_file: str = ""
-    output: Path | None = None
-    status: Status = "error"
-    patches: list[Applied] = field(default_factory=list)
-    diagnostics: list[Diagnostic] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    text: str = ""
-    diff: str = ""
-    seconds: float = 0.0
-    generated: Generated | None = field(default=None, repr=False)
-    path: Path | None = None
-    listed: list[tuple[str, str]] = field(default_factory=list)
-    frameworks: set[str] = field(default_factory=set)
+_Pending = tuple[ConfigResult, Draft]
 
 
 def run_config(
@@ -82,12 +54,12 @@ def run_configs(
     """The same for several, which are formatted together; see `run_config`."""
     results = prepare(configs, out_dir, transformers)
     for result in results:
-        if result.text and result.output is not None:
-            result.status = "unchanged" if _same(result, diff) else "written"
+        if isinstance(product := result.stage, Product):
+            files = product.files(diff)
+            result.status = "unchanged" if all(_is_written(path, text) for path, text in files) else "written"
             if write and result.status == "written":
-                write_atomic(result.output, result.text)
-                if diff:
-                    write_atomic(diff_path(result.output), result.diff)
+                for path, text in files:
+                    write_atomic(path, text)
     return results
 
 
@@ -104,97 +76,99 @@ def draft_configs(
 ) -> list[ConfigResult]:
     """Generated and checked, but not formatted: `text` is raw, and `diff` empty."""
     unpacked = {"transformers": unpacked_library("transformers", transformers)} if transformers else {}
-    return [_generate(config, out_dir, unpacked) for config in configs]
+    return [_draft(config, out_dir, unpacked) for config in configs]
 
 
 def finish(results: Sequence[ConfigResult]) -> None:
-    """Formats drafts, together where the same style holds, and makes their diffs."""
-    for place, group in _by_place([r for r in results if r.text]).items():
+    """Formats drafts, together where the same style holds, and makes their diffs; other results stay as they are."""
+    drafts = [(result, result.stage) for result in results if isinstance(result.stage, Draft)]
+    for place, group in _by_place(drafts).items():
         started = time.perf_counter()
         texts = _formatted(group, place)
         share = (time.perf_counter() - started) / len(group)
-        for result, text in zip(group, texts, strict=True):
-            _finish(result, text, share)
+        for (result, draft), text in zip(group, texts, strict=True):
+            if text is not None:
+                _finish(result, draft, text, share)
 
 
-def _generate(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path]) -> ConfigResult:
+def _draft(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path]) -> ConfigResult:
     started = time.perf_counter()
     project = _project_of(config)
     libraries = Libraries(unpacked, (project.import_root,) if project else ())
     path = find_config(config, libraries)
     libraries = Libraries(unpacked, (*libraries.roots, package_of(path)[0]))
-    result = ConfigResult(config=_name(path), path=path)
+    result = ConfigResult(package_of(path)[1], path)
     try:
         loaded = load_config(path, libraries)
-        result.source_module, result.target_file = loaded.config.source_module, loaded.config.target_file
-        result.notes, result.frameworks = loaded.notes, loaded.frameworks
-        result.output = (out_dir or path.parent / "generated") / loaded.config.target_file
-        if loaded.config.optional and libraries.file_of(loaded.config.source_module) is None:
+        output = (out_dir or path.parent / "generated") / loaded.config.target_file
+        result.stage, result.notes = Loaded(loaded, output), loaded.notes
+        if _is_skipped(loaded, libraries):
             result.status = "ok"
             result.notes.append(f"{result.config} is skipped: it is optional, {result.source_module} is not installed")
             return result
-        source = read_source(loaded.config.source_module, libraries)
-        made = generate(loaded, source, libraries)
+        made = generate(loaded, read_source(loaded.config.source_module, libraries), libraries)
     except BadInput as why:
-        code = "cannot-load" if not result.source_module else "no-source-module"
+        code = "no-source-module" if result.source_module else "cannot-load"
         result.diagnostics.append(error(code, why.message))
-        result.seconds = time.perf_counter() - started
-        return result
-    result.generated, result.patches = made, made.applied
-    found = made.diagnostics + ([] if has_errors(made.diagnostics) else check_generated(made, libraries))
-    strict = loaded.config.strict or bool(project and project.strict)
-    result.diagnostics = strictly(found) if strict else found
-    if not has_errors(result.diagnostics):
-        result.text, result.status = made.text, "ok"
+    else:
+        strict = loaded.config.strict or bool(project and project.strict)
+        _judge(result, output, made, libraries, strict)
     result.seconds = time.perf_counter() - started
     return result
 
 
-def _formatted(group: list[ConfigResult], place: Path) -> list[str]:
+def _is_skipped(loaded: LoadedConfig, libraries: Libraries) -> bool:
+    return loaded.config.optional and libraries.file_of(loaded.config.source_module) is None
+
+
+def _judge(result: ConfigResult, output: Path, made: Generated, libraries: Libraries, strict: bool) -> None:
+    """Checks what was generated: it becomes a draft, or is rejected."""
+    found = made.diagnostics + ([] if has_errors(made.diagnostics) else check_generated(made, libraries))
+    result.diagnostics = strictly(found) if strict else found
+    if has_errors(result.diagnostics):
+        result.stage = Rejected(made.loaded, output, made)
+    else:
+        result.stage, result.status = Draft(made.loaded, output, made), "ok"
+
+
+def _formatted(group: Sequence[_Pending], place: Path) -> list[str | None]:
+    """The formatted texts; None for a draft that is rejected, because ruff refuses it."""
     try:
-        return normalise([r.text for r in group], place, {name for result in group for name in result.frameworks})
+        frameworks = {name for _, draft in group for name in draft.loaded.frameworks}
+        return [*normalise([draft.text for _, draft in group], place, frameworks)]
     except BadInput as why:
         if len(group) > 1:
-            return [text for result in group for text in _formatted([result], place)]
-        group[0].diagnostics.append(error("format-failed", why.message))
-        return [""]
+            return [text for pending in group for text in _formatted([pending], place)]
+        ((result, draft),) = group
+        result.reject(draft.rejected(), error("format-failed", why.message))
+        return [None]
 
 
-def _finish(result: ConfigResult, text: str, seconds: float) -> None:
+def _finish(result: ConfigResult, draft: Draft, text: str, seconds: float) -> None:
     started = time.perf_counter()
     wrong = compiles(text, result.target_file)
-    if not text or wrong is not None:
-        if wrong is not None:
-            result.diagnostics.append(error("invalid-python", f"the result does not compile: {wrong}"))
-        result.text, result.status = "", "error"
+    if wrong is not None:
+        result.reject(draft.rejected(), error("invalid-python", f"the result does not compile: {wrong}"))
         return
-    assert result.generated is not None
-    result.text = text
-    result.diff = unified_diff(result.generated.source.text, text, result.source_module, result.target_file)
+    result.stage = draft.product(text)
     result.seconds += seconds + time.perf_counter() - started
 
 
-def _same(result: ConfigResult, diff: bool) -> bool:
-    assert result.output is not None
-    wanted = [(result.output, result.text)] + ([(diff_path(result.output), result.diff)] if diff else [])
-    return all(path.is_file() and path.read_text(encoding="utf-8") == text for path, text in wanted)
+def _is_written(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
 
 
-def _by_place(results: list[ConfigResult]) -> dict[Path, list[ConfigResult]]:
+def _by_place(drafts: Iterable[_Pending]) -> dict[Path, list[_Pending]]:
+    """The drafts by a directory whose style holds for them."""
     places: dict[Path | None, Path] = {}
-    groups: dict[Path, list[ConfigResult]] = {}
-    for result in results:
-        assert result.output is not None
-        settings = settings_of(result.output.parent.resolve())
-        place = places.setdefault(settings, result.output.parent.resolve())
-        groups.setdefault(place, []).append(result)
+    groups: dict[Path, list[_Pending]] = {}
+    for result, draft in drafts:
+        directory = draft.output.parent.resolve()
+        place = places.setdefault(settings_of(directory), directory)
+        groups.setdefault(place, []).append((result, draft))
     return groups
 
 
 def _project_of(config: str | Path) -> Project | None:
     path = Path(config)
     return find_project(path.parent if path.is_file() else Path.cwd())
-
-
-def _name(path: Path) -> str:
-    return package_of(path)[1]

@@ -36,14 +36,17 @@ class Definition:
 
     @property
     def is_class(self) -> bool:
+        """Whether it is a class and not a function."""
         return isinstance(self.node, ast.ClassDef)
 
     @property
     def first_line(self) -> int:
+        """The first line, from 1, that of its first decorator if it has one."""
         return first_line(self.node)
 
     @property
     def last_line(self) -> int:
+        """The last line, from 1."""
         return self.node.end_lineno or self.node.lineno
 
 

@@ -25,10 +25,12 @@ class Source:
 
     @cached_property
     def lines(self) -> list[str]:
+        """The lines with their ends."""
         return re.split(r"(?<=\n)", self.text)
 
     @cached_property
     def starts(self) -> list[int]:
+        """The offset in characters at which each line begins, and that of the end."""
         starts, offset = [0], 0
         for line in self.lines:
             offset += len(line)
@@ -36,21 +38,26 @@ class Source:
         return starts
 
     def line_start(self, line: int) -> int:
+        """The offset in characters of a line, counted from 1; the end of the text for any line behind it."""
         return self.starts[min(line - 1, len(self.starts) - 1)]
 
     def offset(self, line: int, column: int) -> int:
+        """The offset in characters of a place that ast names: line from 1, column in UTF-8 bytes."""
         content = self.lines[line - 1]
         return self.line_start(line) + (column if content.isascii() else len(content.encode()[:column].decode()))
 
     def start_of(self, node: ast.AST) -> int:
+        """The offset in characters at which a node begins."""
         position: Any = node
         return self.offset(position.lineno, position.col_offset)
 
     def end_of(self, node: ast.AST) -> int:
+        """The offset in characters behind a node."""
         position: Any = node
         return self.offset(position.end_lineno, position.end_col_offset)
 
     def of(self, node: ast.AST) -> str:
+        """The text of a node."""
         return self.text[self.start_of(node) : self.end_of(node)]
 
     def rows(self, first: int, last: int) -> str:

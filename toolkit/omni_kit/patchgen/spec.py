@@ -15,6 +15,8 @@ _T = TypeVar("_T")
 
 
 class PatchType(Enum):
+    """What a patch does to its target."""
+
     CLASS_REPLACEMENT = "class_replacement"
     METHOD_OVERRIDE = "method_override"
     FUNCTION_REPLACEMENT = "function_replacement"
@@ -50,6 +52,7 @@ class Patch:
 
     @property
     def kind(self) -> str:
+        """The patch type as a word, such as "method_override"."""
         return self.patch_type.value
 
 
@@ -66,6 +69,8 @@ class ImportSpec:
 
 @dataclass
 class PositionedHelper:
+    """A function or class to copy to module level, beside the definition `target`."""
+
     target: str
     helper: Any
     placement: str = "after"
@@ -140,17 +145,26 @@ class PatchConfig:
         return self._register(PatchType.INIT_MODIFICATION, target_class, replacement, None, description)
 
     def adopt_init_modifications(self, other: "PatchConfig") -> None:
+        """Takes over the `modify_init` patches of another config.
+
+        It is part of the published interface: configs of one device adopt those of another.
+        """
         self.patches.extend(p for p in other.patches if p.patch_type is PatchType.INIT_MODIFICATION)
 
     def add_import(
         self, module: str, names: list[str] | None = None, alias: str | None = None, is_from_import: bool = True
     ) -> None:
+        """Adds an import to the generated file; see `ImportSpec` for the forms that it takes."""
         self.additional_imports.append(ImportSpec(module, names, alias, is_from_import, _caller()))
 
     @overload
-    def add_helper(self, func: None = None) -> Callable[[_T], _T]: ...
+    def add_helper(self, func: None = None) -> Callable[[_T], _T]:
+        """The decorator, for `@config.add_helper()`."""
+
     @overload
-    def add_helper(self, func: _T) -> _T: ...
+    def add_helper(self, func: _T) -> _T:
+        """The function or class itself, which is left as it is."""
+
     def add_helper(self, func: Any = None) -> Any:
         """Copies a function or class to module level, behind the imports."""
         if func is None:
@@ -170,6 +184,7 @@ class PatchConfig:
         return register if helper is None else register(helper)
 
     def add_post_import_block(self, block: str) -> None:
+        """Adds source text to module level, behind the imports."""
         self.post_import_blocks.append(block)
 
     def drop_import_names(self, *names: str) -> None:
@@ -181,18 +196,23 @@ class PatchConfig:
         self.exclude.extend(names)
 
     def get_patches_for_target(self, target: str) -> list[Patch]:
+        """The patches of a definition and of what is inside it, in the order of their registration."""
         return [p for p in self.patches if p.target == target or p.target.startswith(f"{target}.")]
 
     def get_class_replacements(self) -> dict[str, Patch]:
+        """The patches that replace a class, by target."""
         return self._by_target(PatchType.CLASS_REPLACEMENT)
 
     def get_method_overrides(self) -> dict[str, Patch]:
+        """The patches that replace or add a method, by target."""
         return self._by_target(PatchType.METHOD_OVERRIDE)
 
     def get_function_replacements(self) -> dict[str, Patch]:
+        """The patches that replace a function, by target."""
         return self._by_target(PatchType.FUNCTION_REPLACEMENT)
 
     def get_init_modifications(self) -> dict[str, Patch]:
+        """The patches that wrap an `__init__`, by target."""
         return self._by_target(PatchType.INIT_MODIFICATION)
 
     def _by_target(self, patch_type: PatchType) -> dict[str, Patch]:

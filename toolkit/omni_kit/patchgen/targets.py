@@ -11,6 +11,8 @@ FoundStatus = Literal["applied", "injected", "missing-target", "ambiguous-target
 
 
 class Found(NamedTuple):
+    """What a search for a target gave: its definition, and the class around it, if there are such."""
+
     status: FoundStatus
     definition: Definition | None = None
     owner: Definition | None = None

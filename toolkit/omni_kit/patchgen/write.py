@@ -75,6 +75,7 @@ def unified_diff(upstream: str, generated: str, source_module: str, target_file:
 
 
 def diff_path(output: Path) -> Path:
+    """Where the unified diff of a generated file lies: beside it."""
     return output.with_suffix(".diff")
 
 

@@ -32,6 +32,7 @@ class Skill:
 
     @property
     def lines(self) -> int:
+        """How many lines the file has."""
         return self.path.read_text(encoding="utf-8").count("\n")
 
     def commands(self) -> list[str]:

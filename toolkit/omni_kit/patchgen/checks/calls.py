@@ -26,6 +26,7 @@ class Signature:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """All named parameters, positional ones first."""
         return self.positional + self.keyword_only
 
 

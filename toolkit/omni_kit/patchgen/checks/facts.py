@@ -24,22 +24,27 @@ class Facts:
 
     @property
     def config(self) -> PatchConfig:
+        """The config that was run."""
         return self.made.loaded.config
 
     @property
     def source(self) -> SourceModule:
+        """The upstream module."""
         return self.made.source
 
     @property
     def excluded(self) -> set[str]:
+        """The definitions that the config leaves out."""
         return set(self.config.exclude)
 
     @property
     def applied(self) -> list[Applied]:
+        """The patches that are in the output."""
         return [a for a in self.made.applied if a.done]
 
     @cached_property
     def upstream_scopes(self) -> Scopes:
+        """The names that upstream's module binds and uses."""
         return scopes_of(self.source.text)
 
     @property
@@ -49,6 +54,7 @@ class Facts:
 
     @property
     def tree(self) -> ast.Module:
+        """The syntax tree of the result."""
         return self.generated.tree
 
     @cached_property
@@ -69,6 +75,7 @@ class Facts:
         return next((self.patched_at[path] for path in paths if path in self.patched_at), None)
 
     def origin_of(self, place: str) -> Origin | None:
+        """The line of the config behind a place ("C.m") of the result: its patch's, or else the config's own."""
         around = self.patch_around(place)
         return around.patch.origin if around else self.config.origin
 

@@ -8,8 +8,6 @@ from omni_kit.patchgen.checks.facts import Facts
 from omni_kit.patchgen.diagnostics import Diagnostic, error, info, warning
 from omni_kit.patchgen.source import DefinitionNode, inner_blocks
 
-_UNIQUE = ("property", "staticmethod", "classmethod")
-
 
 def injected(facts: Facts) -> Iterator[Diagnostic]:
     """A method that upstream does not have is added: meant, or a misspelt name that leaves upstream's in place."""
