@@ -9,7 +9,7 @@ import pytest
 from omni_kit.errors import BadInput
 from omni_kit.patchgen.callgraph import calls_in
 from omni_kit.patchgen.imports import absolute, import_line, insertion_line
-from omni_kit.patchgen.locate import Libraries
+from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.patchgen.scopes import quoted_names, scopes_of
 from omni_kit.patchgen.source import SourceModule, read_source
 from omni_kit.patchgen.spec import ImportSpec
@@ -241,3 +241,12 @@ def test_calls_are_followed_as_far_as_the_text_tells() -> None:
     found = [(c.target, c.caller) for c in calls_in(module(CALLS))]
     assert sorted(target for target, _ in found) == ["Base.shared", *["Block.forward"] * 4, "helper"]
     assert {caller for _, caller in found} == {"Model.forward"}
+
+
+def test_a_relative_path_inside_a_package_has_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    for folder in (inner, inner.parent):
+        (folder / "__init__.py").touch()
+    monkeypatch.chdir(inner)
+    assert package_of(Path("config.py")) == package_of(inner / "config.py") == (tmp_path, "outer.inner.config")

@@ -21,6 +21,8 @@ _COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
 
 
 class CheckFormat(StrEnum):
+    """How findings are shown; sarif and github are for machines that know these forms."""
+
     human = "human"
     json = "json"
     sarif = "sarif"
@@ -28,6 +30,8 @@ class CheckFormat(StrEnum):
 
 
 class CheckLevel(StrEnum):
+    """How far rules may go."""
+
     static = "static"
     import_ = "import"
     toy = "toy"

@@ -42,6 +42,8 @@ _COLOURS = {"pass": "green", "fail": "red", "skip": "yellow", "error": "yellow"}
 
 
 class ToyLayout(StrEnum):
+    """How the checkpoint of a toy is written."""
+
     hub = "hub"
     memory = "memory"
 

@@ -3,6 +3,7 @@
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -98,7 +99,7 @@ def package_of(path: Path) -> tuple[Path, str]:
     The answer is the same on every machine and for every way of naming the file. A file outside any package has its
     own directory as root and its file name as name.
     """
-    parts, folder = [path.stem], path.parent
+    parts, folder = [path.stem], Path(os.path.abspath(path)).parent
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
         folder = folder.parent
