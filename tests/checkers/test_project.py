@@ -12,10 +12,19 @@ from omni_checkers.engine.cache import Cache, digest
 from omni_checkers.engine.command import run_check
 from omni_checkers.engine.settings import Settings, find_settings
 from omni_kit.errors import BadInput
+from omni_kit.upstream.library import Library, find_library
 
 from .conftest import Subject
 
 _WRONG = {"__init__.py": ('register("olmoe")', 'register("olmo_e")')}
+
+
+class _Newer(Library):
+    """A library that says that it is of another version."""
+
+    version = "99"
+
+
 _TABLE = "[tool.omni-kit.check]\n"
 
 
@@ -120,6 +129,18 @@ class TestBaseline:
 
 
 class TestCache:
+    def test_another_version_of_a_library_that_rules_read_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        before = digest([], libraries=["transformers", "diffusers"])
+        real = find_library
+
+        def newer(name: str) -> Library:
+            found = real(name)
+            return _Newer(found.name, found.root) if name == "diffusers" else found
+
+        monkeypatch.setattr(cache_module, "find_library", newer)
+        assert digest([], libraries=["transformers", "diffusers"]) != before
+        assert digest([], libraries=["transformers"]) == digest([], libraries=["transformers"])
+
     def test_a_second_run_judges_nothing_and_says_the_same(
         self, subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -111,6 +111,8 @@ BAD = [
     (["no-such-command"], 2),
     (["inspect", "--no-such-option"], 2),
     (["doctor", "--target", "nowhere"], 2),
+    (["rules", "list", "--target", "nowhere"], 2),
+    (["parity"], 2),
 ]
 
 
@@ -186,6 +188,11 @@ def test_help_imports_nothing_heavy() -> None:
 def test_commands_of_the_base_install_import_no_torch(given: list[str]) -> None:
     found = imported_by(f"from omni_kit.cli import main; main({given!r})")
     assert not {"torch", "transformers", "diffusers", "veomni"} & set(found)
+
+
+def test_the_short_form_of_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-h"]) == main(["inspect", "-h"]) == 0
+    assert "Usage: omni-kit inspect" in capsys.readouterr().out
 
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,6 +48,31 @@ def test_neither_path_nor_model_type() -> None:
         open_source("nonsense")
 
 
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("qwen3-moe", "did you mean qwen3_moe?"),
+        ("Qwen/Qwen3-30B-A3B", "hf://Qwen/Qwen3-30B-A3B"),
+        ("olmoee", "olmoe"),
+        ("WanTransformer3DModels", "WanTransformer3DModel"),
+        ("zzzzzzzzzz", ""),
+    ],
+)
+def test_what_was_meant_is_said(given: str, hint: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        open_source(given)
+    assert hint in caught.value.hint
+    assert bool(hint) == bool(caught.value.hint)
+
+
+@pytest.mark.parametrize(("name", "words"), [("model.gguf", "GGUF"), ("model.bin", "pickle"), ("x.pt", "pickle")])
+def test_other_formats_are_named_with_the_way_out(name: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"GGUF")
+    with pytest.raises(BadInput) as caught:
+        open_source(str(tmp_path / name))
+    assert words in caught.value.hint
+
+
 def test_empty_directory(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"neither config\.json nor safetensors"):
         open_source(str(tmp_path))

@@ -24,7 +24,7 @@ TARGET = "veomni"
 
 
 @dataclass(frozen=True)
-class Step:
+class DemoStep:
     """One step of the main job, with the figure that shows its outcome."""
 
     step: str
@@ -45,7 +45,7 @@ class PlantedFault:
 class DemoReport:
     """What was proven."""
 
-    models: dict[str, list[Step]]
+    models: dict[str, list[DemoStep]]
     planted_fault: PlantedFault
     into: Path
 
@@ -70,7 +70,7 @@ def run_demo(into: Path, say: Callable[[str], None]) -> DemoReport:
     Raises:
         MissingRequirement: torch or VeOmni is not installed.
     """
-    models: dict[str, list[Step]] = {}
+    models: dict[str, list[DemoStep]] = {}
     for name in MODELS:
         say(f"{name}:")
         steps = models.setdefault(name, [])
@@ -86,7 +86,7 @@ def run_demo(into: Path, say: Callable[[str], None]) -> DemoReport:
     return DemoReport(models, fault, into)
 
 
-def _steps(name: str, into: Path) -> Iterator[Step]:
+def _steps(name: str, into: Path) -> Iterator[DemoStep]:
     checkpoint, plugins = into / "checkpoints" / name, into / "plugins"
     directory = plugins / name
     yield _timed("inspect", lambda: _inspect(name))
@@ -98,7 +98,7 @@ def _steps(name: str, into: Path) -> Iterator[Step]:
     yield from _parity(directory, checkpoint, into / "runs" / name)
 
 
-def _timed(step: str, run: Callable[[], tuple[bool, str]]) -> Step:
+def _timed(step: str, run: Callable[[], tuple[bool, str]]) -> DemoStep:
     start = time.perf_counter()
     try:
         ok, figure = run()
@@ -106,7 +106,7 @@ def _timed(step: str, run: Callable[[], tuple[bool, str]]) -> Step:
         if error.exit_code == 3:  # nothing can be proven here: the whole demo says so
             raise
         ok, figure = False, error.message
-    return Step(step, "pass" if ok else "fail", round(time.perf_counter() - start, 2), figure)
+    return DemoStep(step, "pass" if ok else "fail", round(time.perf_counter() - start, 2), figure)
 
 
 def _inspect(name: str) -> tuple[bool, str]:
@@ -152,11 +152,11 @@ def _check(directory: Path) -> tuple[bool, str]:
     return not errors, figure
 
 
-def _parity(directory: Path, checkpoint: Path, work: Path) -> Iterator[Step]:
+def _parity(directory: Path, checkpoint: Path, work: Path) -> Iterator[DemoStep]:
     report = run_parity(directory, checkpoint=checkpoint, work_dir=work)
     for level in report.levels:
         figure = level.reason if level.status != "pass" or level.max_rel is None else f"max rel {level.max_rel:.1e}"
-        yield Step(f"parity {level.level}", level.status, round(level.seconds, 2), figure)
+        yield DemoStep(f"parity {level.level}", level.status, round(level.seconds, 2), figure)
 
 
 def _plant_fault(name: str, into: Path) -> PlantedFault:

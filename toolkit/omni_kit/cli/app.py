@@ -17,7 +17,7 @@ app = typer.Typer(
     name="omni-kit",
     help="Bring a new model into a training or serving framework, and prove that it is right.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )

@@ -28,7 +28,10 @@ def list_command(
 ) -> None:
     """List the rules."""
     from omni_checkers import all_rules
+    from omni_kit.targets.registry import get_target
 
+    if target is not None and target != "any":
+        get_target(target)
     rules = [rule.as_json() for rule in all_rules() if target is None or rule.target == target]
 
     def render(console: Console) -> None:

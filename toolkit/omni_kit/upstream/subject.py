@@ -1,15 +1,17 @@
 """The one door for SOURCE: whatever was given becomes a Subject, whose kind and profile are read when asked for."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.upstream.diffusers import traits as diffusers_traits
-from omni_kit.upstream.diffusers.classes import is_diffusers_class
+from omni_kit.upstream.diffusers.classes import class_names, is_diffusers_class
 from omni_kit.upstream.hub import SCHEME, HubRepo, hub_file, parse_hub
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.library import Library, find_library
@@ -23,6 +25,12 @@ from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 TRANSFORMERS, DIFFUSERS = "transformers", "diffusers"
 _INDEX = ".safetensors.index.json"
 _PIPELINE = "model_index.json"
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_PICKLED = "it is a pickle, which can run code when it is read: save it with safe_serialization first"
+_OTHER_FORMATS = {
+    ".gguf": "GGUF files are made for inference: take the checkpoint that this one was made from",
+    **dict.fromkeys((".bin", ".pt", ".pth", ".ckpt", ".pkl"), _PICKLED),
+}
 _CLASS = "_class_name"  # how diffusers signs its configs
 
 
@@ -181,8 +189,21 @@ def _named(given: str, libraries: _Libraries, config: Path | None) -> Subject:
         return Subject(given, libraries.diffusers, given, values=read_json(config) if config else {})
     raise BadInput(
         f"'{given}' is neither a file, a directory nor a model_type of {library.name} {library.version}",
-        "a class of diffusers is given by its name, such as WanTransformer3DModel" if given[:1].isupper() else "",
+        _meant(given, libraries),
     )
+
+
+def _meant(given: str, libraries: _Libraries) -> str:
+    """What somebody may have meant by a name that is none."""
+    if _HUB_NAME.fullmatch(given) and not given.startswith("."):
+        return f"a repository of the hub is given as {SCHEME}{given}"
+    if given[:1].isupper():
+        close = get_close_matches(given, class_names(libraries.diffusers), n=3)
+    else:
+        plain = given.lower().replace("-", "_").replace(".", "_")
+        known = model_types(libraries.transformers)
+        close = [plain] if plain in known else get_close_matches(plain, known, n=3)
+    return f"did you mean {', '.join(close)}?" if close else ""
 
 
 def _from_hub(given: str, libraries: _Libraries, config: Path | None) -> Subject:
@@ -227,6 +248,8 @@ def _weights(path: Path, given: str) -> Path | None:
         return path
     if path.suffix == ".json":
         return None
+    if way := _OTHER_FORMATS.get(path.suffix):
+        raise BadInput(f"{given} is no safetensors file", way)
     raise BadInput(f"{given} is no config.json, *.safetensors or *{_INDEX}")
 
 

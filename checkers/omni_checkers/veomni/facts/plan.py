@@ -20,7 +20,7 @@ METHOD = "get_parallel_plan"
 
 
 @dataclass(frozen=True)
-class Plan:
+class ShardingPlan:
     """The parallel plan of one class of a generated file.
 
     Attributes:
@@ -82,7 +82,7 @@ def skeletons(path: Path) -> Skeletons:
         return Skeletons({})
 
 
-def plans(program: Program, generated: list[Generated]) -> list[Plan]:
+def plans(program: Program, generated: list[Generated]) -> list[ShardingPlan]:
     """The plan of every generated class that has one of its own."""
     found = [
         _plan(program, file, name)
@@ -95,7 +95,7 @@ def plans(program: Program, generated: list[Generated]) -> list[Plan]:
     return found
 
 
-def _plan(program: Program, generated: Generated, class_name: str) -> Plan:
+def _plan(program: Program, generated: Generated, class_name: str) -> ShardingPlan:
     parts = generated.file.path.relative_to(program.root).with_suffix("").parts
     module = program.module(".".join([program.name, *parts]))
     node = generated.classes[class_name]
@@ -128,7 +128,9 @@ def _plan(program: Program, generated: Generated, class_name: str) -> Plan:
                 where = _place(evaluator, call) or where
     except (TooManyPaths, Raised) as error:
         unread = str(error)
-    return Plan(generated, class_name, {k: tuple(v) for k, v in keys.items()}, *where, unread if not keys else "")
+    return ShardingPlan(
+        generated, class_name, {k: tuple(v) for k, v in keys.items()}, *where, unread if not keys else ""
+    )
 
 
 def _place(evaluator: Evaluator, call: Call) -> tuple[Path, int] | None:

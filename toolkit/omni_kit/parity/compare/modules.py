@@ -8,7 +8,7 @@ import torch
 
 from omni_kit.parity.compare.pairing import Pairs, pair_calls
 from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE
-from omni_kit.parity.compare.trace import Call, Recording, fits
+from omni_kit.parity.compare.trace import ModuleCall, Recording, fits
 from omni_kit.parity.report.report import Divergence, Growth
 
 # A gradient far smaller than the largest is mostly rounding; it is judged by this share of the largest.
@@ -23,7 +23,7 @@ class Blame:
         reordered: what it hands on is only in another order.
     """
 
-    call: Call
+    call: ModuleCall
     added: float
     what: str
     reordered: bool = False
@@ -44,21 +44,21 @@ class Compared:
         gradients = [t for name, t in reference.tensors.items() if ".grad_" in name and t.numel()]
         self._gradient_floor = _FLOOR * max((float(tensor.abs().max()) for tensor in gradients), default=0.0)
 
-    def partner(self, call: Call) -> int | None:
+    def partner(self, call: ModuleCall) -> int | None:
         """The number of the reference's call that belongs to a candidate's."""
         return self.pairs.get((call.module, call.occurrence))
 
-    def same(self, call: Call) -> Call:
+    def same(self, call: ModuleCall) -> ModuleCall:
         """The same call of the candidate in this run."""
         return next(c for c in self.candidate.calls if (c.module, c.occurrence) == (call.module, call.occurrence))
 
-    def paired_around(self, call: Call) -> Call:
+    def paired_around(self, call: ModuleCall) -> ModuleCall:
         """The nearest module with a partner: what happens in one without is the work of the one around it."""
         while self.partner(call) is None and call.parent >= 0:
             call = self.candidate.calls[call.parent]
         return call
 
-    def error(self, call: Call, side: str) -> float:
+    def error(self, call: ModuleCall, side: str) -> float:
         """The largest relative error among the tensors that both sides have in the same size; 0 without any.
 
         Args:
@@ -73,7 +73,7 @@ class Compared:
                 largest = max(largest, relative_error(theirs, mine.reshape(theirs.shape), self._mask, floor))
         return largest
 
-    def settles(self, call: Call, tolerance: float) -> bool:
+    def settles(self, call: ModuleCall, tolerance: float) -> bool:
         """Whether a call's answer is right; that of a whole model which answers in another form than upstream's is not
         known to be.
         """
@@ -81,7 +81,7 @@ class Compared:
             return False
         return call.parent >= 0 or bool(set(call.outputs) & set(self.reference.calls[self.pairs["", 0]].outputs))
 
-    def reordered(self, call: Call, tolerance: float) -> bool:
+    def reordered(self, call: ModuleCall, tolerance: float) -> bool:
         """Whether every tensor that goes into a call holds the numbers that upstream's does, in whatever order."""
         number = self.partner(call)
         for name in call.inputs:
@@ -93,7 +93,7 @@ class Compared:
                 return False
         return True
 
-    def lost_gradients(self, call: Call, side: str) -> list[str]:
+    def lost_gradients(self, call: ModuleCall, side: str) -> list[str]:
         """The tensors of a call that get a gradient upstream, not zero everywhere, and none in the candidate."""
         number = self.partner(call)
         upstream = {name: self.reference.tensors.get(f"{number}.{side}.{name}") for name in names_of(call, side)}
@@ -101,7 +101,7 @@ class Compared:
         return [name for name in fed if f"{call.number}.{side}.{name}" not in self.candidate.tensors]
 
 
-def names_of(call: Call, side: str) -> Sequence[str]:
+def names_of(call: ModuleCall, side: str) -> Sequence[str]:
     """The tensors that go in, or come out."""
     return call.inputs if side.endswith("in") else call.outputs
 
@@ -144,7 +144,7 @@ def first_forward(replay: Compared, free: Compared, tolerance: float = FLOAT32_T
     return next((later for later in within if _spoils(free, later.call, tolerance)), blames[0])
 
 
-def _is_part(recorded: Compared, call: Call, whole: Call) -> bool:
+def _is_part(recorded: Compared, call: ModuleCall, whole: ModuleCall) -> bool:
     while call.parent >= 0:
         call = recorded.candidate.calls[call.parent]
         if call.number == whole.number:
@@ -152,7 +152,7 @@ def _is_part(recorded: Compared, call: Call, whole: Call) -> bool:
     return False
 
 
-def _spoils(free: Compared, call: Call, tolerance: float) -> bool:
+def _spoils(free: Compared, call: ModuleCall, tolerance: float) -> bool:
     """What comes in is right and what comes out is wrong, without any interference."""
     same = free.same(call)
     return free.error(same, "in") <= tolerance < free.error(same, "out")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from omni_kit.parity.compare.trace import Call, Recording
+from omni_kit.parity.compare.trace import ModuleCall, Recording
 
 Pairs = dict[tuple[str, int], int]
 
@@ -29,7 +29,7 @@ def pair_calls(reference: Recording, candidate: Recording) -> Pairs:
     return pairs
 
 
-def paired(pairs: Mapping[tuple[str, int], int], calls: list[Call]) -> Iterator[tuple[Call, int]]:
+def paired(pairs: Mapping[tuple[str, int], int], calls: list[ModuleCall]) -> Iterator[tuple[ModuleCall, int]]:
     """The calls that have a partner, with its number."""
     for call in calls:
         if (number := pairs.get((call.module, call.occurrence))) is not None:

@@ -22,7 +22,7 @@ from omni_kit.toys.tensors import Tensors
 
 
 @dataclass
-class Call:
+class ModuleCall:
     """One call of one module.
 
     Attributes:
@@ -57,7 +57,7 @@ class Recording:
         tensors: "NUMBER.in.NAME", ".out.", ".grad_in.", ".grad_out." -> tensor.
     """
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ModuleCall] = field(default_factory=list)
     events: list[tuple[str, int]] = field(default_factory=list)
     tensors: Tensors = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class Recording:
     def load(cls, directory: Path) -> "Recording":
         """What `save` wrote into a directory."""
         index = json.loads((directory / "trace.json").read_text(encoding="utf-8"))
-        calls = [Call(**call) for call in index["calls"]]
+        calls = [ModuleCall(**call) for call in index["calls"]]
         events = [(kind, number) for kind, number in index["events"]]
         return cls(calls, events, load_tensors(directory / "trace.safetensors"))
 
@@ -106,7 +106,7 @@ class Script:
     pairs: Mapping[tuple[str, int], int]
     complete: bool = False
 
-    def completed(self, call: Call, module: nn.Module, given: dict[str, Any]) -> dict[str, Any]:
+    def completed(self, call: ModuleCall, module: nn.Module, given: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call with those recorded ones added that it lacks and that its forward takes."""
         number = self.pairs.get((call.module, call.occurrence))
         if not self.complete or number is None or call.parent < 0:
@@ -121,7 +121,7 @@ class Script:
                 given = {**given, first: _with(given.get(first), rest, tensor)}
         return given
 
-    def replace(self, call: Call, side: str, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    def replace(self, call: ModuleCall, side: str, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """The recorded tensor in the place of `tensor`, or `tensor` where there is none of its size."""
         number = self.pairs.get((call.module, call.occurrence))
         recorded = self.recording.tensors.get(f"{number}.{side}.{name}")
@@ -153,7 +153,7 @@ class _Recorder:
     def __init__(self, script: Script | None) -> None:
         self.recording = Recording()
         self._script = script
-        self._open: list[Call] = []
+        self._open: list[ModuleCall] = []
         self._calls: dict[str, int] = {}
 
     def attach(self, name: str, module: nn.Module) -> list[Any]:
@@ -175,7 +175,7 @@ class _Recorder:
         occurrence = self._calls.get(name, 0)
         self._calls[name] = occurrence + 1
         parent = self._open[-1].number if self._open else -1
-        call = Call(len(self.recording.calls), name, occurrence, parent, *facts)
+        call = ModuleCall(len(self.recording.calls), name, occurrence, parent, *facts)
         self.recording.calls.append(call)
         self.recording.events.append(("in", call.number))
         self._open.append(call)
@@ -192,7 +192,7 @@ class _Recorder:
         wrapped = _map_tensors({"": output}, lambda path, tensor: self._note(call, "out", path, tensor))
         return wrapped[""]
 
-    def _note(self, call: Call, side: str, path: str, tensor: torch.Tensor) -> torch.Tensor:
+    def _note(self, call: ModuleCall, side: str, path: str, tensor: torch.Tensor) -> torch.Tensor:
         """Writes a tensor down; returns what goes on in its place."""
         (call.inputs if side == "in" else call.outputs).append(path)
         key = f"{call.number}.{{}}.{path}"

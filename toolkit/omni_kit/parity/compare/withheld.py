@@ -6,10 +6,10 @@ not hand it on is to blame.
 """
 
 from omni_kit.parity.compare.modules import Blame, Compared, first_forward
-from omni_kit.parity.compare.trace import Call, fits
+from omni_kit.parity.compare.trace import ModuleCall, fits
 
 
-def lacking(replay: Compared, call: Call) -> list[str]:
+def lacking(replay: Compared, call: ModuleCall) -> list[str]:
     """The tensors that went into upstream's module and, in their size, did not go into the candidate's.
 
     A whole model is called by nobody who could withhold something.

@@ -18,7 +18,7 @@ from omni_kit.parity.faults.kinds import (
     own_parameter,
     set_to,
 )
-from omni_kit.parity.faults.source import Site, functions_of, parsed
+from omni_kit.parity.faults.source import CodeSite, functions_of, parsed
 
 _SCALED = 1.01
 
@@ -58,13 +58,13 @@ def _to_stacked(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[nn.
     return lambda module: set_to(iter([(weights, change(weights)) for weights in _stacked(module)[-1:]]))
 
 
-def _routes(site: Site) -> bool:
+def _routes(site: CodeSite) -> bool:
     """Whether the module chooses among experts."""
     named = (ast.unparse(parsed(function)) for function in functions_of(site.module))
     return any("topk(" in text for text in named)
 
 
-def _in_router(fits: Callable[[Site], bool]) -> Callable[[Site], bool]:
+def _in_router(fits: Callable[[CodeSite], bool]) -> Callable[[CodeSite], bool]:
     return lambda site: fits(site) and _routes(site)
 
 
@@ -87,7 +87,7 @@ def _one_expert_scaled(right: torch.Tensor) -> torch.Tensor:
     return right * scales
 
 
-def _reads_stacked(site: Site) -> bool:
+def _reads_stacked(site: CodeSite) -> bool:
     parameter = own_parameter(site)
     return any(parameter is weights for weights in _stacked(site.module))
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from omni_kit.parity.faults.source import Form, Site
+from omni_kit.parity.faults.source import CodeSite, Form
 
 Undo = Callable[[], None]
 
@@ -42,7 +42,7 @@ class CodeFault:
 
     name: str
     form: Form
-    fits: Callable[[Site], bool]
+    fits: Callable[[CodeSite], bool]
     wrong: Callable[..., Any]
     other: Callable[[ast.expr], ast.expr] | None = None
 
@@ -70,13 +70,13 @@ class StateFault:
 Fault = CodeFault | StateFault
 
 
-def operation(site: Site) -> Callable[[Any, Any], Any] | None:
+def operation(site: CodeSite) -> Callable[[Any, Any], Any] | None:
     """What the operation of a binary site computes; None for one that no fault changes."""
     assert isinstance(site.node, ast.BinOp | ast.AugAssign)
     return _OPERATORS.get(type(site.node.op))
 
 
-def operands(site: Site) -> tuple[str, str]:
+def operands(site: CodeSite) -> tuple[str, str]:
     """The two operands of a binary site, as text."""
     node = site.node
     if isinstance(node, ast.AugAssign):
@@ -85,10 +85,10 @@ def operands(site: Site) -> tuple[str, str]:
     return ast.unparse(node.left), ast.unparse(node.right)
 
 
-def combines(kind: type[ast.operator], left: str = "", right: str = "") -> Callable[[Site], bool]:
+def combines(kind: type[ast.operator], left: str = "", right: str = "") -> Callable[[CodeSite], bool]:
     """Whether a binary site is of that kind and its operands contain these patterns."""
 
-    def fits(site: Site) -> bool:
+    def fits(site: CodeSite) -> bool:
         assert isinstance(site.node, ast.BinOp | ast.AugAssign)
         first, second = operands(site)
         return isinstance(site.node.op, kind) and bool(re.search(left, first) and re.search(right, second))
@@ -96,20 +96,20 @@ def combines(kind: type[ast.operator], left: str = "", right: str = "") -> Calla
     return fits
 
 
-def calls(pattern: str) -> Callable[[Site], bool]:
+def calls(pattern: str) -> Callable[[CodeSite], bool]:
     """Whether a call site calls something whose own name is this pattern, whole."""
 
-    def fits(site: Site) -> bool:
+    def fits(site: CodeSite) -> bool:
         assert isinstance(site.node, ast.Call)
         return re.fullmatch(pattern, _last_name(site.node.func)) is not None
 
     return fits
 
 
-def takes(pattern: str, where: Callable[[nn.Module], bool] = lambda module: True) -> Callable[[Site], bool]:
+def takes(pattern: str, where: Callable[[nn.Module], bool] = lambda module: True) -> Callable[[CodeSite], bool]:
     """Whether an argument of forward has a name of this pattern, whole."""
 
-    def fits(site: Site) -> bool:
+    def fits(site: CodeSite) -> bool:
         assert isinstance(site.node, ast.arg)
         in_forward = site.function.__name__ == "forward"
         return in_forward and re.fullmatch(pattern, site.node.arg) is not None and where(site.module)
@@ -117,17 +117,17 @@ def takes(pattern: str, where: Callable[[nn.Module], bool] = lambda module: True
     return fits
 
 
-def reads(pattern: str, where: Callable[[Site], bool] = lambda site: True) -> Callable[[Site], bool]:
+def reads(pattern: str, where: Callable[[CodeSite], bool] = lambda site: True) -> Callable[[CodeSite], bool]:
     """Whether a value site reads an attribute of this name, whole."""
 
-    def fits(site: Site) -> bool:
+    def fits(site: CodeSite) -> bool:
         named = isinstance(site.node, ast.Attribute) and re.fullmatch(pattern, site.node.attr) is not None
         return named and where(site)
 
     return fits
 
 
-def own_parameter(site: Site) -> torch.Tensor | None:
+def own_parameter(site: CodeSite) -> torch.Tensor | None:
     """The parameter of the module itself that a value site reads, if it reads one."""
     node = site.node
     mine = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from omni_kit.parity.faults.kinds import CodeFault, Fault, StateFault, Unfit, operation
-from omni_kit.parity.faults.source import AGENT, Site, functions_of, rewritten, sites
+from omni_kit.parity.faults.source import AGENT, CodeSite, functions_of, rewritten, sites
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Place:
     module: str
     holders: tuple[str, ...]
     what: str
-    site: Site | None = None
+    site: CodeSite | None = None
 
     def described(self) -> dict[str, Any]:
         """For the other process."""
@@ -92,7 +92,7 @@ def _place_everywhere(fault: Fault, model: nn.Module) -> Place | None:
     return Place(fault, "", holders, f"all {len(holders)} modules that have it") if holders else None
 
 
-def _code_place(fault: CodeFault, site: Site) -> Place:
+def _code_place(fault: CodeFault, site: CodeSite) -> Place:
     file = site.function.__code__.co_filename.rpartition("/")[2]
     text = site.text if len(site.text) < 80 else f"{site.text[:77]}..."
     return Place(fault, site.name, (site.name,), f"{file}:{site.line} {text}", site)
@@ -145,7 +145,7 @@ def planted(model: nn.Module, place: Place) -> Iterator[Outcome]:
             handle.remove()
 
 
-def _swapped_while_it_runs(module: nn.Module, site: Site, code: CodeType) -> list[Any]:
+def _swapped_while_it_runs(module: nn.Module, site: CodeSite, code: CodeType) -> list[Any]:
     """Other modules of the class run the same function: it has the other code only while this one does."""
     own = site.function.__code__
 
@@ -163,7 +163,7 @@ class _Agent:
     """Answers in the place of a line of code: wrongly."""
 
     fault: CodeFault
-    site: Site
+    site: CodeSite
     outcome: Outcome = field(default_factory=Outcome)
 
     def __call__(self, *parts: Any, **named: Any) -> Any:

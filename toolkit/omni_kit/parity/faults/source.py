@@ -23,7 +23,7 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
-class Site:
+class CodeSite:
     """One node in the code of one module.
 
     Attributes:
@@ -55,13 +55,13 @@ class Site:
         return not lines.isdisjoint(range(self.line, getattr(self.node, "end_lineno", self.line) + 1))
 
 
-def sites(name: str, module: nn.Module) -> Iterator[Site]:
+def sites(name: str, module: nn.Module) -> Iterator[CodeSite]:
     """Every node of the module's own code at which something could go wrong; none for modules of torch itself."""
     for function in functions_of(module):
         asked = _asked_about(function)
         for index, node in enumerate(ast.walk(parsed(function))):
             for form in () if node in asked else _forms(node):
-                yield Site(module, name, function, form, index, node)
+                yield CodeSite(module, name, function, form, index, node)
 
 
 @cache
@@ -150,7 +150,7 @@ def _forms(node: ast.AST) -> Iterator[Form]:
         yield "return"
 
 
-def rewritten(site: Site, other: Callable[[ast.expr], ast.expr] | None = None) -> CodeType | None:
+def rewritten(site: CodeSite, other: Callable[[ast.expr], ast.expr] | None = None) -> CodeType | None:
     """The code of the site's function in which the node asks the agent; None where that cannot be compiled alone.
 
     Args:

@@ -22,7 +22,7 @@ from omni_kit.parity.faults.kinds import (
     set_to,
     takes,
 )
-from omni_kit.parity.faults.source import Site
+from omni_kit.parity.faults.source import CodeSite
 
 _IGNORED = -100
 _EPSILONS = ("eps", "variance_epsilon")
@@ -37,12 +37,12 @@ def _ten_times_epsilon(module: nn.Module) -> Undo:
     return set_attribute(module, _epsilon(module), 10 * getattr(module, _epsilon(module)))
 
 
-def _norm_weight(site: Site) -> bool:
+def _norm_weight(site: CodeSite) -> bool:
     parameter = own_parameter(site)
     return _is_norm(site.module) and parameter is not None and parameter.dim() == 1
 
 
-def _normed(site: Site) -> bool:
+def _normed(site: CodeSite) -> bool:
     """A norm that is a part of the module is called."""
     node = site.node
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1):
@@ -152,7 +152,7 @@ def _rolled(right: Any) -> Any:
     return right.roll(1, 0) if isinstance(right, torch.Tensor) and len(right) > 1 else UNFIT
 
 
-def _reads_parameter(site: Site) -> bool:
+def _reads_parameter(site: CodeSite) -> bool:
     parameter = own_parameter(site)
     return parameter is not None and parameter.requires_grad
 
@@ -171,7 +171,7 @@ def _swap_scale_and_shift(node: ast.expr) -> ast.expr:
     return changed
 
 
-def _modulates(site: Site) -> bool:
+def _modulates(site: CodeSite) -> bool:
     """x * (1 + scale) + shift."""
     node = site.node
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):

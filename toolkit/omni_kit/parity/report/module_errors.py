@@ -2,7 +2,7 @@
 
 from omni_kit.parity.case import Case
 from omni_kit.parity.compare.modules import Compared
-from omni_kit.parity.compare.trace import Call, Recording
+from omni_kit.parity.compare.trace import ModuleCall, Recording
 from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import ModuleError
 from omni_kit.targets.sides import Ability
@@ -49,7 +49,7 @@ def _order(recording: Recording) -> dict[str, int]:
     return {module: place for place, module in enumerate(dict.fromkeys(answers))}
 
 
-def _error(free: Compared, call: Call, added: float, answered: int) -> ModuleError:
+def _error(free: Compared, call: ModuleCall, added: float, answered: int) -> ModuleError:
     paired = free.partner(call) is not None
     inherited, grown = (free.error(call, side) if paired else 0.0 for side in ("in", "out"))
     return ModuleError(call.module, call.kind, paired, added if grown else 0.0, inherited, grown, answered)

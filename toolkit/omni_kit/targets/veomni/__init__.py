@@ -8,7 +8,6 @@ from omni_kit.targets.protocol import INSTALL_TORCH, Integration, KindHandler, N
 from omni_kit.targets.veomni.dit.handler import DitHandler
 from omni_kit.targets.veomni.finding import at, find
 from omni_kit.targets.veomni.installing import INSTALL_VEOMNI
-from omni_kit.targets.veomni.text.converter import converter_context, layout_of
 from omni_kit.targets.veomni.text.handler import MultimodalHandler, TextHandler
 from omni_kit.upstream.kinds import MULTIMODAL, Kind
 
@@ -41,6 +40,8 @@ class VeOmni:
 
     def converter(self, name: str, path: str, verdict: LayoutVerdict) -> NewFile | str:
         """The converter module of a model of transformers, of whatever kind."""
+        from omni_kit.targets.veomni.text.converter import converter_context, layout_of
+
         layout = layout_of(verdict, canonical=True)
         if not layout.needs_converter or verdict.model is None:
             return layout.reason

@@ -33,6 +33,11 @@ def _exported(root: Path) -> frozenset[str]:
     return frozenset(node.value for node in constants if isinstance(node.value, str))
 
 
+def class_names(library: Library) -> list[str]:
+    """The classes of models and pipelines that the library defines."""
+    return [name for part in (MODELS, PIPELINES, MODULAR) for name in _defined(library, part) if name[0] != "_"]
+
+
 def place_of(library: Library, name: str) -> str | None:
     """The file that defines a class, relative to the package ("models/transformers/transformer_wan.py"), or None."""
     return next(

@@ -9,6 +9,7 @@ from omni_checkers.symbolic import Evaluator, Module, Oracle, Program
 from omni_checkers.symbolic.signals import Raised
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.registry import CONFIG, MODELING, Registration
+from omni_kit.targets.veomni.checkout import registrants
 from omni_kit.targets.veomni.model_dir import ModelDir
 from omni_kit.upstream.library import Library
 from omni_kit.upstream.transformers.configs import model_types
@@ -184,6 +185,73 @@ class ImportedByAggregate(Rule):
             message = f"'{model_dir.path.name}' is not imported here, so it is never registered"
             edits = (_added(file, siblings, model_dir.path.name),) if siblings is not None else ()
             yield Finding(message, aggregate, siblings.lineno if siblings is not None else 1, edits=edits)
+
+
+class KeyRegisteredOnce(Rule):
+    """A key is registered once, in the whole checkout.
+
+    Why: registering by decorator what is registered already ends the import of VeOmni with "Cannot register duplicate";
+    by assignment, the last import wins, and which model is trained depends on the order of a list.
+
+    Fine when: never in a checkout; a plugin of its own may replace what VeOmni registers.
+    """
+
+    id = "VEO110"
+    name = "registry-key-is-registered-once"
+    target = "veomni"
+    obligations = ("VEO-REG-01",)
+    BAD = (
+        {
+            "__init__.py": """\
+from veomni.models.loader import MODELING_REGISTRY
+
+
+@MODELING_REGISTRY.register("olmoe")
+def register_olmoe_modeling(architecture):
+    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM
+
+    return OlmoeForCausalLM
+
+
+MODELING_REGISTRY["olmoe"] = register_olmoe_modeling
+"""
+        },
+    )
+    GOOD = (
+        {
+            "__init__.py": """\
+from veomni.models.loader import MODELING_REGISTRY
+
+
+@MODELING_REGISTRY.register("olmoe")
+def register_olmoe_modeling(architecture):
+    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM
+
+    return OlmoeForCausalLM
+"""
+        },
+    )
+
+    def check(self, model_dir: ModelDir, registrations: list[Registration]) -> Findings:
+        seen: dict[tuple[str, str], int] = {}
+        for item in registrations:
+            if item.key is None:
+                continue
+            if (item.registry, item.key) in seen:
+                first = seen[item.registry, item.key]
+                yield Finding(f"'{item.key}' is registered in line {first} already", item.path, item.line)
+            seen.setdefault((item.registry, item.key), item.line)
+        if model_dir.style == "in-tree":
+            yield from _elsewhere(model_dir)
+
+
+def _elsewhere(model_dir: ModelDir) -> Findings:
+    """Keys that another directory of the checkout registers, too."""
+    for key, line in model_dir.registered.items():
+        for owner in registrants(model_dir.path.parent, key):
+            if owner != model_dir.path:
+                message = f"'{key}' is registered by {owner.name}, too: which of them counts is left to chance"
+                yield Finding(message, model_dir.path / "__init__.py", line)
 
 
 def _added(file: File, node: ast.ImportFrom, name: str) -> Edit:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.symbolic import Class
 from omni_checkers.veomni.facts.experts import Experts
-from omni_checkers.veomni.facts.plan import METHOD, Plan, Skeletons
+from omni_checkers.veomni.facts.plan import METHOD, ShardingPlan, Skeletons
 from omni_checkers.veomni.facts.registry import Returned
 from omni_kit.upstream.kinds import WITH_EXPERTS
 from omni_kit.upstream.python.skeleton import Skeleton
@@ -89,7 +89,7 @@ class PlanKeysAreParameters(Rule):
     )
     GOOD = ({"parallel_plan.py": _plan_source(_GATE_UP, _DOWN)},)
 
-    def check(self, plans: list[Plan], skeletons: Skeletons) -> Findings:
+    def check(self, plans: list[ShardingPlan], skeletons: Skeletons) -> Findings:
         for plan, skeleton in _readable(plans, skeletons):
             if skeleton.unresolved:
                 continue
@@ -123,7 +123,7 @@ class PlanCoversExperts(Rule):
         {"parallel_plan.py": _plan_source("model.layers.*.mlp.experts.*")},
     )
 
-    def check(self, plans: list[Plan], skeletons: Skeletons) -> Findings:
+    def check(self, plans: list[ShardingPlan], skeletons: Skeletons) -> Findings:
         for plan, skeleton in _readable(plans, skeletons):
             keys = [key for patterns in plan.keys.values() for key in patterns]
             stacked = [p for p in expert_parameters(skeleton) if p.certain and _same_tower(p.name, keys)]
@@ -177,7 +177,7 @@ def matches(key: str, name: str) -> bool:
     return re.fullmatch(re.escape(key).replace(r"\*", ".*"), name) is not None
 
 
-def _readable(plans: list[Plan], skeletons: Skeletons) -> Iterator[tuple[Plan, Skeleton]]:
+def _readable(plans: list[ShardingPlan], skeletons: Skeletons) -> Iterator[tuple[ShardingPlan, Skeleton]]:
     """Plans that could be read, with the parameters of their class.
 
     Raises:
@@ -213,7 +213,7 @@ def _closest(key: str, skeleton: Skeleton) -> str | None:
     return next(iter(difflib.get_close_matches(key, names, n=1, cutoff=0.5)), None)
 
 
-def _key_line(plan: Plan, key: str) -> int:
+def _key_line(plan: ShardingPlan, key: str) -> int:
     """The line of the file that spells the key, or of the plan."""
     try:
         lines = plan.path.read_text(encoding="utf-8").splitlines()

@@ -8,7 +8,6 @@ from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS, Candidate
 from omni_kit.targets.veomni.finding import side_options
 from omni_kit.targets.veomni.installing import INSTALL_VEOMNI
 from omni_kit.targets.veomni.model_dir import find_model_dir
-from omni_kit.targets.veomni.text.plan import make_plan
 from omni_kit.upstream.subject import Subject
 
 TOY_CONFIG = "toy_config.json"
@@ -48,4 +47,6 @@ class TextHandler(MultimodalHandler):
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """A package with a patch config, registration, plan, converter, toy and test."""
+        from omni_kit.targets.veomni.text.plan import make_plan  # whoever only checks need not wait for it
+
         return make_plan(subject, request)
