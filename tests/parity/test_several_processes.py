@@ -106,9 +106,12 @@ def test_experts_cannot_be_shared_out_where_there_are_none(veomni_models: Path, 
     assert report.exit_code == 3
 
 
-@pytest.mark.parametrize(("model", "level"), [("deepseek_v4", "ep"), ("qwen2_5_omni", "fsdp")])
+@pytest.mark.parametrize(("model", "level"), [("deepseek_v4", "ep"), ("qwen2_5_omni", "fsdp"), ("qwen3_5", "sp")])
 def test_what_only_legal_toys_can_run(veomni_models: Path, sides: Sides, model: str, level: str) -> None:
-    """A table of experts that names one twice, or patches of another size than an empty image has, end in a crash."""
+    """A table of experts that names one twice, or patches of another size than an empty image has, end in a crash.
+
+    A number of heads that 2 does not divide, be they of linear attention, cannot be shared at all.
+    """
     report = compare(veomni_models / model, sides, level)
 
     assert report.level(level).status == "pass", report.level(level).reason
