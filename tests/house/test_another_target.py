@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from omni_checkers.engine.registry import all_rules
-from omni_kit.targets.registry import targets
+from omni_kit.targets.registry import forget
 from tests.conftest import run_cli
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "target"
@@ -32,8 +32,8 @@ def lantern(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def _forget() -> None:
-    for cached in (targets, all_rules):
-        cached.cache_clear()
+    forget()
+    all_rules.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_a_level_that_it_has_no_use_for_is_not_applicable(plugin: Path) -> None:
     levels = {level["level"]: level for level in answer["levels"]}
     assert code == 3
     assert (levels["modules"]["status"], levels["dtype"]["status"]) == ("pass", "pass")
-    assert levels["backward"]["reason"] == "not applicable: both sides have no gradient"
+    assert levels["backward"]["reason"] == "not applicable: the sides offer no gradient"
     assert levels["sp"]["status"] == "skip"
 
 
@@ -176,6 +176,16 @@ def test_answers_that_nobody_judges_are_an_error_and_no_pass(plugin: Path, monke
     assert code == 3
     assert answer["levels"][0]["status"] == "error"
     assert "none of upstream's answers is judged" in answer["levels"][0]["reason"]
+
+
+def test_a_feed_that_lacks_something_is_named_before_anything_runs(
+    plugin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = importlib.import_module("lantern.sides")
+    monkeypatch.delattr(sides.Points, "frames")
+    code, answer = run_cli("parity", str(plugin), "--levels", "import")
+    assert code != 0
+    assert "the feed lantern.sides:Points has no 'frames'" in json.dumps(answer)
 
 
 def test_the_page_shows_what_was_drawn(plugin: Path, tmp_path: Path) -> None:

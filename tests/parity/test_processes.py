@@ -62,7 +62,7 @@ def test_a_package_that_the_reference_must_not_import_is_noticed(worker: Worker)
 
 
 def test_an_unknown_builder_is_named(worker: Worker) -> None:
-    with pytest.raises(StepError, match=r"no builder omni_kit\.no_such_module:Nothing"):
+    with pytest.raises(StepError, match=r"there is no omni_kit\.no_such_module:Nothing"):
         worker.ask(Open("omni_kit.no_such_module:Nothing"))
 
 

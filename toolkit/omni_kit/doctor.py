@@ -5,7 +5,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 
-from omni_kit.targets.registry import chosen
+from omni_kit.targets.registry import chosen, faults
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,12 @@ def examine(target: str | None = None) -> list[Component]:
     components.append(_ruff())
     for item in chosen(target):
         components += [_package(r.name, f"{item.name}: {r.needed_by}", r.install) for r in item.requirements]
-    return components
+    return components + [_unusable(name, why) for name, why in faults().items() if target in (None, name)]
+
+
+def _unusable(name: str, why: str) -> Component:
+    """A target that is registered and that nothing can be done with."""
+    return Component(name, None, f"the target {name}", "missing", f"mend or uninstall what brings it: {why}")
 
 
 def _package(name: str, needed_by: str, fix: str) -> Component:

@@ -58,6 +58,10 @@ def format_python(text: str, name: str) -> str:
         BadInput: the text is no valid Python.
         MissingRequirement: ruff is not installed.
     """
+    try:
+        compile(text, name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise BadInput(f"{name} is not valid Python: {error}") from error
     for arguments in (
         ("check", "--fix-only", "--quiet", "--select", "I,F401", "--unsafe-fixes"),
         ("format", "--quiet"),

@@ -18,6 +18,7 @@ from omni_checkers.engine.suppress import (
     invalid,
     suppressions,
 )
+from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import Target
 
 
@@ -44,6 +45,9 @@ class RulePackage(Protocol):
         """Directories of packages that it imports from and that change while people work on it."""
 
 
+_OFFERED = tuple(name for name in vars(RulePackage) if not name.startswith("_"))
+
+
 @dataclass
 class RuleVerdict:
     """What one rule made of one model.
@@ -61,8 +65,15 @@ class RuleVerdict:
 
 
 def package_of(target: Target) -> RulePackage:
-    """The rule package of a target."""
-    return cast(RulePackage, importlib.import_module(target.rules))
+    """The rule package of a target.
+
+    Raises:
+        BadInput: it lacks a function that the engine calls.
+    """
+    package = importlib.import_module(target.rules)
+    if missing := [name for name in _OFFERED if not hasattr(package, name)]:
+        raise BadInput(f"{target.rules} has no '{missing[0]}', which every rule package has", "see RulePackage")
+    return cast(RulePackage, package)
 
 
 def judge(
@@ -100,7 +111,7 @@ def _apply(rule: type[Rule], facts: Facts, path: Path, crashes: list[Finding]) -
         return RuleVerdict("not-applicable", str(why))
     except Exception as error:  # a rule, perhaps a third party's, must not end the run
         what = f"{rule.id} failed: {type(error).__name__}: {error}"
-        crashes.append(Finding(" ".join(what.split()), path / "__init__.py"))
+        crashes.append(Finding(" ".join(what.split()), next(iter(sorted(path.rglob("*.py"))), path)))
         return RuleVerdict("not-applicable", what)
 
 

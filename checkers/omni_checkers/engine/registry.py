@@ -25,14 +25,31 @@ def all_rules() -> tuple[type[Rule], ...]:
         BadInput: two rules claim one id, or a rule claims a retired one.
     """
     found: dict[str, type[Rule]] = {}
-    modules = [importlib.import_module(target.rules) for target in targets().values()]
+    modules = [_package(target.name, target.rules) for target in targets().values()]
     modules += [entry.load() for entry in entry_points(group=GROUP)]
     for rule in (*ENGINE_RULES, *(rule for module in modules for rule in _rules_of(module))):
         if rule.id in RETIRED:
             raise BadInput(f"{rule.__module__}.{rule.__name__} uses the retired id {rule.id}", RETIRED[rule.id])
+        _check_complete(rule)
         if found.setdefault(rule.id, rule) is not rule:
             raise BadInput(f"{rule.__name__} and {found[rule.id].__name__} both claim the id {rule.id}")
     return tuple(found[key] for key in sorted(found))
+
+
+def _package(target: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise BadInput(f"the rules of the target '{target}' cannot be imported: {error}", f"see {name}") from error
+
+
+def _check_complete(rule: type[Rule]) -> None:
+    """Raises where a rule lacks what every rule says of itself, or judges for a target that is not there."""
+    where = f"{rule.__module__}.{rule.__name__}"
+    if missing := [name for name in ("name", "target") if not hasattr(rule, name)]:
+        raise BadInput(f"the rule {where} has no '{missing[0]}'", "every rule has an id, a name and a target")
+    if rule.target != "any" and rule.target not in targets():
+        raise BadInput(f"the rule {where} is for the target '{rule.target}', which is not there")
 
 
 def _rules_of(module: ModuleType) -> Iterator[type[Rule]]:

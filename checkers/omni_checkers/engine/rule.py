@@ -100,8 +100,8 @@ class Rule:
     example_of: ClassVar[str] = ""
     """The model whose directory the examples are laid over; files that they do not name stay as they are. Empty for
     the one that the rules of the target share: its `EXAMPLE`."""
-    BAD: ClassVar[tuple[Example, ...]]
-    GOOD: ClassVar[tuple[Example, ...]]
+    BAD: ClassVar[tuple[Example, ...]] = ()
+    GOOD: ClassVar[tuple[Example, ...]] = ()
 
     check: ClassVar[Any]
     """What judges one model: a method that takes facts by the names of its parameters and gives its findings, none for

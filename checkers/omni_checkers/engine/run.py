@@ -16,7 +16,7 @@ from omni_checkers.engine.settings import Settings
 from omni_checkers.engine.suppress import RuleFailed
 from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import Target
-from omni_kit.targets.registry import chosen, find_integrations, get_target
+from omni_kit.targets.registry import chosen, find_integrations, get_target, integration_at
 from omni_kit.upstream.python.source import without_collection
 
 __all__ = ["Report", "check"]
@@ -83,7 +83,7 @@ def models_of(files: Sequence[Path], target: str | None = None) -> list[Path]:
     found: dict[Path, None] = {}
     for file in files:
         for directory in file.resolve().parents:
-            if any(owner.at(directory) is not None for owner in known):
+            if any(integration_at(directory, owner) is not None for owner in known):
                 found.setdefault(directory)
                 break
     return list(found)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.parity.compare.comparison import listed
 from omni_kit.targets.protocol import INSTALL_TORCH, handler_of
 from omni_kit.targets.registry import find_integrations
 from omni_kit.targets.sides import Candidate
@@ -28,10 +29,13 @@ def find_candidate(path: Path, target: str | None = None) -> Candidate:
             found.append(handler_of(owner, integration.kind).candidate(integration.path))
         except BadInput as error:
             refused.append(error)
+        except Exception as error:  # a third party's own mistake
+            said = f"{type(error).__name__}: {error}"
+            refused.append(BadInput(f"{owner.name} cannot say how to compare {integration.path}: {said}"))
     if not found:
         raise refused[0]
     if len(found) > 1:
-        names = ", ".join(candidate.path.name for candidate in found[:4])
+        names = listed([candidate.path.name for candidate in found])
         raise BadInput(f"{path} holds {len(found)} integrations", f"give the directory of one of them: {names}")
     return found[0]
 

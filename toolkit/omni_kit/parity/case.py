@@ -10,7 +10,7 @@ from omni_kit.parity.compare.modules import Blame, Compared, divergence, first_b
 from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE, compare_closely, without_lone_zeros
 from omni_kit.parity.compare.withheld import giver, lacking
 from omni_kit.parity.evidence import Evidence
-from omni_kit.parity.processes.builder import made
+from omni_kit.parity.processes.builder import made_feed
 from omni_kit.parity.processes.pair import NUDGED, REFERENCE, Pair
 from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import Divergence
@@ -42,13 +42,12 @@ class Case:
     @property
     def offers(self) -> frozenset[Ability]:
         """What both sides can do."""
-        return self.pair.candidate.offers
+        return frozenset(self.pair.candidate.offers)
 
     @cached_property
     def feed(self) -> Feed:
         """What made the batch."""
-        feed: Feed = made(self.pair.candidate.feed)
-        return feed
+        return made_feed(self.pair.candidate.feed)
 
     @cached_property
     def mask(self) -> torch.Tensor:

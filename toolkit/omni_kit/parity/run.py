@@ -64,7 +64,7 @@ def run_parity(
         MissingRequirement: torch, the target framework or the device is not there.
     """
     candidate = find_candidate(path, target)
-    wanted = parse_levels(levels, candidate.offers)
+    wanted = parse_levels(levels, frozenset(candidate.offers))
     _check_checkpoint(checkpoint)
     candidate = replace(candidate, source=str(toy)) if toy else candidate
     require(candidate.requires)

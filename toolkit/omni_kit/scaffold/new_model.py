@@ -67,6 +67,8 @@ def new_model(
     handler = _scaffolder(owner, subject)
     request = Request(name, into, style, _verdict(subject))
     plan = handler.plan(subject, request)
+    if not any(file.path.startswith(f"{plan.base}/") for file in plan.files):
+        raise BadInput(f"{owner.name} plans no file in {plan.base}, which it calls the integration's directory")
     files = render(plan.files, templates_of(owner, handler.templates))
     answers = {"name": name, "source": source, "target": owner.name, "style": style}
     answers_path = f"{plan.base}/{ANSWERS}"

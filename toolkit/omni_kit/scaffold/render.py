@@ -46,6 +46,9 @@ def render_file(file: NewFile, templates: Path) -> str:
         text = environment.get_template(file.template).render(file.context)
     except jinja2.TemplateNotFound as error:
         raise BadInput(f"{templates} has no template {error.name}", "reinstall what brings it") from error
+    except jinja2.TemplateError as error:
+        line = f":{error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
+        raise BadInput(f"{file.template}{line} cannot be rendered: {error}", "mend the template") from error
     return format_python(text, Path(file.path).name) if file.path.endswith(".py") else text
 
 
@@ -61,4 +64,7 @@ def templates_of(target: Target, folder: str = "") -> Path:
     for entry in entry_points(group=GROUP):
         if entry.name == target.name:
             return Path(entry.load()) / folder
-    return resource_dir("templates") / package_of(target) / folder
+    own = resource_dir("templates") / package_of(target)
+    if not own.is_dir():
+        raise BadInput(f"{target.name} has no templates", f"an entry point of the group {GROUP} is named as the target")
+    return own / folder

@@ -67,7 +67,11 @@ class Todo:
 
 @dataclass(frozen=True)
 class NewFile:
-    """A file to be written, relative to `into`; from a template of the kind, or a text as it is."""
+    """A file to be written, relative to `into`; from a template of the kind, or a text as it is.
+
+    Attributes:
+        template: the whole name of its file, as "model.py.jinja", in the folder of the kind's templates.
+    """
 
     path: str
     template: str | None = None
@@ -98,7 +102,8 @@ class IntegrationPlan:
     """Everything that an integration consists of.
 
     Attributes:
-        base: its own directory, relative to `into`; what it was made from is recorded there.
+        base: its own directory, relative to `into`, with at least one of the files; what it was made from is recorded
+            there.
         edits: changes of files that the framework already has.
         next: the commands that go on from here.
     """
@@ -179,7 +184,10 @@ class Target(Protocol):
         """What must be installed, for which command, and how."""
 
     def at(self, path: Path) -> Integration | None:
-        """The integration whose own directory `path` is; None where it is none. Looks at nothing below."""
+        """The integration whose own directory `path` is; None where it is none. Looks at nothing below.
+
+        Every target is asked about every path: broken files in it may be those of others.
+        """
 
     def find(self, path: Path) -> Sequence[Integration]:
         """The integrations at or below a path: of a model's own directory, of a checkout's root.

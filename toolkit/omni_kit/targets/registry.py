@@ -1,40 +1,92 @@
 """Which targets there are: every package beside this file that has a TARGET, and those that other projects register.
 
-A third party registers one through the entry point group `omni_kit.targets`; its value is a `Target`.
+A third party registers one through the entry point group `omni_kit.targets`; its value is a `Target`. One that cannot
+be loaded, or lacks what a target answers, is left out, and `faults` says why: the others go on.
 """
 
 import importlib
 import pkgutil
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from omni_kit.errors import BadInput
-from omni_kit.targets.protocol import Integration, Target
+from omni_kit.targets.protocol import Integration, KindHandler, Target
 
 GROUP = "omni_kit.targets"
 _HERE = Path(__file__).parent
+# What a target and each of its handlers must have: the names of their protocols.
+_OF_TARGET = tuple(name for name in vars(Target) if not name.startswith("_"))
+_OF_HANDLER = tuple(name for name in vars(KindHandler) if not name.startswith("_"))
+
+
+def targets() -> dict[str, Target]:
+    """All targets by name: the built-in ones first, in alphabetical order."""
+    return _loaded()[0]
+
+
+def faults() -> dict[str, str]:
+    """Target that cannot be used -> why, in one line."""
+    return _loaded()[1]
+
+
+def forget() -> None:
+    """Looks for targets anew the next time that somebody asks."""
+    _loaded.cache_clear()
 
 
 @cache
-def targets() -> dict[str, Target]:
-    """All targets by name: the built-in ones first, in alphabetical order."""
-    packages = sorted(info.name for info in pkgutil.iter_modules([str(_HERE)]) if info.ispkg)
-    modules = [importlib.import_module(f"omni_kit.targets.{name}") for name in packages]
-    built_in: list[Target] = [module.TARGET for module in modules if hasattr(module, "TARGET")]
-    return {target.name: target for target in [*built_in, *(entry.load() for entry in entry_points(group=GROUP))]}
+def _loaded() -> tuple[dict[str, Target], dict[str, str]]:
+    found: dict[str, Target] = {}
+    wrong: dict[str, str] = {}
+    for name, load in _offered():
+        try:
+            target = load()
+            why = _lacking(target) or ("a target of that name is there already" if target.name in found else "")
+        except Exception as error:  # a third party's own code
+            why = f"it cannot be loaded: {type(error).__name__}: {error}"
+        if why:
+            wrong[name] = " ".join(why.split())
+        else:
+            found[target.name] = target
+    return found, wrong
+
+
+def _offered() -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Name -> what loads it, of everything that may be a target."""
+    for name in sorted(info.name for info in pkgutil.iter_modules([str(_HERE)]) if info.ispkg):
+        module = importlib.import_module(f"omni_kit.targets.{name}")
+        if hasattr(module, "TARGET"):
+            yield name, partial(getattr, module, "TARGET")
+    for entry in entry_points(group=GROUP):
+        yield entry.name, entry.load
+
+
+def _lacking(target: Any) -> str:
+    """What a target, or one of its handlers, does not have; empty where nothing is missing."""
+    if isinstance(target, type):
+        return f"{target.__name__} is a class: the value of TARGET is an object of it"
+    if missing := [name for name in _OF_TARGET if not hasattr(target, name)]:
+        return f"{type(target).__name__} has no '{missing[0]}', which a Target answers"
+    for kind, handler in target.kinds.items():
+        if missing := [name for name in _OF_HANDLER if not hasattr(handler, name)]:
+            return f"{type(handler).__name__}, its handler of '{kind}', has no '{missing[0]}'"
+    return ""
 
 
 def get_target(name: str) -> Target:
     """A target by name.
 
     Raises:
-        BadInput: there is none of that name.
+        BadInput: there is none of that name, or it cannot be used.
     """
-    known = targets()
-    if name not in known:
-        raise BadInput(f"unknown target '{name}'", f"one of {', '.join(known)}")
-    return known[name]
+    if name in (known := targets()):
+        return known[name]
+    if name in faults():
+        raise BadInput(f"the target '{name}' cannot be used: {faults()[name]}", "mend or uninstall what brings it")
+    raise BadInput(f"unknown target '{name}'", f"one of {', '.join(known)}")
 
 
 def chosen(name: str | None) -> list[Target]:
@@ -44,6 +96,14 @@ def chosen(name: str | None) -> list[Target]:
         BadInput: there is none of that name.
     """
     return [get_target(name)] if name else list(targets().values())
+
+
+def integration_at(path: Path, owner: Target) -> Integration | None:
+    """What `Target.at` answers; None also where it raises, since every target is asked about every path."""
+    try:
+        return owner.at(path)
+    except Exception:
+        return None
 
 
 def find_integrations(path: Path, target: str | None = None) -> list[tuple[Target, Integration]]:
@@ -58,20 +118,22 @@ def find_integrations(path: Path, target: str | None = None) -> list[tuple[Targe
     if not path.exists():
         raise BadInput(f"{path} does not exist", "give a model directory, or the root of a checkout")
     found: list[tuple[Target, Integration]] = []
-    missed: list[BadInput] = []
+    missed: dict[str, BadInput] = {}
     for owner in chosen(target):
         try:
             found += [(owner, integration) for integration in owner.find(path.resolve())]
         except BadInput as error:
-            missed.append(error)
+            missed[owner.name] = error
+        except Exception as error:  # its own mistake must not keep the others from looking
+            missed[owner.name] = BadInput(f"it cannot tell what lies there: {type(error).__name__}: {error}")
     if not found:
         raise _nothing(path, missed)
     return found
 
 
-def _nothing(path: Path, missed: list[BadInput]) -> BadInput:
+def _nothing(path: Path, missed: dict[str, BadInput]) -> BadInput:
     """One error for what all targets miss; with one target, its own words."""
     if len(missed) == 1:
-        return missed[0]
-    said = "; ".join(dict.fromkeys(error.message for error in missed))
+        return next(iter(missed.values()))
+    said = "; ".join(f"{name}: {error.message}" for name, error in missed.items())
     return BadInput(f"{path} holds no integration: {said}", "give a model directory, or the root of a checkout")

@@ -51,7 +51,8 @@ class Candidate:
         feed: "module:Class" of the `Feed` that makes the batch.
         forbidden: packages that the reference process must never import.
         independent_of: packages that the candidate's own process must never import.
-        offers: what both sides can do; all of it but for what serves and never trains.
+        offers: what both sides can do; all of it but for what serves and never trains. `slots` needs a `Slotted` side,
+            `mesh` a `Distributed` one; without `export`, `roundtrip` compares loading alone.
         requires: package -> the command that installs it.
         editable: lies outside the framework, so that its files may change between two runs in one process.
     """
@@ -70,10 +71,17 @@ class Candidate:
 
 
 class Builder(Protocol):
-    """One side: the reference (upstream) or the candidate (the integration). Lives in a process of its own."""
+    """One side: the reference (upstream) or the candidate (the integration). Lives in a process of its own.
+
+    It is made without arguments. Modules are compared by the names that both sides give them.
+    """
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Imports what the side needs; returns JSON-ready facts about it."""
+        """Imports what the side needs.
+
+        Returns:
+            JSON-ready facts about it: at least `library` and `version`, which the level `import` shows.
+        """
 
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
         """Name -> shape of every parameter and persistent buffer, without loading weights."""
@@ -118,7 +126,10 @@ class Upstream(Builder, Protocol):
         """
 
     def save_toy(self, model: "torch.nn.Module", out: Path, layout: str) -> None:
-        """Writes a toy's checkpoint: "hub" as upstream publishes it, "memory" with the names that the model has."""
+        """Writes a toy's checkpoint: "hub" as upstream publishes it, "memory" with the names that the model has.
+
+        A config.json has to be there; the form of the weights is the sides' own business.
+        """
 
 
 @dataclass(frozen=True)
@@ -142,6 +153,7 @@ class Slot:
     missing: Sequence[str] = ()
 
 
+@runtime_checkable
 class Slotted(Builder, Protocol):
     """A side whose kernels can be chosen one at a time."""
 
@@ -177,6 +189,7 @@ class Mesh:
     dtype: str = "float32"
 
 
+@runtime_checkable
 class Distributed(Builder, Protocol):
     """A side that also trains in several processes."""
 

@@ -13,6 +13,8 @@ def one_line(error: Exception) -> str:
         return text
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    if isinstance(error, SyntaxError) and error.filename:  # the frames are those of the import system
+        where = f" ({error.filename}:{error.lineno})"
     return f"{type(error).__name__}: {text[:400]}{where}"
 
 

@@ -193,32 +193,40 @@ class Pair:
         Raises:
             StepError: the candidate cannot run in a dtype in which upstream can, or upstream can in none.
         """
+        self.ran()
+        self.recordings()
         found, failed = [], None
         for dtype in dtypes:
-            try:
-                self._run_as(dtype)
+            if (error := self._run_as(dtype)) is None:
                 found.append(dtype)
-            except StepError as error:
-                if error.blames_candidate or not self._reference.alive:
-                    raise
-                failed = error
-                self._note(f"upstream itself does not run in {dtype}: {error}")
+                continue
+            failed = error
+            self._note(f"upstream itself does not run in {dtype}: {error}")
         if failed and not found:
             raise failed
         return found
 
-    def _run_as(self, dtype: str) -> None:
-        """Both sides load the checkpoint in another dtype, run it, and replay upstream's float32 recording."""
-        self.ran()
-        self.recordings()
+    def _run_as(self, dtype: str) -> StepError | None:
+        """Both sides load the checkpoint in another dtype, run it, and replay upstream's float32 recording.
+
+        Returns:
+            Why upstream itself cannot; None where both can.
+        """
         steps = [
             RunAs(self.checkpoint, dtype, self._inputs, self._script, self.where / side / dtype, self._pairs(side))
             for side in (REFERENCE, CANDIDATE)
         ]
         self._reference.send(steps[0])
         self._other.send(steps[1])
-        for line in (*self._reference.receive(steps[0]), *self._other.receive(steps[1])):
+        try:
+            said = self._reference.receive(steps[0])
+        except StepError as error:
+            if not self._reference.alive:
+                raise
+            return error
+        for line in (*said, *self._other.receive(steps[1])):
             self._note(line)
+        return None
 
     def replayed_as(self, side: str, dtype: str) -> Recording:
         """What a side's modules do in another dtype when each is fed what upstream's was in float32."""

@@ -12,7 +12,7 @@ from omni_kit.parity.compare.attention import save_calls
 from omni_kit.parity.compare.files import load_tensors, save_tensors, state_of
 from omni_kit.parity.compare.trace import Recording, Script, recorded
 from omni_kit.parity.faults.planting import Place
-from omni_kit.parity.processes.builder import made
+from omni_kit.parity.processes.builder import TargetFault, made, made_feed
 from omni_kit.targets.sides import Attending, Builder, Distributed, Slotted, Upstream
 from omni_kit.toys.feeds.protocol import Feed
 from omni_kit.toys.tensors import Tensors
@@ -49,8 +49,11 @@ class Side:
         """Makes builder and feed; `forbidden` packages must never be imported in this process."""
         self._forbidden, self.builder_name, self.options, self._gradient = forbidden, builder, options, gradient
         self._builder = cast(Builder, made(builder))
-        self._feed = cast(Feed, made(feed)) if feed else None
-        return self._builder.open(options)
+        self._feed = made_feed(feed) if feed else None
+        facts = self._builder.open(options)
+        if not isinstance(facts, dict) or not {"library", "version"} <= facts.keys():
+            raise TargetFault(f"{builder} opens without saying its 'library' and 'version'")
+        return facts
 
     @property
     def builder(self) -> Builder:
@@ -71,12 +74,17 @@ class Side:
     @property
     def slotted(self) -> Slotted:
         """The builder as one whose kernels can be chosen."""
-        return cast(Slotted, self.builder)
+        return cast(Slotted, self._able(Slotted))
 
     @property
     def distributed(self) -> Distributed:
         """The builder as one that trains in several processes."""
-        return cast(Distributed, self.builder)
+        return cast(Distributed, self._able(Distributed))
+
+    def _able(self, protocol: type) -> Builder:
+        if not isinstance(self.builder, protocol):
+            raise TargetFault(f"{self.builder_name} is said to be {protocol.__name__}, and is not")
+        return self.builder
 
     @property
     def feed(self) -> Feed:
@@ -156,7 +164,9 @@ def placed(model: Any, batch: Tensors) -> Tensors:
 
 def _loss(outputs: Tensors) -> torch.Tensor:
     if "loss" not in outputs:
-        raise KeyError("the side answers no 'loss', although it is said to have a gradient")
+        raise TargetFault("a side answers no 'loss', although both are said to have a gradient")
+    if outputs["loss"].dim() or not outputs["loss"].requires_grad:
+        raise RuntimeError("'loss' is no scalar" if outputs["loss"].dim() else "'loss' has no gradient: it is detached")
     return outputs["loss"]
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from omni_kit.parity.compare.files import load_tensors
 from omni_kit.parity.processes.batches import save_batches
-from omni_kit.parity.processes.builder import made
+from omni_kit.parity.processes.builder import made_feed
 from omni_kit.parity.processes.steps import Launch, Meshes, Open
 from omni_kit.parity.processes.workers import GRACE, StepError, Worker
 from omni_kit.targets.sides import Candidate, Mesh
-from omni_kit.toys.feeds.protocol import Feed
 from omni_kit.toys.tensors import Tensors
 
 TrainedStep = tuple[Tensors, Tensors]
@@ -42,7 +41,7 @@ class Training:
 
     def __init__(self, launcher: Worker | None, candidate: Candidate, device: str) -> None:
         self._launcher = launcher
-        self._feed: Feed = made(candidate.feed)
+        self._feed = made_feed(candidate.feed)
         self._device = device
         self._opened: bool | StepError | None = None  # not asked yet
         if launcher is not None:

@@ -14,7 +14,7 @@ Batch = list[list[Tensors]]
 
 
 class Feed(Protocol):
-    """Makes batches for one sort of model, divides them, and knows what the answers are."""
+    """Makes batches for one sort of model, divides them, and knows what the answers are. Made without arguments."""
 
     def batch(self, model: Any, run: Run) -> Tensors:
         """The batch for upstream's model, the same in every process.
@@ -27,7 +27,7 @@ class Feed(Protocol):
         """
 
     def mask(self, batch: Tensors) -> "torch.Tensor":
-        """Which places of the answers count, [batch, length]; a single one where all of them do."""
+        """Which places of the answers count, as their leading dimensions have it; a single one where all of them do."""
 
     def judged(self, names: Sequence[str]) -> list[str]:
         """Of the names of all answers, those that are judged in low precision: no sums such as losses."""
