@@ -190,6 +190,28 @@ def test_commands_of_the_base_install_import_no_torch(given: list[str]) -> None:
     assert not {"torch", "transformers", "diffusers", "veomni"} & set(found)
 
 
+@pytest.mark.parametrize(
+    ("raised", "code", "words"),
+    [
+        (RuntimeError("a\nsurprise"), 3, "omni-kit failed: RuntimeError: a surprise"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_what_nobody_foresaw_is_one_line(
+    raised: BaseException, code: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise raised
+
+    monkeypatch.setenv("OMNI_KIT_CACHE", str(tmp_path))
+    monkeypatch.setattr("omni_kit.inspection.inspect", fail)
+    got, data = run_cli("inspect", "olmoe")
+    assert (got, data["schema"], data["ok"], data["error"]) == (code, "omni-kit/error/1", False, words)
+    if code == 3:
+        assert str(tmp_path / "failure.log") in data["hint"]
+        assert "Traceback (most recent call last)" in (tmp_path / "failure.log").read_text()
+
+
 def test_the_short_form_of_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-h"]) == main(["inspect", "-h"]) == 0
     assert "Usage: omni-kit inspect" in capsys.readouterr().out

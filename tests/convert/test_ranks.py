@@ -62,3 +62,34 @@ def test_shares_are_disjoint_and_complete(count: int) -> None:
         shares.append(list(ranks.share(list(range(5)))))
     assert sorted(item for share in shares for item in share) == list(range(5))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"RANK": "1"}, {"RANK": "3", "LOCAL_RANK": "3"}, {"WORLD_SIZE": "4"}, {"RANK": "1", "WORLD_SIZE": "2"}],
+)
+def test_half_a_launch_is_none(
+    toy: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    """A batch system leaves such variables behind; the destination is looked at all the same."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine.txt").write_text("mine")
+    with pytest.raises(BadInput):
+        convert(str(toy("qwen3_moe")), out, to="canonical")
+    assert [entry.name for entry in out.iterdir()] == ["mine.txt"]
+    assert convert(str(toy("qwen3_moe")), tmp_path / "new", to="canonical").tensors.written > 0
+
+
+@pytest.mark.parametrize(("rank", "count"), [("2", "2"), ("-1", "2"), ("x", "2"), ("0", "0")])
+def test_a_launch_that_contradicts_itself_is_refused(
+    rank: str, count: str, toy: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = {"RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    for name, value in named.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(BadInput, match="no rank of a launch"):
+        convert(str(toy("qwen3_moe")), tmp_path / "out", to="canonical")
+    assert not (tmp_path / "out").exists()

@@ -157,6 +157,7 @@ def test_a_level_that_it_has_no_use_for_is_not_applicable(plugin: Path) -> None:
             "too far from float32",
         ),
         ("nn.Linear(hidden, 3)", "nn.Linear(hidden, 4)", "keys", "colour.weight"),
+        ("return self.bright(hidden), self", "return self.bright(hidden) / 0 * 0, self", "forward", "not finite"),
         ("import torch\n", "import lamp, torch\n", "forward", "the candidate process imported lamp"),
     ],
 )

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from omni_kit.parity.compare.comparison import Comparison, compare_shapes, listed
+from omni_kit.parity.compare.comparison import Comparison, NothingToCompare, compare_shapes, listed
 from omni_kit.parity.compare.tensors import (
     FLOAT32_TOLERANCE,
     compare_closely,
@@ -73,6 +73,17 @@ def closely(reference: Tensors, candidate: Tensors, nudged: Tensors | None = Non
     return compare_closely(reference, candidate, reference if nudged is None else nudged)
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_never_right(value: float) -> None:
+    fine, odd = torch.ones(4), torch.tensor([1.0, value, 1.0, 1.0])
+
+    assert not closely({"a": fine}, {"a": odd}).ok
+    assert not compare_exactly({"a": torch.tensor([math.nan])}, {"a": torch.tensor([0.0])}).ok
+    for candidate in (fine, odd):
+        with pytest.raises(NothingToCompare, match="upstream's own a is not finite"):
+            closely({"a": odd}, {"a": candidate})
+
+
 def test_rounding_is_within_tolerance_and_a_real_difference_is_not() -> None:
     reference = torch.linspace(-3.0, 3.0, 50)
     rounded = reference * (1 + 2 * torch.finfo(torch.float32).eps)
@@ -130,12 +141,6 @@ def test_what_is_not_finite_never_passes(value: float) -> None:
 
     assert found.worst[0].why == "not finite"
     assert found.max_rel == math.inf
-
-
-def test_a_reference_that_is_not_finite_proves_nothing() -> None:
-    nowhere = {"a": torch.tensor([1.0, math.nan])}
-
-    assert not closely(nowhere, nowhere).ok
 
 
 def test_the_worst_comes_first() -> None:

@@ -27,6 +27,12 @@ class BadInput(OmniKitError):
     """What was given cannot be used: exit code 2, and nothing was written."""
 
 
+class Interrupted(OmniKitError):
+    """Somebody stopped the command: exit code 130."""
+
+    exit_code = 130
+
+
 class MissingRequirement(OmniKitError):
     """The environment lacks something; the hint is the command that installs it: exit code 3."""
 

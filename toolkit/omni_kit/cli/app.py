@@ -1,13 +1,15 @@
 """The app, its commands, and the one place where errors become exit codes."""
 
 import sys
+import traceback
 from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
 
 from omni_kit import __version__
-from omni_kit.errors import BadInput, OmniKitError
+from omni_kit.errors import BadInput, Interrupted, MissingRequirement, OmniKitError
+from omni_kit.files import cache_directory, write_atomic
 from omni_kit.output import Format, Output
 
 # Typer brings its own copy of click in newer releases; its public BadParameter leads to the base class in both.
@@ -39,7 +41,7 @@ def root(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the CLI and returns the exit code of the contract: 0 fine, 1 wrong, 2 bad input, 3 environment."""
+    """Runs the CLI and returns the exit code: 0 fine, 1 wrong, 2 bad input, 3 environment, 130 interrupted."""
     given = sys.argv[1:] if arguments is None else arguments
     output = Output("error", Format.json if _wants_json(given) else Format.human)
     try:
@@ -49,12 +51,27 @@ def main(arguments: list[str] | None = None) -> int:
     except _ClickException as error:
         return _usage_error(error, output)
     except (typer.Abort, KeyboardInterrupt):
-        output.diagnostics.print("interrupted")
-        return 130
+        result = Interrupted.exit_code
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except Exception as error:  # nobody foresaw it: the traceback goes to a file, one line to whoever waits
+        return output.fail(_unforeseen(error))
+    if result == Interrupted.exit_code:  # typer may swallow the interruption, and answer with its code
+        return output.fail(Interrupted("interrupted", "what stands is left as it is; run the same command again"))
     return result if isinstance(result, int) else 0
+
+
+def _unforeseen(error: Exception) -> OmniKitError:
+    """What is said of an exception that no command expects; nothing is proven then, so the exit code is 3."""
+    said = " ".join(str(error).split())[:200]
+    message = f"omni-kit failed: {type(error).__name__}: {said}"
+    log = cache_directory() / "failure.log"
+    try:
+        write_atomic(log, "".join(traceback.format_exception(error)))
+    except OmniKitError:
+        return MissingRequirement(message, "the traceback could not be written anywhere")
+    return MissingRequirement(message, f"the traceback is in {log}")
 
 
 def _wants_json(arguments: list[str]) -> bool:

@@ -4,17 +4,35 @@ import os
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from omni_kit.errors import MissingRequirement, OmniKitError
+from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 
 _T = TypeVar("_T")
+_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def _place() -> tuple[int, int]:
+    """Rank and number of ranks, from a complete and consistent set of torchrun's variables; else one process alone.
+
+    Half of them, as batch systems and notebooks leave behind, says nothing about this run: a process that believed a
+    rank alone would write its share into a place that nobody has looked at.
+
+    Raises:
+        BadInput: all of them are there, and contradict each other.
+    """
+    given = {name: os.environ.get(name, "") for name in _VARIABLES}
+    if not all(given.values()):
+        return 0, 1
+    rank, count = given["RANK"], given["WORLD_SIZE"]
+    if not (rank.isascii() and rank.isdigit() and count.isascii() and count.isdigit() and int(rank) < int(count)):
+        raise BadInput(f"RANK={rank} and WORLD_SIZE={count} are no rank of a launch", "unset them, or use torchrun")
+    return int(rank), int(count)
 
 
 class Ranks:
     """The processes of this run. torch is imported only where there is more than one."""
 
     def __init__(self) -> None:
-        self.rank = int(os.environ.get("RANK", "0"))
-        self.count = int(os.environ.get("WORLD_SIZE", "1"))
+        self.rank, self.count = _place()
         self._distributed: Any = None
         if self.count > 1:
             try:

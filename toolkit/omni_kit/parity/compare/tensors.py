@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import torch
 
-from omni_kit.parity.compare.comparison import Comparison, names_compared
+from omni_kit.parity.compare.comparison import Comparison, NothingToCompare, names_compared
 from omni_kit.parity.report.report import Worst
 from omni_kit.toys.tensors import Tensors
 
@@ -33,7 +33,12 @@ def compare_closely(reference: Tensors, candidate: Tensors, nudged: Tensors) -> 
 
     Args:
         nudged: what the reference gives when each of its weights is moved to the next float32 number.
+
+    Raises:
+        NothingToCompare: the reference itself is not finite: anything would be as right as anything else.
     """
+    if odd := next((name for name, tensor in reference.items() if not bool(tensor.isfinite().all())), None):
+        raise NothingToCompare(f"upstream's own {odd} is not finite: the toy proves nothing")
     floor = _FLOOR * max((_scale(tensor) for tensor in reference.values()), default=0.0)
     shared = (name for name in reference if name in nudged)
     rounding = {name: _difference(name, reference[name], nudged[name], floor).max_rel for name in shared}
@@ -61,7 +66,7 @@ def _compare(reference: Tensors, candidate: Tensors, allowed: Mapping[str, float
         result.max_abs = max(result.max_abs, found.max_abs)
         if found.max_rel >= result.max_rel:
             result.max_rel, result.tolerance = found.max_rel, allowed.get(name, FLOAT32_TOLERANCE)
-        if found.max_rel > allowed.get(name, FLOAT32_TOLERANCE):
+        if not found.max_rel <= allowed.get(name, FLOAT32_TOLERANCE):  # also where it is no number
             result.worst.append(found)
     result.worst.sort(key=lambda worst: -worst.max_rel)
     return result
