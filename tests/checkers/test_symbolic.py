@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from omni_checkers.symbolic import Evaluator, Opaque, Outcome, Program, TooManyPaths, explore
-from omni_checkers.symbolic.values import Record, show
+from omni_checkers.symbolic.values import Call, Record, show
 
 
 def outcomes(tmp_path: Path, text: str, arguments: tuple[Any, ...] = (Opaque("<x>"),), **files: str) -> list[Outcome]:
@@ -104,6 +104,8 @@ class TestValues:
             (["d = {}", "d.setdefault('a', []).append(1)", "return d"], "{'a': [1]}"),
             (["a = []", "for n in (1, 2):", "    if n == 2: break", "    a.append(n)", "return a"], "[1]"),
             (["n = 0", "while n < 3: n += 1", "return n"], "3"),
+            (["n = 0", "while n < 3: n += 1", "else: n = 9", "return n"], "9"),
+            (["n = 0", "while n < 3: break", "else: n = 9", "return n"], "0"),
             (["try:", "    return {}['a']", "except KeyError:", "    return 1"], "1"),
             (["with open(x) as file:", "    return 1"], "1"),
             (["match 'b':", "    case 'a': return 1", "    case 'b': return 2"], "2"),
@@ -115,6 +117,13 @@ class TestValues:
     )
     def test_after_statements(self, lines: list[str], value: str, tmp_path: Path) -> None:
         assert values(tmp_path, body(*lines)) == [value]
+
+    @pytest.mark.parametrize(
+        "expression", ["[].pop()", "re.compile('(')", "'{}'.format()", "{1}.remove(2)", "{}.pop(1)"]
+    )
+    def test_of_a_call_that_fails_are_not_guessed(self, expression: str, tmp_path: Path) -> None:
+        (outcome,) = outcomes(tmp_path, "import re\n\n" + body(f"return {expression}"))
+        assert outcome.raised is not None or isinstance(outcome.value, (Opaque, Call))
 
     def test_of_a_record_are_its_attributes_and_no_others(self, tmp_path: Path) -> None:
         record = Record("config", {"hidden_size": 4})
@@ -170,6 +179,16 @@ class TestClasses:
     def test_attributes_are_inherited(self, tmp_path: Path) -> None:
         text = "class A:\n    a = 1\n\nclass B(A):\n    pass\n\ndef f(x):\n    A.b = 2\n    return (B.a, B.b)\n"
         assert values(tmp_path, text) == ["[1, 2]"]
+
+    def test_a_base_of_the_same_name_ends_the_line(self, tmp_path: Path) -> None:
+        names = "class A:\n    a = 1\n"
+        text = "from .names import A\n\nclass A(A):\n    b = 2\n\ndef f(x):\n    return (A.b, A.a)\n"
+        assert values(tmp_path, text, names=names) == ["[2, package.A.a]"]
+
+    def test_bases_that_lead_back_end_the_line(self, tmp_path: Path) -> None:
+        classes = "class A:\n    a = 1\n\nclass B(A):\n    b = 2\n\nclass A(B):\n    c = 3\n\n"
+        text = classes + "def f(x):\n    return (A.b, A.c)\n"
+        assert values(tmp_path, text) == ["[2, 3]"]
 
     def test_a_call_is_kept_with_its_arguments(self, tmp_path: Path) -> None:
         text = "class A:\n    pass\n\ndef f(x):\n    return A(1, b=2)\n"

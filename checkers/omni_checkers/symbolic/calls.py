@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from omni_checkers.symbolic import library
@@ -94,6 +95,16 @@ class Calls(Evaluation):
 
     def class_attribute(self, owner: Class, name: str) -> Value:
         """An attribute of a class or of the bases that can be read."""
+        last = owner
+        for last in self._line(owner):
+            stored = self.attached(last, name) if last is not owner else library.UNKNOWN
+            found = stored if stored is not library.UNKNOWN else self._own_attribute(last, name)
+            if found is not library.UNKNOWN:
+                return found
+        return Opaque(f"{last}.{name}")
+
+    def _own_attribute(self, owner: Class, name: str) -> Value:
+        """What the body of a class binds to a name, or UNKNOWN."""
         for item in owner.node.body:
             if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name == name:
                 return Function(owner.module, item, self.names_of(owner.module))
@@ -101,13 +112,15 @@ class Calls(Evaluation):
             if any(isinstance(target, ast.Name) and target.id == name for target in targets):
                 assigned = getattr(item, "value", None)
                 return self.in_module(owner.module, assigned) if assigned is not None else Opaque(f"{owner}.{name}")
-        if name == "__name__":
-            return owner.name
-        for base in self.bases(owner):
-            if isinstance(base, Class):
-                stored = self.attached(base, name)
-                return stored if stored is not library.UNKNOWN else self.class_attribute(base, name)
-        return Opaque(f"{owner}.{name}")
+        return owner.name if name == "__name__" else library.UNKNOWN
+
+    def _line(self, owner: Class) -> Iterator[Class]:
+        """A class and the bases above it that can be read, each once: a name that is bound again may lead back."""
+        seen: list[Class] = []
+        while owner not in seen:
+            yield owner
+            seen.append(owner)
+            owner = next((base for base in self.bases(owner) if isinstance(base, Class)), owner)
 
     def bases(self, owner: Class) -> list[Value]:
         """The bases of a class as values; Symbol for one of a library."""

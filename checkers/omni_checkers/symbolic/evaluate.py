@@ -228,6 +228,7 @@ class Evaluator(Expressions):
                     continue
         except Break:
             return
+        self.block(node.orelse)
 
     def _do_with(self, node: ast.With) -> None:
         for item in node.items:

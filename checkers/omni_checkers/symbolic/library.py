@@ -176,7 +176,7 @@ def _sorted(evaluation: Evaluation, items: Value, kwargs: dict[str, Value]) -> V
 def _tried(function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
     try:
         return function(*args, **kwargs)
-    except (TypeError, ValueError):
+    except (ArithmeticError, LookupError, TypeError, ValueError, re.error):
         return UNKNOWN
 
 
@@ -244,7 +244,8 @@ def _dict_method(
     if name in {"get", "pop", "setdefault"} and args:
         key, default = hashable(args[0]), (args[1] if len(args) > 1 else None)
         if key in owner or not isinstance(key, (Opaque, Symbol)):
-            return getattr(owner, name)(key, default)
+            raises = name == "pop" and len(args) == 1 and key not in owner
+            return UNKNOWN if raises else getattr(owner, name)(key, default)
         choices = [*owner.values(), default]
         return choices[evaluation.oracle.choose(f"{show(key)} in {show(list(owner))}", len(choices))]
     return UNKNOWN
