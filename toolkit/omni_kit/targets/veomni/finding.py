@@ -1,10 +1,9 @@
 """Finds VeOmni's integrations on disk, and tells their kinds."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import Integration
@@ -46,17 +45,6 @@ def find(path: Path) -> Sequence[Integration]:
 def integration(found: ModelDir) -> Integration:
     """A model directory as the rest of the house knows it."""
     return Integration(found.path, partial(_kind, found))
-
-
-def side_options(found: ModelDir) -> Mapping[str, Any]:
-    """What the side of a comparison needs to know of a directory, JSON-ready."""
-    return {
-        "path": str(found.path),
-        "style": found.style,
-        "import_name": found.import_name,
-        "sys_path": str(found.sys_path),
-        "registered": list(found.registered),
-    }
 
 
 def _walk(folder: Path, depth: int) -> Iterator[ModelDir]:

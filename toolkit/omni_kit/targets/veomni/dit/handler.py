@@ -5,12 +5,10 @@ from pathlib import Path
 from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import DENOISER, DIFFUSERS, Candidate
+from omni_kit.targets.veomni.comparing import candidate
 from omni_kit.targets.veomni.dit.directories import denoiser_class, find_transformer
-from omni_kit.targets.veomni.finding import side_options
-from omni_kit.targets.veomni.installing import INSTALL_VEOMNI
 from omni_kit.upstream.subject import Subject
 
-TOY_CONFIG = "toy_config.json"
 _SIDE = "omni_kit.targets.veomni.dit.side:VeOmniDiffusionBuilder"
 
 
@@ -25,16 +23,4 @@ class DitHandler:
 
     def candidate(self, path: Path) -> Candidate:
         """A wrapper's directory beside the class of diffusers that it registers a model for."""
-        found = find_transformer(path)
-        toy = found.path / TOY_CONFIG
-        return Candidate(
-            path=found.path,
-            source=str(toy) if toy.is_file() else denoiser_class(found),
-            builder=_SIDE,
-            options=side_options(found),
-            forbidden=("veomni",),
-            reference=DIFFUSERS,
-            feed=DENOISER,
-            requires={} if found.style == "in-tree" else {"veomni": INSTALL_VEOMNI},
-            editable=found.style == "plugin",
-        )
+        return candidate(find_transformer(path), denoiser_class, builder=_SIDE, reference=DIFFUSERS, feed=DENOISER)

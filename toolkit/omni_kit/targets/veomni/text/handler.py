@@ -5,12 +5,10 @@ from pathlib import Path
 from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS, Candidate
-from omni_kit.targets.veomni.finding import side_options
-from omni_kit.targets.veomni.installing import INSTALL_VEOMNI
-from omni_kit.targets.veomni.model_dir import find_model_dir
+from omni_kit.targets.veomni.comparing import candidate
+from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 from omni_kit.upstream.subject import Subject
 
-TOY_CONFIG = "toy_config.json"
 _SIDE = "omni_kit.targets.veomni.runtime.side:VeOmniBuilder"
 
 
@@ -25,19 +23,7 @@ class MultimodalHandler:
 
     def candidate(self, path: Path) -> Candidate:
         """A model directory beside transformers' own classes, in the same language."""
-        found = find_model_dir(path)
-        toy = found.path / TOY_CONFIG
-        return Candidate(
-            path=found.path,
-            source=str(toy) if toy.is_file() else next(iter(found.registered)),
-            builder=_SIDE,
-            options=side_options(found),
-            forbidden=("veomni",),
-            reference=TRANSFORMERS,
-            feed=LANGUAGE,
-            requires={} if found.style == "in-tree" else {"veomni": INSTALL_VEOMNI},
-            editable=found.style == "plugin",
-        )
+        return candidate(find_model_dir(path), _first_key, builder=_SIDE, reference=TRANSFORMERS, feed=LANGUAGE)
 
 
 class TextHandler(MultimodalHandler):
@@ -50,3 +36,8 @@ class TextHandler(MultimodalHandler):
         from omni_kit.targets.veomni.text.plan import make_plan  # whoever only checks need not wait for it
 
         return make_plan(subject, request)
+
+
+def _first_key(found: ModelDir) -> str:
+    """The model_type that a directory registers first."""
+    return next(iter(found.registered))

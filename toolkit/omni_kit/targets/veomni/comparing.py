@@ -1,0 +1,39 @@
+"""What every comparison of a model directory of VeOmni has in common, whatever its kind."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from omni_kit.targets.sides import Candidate
+from omni_kit.targets.veomni.installing import INSTALL_VEOMNI
+from omni_kit.targets.veomni.model_dir import ModelDir
+
+_TOY_CONFIG = "toy_config.json"
+
+
+def candidate(
+    found: ModelDir, upstream: Callable[[ModelDir], str], *, builder: str, reference: str, feed: str
+) -> Candidate:
+    """A model directory beside upstream, its toy made from `toy_config.json`, or without one from `upstream(found)`."""
+    toy = found.path / _TOY_CONFIG
+    return Candidate(
+        path=found.path,
+        source=str(toy) if toy.is_file() else upstream(found),
+        builder=builder,
+        options=_side_options(found),
+        forbidden=("veomni",),
+        reference=reference,
+        feed=feed,
+        requires={} if found.style == "in-tree" else {"veomni": INSTALL_VEOMNI},
+        editable=found.style == "plugin",
+    )
+
+
+def _side_options(found: ModelDir) -> Mapping[str, Any]:
+    """What the side of a comparison needs to know of a directory, JSON-ready."""
+    return {
+        "path": str(found.path),
+        "style": found.style,
+        "import_name": found.import_name,
+        "sys_path": str(found.sys_path),
+        "registered": list(found.registered),
+    }
