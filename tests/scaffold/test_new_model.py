@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import BadInput
+from omni_kit.files import write_atomic
 from omni_kit.patchgen import run_config
 from omni_kit.scaffold import new_model
+from omni_kit.scaffold import write as write_module
 from omni_kit.targets.veomni.checkout import MODELS
 from tests.conftest import Checkpoints
 
@@ -46,7 +48,8 @@ def test_plugin_of_a_moe_model(checkpoint: Checkpoints, tmp_path: Path) -> None:
     assert not scaffold.refused
     assert {change.action for change in scaffold.changes} == {"create"}
     assert set(tree(tmp_path / "olmoe")) == {
-        ".omni-kit.toml", "README.md", "__init__.py", "checkpoint_tensor_converter.py", "generated/__init__.py",
+        ".omni-kit.base.json", ".omni-kit.toml", "README.md", "__init__.py", "checkpoint_tensor_converter.py",
+        "generated/__init__.py",
         "olmoe_gpu_patch_gen_config.py", "parallel_plan.py", "tests/test_olmoe_parity.py", "toy_config.json",
     }  # fmt: skip
     assert all(command.startswith("omni-kit ") for command in scaffold.plan.next)
@@ -238,3 +241,60 @@ def test_damaged_answers(tmp_path: Path) -> None:
     (tmp_path / "m" / ".omni-kit.toml").write_text("answers = [")
     with pytest.raises(BadInput, match="cannot read"):
         new_model("m", "olmoe", target="veomni", into=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["torch", "veomni", "os", "json", "omni_kit"])
+def test_a_plugin_does_not_hide_an_installed_package(name: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=f"'{name}' is a package that is installed already"):
+        new_model(name, "llama", target="veomni", into=tmp_path)
+    assert tree(tmp_path) == {}
+
+
+def test_what_lies_in_the_way_is_found_before_anything_is_written(tmp_path: Path) -> None:
+    """Text of another encoding, a link to itself, a directory in place of a file, a file in place of a directory."""
+    for number, plant in enumerate((_latin, _loop, _directory, _file)):
+        root = tmp_path / str(number)
+        plant(root / "m")
+        before = sorted(root.rglob("*"))
+        with pytest.raises(BadInput, match="m"):
+            new_model("m", "llama", target="veomni", into=root)
+        assert sorted(root.rglob("*")) == before
+
+
+def _latin(place: Path) -> None:
+    place.mkdir(parents=True)
+    (place / "__init__.py").write_bytes(b"# \xe9\n")
+
+
+def _loop(place: Path) -> None:
+    place.mkdir(parents=True)
+    (place / "toy_config.json").symlink_to(place / "toy_config.json")
+
+
+def _directory(place: Path) -> None:
+    (place / "README.md").mkdir(parents=True)
+
+
+def _file(place: Path) -> None:
+    place.mkdir(parents=True)
+    (place / "tests").touch()
+
+
+def test_a_failure_half_way_takes_back_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_model("m", "olmoe", target="veomni", into=tmp_path)
+    before = tree(tmp_path)
+    real, left = write_atomic, iter(range(4))
+
+    def full(path: Path, text: str) -> None:
+        if next(left, None) is None and text not in before.values():
+            raise BadInput(f"cannot write {path}: No space left on device")
+        real(path, text)
+
+    monkeypatch.setattr(write_module, "write_atomic", full)
+    with pytest.raises(BadInput, match="No space left"):
+        new_model("m", "deepseek_v3", target="veomni", into=tmp_path)
+    assert tree(tmp_path) == before
+    left = iter(range(3))
+    with pytest.raises(BadInput, match="No space left"):
+        new_model("n", "olmoe", target="veomni", into=tmp_path / "new" / "place")
+    assert not (tmp_path / "new").exists()

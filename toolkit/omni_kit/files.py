@@ -46,7 +46,11 @@ def inside(root: Path, relative: str) -> Path:
         BadInput: it leads outside, through `..`, an absolute path or a link.
     """
     path = root / relative
-    if not path.resolve().is_relative_to(root.resolve()):
+    try:
+        within = path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError) as error:  # a link to itself
+        raise BadInput(f"{path} leads nowhere: {error}", "remove the link") from error
+    if not within:
         raise BadInput(f"{relative} lies outside {root}")
     return path
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput
+from omni_kit.examples import FOLDER
 from omni_kit.resources import resource_dir
 from omni_kit.targets.protocol import Integration, IntegrationPlan, Request, Target, handler_of, package_of
 from omni_kit.targets.registry import targets
@@ -69,7 +70,7 @@ def _summary(plan: IntegrationPlan) -> dict[str, Any]:
 
 def _nearest(facts: ModelProfile) -> str | None:
     """The reference model to read first: the model itself, else the first one of the same kind."""
-    root = resource_dir("reference_models")
+    root = resource_dir(FOLDER)
     found = [one for target in targets().values() for one in _references(root, target, facts.kind)]
     own = (one for one in found if one.path.name == facts.model_type)
     alike = (one for one in found if one.kind == facts.kind)

@@ -12,8 +12,10 @@ from omni_kit.cli import inspect as _inspect  # noqa: F401
 from omni_kit.cli import new_model as _new_model  # noqa: F401
 from omni_kit.cli import parity as _parity  # noqa: F401
 from omni_kit.cli import patchgen as _patchgen  # noqa: F401
+from omni_kit.cli import reference as _reference  # noqa: F401
 from omni_kit.cli import rules as _rules  # noqa: F401
 from omni_kit.cli import skills as _skills  # noqa: F401
+from omni_kit.cli import update as _update  # noqa: F401
 from omni_kit.cli.app import app, main
 
 __all__ = ["app", "main"]

@@ -36,7 +36,8 @@ def _render(report: dict[str, Any], console: Console) -> None:
         shown = f"{experts['count']} experts, top {experts['top_k']}, width {experts['intermediate_size']}"
         console.print(f"experts   {shown}, {experts['shared']} shared")
     if report["nearest_reference"]:
-        console.print(f"nearest   {report['nearest_reference']}")
+        name = report["nearest_reference"].partition("/")[2]
+        console.print(escape(f"nearest   {name}; read it with: omni-kit reference show {name}"), soft_wrap=True)
     table = Table("trait", "value", "evidence", box=None, pad_edge=False)
     for trait in report["traits"]:
         table.add_row(trait["name"], str(trait["value"]), escape(trait["evidence"]))

@@ -53,7 +53,7 @@ def new_model_command(
         raise BadInput(f"unknown style '{style}'", "plugin or in-tree")
     scaffold = new_model(
         name, source, target=target, style="in-tree" if style == "in-tree" else "plugin", into=into, kind=kind,
-        force=force, dry_run=dry_run, transformers=transformers,
+        force=force, dry_run=dry_run or diff, transformers=transformers,
     )  # fmt: skip
     plan = scaffold.plan
     data: dict[str, Any] = {
@@ -66,7 +66,7 @@ def new_model_command(
         data["diff"] = "\n".join(change.diff() for change in scaffold.changes if change.diff())
 
     Output("new-model", fmt, full).finish(
-        data, ok=not scaffold.refused, human=partial(_render, scaffold, data, dry_run), notes=scaffold.refused
+        data, ok=not scaffold.refused, human=partial(_render, scaffold, data, dry_run or diff), notes=scaffold.refused
     )
 
 

@@ -24,4 +24,4 @@ TransformersOption = Annotated[
     ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be written; write nothing.")]
-DiffOption = Annotated[bool, typer.Option("--diff", help="Show the changes as a unified diff.")]
+DiffOption = Annotated[bool, typer.Option("--diff", help="Show the changes as a unified diff; write nothing.")]

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.scaffold.answers import load_answers
 from omni_kit.scaffold.new_model import Scaffold, new_model
+from omni_kit.scaffold.update import read_record
 
 
 def make_again(answers_file: Path) -> Scaffold:
@@ -14,15 +14,12 @@ def make_again(answers_file: Path) -> Scaffold:
     Raises:
         BadInput: the file is no answers file, or names what can no longer be read; as `new_model`.
     """
-    answers = load_answers(answers_file).answers
-    if missing := [key for key in ("name", "source", "target", "style") if key not in answers]:
-        raise BadInput(f"{answers_file} does not say its {missing[0]}", "give the .omni-kit.toml of an integration")
-    if answers["style"] != "plugin":
+    recorded = read_record(answers_file.parent)
+    if recorded.style != "plugin":
         raise BadInput(
             f"{answers_file} is of an integration in a checkout", "make it again with new-model --style in-tree"
         )
-    into = answers_file.resolve().parents[1]
-    return new_model(answers["name"], answers["source"], target=answers["target"], into=into, force=True)
+    return new_model(recorded.name, recorded.source, target=recorded.target, into=recorded.root, force=True)
 
 
 if __name__ == "__main__":

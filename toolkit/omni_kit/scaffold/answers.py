@@ -1,5 +1,6 @@
-"""`.omni-kit.toml`: what an integration was made from, so that it can be made again and updated."""
+"""What an integration was made from, and what was written then, so that it can be made again and updated."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from omni_kit.errors import BadInput
 from omni_kit.scaffold.write import digest
 
 ANSWERS = ".omni-kit.toml"
+BASE = ".omni-kit.base.json"
 TEMPLATE_VERSION = 1
 
 
@@ -44,6 +46,43 @@ def load_answers(path: Path) -> Answers:
         return Answers({}, {})
     try:
         document = tomlkit.parse(path.read_text(encoding="utf-8")).unwrap()
-        return Answers(dict(document.get("answers", {})), dict(document.get("files", {})))
+        return Answers(_texts(document, "answers"), _texts(document, "files"))
     except (OSError, UnicodeDecodeError, TOMLKitError, ValueError, TypeError) as error:
         raise BadInput(f"cannot read {path}: {error}", "restore it, or delete it and pass --force") from error
+
+
+def dump_base(files: Mapping[str, str]) -> str:
+    """The text of `.omni-kit.base.json`: what was written, path -> text; an update merges against it."""
+    return json.dumps(dict(sorted(files.items())), indent=1, ensure_ascii=False) + "\n"
+
+
+def load_base(path: Path, answers: Answers) -> Mapping[str, str]:
+    """What an earlier run wrote, path -> text; only texts that the answers vouch for, and none without a file."""
+    try:
+        texts = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(texts, dict):
+        return {}
+    return {
+        name: text
+        for name, text in texts.items()
+        if isinstance(text, str) and _encodable(text) and answers.files.get(name) == digest(text)
+    }
+
+
+def _encodable(text: str) -> bool:
+    """JSON can hold half a surrogate pair, which no file can."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _texts(document: Mapping[str, object], table: str) -> dict[str, str]:
+    """A table whose values are texts.
+
+    Raises:
+        ValueError: it has another shape.
+    """
+    found = document.get(table, {})
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ValueError(f"[{table}] has to hold texts only")
+    return found

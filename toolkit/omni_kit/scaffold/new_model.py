@@ -1,5 +1,6 @@
 """From a SOURCE to the files of an integration."""
 
+import importlib.util
 import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,10 +9,10 @@ from pathlib import Path
 from omni_kit.errors import BadInput
 from omni_kit.files import inside
 from omni_kit.layout import LayoutVerdict, judge, read_checkpoint
-from omni_kit.scaffold.answers import ANSWERS, dump_answers, load_answers
+from omni_kit.scaffold.answers import ANSWERS, BASE, dump_answers, dump_base, load_answers
 from omni_kit.scaffold.codemods import apply_edit
 from omni_kit.scaffold.render import render, templates_of
-from omni_kit.scaffold.write import FileChange, compare, digest, write
+from omni_kit.scaffold.write import FileChange, compare, digest, read_existing, write
 from omni_kit.targets.protocol import IntegrationPlan, KindHandler, Request, Style, Target, scaffolded
 from omni_kit.targets.registry import get_target, targets
 from omni_kit.upstream.kinds import Kind
@@ -61,7 +62,34 @@ def new_model(
     """
     _check_name(name)
     _check_into(into)
-    subject = open_source(source, transformers=transformers)
+    if style == "plugin":
+        _check_package(name, into)
+    plan, files, edited = draft(name, source, target=target, style=style, into=into, kind=kind, library=transformers)
+    answers_path, base_path = (f"{plan.base}/{own}" for own in (ANSWERS, BASE))
+    known = {**load_answers(inside(into, answers_path)).files, **_own(into, answers_path, base_path)}
+    changes = compare(into, files, edited, known, force)
+    refused = tuple(_refusals(changes))
+    if not refused and not dry_run:
+        write(into, changes)
+    return Scaffold(into, plan, tuple(changes), refused)
+
+
+def draft(
+    name: str,
+    source: str,
+    *,
+    target: str | None,
+    style: Style,
+    into: Path,
+    kind: str | None = None,
+    library: Path | None = None,
+) -> tuple[IntegrationPlan, dict[str, str], dict[str, str]]:
+    """The plan of an integration, its own files by path, and the framework's files after the edits by path.
+
+    Raises:
+        BadInput: as `new_model`.
+    """
+    subject = open_source(source, transformers=library)
     _check_kind(subject, kind)
     owner = get_target(target) if target else _only_taker(subject)
     handler = _scaffolder(owner, subject)
@@ -71,19 +99,26 @@ def new_model(
         raise BadInput(f"{owner.name} plans no file in {plan.base}, which it calls the integration's directory")
     files = render(plan.files, templates_of(owner, handler.templates))
     answers = {"name": name, "source": source, "target": owner.name, "style": style}
-    answers_path = f"{plan.base}/{ANSWERS}"
-    known = load_answers(inside(into, answers_path)).files
-    files[answers_path] = dump_answers({**answers, subject.library.name: subject.library.version}, files)
-    changes = compare(into, files, _edited(into, plan), {**known, **_own(into, answers_path)}, force)
-    refused = tuple(_refusals(changes))
-    if not refused and not dry_run:
-        write(into, changes)
-    return Scaffold(into, plan, tuple(changes), refused)
+    answers = {**answers, subject.library.name: subject.library.version}
+    own = {f"{plan.base}/{ANSWERS}": dump_answers(answers, files), f"{plan.base}/{BASE}": dump_base(files)}
+    return plan, {**files, **own}, _edited(into, plan)
 
 
 def _check_name(name: str) -> None:
     if not name.isidentifier() or keyword.iskeyword(name):
         raise BadInput(f"'{name}' is no Python identifier", "use letters, digits and underscores: my_model")
+
+
+def _check_package(name: str, into: Path) -> None:
+    """A plugin is imported by its name: it must not hide a package that is installed."""
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return
+    own = (into / name).resolve()
+    places = [place for place in (found.origin, *(found.submodule_search_locations or ())) if place] if found else []
+    if found is not None and not any(Path(place).resolve().is_relative_to(own) for place in places):
+        raise BadInput(f"'{name}' is a package that is installed already, which the plugin would hide", f"my_{name}")
 
 
 def _check_into(into: Path) -> None:
@@ -140,17 +175,17 @@ def _verdict(subject: Subject) -> LayoutVerdict | None:
 def _edited(into: Path, plan: IntegrationPlan) -> dict[str, str]:
     texts: dict[str, str] = {}
     for edit in plan.edits:
-        path = inside(into, edit.path)
-        if not path.is_file():
-            raise BadInput(f"{path} does not exist", "is --into the root of a checkout?")
-        texts[edit.path] = apply_edit(texts.get(edit.path) or path.read_text(encoding="utf-8"), edit)
+        text = texts.get(edit.path) or read_existing(into, edit.path)
+        if text is None:
+            raise BadInput(f"{into / edit.path} does not exist", "is --into the root of a checkout?")
+        texts[edit.path] = apply_edit(text, edit)
     return texts
 
 
-def _own(into: Path, answers_path: str) -> Mapping[str, str]:
-    """The answers file itself may always be rewritten: it records what the others are."""
-    path = into / answers_path
-    return {answers_path: digest(path.read_text(encoding="utf-8"))} if path.is_file() else {}
+def _own(into: Path, *paths: str) -> Mapping[str, str]:
+    """The files that record what the others are may always be rewritten."""
+    texts = {path: read_existing(into, path) for path in paths}
+    return {path: digest(text) for path, text in texts.items() if text is not None}
 
 
 def _refusals(changes: list[FileChange]) -> list[str]:

@@ -2,11 +2,14 @@
 
 import difflib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from omni_kit.errors import BadInput
 from omni_kit.files import inside, write_atomic
 
 Action = Literal["create", "update", "unchanged", "conflict"]
@@ -46,23 +49,55 @@ def compare(
         force: rewrite files that somebody changed.
 
     Raises:
-        BadInput: a path lies outside `root`.
+        BadInput: a path lies outside `root`, or what is there is no text file.
     """
     changes = []
     for path, text in files.items():
-        old = _read(inside(root, path))
+        old = read_existing(root, path)
         changes.append(FileChange(path, _action(path, old, text, known, force), old, text))
     for path, text in edited.items():
-        old = _read(inside(root, path))
+        old = read_existing(root, path)
         changes.append(FileChange(path, "unchanged" if old == text else "update", old, text))
     return changes
 
 
 def write(root: Path, changes: Sequence[FileChange]) -> None:
-    """Writes what is to be created or updated; the caller has made sure that there is no conflict."""
-    for change in changes:
-        if change.action in {"create", "update"}:
-            write_atomic(root / change.path, change.new)
+    """Writes what differs from the disk, whole or not at all: when one file cannot be written, the others go back.
+
+    Raises:
+        BadInput: a file cannot be written.
+    """
+    undo: list[Callable[[], None]] = []
+    try:
+        for change in changes:
+            if change.new == change.old:
+                continue
+            path = root / change.path
+            undo += [partial(_remove_directory, folder) for folder in _absent(path.parent)]
+            undo.append(partial(_put_back, path, change.old))
+            write_atomic(path, change.new)
+    except BaseException:
+        for step in reversed(undo):
+            step()
+        raise
+
+
+def _absent(folder: Path) -> list[Path]:
+    """The directories that have to be made, outermost first."""
+    return [place for place in reversed((folder, *folder.parents)) if not place.exists()]
+
+
+def _remove_directory(folder: Path) -> None:
+    with suppress(OSError):  # not made in the end, or somebody else put something there
+        folder.rmdir()
+
+
+def _put_back(path: Path, old: str | None) -> None:
+    with suppress(OSError, BadInput):
+        if old is None:
+            path.unlink(missing_ok=True)
+        elif path.read_text(encoding="utf-8") != old:
+            write_atomic(path, old)
 
 
 def digest(text: str) -> str:
@@ -78,5 +113,19 @@ def _action(path: str, old: str | None, new: str, known: Mapping[str, str], forc
     return "update" if force or known.get(path) == digest(old) else "conflict"
 
 
-def _read(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.is_file() else None
+def read_existing(root: Path, relative: str) -> str | None:
+    """The text of a file that may be replaced; None where nothing is.
+
+    Raises:
+        BadInput: it lies outside `root`, no file can be there, or what is there is no text.
+    """
+    path = inside(root, relative)
+    for folder in path.parents:
+        if folder.exists() and not folder.is_dir():
+            raise BadInput(f"{folder} is a file, and {relative} would lie in it", "move it, or choose another name")
+    if path.is_dir():
+        raise BadInput(f"{path} is a directory, and a file belongs there", "move it, or choose another name")
+    try:
+        return path.read_text(encoding="utf-8") if path.exists() else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read {path}: {error}", "move it, or choose another name") from error

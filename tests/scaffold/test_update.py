@@ -1,0 +1,135 @@
+"""update: what changed upstream comes in, what people changed stays, and both in one place are shown to them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from omni_kit.errors import BadInput
+from omni_kit.scaffold import new_model, update
+from omni_kit.scaffold.answers import ANSWERS, BASE
+from omni_kit.scaffold.write import digest
+
+FILE = "parallel_plan.py"
+
+
+@pytest.fixture
+def integration(tmp_path: Path) -> Path:
+    new_model("m", "olmoe", target="veomni", into=tmp_path)
+    return tmp_path / "m"
+
+
+def written_by_an_older_version(integration: Path, old: str) -> None:
+    """As if the templates had said `old` when the integration was made."""
+    base = json.loads((integration / BASE).read_text())
+    answers = (integration / ANSWERS).read_text()
+    before = digest(base[f"m/{FILE}"])
+    (integration / BASE).write_text(json.dumps({**base, f"m/{FILE}": old}))
+    (integration / ANSWERS).write_text(answers.replace(before, digest(old)))
+    (integration / FILE).write_text(old)
+
+
+def tree(root: Path) -> dict[str, str]:
+    return {p.relative_to(root).as_posix(): p.read_text() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+def actions(result: object) -> dict[str, str]:
+    return {change.path: change.action for change in result.changes if change.action != "unchanged"}  # type: ignore[attr-defined]
+
+
+def test_nothing_to_do(integration: Path) -> None:
+    before = tree(integration)
+    (integration / "__init__.py").write_text((integration / "__init__.py").read_text() + "# mine\n")
+    result = update(integration)
+    assert (actions(result), result.notes, result.ok) == ({}, (), True)
+    assert tree(integration) == {**before, "__init__.py": before["__init__.py"] + "# mine\n"}
+
+
+def test_a_file_that_nobody_changed_is_replaced(integration: Path) -> None:
+    new = (integration / FILE).read_text()
+    written_by_an_older_version(integration, new.replace("Shard(0)", "Shard(1)"))
+    result = update(integration, dry_run=True)
+    assert actions(result)[f"m/{FILE}"] == "update"
+    assert "Shard(1)" in (integration / FILE).read_text()
+    update(integration)
+    assert (integration / FILE).read_text() == new
+    assert actions(update(integration)) == {}
+
+
+def test_both_changed_in_different_places(integration: Path) -> None:
+    new = (integration / FILE).read_text()
+    written_by_an_older_version(integration, new.replace("Shard(0)", "Shard(1)"))
+    (integration / FILE).write_text((integration / FILE).read_text() + "\n\n# mine\n")
+    result = update(integration)
+    assert result.ok
+    assert (integration / FILE).read_text() == new + "\n\n# mine\n"
+    assert actions(update(integration)) == {}
+
+
+def test_both_changed_the_same_line(integration: Path) -> None:
+    new = (integration / FILE).read_text()
+    written_by_an_older_version(integration, new.replace("Shard(0)", "Shard(1)"))
+    (integration / FILE).write_text(new.replace("Shard(0)", "Shard(2)"))
+    result = update(integration)
+    assert not result.ok
+    assert result.notes == (f"m/{FILE} has marks where both changed the same lines: choose, and remove them",)
+    text = (integration / FILE).read_text()
+    assert all(part in text for part in ("<<<<<<< yours", "Shard(2)", "Shard(1)", "Shard(0)", ">>>>>>> new"))
+
+
+def test_without_the_first_text_nothing_is_guessed(integration: Path) -> None:
+    new = (integration / FILE).read_text()
+    written_by_an_older_version(integration, new.replace("Shard(0)", "Shard(1)"))
+    (integration / FILE).write_text("# mine\n")
+    (integration / BASE).write_text("[1, 2")
+    result = update(integration)
+    assert actions(result)[f"m/{FILE}"] == "conflict"
+    assert "left alone" in result.notes[0]
+    assert (integration / FILE).read_text() == "# mine\n"
+
+
+def test_what_was_removed_stays_away_and_what_is_gone_is_said(integration: Path) -> None:
+    (integration / FILE).unlink()
+    answers = integration / ANSWERS
+    answers.write_text(answers.read_text() + '"m/older.py" = "0123456789abcdef"\n')
+    (integration / "older.py").touch()
+    result = update(integration)
+    assert result.notes == (
+        f"m/{FILE} was removed and stays away; new-model --force brings it back",
+        "m/older.py is no longer part of the integration; it was left",
+    )
+    assert not (integration / FILE).exists()
+    assert (integration / "older.py").exists()
+
+
+def test_a_model_that_moved(integration: Path, tmp_path: Path) -> None:
+    answers = integration / ANSWERS
+    answers.write_text(answers.read_text().replace('source = "olmoe"', 'source = "./gone"'))
+    with pytest.raises(BadInput, match="gone"):
+        update(integration)
+    assert update(integration, source="olmoe").ok
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("answers = 3", "has to hold texts only"),
+        ("[answers]\nname = 3", "has to hold texts only"),
+        ("[answers]\nname = 'm'", "does not say its source"),
+        ("[[[", "cannot read"),
+        ("[answers]\nname='m'\nsource='olmoe'\ntarget='veomni'\nstyle='other'", "style 'other'"),
+        ("[answers]\nname='m'\nsource='olmoe'\ntarget='veomni'\nstyle='plugin'", "is not where"),
+        ("[answers]\nname='m'\nsource='olmoe'\ntarget='veomni'\nstyle='plugin'\n[files]\n'../x/a'='b'", "is not where"),
+    ],
+)
+def test_records_of_another_shape(text: str, reason: str, integration: Path) -> None:
+    (integration / ANSWERS).write_text(text)
+    before = tree(integration)
+    with pytest.raises(BadInput, match=reason):
+        update(integration)
+    assert tree(integration) == before
+
+
+def test_a_directory_without_a_record(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"has no \.omni-kit\.toml"):
+        update(tmp_path)

@@ -1,0 +1,96 @@
+"""The worked examples that travel with the package: finished integrations, to read and to copy."""
+
+import shutil
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath
+
+from omni_kit.errors import BadInput
+from omni_kit.files import inside
+from omni_kit.resources import resource_dir
+from omni_kit.targets.protocol import package_of
+from omni_kit.targets.registry import targets
+
+FOLDER = "reference_models"
+
+
+@dataclass(frozen=True)
+class Example:
+    """One finished integration.
+
+    Attributes:
+        target: the framework that it is integrated into.
+        path: its directory in this installation.
+    """
+
+    model: str
+    target: str
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """As it is typed: `<folder of the target>/<model>`."""
+        return f"{self.path.parent.name}/{self.model}"
+
+    @property
+    def files(self) -> list[str]:
+        """Its files, relative to its directory, ordered."""
+        found = (path for path in self.path.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        return sorted(path.relative_to(self.path).as_posix() for path in found)
+
+    def read(self, file: str) -> str:
+        """The text of one file.
+
+        Raises:
+            BadInput: it has no such file.
+        """
+        if file not in self.files:
+            near = get_close_matches(PurePosixPath(file).name, self.files, 1, 0.3)
+            raise BadInput(f"{self.name} has no file '{file}'", f"did you mean {near[0]}?" if near else "")
+        return inside(self.path, file).read_text(encoding="utf-8")
+
+
+def examples() -> list[Example]:
+    """Every worked example of this installation, ordered by target and model."""
+    root = resource_dir(FOLDER)
+    folders = {name: root / package_of(target) for name, target in targets().items()}
+    return [
+        Example(path.name, name, path)
+        for name, folder in folders.items()
+        if folder.is_dir()
+        for path in sorted(folder.iterdir())
+        if path.is_dir() and not path.name.startswith((".", "_"))
+    ]
+
+
+def find_example(name: str) -> Example:
+    """The example of that name: `olmoe`, `veomni/olmoe`, or as `inspect` names it, `reference_models/veomni/olmoe`.
+
+    Raises:
+        BadInput: there is none, or several.
+    """
+    wanted = name.strip("/").removeprefix(f"{FOLDER}/")
+    found = [example for example in examples() if wanted in (example.name, example.model)]
+    if not found:
+        names = [example.name for example in examples()]
+        raise BadInput(f"there is no worked example '{name}'", f"one of {', '.join(names)}" if names else "")
+    if len(found) > 1:
+        raise BadInput(f"several targets have a worked example '{name}'", f"one of {', '.join(e.name for e in found)}")
+    return found[0]
+
+
+def copy_example(example: Example, into: Path) -> Path:
+    """Copies an example to `into/<model>`, and returns that directory.
+
+    Raises:
+        BadInput: something is there already, or it cannot be written.
+    """
+    place = into / example.model
+    if place.exists() or place.is_symlink():
+        raise BadInput(f"{place} exists", "give another directory with --into")
+    try:
+        shutil.copytree(example.path, place, ignore=shutil.ignore_patterns("__pycache__"))
+    except OSError as error:
+        shutil.rmtree(place, ignore_errors=True)
+        raise BadInput(f"cannot copy to {place}: {error}", "give another directory with --into") from error
+    return place

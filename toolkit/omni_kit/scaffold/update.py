@@ -1,0 +1,167 @@
+"""Makes an integration again as today's templates and library have it, and merges that with what people changed."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.scaffold.answers import ANSWERS, BASE, Answers, load_answers, load_base
+from omni_kit.scaffold.new_model import draft
+from omni_kit.scaffold.write import FileChange, digest, read_existing, write
+from omni_kit.targets.protocol import IntegrationPlan, Style
+
+
+@dataclass(frozen=True)
+class Update:
+    """The result of an update.
+
+    Attributes:
+        root: what the paths of the changes start from.
+        changes: every file with what was, or would be, done to it; a "conflict" has marks in it, or was left alone.
+        notes: one line for everything that a person has to look at, or should know.
+    """
+
+    root: Path
+    plan: IntegrationPlan
+    changes: tuple[FileChange, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is left for a person to decide."""
+        return all(change.action != "conflict" for change in self.changes)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What an integration says that it was made from.
+
+    Attributes:
+        root: the directory that the recorded paths start from.
+    """
+
+    name: str
+    source: str
+    target: str
+    style: Style
+    root: Path
+    answers: Answers
+    base: Mapping[str, str]
+
+
+def update(directory: Path, *, source: str | None = None, dry_run: bool = False) -> Update:
+    """Renders an integration again and merges it, three ways, with what is there now.
+
+    A file that nobody changed is replaced. One that somebody changed is merged by git; where both changed the same
+    lines, both stand in the file between marks. One that somebody removed stays away.
+
+    Args:
+        directory: the integration's directory, with its `.omni-kit.toml`.
+        source: where the model is now; None where it was.
+        dry_run: decide everything, write nothing.
+
+    Raises:
+        BadInput: there is no record of what it was made from, or that can no longer be read; as `new_model`.
+        MissingRequirement: git is not installed.
+    """
+    recorded = read_record(directory)
+    try:
+        plan, files, edited = draft(
+            recorded.name, source or recorded.source, target=recorded.target, style=recorded.style, into=recorded.root
+        )
+    except BadInput as error:
+        if source is None:
+            raise BadInput(error.message, error.hint or "--from SOURCE says where the model is now") from error
+        raise
+    notes: list[str] = []
+    changes = []
+    for path, text in files.items():
+        old = read_existing(recorded.root, path)
+        if path in (f"{plan.base}/{ANSWERS}", f"{plan.base}/{BASE}"):
+            changes.append(_plain(path, old, text))
+        elif (change := _merged(path, old, text, recorded, notes)) is not None:
+            changes.append(change)
+    changes += [_plain(path, read_existing(recorded.root, path), text) for path, text in edited.items()]
+    gone = [path for path in recorded.answers.files if path not in files and (recorded.root / path).exists()]
+    notes += [f"{path} is no longer part of the integration; it was left" for path in gone]
+    if not dry_run:
+        write(recorded.root, changes)
+    return Update(recorded.root, plan, tuple(changes), tuple(notes))
+
+
+def read_record(directory: Path) -> Recorded:
+    """What an integration was made from.
+
+    Raises:
+        BadInput: it does not say so, or not all of it.
+    """
+    path = directory / ANSWERS
+    if not path.is_file():
+        raise BadInput(f"{directory} has no {ANSWERS}", "give a directory that omni-kit new-model wrote")
+    record = load_answers(path)
+    if missing := [key for key in ("name", "source", "target", "style") if key not in record.answers]:
+        raise BadInput(f"{path} does not say its {missing[0]}", "restore it, or make the integration anew")
+    name, source, target, style = (record.answers[key] for key in ("name", "source", "target", "style"))
+    if style not in ("plugin", "in-tree"):
+        raise BadInput(f"{path} speaks of the style '{style}'", "plugin or in-tree")
+    root = _root(directory.resolve(), record)
+    known: Style = "in-tree" if style == "in-tree" else "plugin"
+    return Recorded(name, source, target, known, root, record, load_base(directory / BASE, record))
+
+
+def _root(directory: Path, record: Answers) -> Path:
+    """The directory that recorded paths start from: what is left of `directory` without the longest of them."""
+    folders = {PurePosixPath(path).parent.parts for path in record.files}
+    ending = [parts for parts in folders if parts and directory.parts[-len(parts) :] == parts]
+    if not ending:
+        raise BadInput(f"{directory} is not where {ANSWERS} says that it was written", "move it back, or rename it")
+    return directory.parents[len(max(ending, key=len)) - 1]
+
+
+def _plain(path: str, old: str | None, new: str) -> FileChange:
+    return FileChange(path, "create" if old is None else "unchanged" if old == new else "update", old, new)
+
+
+def _merged(path: str, old: str | None, new: str, recorded: Recorded, notes: list[str]) -> FileChange | None:
+    """What becomes of one file; None where it stays away."""
+    written = recorded.answers.files.get(path)
+    if old is None and written is not None:
+        notes.append(f"{path} was removed and stays away; new-model --force brings it back")
+        return None
+    if old is None or old == new or digest(old) == written:
+        return _plain(path, old, new)
+    if written == digest(new):  # only people changed it
+        return FileChange(path, "unchanged", old, old)
+    base = recorded.base.get(path)
+    if base is None:
+        notes.append(f"{path} was changed, and what was written first is not known; it was left alone")
+        return FileChange(path, "conflict", old, old)
+    text, clean = _merge(old, base, new)
+    if not clean:
+        notes.append(f"{path} has marks where both changed the same lines: choose, and remove them")
+    return FileChange(path, ("unchanged" if text == old else "update") if clean else "conflict", old, text)
+
+
+def _merge(yours: str, base: str, new: str) -> tuple[str, bool]:
+    """The three-way merge of git, and whether it left no marks.
+
+    Raises:
+        MissingRequirement: git is not installed, or fails.
+    """
+    git = shutil.which("git")
+    if git is None:
+        raise MissingRequirement("changed files are merged with git, which is not installed", "install git")
+    with tempfile.TemporaryDirectory(prefix="omni-kit-update-") as place:
+        for name, text in (("yours", yours), ("base", base), ("new", new)):
+            (Path(place) / name).write_text(text, encoding="utf-8", newline="\n")
+        done = subprocess.run(
+            [git, "merge-file", "-p", "--diff3", "-L", "yours", "-L", "as it was written", "-L", "new",
+             "yours", "base", "new"],
+            cwd=place, capture_output=True, text=True, encoding="utf-8", check=False,
+        )  # fmt: skip
+    if done.returncode < 0 or done.returncode > 127:  # 1 to 127 is the number of conflicts
+        raise MissingRequirement(f"git merge-file failed: {done.stderr.strip()[:200]}", "look at git --version")
+    return done.stdout, done.returncode == 0
