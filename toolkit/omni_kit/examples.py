@@ -64,7 +64,7 @@ def examples() -> list[Example]:
 
 
 def find_example(name: str) -> Example:
-    """The example of that name: `olmoe`, `veomni/olmoe`, or as `inspect` names it, `reference_models/veomni/olmoe`.
+    """The example of that name: `<model>`, `<target>/<model>`, or with `reference_models/` before it, as `inspect` has it.
 
     Raises:
         BadInput: there is none, or several.

@@ -80,7 +80,8 @@ def text_inputs(tokens: list[int]) -> Tensors:
 def text_tokens(config: Any) -> list[int]:
     """Ids without a meaning of their own: neither padding nor a medium, nor what opens or closes one."""
     values = {**config.to_dict(), **config.get_text_config().to_dict()}
-    special = {value for key, value in values.items() if key.endswith(("_token_id", "_token_index"))}
+    given = (value for key, value in values.items() if key.endswith(("_token_id", "_token_index")))
+    special = {token for value in given for token in (value if isinstance(value, list) else [value])}
     return [token for token in range(config.get_text_config().vocab_size) if token not in special]
 
 

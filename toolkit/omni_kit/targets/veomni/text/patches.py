@@ -258,7 +258,13 @@ def _imports(source: SourceFile, patches: Sequence[Patch]) -> Iterator[tuple[str
         if name in source.classes or name in source.functions or name in source.constants:
             needed.setdefault(source.module, set()).add(name)
         elif imported is not None and imported.name is None:
-            plain.add(imported.module)
+            whole, _, last = imported.module.rpartition(".")
+            if name == imported.module.split(".")[0]:  # "import torch.nn" binds torch
+                plain.add(imported.module)
+            elif whole:
+                needed.setdefault(whole, set()).add(last if last == name else f"{last} as {name}")
+            else:
+                plain.add(f"{imported.module} as {name}")
         elif imported is not None:
             shown = imported.name if imported.name == name else f"{imported.name} as {name}"
             needed.setdefault(imported.module, set()).add(shown or name)
