@@ -64,7 +64,7 @@ def examples() -> list[Example]:
 
 
 def find_example(name: str) -> Example:
-    """The example of that name: `<model>`, `<target>/<model>`, or with `reference_models/` before it, as `inspect` has it.
+    """The example of that name: `<model>`, `<target>/<model>`, or with `reference_models/` before it.
 
     Raises:
         BadInput: there is none, or several.

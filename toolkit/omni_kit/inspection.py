@@ -56,12 +56,12 @@ def _summary(plan: IntegrationPlan) -> dict[str, Any]:
     patches = [
         {
             "site": d.what,
-            "decision": "skip" if d.choice == "skip" else "patch",
+            "decision": d.choice,
             "reason": d.reason,
             "evidence": d.evidence,
         }
         for d in plan.decisions
-        if d.choice in {"patch", "adapt", "skip"}
+        if d.choice in {"patch", "skip"}
     ]
     count = sum(1 for patch in patches if patch["decision"] == "patch")
     complexity = "low" if count <= 4 and len(plan.files) <= 6 else "medium"

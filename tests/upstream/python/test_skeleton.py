@@ -49,9 +49,26 @@ def test_given_values_win(library: Library) -> None:
 
 
 def test_what_cannot_be_read_is_said(library: Library) -> None:
-    """Apertus takes its activation, which has parameters, from a table by name: it is named, not guessed."""
-    skeleton = upstream_model(library, ModelConfig(config_class(library, "apertus"), {}, "")).skeleton
-    assert skeleton.unresolved[0] == ("model.layers.0.mlp.act_fn", "ACT2CLS['xielu'](dtype=config.dtype)")
+    """ConvBERT unfolds by a layer of torch that is not known here: it is named, not guessed."""
+    skeleton = upstream_model(library, ModelConfig(config_class(library, "convbert"), {}, "")).skeleton
+    path, expression = skeleton.unresolved[0]
+    assert (path, expression.partition("(")[0]) == ("encoder.layer.0.attention.self.unfold", "nn.Unfold")
+
+
+def test_an_activation_from_a_table_has_its_parameters(library: Library) -> None:
+    """Apertus takes it from ACT2CLS, and most models from ACT2FN: the class behind the name is read."""
+    config = {"num_hidden_layers": 1}
+    skeleton = upstream_model(library, ModelConfig(config_class(library, "apertus"), config, "")).skeleton
+    assert skeleton.unresolved == ()
+    names = {f"model.layers.0.mlp.act_fn.{leaf}" for leaf in ("alpha_p", "alpha_n", "beta", "eps")}
+    assert names <= skeleton.names().keys()
+
+
+def test_a_module_that_a_function_makes(library: Library) -> None:
+    config = {"n_layer": 1, "n_embd": 32, "dff": 48}
+    skeleton = upstream_model(library, ModelConfig(config_class(library, "ctrl"), config, "")).skeleton
+    shapes = {name: p.shape for name, p in skeleton.names().items() if ".ffn." in name and name.endswith("weight")}
+    assert shapes == {"transformer.h.0.ffn.0.weight": (48, 32), "transformer.h.0.ffn.2.weight": (32, 48)}
 
 
 def test_evidence_points_at_the_assignment(library: Library) -> None:

@@ -35,7 +35,7 @@ def render_file(file: NewFile, templates: Path) -> str:
     if file.template is None:
         return file.text
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(templates),
+        loader=jinja2.FileSystemLoader([templates, (templates / file.template).parent]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

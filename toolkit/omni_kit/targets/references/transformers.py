@@ -98,7 +98,8 @@ class TransformersBuilder:
         """
         config = _toy_of(source)
         torch.manual_seed(0)
-        model = _model_class(config)._from_config(config, dtype=torch.float32, **_EAGER)
+        made = _model_class(config)
+        model = made._from_config(_config_for(made, config), dtype=torch.float32, **_EAGER)
         placed = self._placed(model)
         self._fill(placed, feed)
         return placed
@@ -145,6 +146,12 @@ def _default_config(model_type: str) -> Any:
         return AutoConfig.for_model(model_type)
     except ValueError as error:
         raise BadInput(f"transformers {transformers.__version__} has no model_type '{model_type}'") from error
+
+
+def _config_for(model_class: Any, config: Any) -> Any:
+    """The part of a config that a class is built from: the text model of a whole takes the text config alone."""
+    parts = getattr(config, "sub_configs", {})
+    return config.get_text_config() if parts.get("text_config") == model_class.config_class else config
 
 
 def _model_class(config: Any) -> Any:

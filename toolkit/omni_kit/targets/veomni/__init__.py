@@ -26,6 +26,7 @@ class VeOmni:
     kinds: Mapping[Kind, KindHandler] = {
         Kind.llm: TextHandler(),
         Kind.moe: TextHandler(),
+        Kind.other: TextHandler(),
         **dict.fromkeys(sorted(MULTIMODAL), MultimodalHandler()),
         Kind.dit: DitHandler(),
     }

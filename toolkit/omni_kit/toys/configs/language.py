@@ -126,6 +126,8 @@ def _set_text_sizes(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
         toy["head_dim"] = HIDDEN // toy["num_attention_heads"]
     if "attention_hidden_size" in toy and "num_attention_heads" in toy:
         toy["attention_head_dim"] = toy["attention_hidden_size"] // toy["num_attention_heads"]
+    if "d_head" in toy and "n_head" in toy:
+        toy["d_head"] = HIDDEN // toy["n_head"]
     if "state_size" in toy and "num_heads" in toy:
         toy["num_heads"] = SIZES["mamba_n_heads"]
 
@@ -218,6 +220,8 @@ def _silence(toy: dict[str, Any]) -> None:
     for key, value in toy.items():
         if isinstance(value, float) and key.endswith(NOISE):
             toy[key] = 0.0
+    if toy.get("use_mamba_kernels"):  # they run on GPUs alone, and compute what the code beside them does
+        toy["use_mamba_kernels"] = False
     if "enable_audio_output" in toy:  # speech is made by models of their own; what is trained is the part that thinks
         toy["enable_audio_output"] = False
     routed = toy.get("is_moe", True) and toy.get("model_type") not in NO_ROUTER_LOSS

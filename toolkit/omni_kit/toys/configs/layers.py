@@ -5,7 +5,7 @@ from typing import Any
 
 from omni_kit.upstream.transformers.configs import BY_LAYER
 
-_COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "depth", "layers", "encoder_layers")
+_COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "depth", "layers", "encoder_layers", "num_blocks")
 # Layers of the decoder, in models that have both.
 _DECODER_COUNTS = ("decoder_layers", "num_decoder_layers")
 # Layer i belongs to one kind below the number, to another from it on.
@@ -38,9 +38,12 @@ _INDEXES = (
     "deepstack_visual_indexes",
     "intermediate_layers_indices",
     "global_attn_indexes",
+    "hybrid_layer_ids",
 )
 # What happens at these layers goes to places of their own, in order: two of them show a wrong order.
 _ORDERED = ("deepstack_visual_indexes", "intermediate_layers_indices")
+# Layers of this kind hold one block in common: two of them show whether it is one.
+_SHARED = "hybrid"
 # For each layer, the layer that it takes something from.
 _SOURCES = ("kv_source_layers",)
 _NOT_BY_LAYER = ("token_id", "token_ids", "multipliers", "limit", "channels", "kernel_sizes", "architectures")
@@ -93,8 +96,13 @@ def _own_settings(toy: Mapping[str, Any]) -> dict[int, Any]:
 def _kind(
     toy: Mapping[str, Any], layer: int, lists: Sequence[str], indexes: Sequence[str], thresholds: Sequence[str]
 ) -> tuple[Any, ...]:
-    listed = [repr(toy[key][layer]) for key in lists]
+    listed = [(repr(toy[key][layer]), _turn(toy[key], layer)) for key in lists]
     return (*listed, *(_place(key, toy[key], layer) for key in indexes), *(layer < toy[key] for key in thresholds))
+
+
+def _turn(values: Sequence[Any], layer: int) -> int:
+    """1 for the first layer that shares its weights with all of its kind, 2 for the later ones; 0 for other layers."""
+    return min(2, 1 + values[:layer].count(_SHARED)) if values[layer] == _SHARED else 0
 
 
 def _place(key: str, layers: Sequence[int], layer: int) -> int:

@@ -10,7 +10,11 @@ HEAD_DIM = 16
 # Heads divide by 4 and experts by 2, so that a toy can also be spread over processes.
 SIZES: Mapping[str, int] = {
     "vocab_size": 328,
+    "decoder_vocab_size": 328,
+    "encoder_hash_byte_group_vocab": 140,
     "hidden_size": HIDDEN,
+    "emb_dim": HIDDEN,
+    "embedding_dim": HIDDEN,
     "n_embd": HIDDEN,
     "d_model": HIDDEN,
     "intermediate_size": 112,
@@ -18,6 +22,8 @@ SIZES: Mapping[str, int] = {
     "ffn_hidden_size": 112,
     "n_inner": 112,
     "d_ff": 112,
+    "dff": 112,
+    "d_inner": 112,
     "intermediate_size_mlp": 120,
     "shared_intermediate_size": 44,
     "moe_intermediate_size": 40,
@@ -133,7 +139,7 @@ COMPLETED: Mapping[str, Mapping[str, Any]] = {
     "qwen2_5_omni_thinker": {"vision_start_token_id": 151652, "vision_end_token_id": 151653},
     "qwen3_omni_moe_thinker": {"vision_start_token_id": 151652, "vision_end_token_id": 151653},
     "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 768},
-    "attn_config": {"rope_theta": 500000.0},
+    "attn_config": {"rope_theta": 500000.0, "clip_qkv": 8.0},
     "talker_config": {"spatial_merge_size": 2},
     "lfm2_moe": {"layer_types": (["conv", "conv", "full_attention"] * 11)[:32]},
     "deepseek_ocr2_text": {"mlp_layer_types": ["dense", *["sparse"] * 31]},
@@ -204,4 +210,4 @@ DROPPED = (
     "id2label",
     "label2id",
 )
-NOISE = ("dropout", "_pdrop", "_drop", "layerdrop", "jitter_noise", "jitter_eps", "drop_rate")
+NOISE = ("dropout", "dropout_prob", "_pdrop", "_drop", "layerdrop", "jitter_noise", "jitter_eps", "drop_rate")

@@ -38,8 +38,8 @@ class SourceFile:
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
-        """The classes at the top level, by name."""
-        return {node.name: node for node in self.tree.body if isinstance(node, ast.ClassDef)}
+        """The classes at the top level, by name; those under `if` and `try` count, and of two the later one."""
+        return {node.name: node for node in _top_level(self.tree.body) if isinstance(node, ast.ClassDef)}
 
     @cached_property
     def functions(self) -> dict[str, ast.FunctionDef]:
@@ -92,6 +92,20 @@ class SourceFile:
             node = next((self.classes[b] for b in self.bases(node) if b in self.classes and b != node.name), None)
         return None
 
+    def resolve_function(self, name: str) -> "tuple[SourceFile, ast.FunctionDef] | None":
+        """The function that `name` means in this file, followed through imports within the library."""
+        if name in self.functions:
+            return self, self.functions[name]
+        home = self._home(name)
+        return home[0].resolve_function(home[1]) if home is not None else None
+
+    def resolve_constant(self, name: str) -> "tuple[SourceFile, ast.expr] | None":
+        """What `name` is assigned at the top level, here or in the file of the library that it is imported from."""
+        if name in self.constants:
+            return self, self.constants[name]
+        home = self._home(name)
+        return home[0].resolve_constant(home[1]) if home is not None else None
+
     def resolve_class(self, name: str) -> "tuple[SourceFile, ast.ClassDef] | None":
         """The class that `name` means in this file, followed through imports within the library."""
         if name not in self._resolved:
@@ -105,13 +119,18 @@ class SourceFile:
     def _resolve(self, name: str) -> "tuple[SourceFile, ast.ClassDef] | None":
         if name in self.classes:
             return self, self.classes[name]
+        home = self._home(name)
+        return home[0].resolve_class(home[1]) if home is not None else None
+
+    def _home(self, name: str) -> "tuple[SourceFile, str] | None":
+        """The file of the library that a name is imported from, and what it is called there."""
         imported = self.imports.get(name)
         if imported is None or imported.name is None:
             return None
         file = self.library.module_file(imported.module)
         if file is None or file == self.path:
             return None
-        return read_source(self.library, file).resolve_class(imported.name)
+        return read_source(self.library, file), imported.name
 
 
 def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

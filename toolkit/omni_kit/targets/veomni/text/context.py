@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from omni_kit.targets.protocol import Request
 from omni_kit.targets.veomni.checkout import MODELS, shipped_model_types
-from omni_kit.targets.veomni.text.converter import ExpertLayout, class_prefix
+from omni_kit.targets.veomni.text.converter import class_prefix
 from omni_kit.targets.veomni.text.patches import PatchSet
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import stacked_parameters
@@ -26,7 +26,7 @@ class TextContext:
         regenerate: the command that generates the modeling file.
         heads: the classes that are registered; `default_head` answers where no architecture is named.
         plan_keys: patterns of all that is stacked by expert, biases included.
-        converter: a converter is written, for experts that lie `disk`.
+        converter: a converter is written, for experts that lie `disk` where there are some.
     """
 
     name: str
@@ -54,7 +54,7 @@ class TextContext:
 
 
 def text_context(
-    model: UpstreamModel, request: Request, patches: PatchSet, layout: ExpertLayout, *, moe: bool
+    model: UpstreamModel, request: Request, patches: PatchSet, *, moe: bool, converter: bool, disk: str
 ) -> TextContext:
     """The context of one integration."""
     name, in_tree, model_type = request.name, request.style == "in-tree", model.config.model_type
@@ -79,11 +79,11 @@ def text_context(
         import_lines=_import_lines(patches),
         regenerate=_regenerate(name, module, in_tree),
         heads=heads,
-        default_head=next((head for head in heads if head.endswith("ForCausalLM")), heads[0]),
+        default_head=model.class_name if model.class_name in heads else heads[0],
         moe=moe,
         plan_keys=[parameter.pattern for parameter in stacked_parameters(model.skeleton)],
-        converter=layout.needs_converter,
-        disk=str(layout.disk),
+        converter=converter,
+        disk=disk,
     )
 
 

@@ -23,7 +23,7 @@ class Loss:
     Attributes:
         statements: `logits = self.lm_head(...)`, `loss = None`, `if labels is not None: ...` when they follow each
             other directly; empty otherwise.
-        call: the assignment `loss = self.loss_function(...)`.
+        call: the assignment `loss = self.loss_function(...)`, whatever the loss is called.
         hidden: the expression that lm_head receives.
     """
 
@@ -39,9 +39,8 @@ class Loss:
 
 def read_loss(forward: ast.FunctionDef) -> Loss:
     """Finds the loss of a forward."""
-    call = next(
-        (n for n in ast.walk(forward) if isinstance(n, ast.Assign) and _assigns(n, "loss", "self.loss_function")), None
-    )
+    assigned = [n for n in ast.walk(forward) if isinstance(n, ast.Assign) and _calls(n, "self.loss_function")]
+    call = assigned[0] if len(assigned) == 1 else None
     for index, statement in enumerate(forward.body):
         following = forward.body[index : index + 3]
         if isinstance(statement, ast.Assign) and _assigns(statement, "logits", "self.lm_head") and len(following) == 3:
@@ -49,6 +48,15 @@ def read_loss(forward: ast.FunctionDef) -> Loss:
             if _is_standard(following, call) and isinstance(head, ast.Call) and len(head.args) == 1:
                 return Loss(tuple(following), call, ast.unparse(head.args[0]))
     return Loss((), call, "")
+
+
+def own_loss(forward: ast.FunctionDef) -> ast.Call | None:
+    """The cross-entropy that a forward takes itself, of torch; None where it takes none."""
+    for node in ast.walk(forward):
+        name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
+        if isinstance(node, ast.Call) and name in {"CrossEntropyLoss", "cross_entropy"}:
+            return node
+    return None
 
 
 def balancing_call(forward: ast.FunctionDef) -> ast.Assign | None:
@@ -74,9 +82,13 @@ def output_class(forward: ast.FunctionDef) -> str:
 
 
 def _assigns(node: ast.Assign, name: str, function: str) -> bool:
-    target = node.targets[0]
+    return _calls(node, function) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name
+
+
+def _calls(node: ast.Assign, function: str) -> bool:
+    """Whether one name is assigned what a call of `function` gives."""
     is_call = isinstance(node.value, ast.Call) and dotted(node.value.func) == function
-    return len(node.targets) == 1 and isinstance(target, ast.Name) and target.id == name and is_call
+    return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and is_call
 
 
 def _is_standard(statements: list[ast.stmt], call: ast.Assign | None) -> bool:

@@ -142,7 +142,13 @@ def _adapted_loss_edits(node: ast.FunctionDef) -> "list[_Edit]":
     assert call is not None
     pad = " " * call.col_offset
     comment = f"{pad}# Modification: VeOmni's loss function returns (loss, logits, fused_linear_aux)."
-    return [_Edit(call.lineno, call.end_lineno or 0, [comment, f"{pad}loss, _, _ = {ast.unparse(call.value)}"])]
+    return [
+        _Edit(
+            call.lineno,
+            call.end_lineno or 0,
+            [comment, f"{pad}{ast.unparse(call.targets[0])}, _, _ = {ast.unparse(call.value)}"],
+        )
+    ]
 
 
 def _balancing_edit(call: ast.Assign) -> "_Edit":

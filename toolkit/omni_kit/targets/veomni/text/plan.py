@@ -11,9 +11,11 @@ from omni_kit.layout.expected import expected_layout
 from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request, Todo
 from omni_kit.targets.veomni.checkout import MODELS, find_checkout, registrants, shipped_model_types
 from omni_kit.targets.veomni.text.context import TextContext, text_context
-from omni_kit.targets.veomni.text.converter import ExpertLayout, converter_context, layout_of
+from omni_kit.targets.veomni.text.converter import ExpertLayout, class_prefix, converter_context, layout_of
 from omni_kit.targets.veomni.text.patches import derive_patches
-from omni_kit.targets.veomni.text.sites import Site, find_sites
+from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
+from omni_kit.targets.veomni.text.sequence import cut_sequences
+from omni_kit.targets.veomni.text.sites import Site, answers_with_a_loss, causal_head, find_sites
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.upstream.subject import Subject
 from omni_kit.upstream.transformers.config_view import ConfigView
@@ -28,6 +30,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
         BadInput: the checkpoint's layout has no converter, or `into` is no VeOmni checkout for an in-tree integration.
     """
     planner = _Planner(subject, request)
+    planner.refuse_what_cannot_be_finished()
     return IntegrationPlan(
         base=planner.base,
         files=tuple(planner.files()),
@@ -48,6 +51,23 @@ class _Planner:
     @property
     def model(self) -> UpstreamModel:
         return self.subject.model
+
+    def refuse_what_cannot_be_finished(self) -> None:
+        """Raises where the integration could not be trained as upstream's model is.
+
+        Raises:
+            BadInput: no class answers in text, its forward has no loss that is understood, or more is tied than VeOmni
+                ties.
+        """
+        model_type, name = self.model.config.model_type, self.model.class_name
+        if causal_head(self.model) != name:
+            raise BadInput(
+                f"{model_type} is of kind '{self.subject.kind}', and {name} does not answer in text, token after token",
+                "name a class that does as architectures in config.json, or give the model_type",
+            )
+        if not answers_with_a_loss(self.model):
+            raise BadInput(f"no loss from labels was recognised in {name}.forward: there is nothing to train by")
+        refuse_other_ties(self.model)
 
     @property
     def moe(self) -> bool:
@@ -93,17 +113,27 @@ class _Planner:
 
     @cached_property
     def context(self) -> TextContext:
+        converter = self.layout.needs_converter or self.plain.needed
         patches = derive_patches(self.model, self.sites)
-        return text_context(self.model, self.request, patches, self.layout, moe=self.moe)
+        return text_context(
+            self.model, self.request, patches, moe=self.moe, converter=converter, disk=str(self.layout.disk)
+        )
+
+    @cached_property
+    def plain(self) -> PlainContext:
+        models = "..." if self.in_tree else "veomni.models."
+        return plain_context(self.model, self.request.name, class_prefix(self.request.name), models)
 
     def files(self) -> Iterator[NewFile]:
         name, base, context = self.request.name, self.base, vars(self.context)
         yield NewFile(f"{base}/__init__.py", "__init__.py.jinja", context=context)
         yield NewFile(f"{base}/{name}_gpu_patch_gen_config.py", "gpu_patch_gen_config.py.jinja", context=context)
+        module = "checkpoint_tensor_converter.py"
         if self.layout.needs_converter:
             converter = converter_context(self.model, self.layout, name, self.context.veomni_models)
-            template = "checkpoint_tensor_converter.py"
-            yield NewFile(f"{base}/{template}", f"{template}.jinja", context=vars(converter))
+            yield NewFile(f"{base}/{module}", f"{module}.jinja", context=vars(converter))
+        elif self.plain.needed:
+            yield NewFile(f"{base}/{module}", TEMPLATE, context=vars(self.plain))
         if self.moe:
             yield NewFile(f"{base}/parallel_plan.py", "parallel_plan.py.jinja", context=context)
         yield NewFile(f"{base}/generated/__init__.py", text="")
@@ -137,19 +167,28 @@ class _Planner:
 
     def decisions(self) -> Iterator[Decision]:
         for site in self.sites:
-            yield Decision(f"{site.site} {site.target}".strip(), site.decision, site.reason, site.evidence)
+            choice = "skip" if site.decision == "skip" else "patch"
+            yield Decision(f"{site.site} {site.target}".strip(), choice, site.reason, site.evidence)
         if self.moe:
             choice = "generate" if self.layout.needs_converter else "none"
             reason = f"{self.layout.disk or 'unknown'} on disk: {self.layout.reason}"
             yield Decision("checkpoint converter", choice, reason, self.layout.evidence)
             keys = ", ".join(parameter.pattern for parameter in stacked_parameters(self.model.skeleton))
             yield Decision("parallel plan", "ep: Shard(0)", "everything that is stacked by expert", keys)
+        if self.plain.needed and not self.layout.needs_converter:
+            yield self._plain_decision()
         forward = f"{self.model.class_name.removesuffix('ForCausalLM')}Model.forward"
-        reason = "position ids and inputs arrive already cut for sequence parallelism"
-        yield Decision(forward, "upstream", reason, "VeOmni's SequenceParallelCollator")
+        fits, reason, evidence = cut_sequences(self.model, self.sites)
+        yield Decision(forward, "upstream" if fits else "no sequence parallelism", reason, evidence)
         if self.model.config.model_type in shipped_model_types() and not self.in_tree:
             reason = "VeOmni registers this model_type itself; importing the plugin replaces it"
             yield Decision("registration", "override", reason, "MODELING_REGISTRY of the installed VeOmni")
+
+    def _plain_decision(self) -> Decision:
+        parts = [f"{tied} is tied to {source}, and its module holds more" for tied, source in self.plain.copies]
+        parts += ["upstream changes names or tensors while it loads"] if self.model.recipe else []
+        origin = ", ".join(self.model.recipe.resolved_from) if self.model.recipe else "_tied_weights_keys"
+        return Decision("checkpoint converter", "generate", "; ".join(parts), origin)
 
     def todo(self) -> Iterator[Todo]:
         place = f"{self.base}/{self.request.name}_gpu_patch_gen_config.py"
@@ -157,9 +196,6 @@ class _Planner:
             if head.endswith("ForSequenceClassification"):
                 what = f"{head} keeps upstream's head: to train it, override its forward for VeOmni's loss contract"
                 yield Todo(place, 1, what)
-        if any(site.site == "causal-lm-loss" and site.decision == "skip" for site in self.sites):
-            what = "no loss was recognised: override the forward so that it unpacks (loss, logits, fused_linear_aux)"
-            yield Todo(place, 1, what)
 
     def next(self) -> tuple[str, ...]:
         place = self.request.into / self.base

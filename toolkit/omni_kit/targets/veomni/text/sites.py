@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from omni_kit.layout.taxonomy import Memory, pair_orientation
-from omni_kit.targets.veomni.text.loss import OUTPUTS, balancing_call, output_class, read_loss
+from omni_kit.targets.veomni.text.loss import OUTPUTS, balancing_call, output_class, own_loss, read_loss
 from omni_kit.upstream.profile import ModelProfile
+from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.match import match_function
 from omni_kit.upstream.python.source import dotted, read_source
+from omni_kit.upstream.transformers.autoclasses import auto_table
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import expert_parameters
 
@@ -24,6 +26,8 @@ SLOTS: Mapping[str, tuple[str, str, str]] = {
     "causal-lm-loss": ("veomni_causal_lm_loss", "cross_entropy_loss", "causal"),
     "load-balancing-loss": ("veomni_load_balancing_loss", "load_balancing_loss", "standard"),
 }
+_CAUSAL = ("ForCausalLM", "LMHeadModel")
+_CAUSAL_TABLE = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"
 _SILU = {"silu", "swish"}
 
 _RMS_NORM = """
@@ -192,12 +196,27 @@ def _experts(model: UpstreamModel, profile: ModelProfile) -> Iterator[Site]:
         yield Site("experts", name, "patch", "the standard expert loop over [E, 2I, H] and [E, H, I]", where)
 
 
+def causal_head(model: UpstreamModel) -> str | None:
+    """The class that answers in tokens of text: the model's own, else the first of its file."""
+    known = auto_table(model.library, _CAUSAL_TABLE).values()
+    names = (model.class_name, *model.heads)
+    return next((name for name in names if name.endswith(_CAUSAL) or name in known), None)
+
+
+def answers_with_a_loss(model: UpstreamModel) -> bool:
+    """Whether the forward of the model's class makes a loss from labels: by the loss function, or its own."""
+    found = model.source.resolve_class(model.class_name)
+    forward = ClassRef(*found).method("forward") if found is not None else None
+    return forward is not None and (read_loss(forward[1]).call is not None or own_loss(forward[1]) is not None)
+
+
 def _losses(model: UpstreamModel) -> Iterator[Site]:
-    name = next((head for head in model.heads if head.endswith("ForCausalLM")), None)
+    name = causal_head(model)
     node = model.source.classes.get(name) if name else None
     forward = _own_method(node, "forward") if node is not None else None
     if name is None or forward is None:
-        yield Site("causal-lm-loss", "", "skip", "the file has no ForCausalLM", model.source.where(model.source.tree))
+        reason = "the file has no causal head with a forward of its own"
+        yield Site("causal-lm-loss", "", "skip", reason, model.source.where(model.source.tree))
         return
     target, loss = f"{name}.forward", read_loss(forward)
     has_bias = any(p.name == "lm_head.bias" for p in model.skeleton.parameters)
@@ -211,9 +230,9 @@ def _losses(model: UpstreamModel) -> Iterator[Site]:
         reason += ": only the signature of VeOmni's loss function is adopted"
         yield Site("causal-lm-loss", target, "adapt", reason, model.source.where(loss.call))
     else:
-        yield Site(
-            "causal-lm-loss", target, "skip", "no loss = self.loss_function(...) was found", model.source.where(forward)
-        )
+        own = own_loss(forward)
+        reason = "upstream's own cross-entropy stays" if own is not None else "no loss from labels was found"
+        yield Site("causal-lm-loss", target, "skip", reason, model.source.where(own or forward))
     yield from _balancing(model, target, forward)
 
 

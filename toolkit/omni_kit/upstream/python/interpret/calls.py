@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from omni_kit.upstream.python.interpret.classes import ClassRef
+from omni_kit.upstream.python.interpret.classes import ClassRef, ClassTable, FunctionRef
 from omni_kit.upstream.python.interpret.expressions import MAX_ITEMS, Expressions
 from omni_kit.upstream.python.interpret.layers import known_shape, layer_parameters
 from omni_kit.upstream.python.interpret.values import UNKNOWN, Config, Module, Tensor
@@ -30,6 +30,20 @@ class Calls(Expressions):
     @abstractmethod
     def construct(self, cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module | Config:
         """The module, or the config, that calling a class gives."""
+
+    @abstractmethod
+    def run_function(self, function: FunctionRef, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """What calling a function of the library gives; UNKNOWN where that cannot be told."""
+
+    def from_table(self, table: ClassTable, key: Any) -> Any:
+        """The class that a table holds, or the module that it makes; UNKNOWN for what the library does not define."""
+        found = table.find(key)
+        if found is None:
+            return UNKNOWN
+        cls, given = found
+        if not table.makes:
+            return cls if given is None else UNKNOWN
+        return self.construct(cls, [], self.get_dict(given) if given is not None else {})
 
     def get_call(self, node: ast.Call) -> Any:
         """What a call gives: a module or tensor of torch, a built-in of its arguments, or an object of the library."""
@@ -63,6 +77,8 @@ class Calls(Expressions):
         function = self.value(node.func)
         if isinstance(function, ClassRef):
             return self.construct(function, args, kwargs)
+        if isinstance(function, FunctionRef):
+            return self.run_function(function, args, kwargs)
         return self.method_call(node, args)
 
     def from_config(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -5,8 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.upstream.python.source import SourceFile, dotted
 
+# What a function may consist of for its value to be told: anything else could change it unseen.
+_FOLLOWED = (
+    ast.Assign, ast.AnnAssign, ast.AugAssign, ast.If, ast.For, ast.With, ast.Return, ast.Expr, ast.Pass, ast.Assert,
+    ast.Import, ast.ImportFrom,
+)  # fmt: skip
 # Bases whose own constructors are known and not followed.
 _ROOTS = frozenset({"PreTrainedModel", "nn.Module", "torch.nn.Module"})
 
@@ -44,6 +49,44 @@ class ClassRef:
         for entry in self.mro:
             if isinstance(entry, ClassRef) and (found := entry.defines(name)) is not None:
                 return entry, found
+        return None
+
+
+@dataclass(frozen=True)
+class FunctionRef:
+    """A function at the top level, with the file that defines it."""
+
+    source: SourceFile
+    node: ast.FunctionDef
+
+
+def readable(function: ast.FunctionDef) -> bool:
+    """Whether all statements of a function are of types that the interpreter follows."""
+    inner = (node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function)
+    return all(isinstance(node, _FOLLOWED) for node in inner)
+
+
+@dataclass(frozen=True)
+class ClassTable:
+    """A dict of classes, or of classes with their arguments.
+
+    Attributes:
+        makes: its items are modules, made when they are asked for; otherwise they are the classes themselves.
+    """
+
+    source: SourceFile
+    node: ast.Dict
+    makes: bool
+
+    def find(self, key: object) -> "tuple[ClassRef, ast.Dict | None] | None":
+        """The class that stands for a key, with its named arguments if it has some; None where it has no such class."""
+        for name, item in zip(self.node.keys, self.node.values, strict=True):
+            if not isinstance(name, ast.Constant) or name.value != key:
+                continue
+            parts = item.elts if isinstance(item, ast.Tuple) else [item]
+            found = self.source.resolve_class(dotted(parts[0]) or "") if parts else None
+            given = parts[1] if len(parts) == 2 else None
+            return (ClassRef(*found), given if isinstance(given, ast.Dict) else None) if found is not None else None
         return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from omni_kit.upstream.python.interpret.classes import ClassRef
+from omni_kit.upstream.python.interpret.classes import ClassRef, ClassTable, FunctionRef
 from omni_kit.upstream.python.interpret.values import UNKNOWN, Config, Module, Tensor
 
 MAX_ITEMS = 4096
@@ -36,12 +36,16 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 class Expressions(ABC):
-    """Evaluates expressions in the scope of one method."""
+    """Evaluates expressions in the scope of one method, or of one function."""
 
-    def __init__(self, cls: ClassRef, scope: dict[str, Any]) -> None:
-        self.cls = cls
-        self.source = cls.source
+    def __init__(self, home: ClassRef | FunctionRef, scope: dict[str, Any]) -> None:
+        self.home = home
+        self.source = home.source
         self.scope = scope
+
+    @abstractmethod
+    def from_table(self, table: ClassTable, key: Any) -> Any:
+        """What a table of classes makes of the one that it holds for `key`."""
 
     @abstractmethod
     def bind(self, target: ast.expr, value: Any) -> None:
@@ -68,8 +72,26 @@ class Expressions(ABC):
         resolved = self.source.resolve_class(node.id)
         if resolved is not None:
             return ClassRef(*resolved)
+        function = self.source.resolve_function(node.id)
+        if function is not None:
+            return FunctionRef(*function)
         constant = self.source.constants.get(node.id)
-        return self.value(constant) if constant is not None else UNKNOWN
+        if constant is not None:
+            return self.value(constant)
+        return self.class_table(node.id)
+
+    def class_table(self, name: str) -> Any:
+        """A table of classes of another file, as activations have one: a dict, or `Maker(dict)`, which makes them."""
+        found = self.source.resolve_constant(name)
+        if found is None:
+            return UNKNOWN
+        source, table = found
+        makes = isinstance(table, ast.Call) and len(table.args) == 1
+        if isinstance(table, ast.Call) and makes:
+            table = table.args[0]
+        if isinstance(table, ast.Name):
+            source, table = source.resolve_constant(table.id) or (source, table)
+        return ClassTable(source, table, makes) if isinstance(table, ast.Dict) else UNKNOWN
 
     def get_attribute(self, node: ast.Attribute) -> Any:
         """An attribute of self, of a config or of a module."""
@@ -93,6 +115,8 @@ class Expressions(ABC):
     def get_subscript(self, node: ast.Subscript) -> Any:
         """An item of a list, a dict or a container of modules."""
         base, key = self.value(node.value), self.value(node.slice)
+        if isinstance(base, ClassTable):
+            return self.from_table(base, key)
         if isinstance(base, Module) and key is not UNKNOWN:
             return base.attributes[str(key)][-1]
         return UNKNOWN if base is UNKNOWN or key is UNKNOWN else base[key]

@@ -5,12 +5,13 @@ from typing import Any, cast
 
 from omni_kit.errors import BadInput
 from omni_kit.upstream.python.interpret.calls import Calls
-from omni_kit.upstream.python.interpret.classes import ClassRef
+from omni_kit.upstream.python.interpret.classes import ClassRef, FunctionRef, readable
 from omni_kit.upstream.python.interpret.expressions import BINARY, MAX_ITEMS
 from omni_kit.upstream.python.interpret.layers import layer_parameters
 from omni_kit.upstream.python.interpret.values import UNKNOWN, Config, Module, Tensor
 from omni_kit.upstream.python.source import SourceFile, dotted
 
+_DEEPEST = 32
 _SETTERS = frozenset({"self.add_module", "self.register_module", "self.register_parameter", "setattr"})
 
 
@@ -50,7 +51,7 @@ def _initialise(mro: tuple[ClassRef | str, ...], module: Module, args: list[Any]
             if _initialise_root(entry, module, args, kwargs):
                 return
         elif (init := entry.defines("__init__")) is not None:
-            Frame(entry, module, _bind(init, module, args, kwargs)).run(init.body)
+            Frame(entry, module, _bind(init, [module, *args], kwargs)).run(init.body)
             return
 
 
@@ -65,17 +66,17 @@ def _initialise_root(name: str, module: Module, args: list[Any], kwargs: dict[st
     return name == "PreTrainedModel" or name.startswith("nn.")
 
 
-def _bind(init: ast.FunctionDef, module: Module, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _bind(init: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     names = [arg.arg for arg in (*init.args.posonlyargs, *init.args.args)]
     scope: dict[str, Any] = dict.fromkeys([*names, *(a.arg for a in init.args.kwonlyargs)], UNKNOWN)
     defaults = [*zip(names[len(names) - len(init.args.defaults) :], init.args.defaults, strict=True)]
     defaults += [(a.arg, d) for a, d in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True) if d]
     for name, node in defaults:
         scope[name] = node.value if isinstance(node, ast.Constant) else UNKNOWN
-    scope.update(zip(names, [module, *args], strict=False))
+    scope.update(zip(names, args, strict=False))
     scope.update({k: v for k, v in kwargs.items() if k in scope})
     if init.args.vararg is not None:
-        scope[init.args.vararg.arg] = [module, *args][len(names) :]
+        scope[init.args.vararg.arg] = args[len(names) :]
     if init.args.kwarg is not None:
         scope[init.args.kwarg.arg] = {k: v for k, v in kwargs.items() if k not in scope}
     return scope
@@ -90,13 +91,17 @@ def _may_be_module(call: ast.Call) -> bool:
 
 
 class Frame(Calls):
-    """The execution of one method body."""
+    """The execution of the body of one method, or of one function."""
 
-    def __init__(self, cls: ClassRef, owner: Module | Config, scope: dict[str, Any]) -> None:
-        super().__init__(cls, scope)
+    def __init__(
+        self, home: ClassRef | FunctionRef, owner: Module | Config, scope: dict[str, Any], depth: int = 0
+    ) -> None:
+        super().__init__(home, scope)
         self.owner = owner
+        self.depth = depth
         self.uncertain = 0
         self.returned: Any = UNKNOWN
+        self.undecided = False
 
     def run(self, body: list[ast.stmt]) -> None:
         """Runs a method body to its end, or to the first `return`."""
@@ -148,6 +153,7 @@ class Frame(Calls):
         if isinstance(items, Module):
             items = items.items()
         if items is UNKNOWN or not isinstance(items, (list, tuple, range)):
+            self.undecided = True
             return
         for item in items[:MAX_ITEMS]:
             self.store(node.target, item, node.iter)
@@ -159,9 +165,11 @@ class Frame(Calls):
 
     def do_return(self, node: ast.Return) -> None:
         """Ends the method, unless it is not certain that it is reached."""
-        if not self.uncertain:
-            self.returned = self.value(node.value) if node.value is not None else None
-            raise _Return
+        if self.uncertain:
+            self.undecided = True
+            return
+        self.returned = self.value(node.value) if node.value is not None else None
+        raise _Return
 
     def do_expr(self, node: ast.Expr) -> None:
         """A call for its effect: `super().__init__`, `register_buffer`, `append` and methods of modules."""
@@ -174,12 +182,11 @@ class Frame(Calls):
                 self.owner.set(name, value, certain=not self.uncertain)
             return
         if self.is_super(call, "__init__") and isinstance(self.owner, Module):
-            after = self.owner.cls.after(self.cls) if self.owner.cls is not None else ()
-            _initialise(after, self.owner, self.args(call), self.kwargs(call))
+            _initialise(self.above(self.owner), self.owner, self.args(call), self.kwargs(call))
             return
         if (method := self.super_method(call) or self.module_method(call)) is not None:
             module, cls, body = method
-            Frame(cls, module, _bind(body, module, self.args(call), self.kwargs(call))).run(body.body)
+            Frame(cls, module, _bind(body, [module, *self.args(call)], self.kwargs(call))).run(body.body)
         elif (dotted(call.func) or "") == "self.register_buffer":
             self.register_buffer(call)
         elif (dotted(call.func) or "") in _SETTERS:
@@ -213,10 +220,14 @@ class Frame(Calls):
         function, owner = call.func, self.owner
         if not isinstance(function, ast.Attribute) or not self.is_super(call, function.attr):
             return None
-        for entry in owner.cls.after(self.cls) if isinstance(owner, Module) and owner.cls is not None else ():
+        for entry in self.above(owner) if isinstance(owner, Module) else ():
             if isinstance(entry, ClassRef) and (found := entry.defines(function.attr)) is not None:
                 return cast(Module, owner), entry, found
         return None
+
+    def above(self, owner: Module) -> tuple[ClassRef | str, ...]:
+        """The classes that `super()` looks at here."""
+        return owner.cls.after(self.home) if owner.cls is not None and isinstance(self.home, ClassRef) else ()
 
     def is_super(self, call: ast.Call, method: str) -> bool:
         """Whether a call is `super().method(...)`."""
@@ -289,6 +300,28 @@ class Frame(Calls):
         owner.attributes[name] = [value]
         if isinstance(origin, ast.IfExp) and self.value(origin.test) is UNKNOWN:
             owner.uncertain.add(name)
+
+    def run_function(self, function: FunctionRef, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """What a function returns; UNKNOWN where that hangs on what is not known, or where calls go too deep."""
+        return self.returned_by(function, self.owner, function.node, _bind(function.node, args, kwargs))
+
+    def method_call(self, node: ast.Call, args: list[Any]) -> Any:
+        """What a method of this module, or of a part of it, returns; else as plain values answer."""
+        found = self.module_method(node)
+        if found is None:
+            return super().method_call(node, args)
+        module, cls, body = found
+        return self.returned_by(cls, module, body, _bind(body, [module, *args], self.kwargs(node)))
+
+    def returned_by(
+        self, home: ClassRef | FunctionRef, owner: Module | Config, node: ast.FunctionDef, scope: dict[str, Any]
+    ) -> Any:
+        """Runs a function to its end."""
+        if self.depth >= _DEEPEST or not readable(node):
+            return UNKNOWN
+        frame = Frame(home, owner, scope, self.depth + 1)
+        frame.run(node.body)
+        return UNKNOWN if frame.undecided else frame.returned
 
     def construct(self, cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module | Config:
         """A config where one is being built, else the module that calling the class gives."""

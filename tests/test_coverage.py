@@ -1,0 +1,57 @@
+"""A fixed sample of the models that `make coverage-models` goes over; they differ in how they can fail."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omni_kit.coverage import Case, as_markdown, cover_with, model_types
+from omni_kit.parity.processes.workers import Sides
+
+PROVEN = {
+    "apertus": "an activation with parameters, taken from a table",
+    "cohere2_moe": "a base class that is imported as a module of torch",
+    "ctrl": "a tied head whose bias VeOmni would initialise anew",
+    "emu3": "a text model that is built from a part of the config",
+    "glm4": "token ids that are lists",
+    "gpt2": "a head that is called LMHeadModel",
+    "hrm_text": "upstream splits tensors while it loads",
+    "mamba": "no attention, and a loss of its own",
+    "olmo_hybrid": "upstream renames some layers and leaves others",
+    "rembert": "a decoder with a vocabulary of its own",
+}
+REFUSED = {
+    "bert": "ties cls.predictions.decoder.bias to cls.predictions.bias",
+    "bigbird_pegasus": "ties nothing although its config says",
+    "gemma3": "kind 'vlm'",
+}
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    with Sides(tmp_path_factory.mktemp("logs")) as both:
+        yield both
+
+
+@pytest.mark.parametrize("model_type", PROVEN)
+def test_proven(model_type: str, sides: Sides, tmp_path: Path) -> None:
+    (case,) = cover_with([model_type], tmp_path, sides)
+    assert (case.outcome, case.reason) == ("proven", "0e+00")
+
+
+@pytest.mark.parametrize("model_type", REFUSED)
+def test_refused_for_what_is_true(model_type: str, sides: Sides, tmp_path: Path) -> None:
+    (case,) = cover_with([model_type], tmp_path, sides)
+    assert case.outcome == "refused"
+    assert REFUSED[model_type] in case.reason
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_sample_is_of_what_is_covered() -> None:
+    assert {*PROVEN, *REFUSED} <= set(model_types())
+
+
+def test_the_page_cuts_no_cell_and_names_no_machine() -> None:
+    case = Case("m", "llm", "fault", "A | B (/home/me/.venv/lib/python3.11/site-packages/torch/nn.py:3)")
+    row = as_markdown([case]).splitlines()[-1]
+    assert row == r"| m | llm | fault | A \| B (site-packages/torch/nn.py:3) |"

@@ -1,0 +1,86 @@
+"""The converter of a model without experts: what upstream does while it loads, and VeOmni's loader does not.
+
+VeOmni loads names as they lie in the file. What it does not find it initialises anew, together with everything else
+that the same module holds (`_init_parameter` of `veomni.models.module_utils`). It ties the weight of the output
+embeddings to that of the input embeddings, and nothing else (`post_process_after_weight_loading`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from omni_kit.errors import BadInput
+from omni_kit.targets.veomni.text.renaming import Conversion, Renaming, conversions, renamings
+from omni_kit.upstream.transformers.models import UpstreamModel
+
+TEMPLATE = "plain_tensor_converter.py.jinja"
+
+
+@dataclass(frozen=True)
+class PlainContext:
+    """What the converter's template is rendered with.
+
+    Attributes:
+        name, class_name: what its functions and classes are called after.
+        veomni_models: the package that it imports from, with a dot at the end.
+        renames, conversions: what the recipe does to keys and tensors.
+        copies: tied parameter -> the one that the file has instead, where the tied one shares its module with others.
+    """
+
+    name: str
+    class_name: str
+    veomni_models: str
+    renames: Sequence[Renaming]
+    conversions: Sequence[Conversion]
+    copies: Sequence[tuple[str, str]]
+
+    @property
+    def needed(self) -> bool:
+        """Whether a checkpoint that upstream publishes would load wrong without it."""
+        return bool(self.renames or self.conversions or self.copies)
+
+
+def plain_context(model: UpstreamModel, name: str, class_name: str, veomni_models: str) -> PlainContext:
+    """The template's context for a model without experts.
+
+    Raises:
+        BadInput: the recipe does what a converter cannot.
+    """
+    return PlainContext(
+        name=name,
+        class_name=class_name,
+        veomni_models=veomni_models,
+        renames=renamings(model.recipe),
+        conversions=conversions(model.recipe),
+        copies=_copies(model),
+    )
+
+
+def refuse_other_ties(model: UpstreamModel) -> None:
+    """Raises where upstream ties more than VeOmni does, or less.
+
+    Raises:
+        BadInput: which parameters would train apart.
+    """
+    if model.built_config.get("tie_word_embeddings") is True and not model.skeleton.tied:
+        raise BadInput(
+            f"{model.class_name} ties nothing although its config says tie_word_embeddings: VeOmni would tie",
+            "set tie_word_embeddings to false in config.json",
+        )
+    owners = {parameter.name: parameter.owner for parameter in model.skeleton.parameters}
+    for tied, source in model.skeleton.tied.items():
+        if not (tied.endswith(".weight") and "Embedding" in owners.get(source, "") and owners.get(tied) == "Linear"):
+            raise BadInput(
+                f"{model.class_name} ties {tied} to {source}: VeOmni ties the weight of the output embeddings alone, "
+                "and both would train apart",
+                "set tie_word_embeddings to false in config.json and give both in the checkpoint",
+            )
+
+
+def _copies(model: UpstreamModel) -> list[tuple[str, str]]:
+    held: dict[str, set[str]] = {}
+    for parameter in model.skeleton.parameters:
+        module, _, leaf = parameter.name.rpartition(".")
+        held.setdefault(module, set()).add(leaf)
+    return [
+        (tied, source) for tied, source in model.skeleton.tied.items() if len(held.get(tied.rpartition(".")[0], ())) > 1
+    ]
