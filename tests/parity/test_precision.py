@@ -100,6 +100,24 @@ def test_arithmetic_in_too_low_a_dtype_is_found_in_its_module(name: str, plant: 
     assert first.endswith(module)
 
 
+SPELLED_OTHERWISE = {
+    "forward_of_a_norm": (
+        "hidden_states = self.post_attention_layernorm(hidden_states)",
+        "hidden_states = self.post_attention_layernorm.forward(hidden_states)",
+    ),
+    "forward_of_the_experts": ("self.experts(", "type(self.experts).forward(self.experts, "),
+}
+
+
+@pytest.mark.parametrize("name", SPELLED_OTHERWISE)
+def test_a_call_that_is_spelled_otherwise_loses_no_more(name: str, plant: Plant, sides: Sides) -> None:
+    """The same arithmetic without a call of the module: upstream is not put right at a place where the other is not."""
+    report = run_parity(plant(name, {MODELING: [SPELLED_OTHERWISE[name]]}), ["forward", "dtype"], sides=sides)
+
+    assert report.level("forward").max_abs == 0.0
+    assert report.level("dtype").status == "pass", report.level("dtype").reason
+
+
 def test_a_weight_that_upstream_keeps_in_float32_is_missed(veomni_models: Path, sides: Sides) -> None:
     """Upstream keeps the norms of gpt_oss in float32 when the rest is float16; VeOmni's loader does not."""
     level = run_parity(veomni_models / "gpt_oss", ["dtype"], sides=sides).level("dtype")

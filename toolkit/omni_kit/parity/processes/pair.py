@@ -275,9 +275,16 @@ class Pair:
         return Recording.load(out)
 
     def _pairs(self, side: str) -> Pairs:
+        """The calls of a side that are replayed: those that both sides have.
+
+        Where the candidate does in one module what upstream does in several, upstream is replayed so, too: otherwise
+        upstream's errors would be put right at more places, and the candidate's would look larger.
+        """
         reference, candidate = self.recordings()
-        pairs = pair_calls(reference, candidate if side == CANDIDATE else reference)
-        return [(module, occurrence, number) for (module, occurrence), number in pairs.items()]
+        shared = pair_calls(reference, candidate)
+        both = set(shared.values())
+        pairs = shared if side == CANDIDATE else pair_calls(reference, reference)
+        return [(module, occurrence, number) for (module, occurrence), number in pairs.items() if number in both]
 
     def inputs(self) -> Tensors:
         """The batch that both sides are fed."""
