@@ -89,13 +89,15 @@ def parity(
     it again: --replay FILE, the same toy, levels and options. With PATH, another
     directory is compared in that way.
     """
-    from omni_kit.parity import replay_parity, run_parity, write_page
+    from omni_kit.parity import check_page, replay_parity, run_parity, write_page
 
     output = Output("parity", fmt, full)
     if path is None and replay is None:
         raise BadInput("nothing to compare was given", "give the directory of an integration, or --replay FILE")
     if replay is not None and (levels or checkpoint or prove or target):
         raise BadInput("--replay runs what the file says", "leave out --target, --levels, --checkpoint and --prove")
+    if html is not None:
+        check_page(html)
     names = None if levels is None else [name.strip() for name in levels.split(",") if name.strip()]
     with output.status(f"comparing {path or replay} with upstream"):
         if replay is not None:
@@ -118,7 +120,7 @@ def parity(
             raise BadInput("nothing to compare was given", "give a model directory, or --replay FILE")
     if html is not None:
         write_page(report, html)
-
+        output.say(f"wrote {html}")
     output.finish(
         report.to_json(),
         ok=report.ok,

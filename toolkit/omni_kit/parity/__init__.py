@@ -4,7 +4,7 @@ from omni_kit.parity.assertion import assert_parity
 from omni_kit.parity.checkpoint import make_toy_checkpoint
 from omni_kit.parity.levels import DEFAULT_LEVELS, LEVELS
 from omni_kit.parity.replay import replay as replay_parity
-from omni_kit.parity.report.page import write_page
+from omni_kit.parity.report.page import check_page, write_page
 from omni_kit.parity.report.report import LevelResult, ParityReport
 from omni_kit.parity.run import run_parity
 
@@ -14,6 +14,7 @@ __all__ = [
     "LevelResult",
     "ParityReport",
     "assert_parity",
+    "check_page",
     "make_toy_checkpoint",
     "replay_parity",
     "run_parity",

@@ -1,6 +1,9 @@
 """Runs the levels: one process for upstream, one for the integration, and a verdict for each level."""
 
+import os
+import secrets
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.files import cache_directory
 from omni_kit.parity.candidate import Layout, find_candidate, require
 from omni_kit.parity.levels import LEVELS, PROCESS_LEVELS, judge, parse_levels
 from omni_kit.parity.processes.workers import Sides
@@ -74,8 +78,11 @@ def run_parity(
     started = time.monotonic()
     with ExitStack() as stack:
         where = stack.enter_context(_directory(work_dir))
+        hidden = stack.enter_context(_hidden(where if work_dir else None))
         both = sides or stack.enter_context(Sides(where, timeout=timeout))
-        report, config = _compared(candidate, asked, both, where, every_module=every_module, say=say)
+        report, config = _compared(candidate, asked, both, (where, hidden), every_module=every_module, say=say)
+        if not report.ok and work_dir is None:
+            report = _with_logs_kept(report, where)
     seconds = round(time.monotonic() - started, 2)
     report = replace(report, seconds=seconds, work_dir=str(where) if work_dir else "")
     return report if report.ok else replace(report, replay=save_replay(report, replace(asked, toy=config), work_dir))
@@ -85,7 +92,7 @@ def _compared(
     candidate: Candidate,
     asked: Options,
     sides: Sides,
-    where: Path,
+    places: tuple[Path, Path],
     *,
     every_module: bool,
     say: Callable[[str], None],
@@ -99,7 +106,7 @@ def _compared(
     notes: list[str] = []
     pair = Pair(
         candidate,
-        where,
+        *places,
         workers,
         launcher=sides.launcher() if PROCESS_LEVELS.intersection(asked.levels) else None,
         checkpoint=Path(asked.checkpoint) if asked.checkpoint else None,
@@ -110,6 +117,21 @@ def _compared(
     with _one_thread():
         case = Case(pair, notes=notes)
         return _judged(case, asked, every_module=every_module, say=say), pair.toy()
+
+
+def _with_logs_kept(report: ParityReport, where: Path) -> ParityReport:
+    """The report of a failed comparison whose directory goes: the logs that it names are put into the user's cache."""
+    kept = cache_directory() / "parity" / f"logs-{Path(report.path).name}"
+    try:
+        shutil.rmtree(kept, ignore_errors=True)
+        for log in where.rglob("*.log"):
+            place = kept / log.relative_to(where)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(log, place)
+    except OSError:
+        return report
+    levels = [replace(level, reason=level.reason.replace(str(where), str(kept))) for level in report.levels]
+    return replace(report, levels=levels)
 
 
 def _judged(case: "Case", asked: Options, *, every_module: bool, say: Callable[[str], None]) -> ParityReport:
@@ -162,6 +184,25 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def _hidden(kept: Path | None) -> Iterator[Path]:
+    """A directory that nobody finds who was not told: its name is drawn, and that it lies in cannot be listed.
+
+    Args:
+        kept: where its content is put in the end; None keeps nothing.
+    """
+    with tempfile.TemporaryDirectory(prefix="omni-kit-", ignore_cleanup_errors=True) as outer:
+        inner = Path(outer, secrets.token_hex(16))
+        inner.mkdir()
+        os.chmod(outer, stat.S_IWUSR | stat.S_IXUSR)
+        try:
+            yield inner
+        finally:
+            os.chmod(outer, stat.S_IRWXU)
+            if kept is not None:
+                shutil.copytree(inner, kept / "reference", dirs_exist_ok=True)
 
 
 @contextmanager

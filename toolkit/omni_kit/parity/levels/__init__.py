@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, OmniKitError
 from omni_kit.parity.compare.comparison import NothingToCompare
 from omni_kit.parity.levels.backward import Backward
 from omni_kit.parity.levels.dtype import Dtype
@@ -19,6 +19,7 @@ from omni_kit.parity.levels.modules import Modules
 from omni_kit.parity.levels.opslots import Opslots
 from omni_kit.parity.levels.roundtrip import Roundtrip
 from omni_kit.parity.levels.sp import Sp
+from omni_kit.parity.processes.failures import one_line
 from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import LevelResult
 from omni_kit.targets.sides import Ability
@@ -80,6 +81,10 @@ def judge(name: str, case: "Case") -> LevelResult:
         result = _failed(name, error)
     except NothingToCompare as error:
         result = LevelResult(name, "error", str(error))
+    except OmniKitError:
+        raise
+    except Exception as error:  # our own fault, or an answer that no honest process gives: nothing is shown by it
+        result = LevelResult(name, "error", f"omni-kit failed in this level: {one_line(error)}")
     return replace(result, seconds=round(time.monotonic() - started, 3))
 
 

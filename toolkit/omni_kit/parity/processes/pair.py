@@ -1,6 +1,7 @@
 """Both sides of one comparison, and the steps that they have taken, each at most once."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -65,6 +66,7 @@ class Pair:
     Args:
         candidate: the integration.
         where: the directory for tensors and checkpoints.
+        hidden: that of the reference's results, which the candidate's process is not told.
         workers: the reference's and the candidate's process.
         launcher: the process that starts several, where a level needs them.
         checkpoint: an upstream checkpoint to compare on; None makes a toy.
@@ -77,6 +79,7 @@ class Pair:
         self,
         candidate: Candidate,
         where: Path,
+        hidden: Path,
         workers: tuple[Worker, Worker],
         *,
         launcher: Worker | None = None,
@@ -94,7 +97,7 @@ class Pair:
         self._layout = layout
         self._reference, self._other = workers
         self._inputs = where / "inputs.safetensors"
-        self._script = where / REFERENCE / "trace"
+        self._hidden = hidden
         # All are asked at once, so that they import their libraries at the same time.
         self._training = Training(launcher, candidate, device)
         gradient, placed = Ability.gradient in candidate.offers, {"device": device}
@@ -137,7 +140,7 @@ class Pair:
     def exported(self) -> Tensors:
         """What upstream holds after it has loaded what the integration exports."""
         self.loaded()
-        out, file = self.where / CANDIDATE / "export", self.where / REFERENCE / "reloaded.safetensors"
+        out, file = self.where / CANDIDATE / "export", self.folder(REFERENCE) / "reloaded.safetensors"
         self._other.ask(Save(self.checkpoint, out))
         try:
             self._reference.ask(Reload(out, file))
@@ -149,11 +152,11 @@ class Pair:
     def ran(self) -> list[str]:
         """Both sides have run; answers the names of the reference's parameters."""
         self.loaded()
-        steps = [Run(self._inputs, self.where / side) for side in (REFERENCE, CANDIDATE)]
+        steps = [Run(self._inputs, self.folder(side)) for side in (REFERENCE, CANDIDATE)]
         self._reference.send(steps[0])
         self._other.send(steps[1])
         reference, other = self._reference.receive(steps[0]), self._other.receive(steps[1])
-        self._reference.ask(RunNudged(self._inputs, self.where / NUDGED))
+        self._reference.ask(RunNudged(self._inputs, self.folder(NUDGED)))
         for line in (*reference["notes"], *other["notes"]):
             self._note(line)
         return reference["parameters"]
@@ -162,7 +165,7 @@ class Pair:
     def recordings(self) -> tuple[Recording, Recording]:
         """What went in and out of every module of the reference and of the candidate, each running freely."""
         self.loaded()
-        steps = [Trace(self._inputs, self.where / side / "trace") for side in (REFERENCE, CANDIDATE)]
+        steps = [Trace(self._inputs, self.folder(side) / "trace") for side in (REFERENCE, CANDIDATE)]
         self._reference.send(steps[0])
         self._other.send(steps[1])
         self._reference.receive(steps[0])
@@ -177,14 +180,14 @@ class Pair:
     def replayed(self) -> Recording:
         """What the candidate's modules do when each is fed what the reference's was."""
         out = self.where / CANDIDATE / "replay"
-        self._other.ask(Replay(self._inputs, self._script, out, self._pairs(CANDIDATE)))
+        self._other.ask(Replay(self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
         return Recording.load(out)
 
     @_once
     def completed(self) -> Recording:
         """As `replayed`, with each module also given what upstream's was and it is not handed."""
         out = self.where / CANDIDATE / "completed"
-        self._other.ask(Replay(self._inputs, self._script, out, self._pairs(CANDIDATE), complete=True))
+        self._other.ask(Replay(self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE), complete=True))
         return Recording.load(out)
 
     def runs_upstream(self, dtypes: Sequence[str]) -> list[str]:
@@ -213,7 +216,9 @@ class Pair:
             Why upstream itself cannot; None where both can.
         """
         steps = [
-            RunAs(self.checkpoint, dtype, self._inputs, self._script, self.where / side / dtype, self._pairs(side))
+            RunAs(
+                self.checkpoint, dtype, self._inputs, self._script(side), self.folder(side) / dtype, self._pairs(side)
+            )
             for side in (REFERENCE, CANDIDATE)
         ]
         self._reference.send(steps[0])
@@ -230,7 +235,7 @@ class Pair:
 
     def replayed_as(self, side: str, dtype: str) -> Recording:
         """What a side's modules do in another dtype when each is fed what upstream's was in float32."""
-        return Recording.load(self.where / side / dtype / "replay")
+        return Recording.load(self.folder(side) / dtype / "replay")
 
     @_once
     def slots(self) -> list[Slot]:
@@ -267,12 +272,28 @@ class Pair:
 
     def run_planted(self, number: int, out: Path) -> dict[str, bool]:
         """The candidate has run with a fault in that place, and once more fed as upstream was; says what came of it."""
-        return self._other.ask(RunPlanted(number, self._inputs, self._script, out, self._pairs(CANDIDATE)))
+        return self._other.ask(RunPlanted(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
 
     def completed_planted(self, number: int, out: Path) -> Recording:
         """As `completed`, with a fault in that place."""
-        self._other.ask(CompletePlanted(number, self._inputs, self._script, out, self._pairs(CANDIDATE)))
+        self._other.ask(CompletePlanted(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
         return Recording.load(out)
+
+    def folder(self, side: str) -> Path:
+        """Where the results of a side lie: "reference", "candidate", or a run of one, as "reference/nudged"."""
+        first, _, rest = side.partition("/")
+        return (self._hidden if first == REFERENCE else self.where / first) / rest
+
+    def _script(self, side: str) -> Path:
+        """What upstream's modules did, for a side that is fed so; the candidate gets it once it has run freely."""
+        self.recordings()
+        own = self.folder(REFERENCE) / "trace"
+        if side == REFERENCE:
+            return own
+        lent = self.folder(CANDIDATE) / "script"
+        if not lent.is_dir():
+            shutil.copytree(own, lent)
+        return lent
 
     def _pairs(self, side: str) -> Pairs:
         """The calls of a side that are replayed: those that both sides have.
@@ -309,7 +330,7 @@ class Pair:
     def results_of(self, side: str, what: str) -> Tensors:
         """The "outputs" or "gradients" of a run: "reference", "candidate", "reference/nudged", "candidate/bfloat16"."""
         self.ran()
-        return load_tensors(self.where / side / f"{what}.safetensors")
+        return load_tensors(self.folder(side) / f"{what}.safetensors")
 
     def results(self, what: str) -> Tensors:
         """The "outputs" or "gradients" of the candidate."""
@@ -318,7 +339,7 @@ class Pair:
     def attention_of(self, side: str) -> AttentionCalls:
         """How attention was called in a run."""
         self.ran()
-        return load_calls(self.where / side)
+        return load_calls(self.folder(side))
 
     def attention(self) -> AttentionCalls:
         """How attention was called in the candidate's run."""

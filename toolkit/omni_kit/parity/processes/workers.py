@@ -3,9 +3,11 @@
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +19,8 @@ from omni_kit.parity.processes.step import R, Step
 
 LAUNCHER = "ranks"
 GRACE = 30.0  # seconds that a launcher has to say which of its processes hung
+_LAST_WORDS = 5.0  # seconds that a process has to end by itself
+_LONGEST_REPLY = 1 << 26  # bytes
 _OF_CANDIDATE = {"candidate", LAUNCHER}
 _ROOT = Path(omni_kit.__file__).resolve().parents[1]
 
@@ -52,13 +56,15 @@ class Worker:
         self.timeout = timeout
         log_dir.mkdir(parents=True, exist_ok=True)
         self._log_file = self.log.open("ab")
+        self._scratch = tempfile.mkdtemp(prefix="omni-kit-scratch-")
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "omni_kit.parity.processes.worker", name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log_file,
-            env=_environment(threads or max(1, _cores() // 2)),
-            cwd=log_dir,
+            env={**_environment(threads or max(1, _cores() // 2)), "TMPDIR": self._scratch},
+            cwd=self._scratch,
+            start_new_session=True,  # so that whatever it starts ends with it
         )
         self._unread = b""
         self._awaited: list[Step[Any]] = []
@@ -69,7 +75,7 @@ class Worker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(at_once=kind is not None)
 
     def ask(self, step: Step[R]) -> R:
         """Takes a step and returns its result.
@@ -106,7 +112,7 @@ class Worker:
             StepError: as `ask`.
         """
         self._awaited.remove(step)
-        reply = json.loads(self._read_line(step.title()))
+        reply = self._reply(step.title())
         if "error" in reply:
             raise StepError(reply["error"], blames_candidate=self.name != "reference" and reply["blames_candidate"])
         result: R = reply["result"]
@@ -123,18 +129,49 @@ class Worker:
         with suppress(BrokenPipeError):
             self._process.stdin.close()
 
-    def close(self) -> None:
-        """Ends the process."""
-        if self.alive:
+    def close(self, *, at_once: bool = False) -> None:
+        """Ends the process and whatever it started, and removes what they left in the directory for such things.
+
+        Args:
+            at_once: does not wait for the step that it is at.
+        """
+        if self.alive and not at_once:
             self.close_stdin()
-            try:
-                self._process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LAST_WORDS)
+        self._kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):
+                if stream is not None:
+                    stream.close()
         self._log_file.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _kill(self) -> None:
+        """Ends the whole group: no signal that a process ignores, and none that stops it, keeps it from that."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _reply(self, step: str) -> dict[str, Any]:
+        """The next line from the process.
+
+        Raises:
+            StepError: there is none, or it is none of ours: the process's own code has written there.
+        """
+        line = self._read_line(step)
+        try:
+            reply = json.loads(line)
+        except (ValueError, RecursionError):
+            reply = None
+        if not isinstance(reply, dict) or not ("result" in reply or {"error", "blames_candidate"} <= reply.keys()):
+            raise self._garbled(step)
+        return reply
+
+    def _garbled(self, step: str) -> StepError:
+        self._kill()
+        message = f"the {self.name} process wrote among its answers in '{step}': what it answers cannot be told"
+        return StepError(message, blames_candidate=self.name != "reference")
 
     def _read_line(self, step: str) -> bytes:
         stdout = self._process.stdout
@@ -148,13 +185,18 @@ class Worker:
             if not chunk:
                 raise self._died(step)
             self._unread += chunk
+            if len(self._unread) > _LONGEST_REPLY:
+                raise self._garbled(step)
         line, _, self._unread = self._unread.partition(b"\n")
         return line
 
     def _hung(self, step: str) -> StepError:
-        """Aborts the process, which writes its stacks to the log."""
+        """Aborts the process, which writes its stacks to the log; ends it where it does not care."""
         self._process.send_signal(signal.SIGABRT)
-        self._process.wait()
+        self._process.send_signal(signal.SIGCONT)  # it may have stopped itself
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_LAST_WORDS)
+        self._kill()
         message = (
             f"the {self.name} process did not finish '{step}' in {self.timeout:.0f} s; its stacks are in {self.log}"
         )
@@ -191,7 +233,7 @@ class Sides:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for worker in self._workers.values():
-            worker.close()
+            worker.close(at_once=kind is not None)
 
     def workers(self, path: Path, editable: bool = True) -> tuple[Worker, Worker]:
         """The reference's and the candidate's process, for the integration at `path`.

@@ -21,7 +21,7 @@ def drawn(case: Case) -> list[Image]:
     found = images(case.feed, case.pair.inputs(), *outputs)
     for image in found:
         for side, png in ((REFERENCE, image.reference_png), (CANDIDATE, image.candidate_png)):
-            (case.pair.where / side / f"{image.name}.png").write_bytes(png)
+            (case.pair.folder(side) / f"{image.name}.png").write_bytes(png)
     return found
 
 

@@ -113,6 +113,8 @@ def _set_text_sizes(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
     for key in ("num_key_value_heads", "num_kv_heads", "n_head_kv"):
         if config.get(key) == 1:
             toy[key] = 1
+    if _is_size(toy.get("num_kv_heads")) and config["num_kv_heads"] == config.get("num_attention_heads"):
+        toy["num_kv_heads"] = toy["num_attention_heads"]
     for key in OPEN:
         if key in toy and toy[key] is None:
             toy[key] = SIZES.get(key) or AT_MOST[key]
