@@ -1,9 +1,14 @@
 """The app, its commands, and the one place where errors become exit codes."""
 
+import shlex
+import signal
 import sys
+import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -14,6 +19,8 @@ from omni_kit.output import Format, Output
 
 # Typer brings its own copy of click in newer releases; its public BadParameter leads to the base class in both.
 _ClickException: type[Exception] = typer.BadParameter.mro()[2]
+
+_STOPS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 app = typer.Typer(
     name="omni-kit",
@@ -43,6 +50,30 @@ def root(
 def main(arguments: list[str] | None = None) -> int:
     """Runs the CLI and returns the exit code: 0 fine, 1 wrong, 2 bad input, 3 environment, 130 interrupted."""
     given = sys.argv[1:] if arguments is None else arguments
+    with _stoppable():
+        return _run(given)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM and SIGHUP end a command as Ctrl-C does: what it started and what it keeps for a while goes with it."""
+    own = threading.current_thread() is threading.main_thread()
+    numbers = [number for number in _STOPS if own and signal.getsignal(number) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, _stop)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # cleaning up is not stopped in its turn
+    raise KeyboardInterrupt
+
+
+def _run(given: list[str]) -> int:
     output = Output("error", Format.json if _wants_json(given) else Format.human)
     try:
         result = app(args=given, standalone_mode=False, prog_name="omni-kit")
@@ -58,8 +89,17 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:  # nobody foresaw it: the traceback goes to a file, one line to whoever waits
         return output.fail(_unforeseen(error))
     if result == Interrupted.exit_code:  # typer may swallow the interruption, and answer with its code
-        return output.fail(Interrupted("interrupted", "what stands is left as it is; run the same command again"))
+        return output.fail(_interrupted(given))
     return result if isinstance(result, int) else 0
+
+
+def _interrupted(given: list[str]) -> OmniKitError:
+    """What stands, and the command that goes on from there."""
+    again = given
+    if "convert" in given and "--resume" not in given:
+        again = [*given, "--resume"]
+    kept = "finished shards stand" if again != given else "nothing is left half written"
+    return Interrupted("interrupted", f"{kept}; go on with: {shlex.join(['omni-kit', *again])}")
 
 
 def _unforeseen(error: Exception) -> OmniKitError:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import keyword
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,7 +168,8 @@ def _verdict(subject: Subject) -> LayoutVerdict | None:
     if not verdict.ok:
         reasons = "; ".join(finding.message for finding in verdict.findings) or verdict.verdict
         raise BadInput(
-            f"the checkpoint does not fit the model: {reasons}", f"see omni-kit check-layout {subject.given}"
+            f"the checkpoint does not fit the model: {reasons}",
+            f"see omni-kit check-layout {shlex.quote(subject.given)}",
         )
     return verdict
 

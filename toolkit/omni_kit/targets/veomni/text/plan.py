@@ -1,6 +1,7 @@
 """The files and edits of a VeOmni integration of a language model, derived from the upstream model."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -201,7 +202,7 @@ class _Planner:
         place = self.request.into / self.base
         config = place / f"{self.request.name}_gpu_patch_gen_config.py"
         return (
-            f"omni-kit patchgen run {config}",
-            f"omni-kit check {place}",
-            f"omni-kit parity {place}",
+            shlex.join(["omni-kit", "patchgen", "run", str(config)]),
+            shlex.join(["omni-kit", "check", str(place)]),
+            shlex.join(["omni-kit", "parity", str(place)]),
         )

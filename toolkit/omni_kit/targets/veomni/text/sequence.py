@@ -9,6 +9,7 @@ from omni_kit.upstream.transformers.models import UpstreamModel
 _MIXES_TOKENS = re.compile(
     r"(conv1d|short_conv|\.conv)\.weight$|A_log$|dt_bias$|time_decay$|\.D$|recurrent_param$|rg_lru"
 )
+_ATTENDS = re.compile(r"(full|sliding|chunked|compressed_\w+)_?\w*attention|attention")
 
 
 def cut_sequences(model: UpstreamModel, sites: list[Site]) -> tuple[bool, str, str]:
@@ -23,6 +24,14 @@ def cut_sequences(model: UpstreamModel, sites: list[Site]) -> tuple[bool, str, s
     mixing = next((p for p in model.skeleton.parameters if _MIXES_TOKENS.search(p.name)), None)
     if mixing is not None:
         return False, f"{mixing.owner} mixes neighbouring tokens, of which a process has a part only", mixing.where
+    types = model.find("layer_types", "layers_block_type")
+    odd = [kind for kind in (types.value if types else ()) or () if not _ATTENDS.fullmatch(str(kind))]
+    if types is not None and odd:
+        return False, f"layers of type {odd[0]} are no attention over tokens, which VeOmni would spread", types.evidence
+    settings = model.config.cls.source
+    if "is_flash_attention_requested" in settings.text:
+        place = settings.where(settings.tree)
+        return False, "its config refuses flash attention, which VeOmni's is made of, for some settings", place
     if "ALL_ATTENTION_FUNCTIONS" not in source.text:
         return False, "attention does not go through transformers' registry, where VeOmni puts its own", place
     if not re.search(r"_supports_flash_attn\w*\s*=\s*True", source.text):
