@@ -11,7 +11,7 @@ from omni_kit.parity.processes.steps import MakeToy, Open, OpenCheckpoint
 from omni_kit.parity.processes.workers import Sides, StepError, Worker
 from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS
 
-from .conftest import MODELING, Plant
+from .conftest import MODELING, Edits, Plant
 
 OPEN = Open(TRANSFORMERS, feed=LANGUAGE)
 ROUTER = "router_logits = torch.nn.functional.linear(hidden_states, self.weight)"
@@ -115,3 +115,81 @@ def test_a_hang_in_the_candidate_is_an_error_with_its_stack_in_the_log(plant: Pl
     assert time.monotonic() - started < 300
     log = candidate.log.read_text(encoding="utf-8")
     assert "patched_modeling_qwen3_moe_gpu.py" in log[log.index("Fatal Python error: Aborted") :]
+
+
+def with_code(*lines: str) -> Edits:
+    """Runs these lines in the candidate's forward."""
+    return {MODELING: [(ROUTER, "\n        ".join([*lines, ROUTER]))]}
+
+
+def test_a_candidate_that_ignores_signals_and_stops_itself_is_ended_in_time(plant: Plant, fragile: Sides) -> None:
+    deaf = plant(
+        "deaf",
+        with_code(
+            "import os, signal",
+            "signal.signal(signal.SIGABRT, signal.SIG_IGN); signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+            "os.kill(os.getpid(), signal.SIGSTOP)",
+            "import time; time.sleep(600)",
+        ),
+    )
+    fragile.worker("candidate").timeout = 8
+    started = time.monotonic()
+
+    report = run_parity(deaf, ["forward"], sides=fragile)
+
+    assert report.level("forward").status == "error"
+    assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize("said", ["no JSON", '{\\"result\\": 5}', "[" * 100_000])
+def test_what_a_candidate_writes_among_its_answers_is_none(said: str, plant: Plant, fragile: Sides) -> None:
+    text = f'b"{said}\\n"' if len(said) < 100 else 'b"[" * 100000 + b"\\n"'
+    forging = plant(
+        f"forging{len(said)}",
+        with_code(
+            "import os",
+            "for fd in range(3, 64):",
+            "    try:",
+            f"        os.write(fd, {text})",
+            "    except OSError:",
+            "        pass",
+        ),
+    )
+
+    report = run_parity(forging, ["forward", "backward"], sides=fragile)
+
+    assert {level.status for level in report.levels} <= {"fail", "error", "skip"}
+    assert not report.ok
+
+
+def test_a_candidate_finds_nothing_of_what_upstream_answered(plant: Plant, fragile: Sides, tmp_path: Path) -> None:
+    """It looks where it stands, and around every path that the code that calls it knows."""
+    found = tmp_path / "found.txt"
+    looking = plant(
+        "looking",
+        with_code(
+            "import os, sys, pathlib",
+            "frame, places = sys._getframe(), [pathlib.Path.cwd()]",
+            "while frame is not None:",
+            "    held = [v for x in frame.f_locals.values() for v in (x, *getattr(x, '__dict__', {}).values())]",
+            "    known = [v for v in held if isinstance(v, pathlib.Path) and 'omni-kit' in str(v)]",
+            "    places += [p for v in known for p in (v.parent, v.parent.parent) if 'omni-kit' in str(p)]",
+            "    frame = frame.f_back",
+            "names = ('outputs.safetensors', 'gradients.safetensors')",
+            "seen = [f'{d}/{n}' for p in set(places) for d, _, f in os.walk(p) for n in f if n in names]",
+            f"pathlib.Path({str(found)!r}).write_text('\\n'.join([*map(str, set(places)), *seen]))",
+        ),
+    )
+
+    report = run_parity(looking, ["forward", "backward"], sides=fragile)
+
+    assert report.ok
+    lines = found.read_text().splitlines()
+    assert any("omni-kit-parity-" in line for line in lines)
+    assert [line for line in lines if line.endswith(".safetensors")] == []
+
+
+def test_what_is_kept_has_upstreams_answers_too(veomni_models: Path, fragile: Sides, tmp_path: Path) -> None:
+    run_parity(veomni_models / "llama", ["forward"], sides=fragile, work_dir=tmp_path)
+
+    assert {"outputs.safetensors"} <= {file.name for file in (tmp_path / "reference").iterdir()}

@@ -1,14 +1,10 @@
 """The app, its commands, and the one place where errors become exit codes."""
 
 import shlex
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
@@ -16,11 +12,10 @@ from omni_kit import __version__
 from omni_kit.errors import BadInput, Interrupted, MissingRequirement, OmniKitError
 from omni_kit.files import cache_directory, write_atomic
 from omni_kit.output import Format, Output
+from omni_kit.stopping import asked, stoppable
 
 # Typer brings its own copy of click in newer releases; its public BadParameter leads to the base class in both.
 _ClickException: type[Exception] = typer.BadParameter.mro()[2]
-
-_STOPS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 app = typer.Typer(
     name="omni-kit",
@@ -50,27 +45,8 @@ def root(
 def main(arguments: list[str] | None = None) -> int:
     """Runs the CLI and returns the exit code: 0 fine, 1 wrong, 2 bad input, 3 environment, 130 interrupted."""
     given = sys.argv[1:] if arguments is None else arguments
-    with _stoppable():
+    with stoppable():
         return _run(given)
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a command as Ctrl-C does: what it started and what it keeps for a while goes with it."""
-    own = threading.current_thread() is threading.main_thread()
-    numbers = [number for number in _STOPS if own and signal.getsignal(number) is signal.SIG_DFL]
-    for number in numbers:
-        signal.signal(number, _stop)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _stop(number: int, frame: object) -> NoReturn:
-    signal.signal(number, signal.SIG_IGN)  # cleaning up is not stopped in its turn
-    raise KeyboardInterrupt
 
 
 def _run(given: list[str]) -> int:
@@ -78,7 +54,7 @@ def _run(given: list[str]) -> int:
     try:
         result = app(args=given, standalone_mode=False, prog_name="omni-kit")
     except OmniKitError as error:
-        return output.fail(error)
+        return output.fail(_interrupted(given) if asked() else error)
     except _ClickException as error:
         return _usage_error(error, output)
     except (typer.Abort, KeyboardInterrupt):
@@ -87,7 +63,7 @@ def _run(given: list[str]) -> int:
         sys.stderr.close()
         return 0
     except Exception as error:  # nobody foresaw it: the traceback goes to a file, one line to whoever waits
-        return output.fail(_unforeseen(error))
+        return output.fail(_interrupted(given) if asked() else _unforeseen(error))
     if result == Interrupted.exit_code:  # typer may swallow the interruption, and answer with its code
         return output.fail(_interrupted(given))
     return result if isinstance(result, int) else 0

@@ -15,6 +15,7 @@ from rich.progress import track
 
 from omni_kit import __version__
 from omni_kit.errors import OmniKitError
+from omni_kit.stopping import go_on
 
 LIST_LIMIT = 200
 _PLAIN_WIDTH = 120  # without a terminal there is no width to fit; 80 would break tables
@@ -87,6 +88,7 @@ class Output:
             notes: one-line remarks, shown in both forms.
             exit_code: only to say something other than 0 for ok and 1 for not ok.
         """
+        go_on()
         code = exit_code if exit_code is not None else (0 if ok else 1)
         if self.is_json:
             head = {"schema": f"omni-kit/{self.command}/1", "ok": code == 0, "omni_kit": __version__}

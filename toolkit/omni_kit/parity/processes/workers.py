@@ -16,6 +16,7 @@ from typing import Any
 
 import omni_kit
 from omni_kit.parity.processes.step import R, Step
+from omni_kit.stopping import go_on
 
 LAUNCHER = "ranks"
 GRACE = 30.0  # seconds that a launcher has to say which of its processes hung
@@ -92,9 +93,11 @@ class Worker:
         Raises:
             StepError: the process has ended.
         """
+        go_on()
         while self._awaited:
             with suppress(StepError):
                 self.receive(self._awaited[0])
+        self._check_silent(step.title())
         line = step.as_line() + "\n"
         stdin = self._process.stdin
         assert stdin is not None
@@ -167,6 +170,17 @@ class Worker:
         if not isinstance(reply, dict) or not ("result" in reply or {"error", "blames_candidate"} <= reply.keys()):
             raise self._garbled(step)
         return reply
+
+    def _check_silent(self, step: str) -> None:
+        """Nothing was asked, so nothing may have been said: what waits here would be taken for the next answer."""
+        stdout = self._process.stdout
+        assert stdout is not None
+        ready, _, _ = select.select([stdout], [], [], 0)
+        said = os.read(stdout.fileno(), 65536) if ready else b""
+        if self._unread or said:
+            raise self._garbled(step)
+        if ready:
+            raise self._died(step)
 
     def _garbled(self, step: str) -> StepError:
         self._kill()

@@ -36,6 +36,8 @@ def cut_sequences(model: UpstreamModel, sites: list[Site]) -> tuple[bool, str, s
         return False, "attention does not go through transformers' registry, where VeOmni puts its own", place
     if not re.search(r"_supports_flash_attn\w*\s*=\s*True", source.text):
         return False, "upstream does not declare flash attention, which VeOmni's is made of", place
+    if not any(parameter.owner == "Linear" and "*" in parameter.pattern for parameter in model.skeleton.parameters):
+        return False, "its layers have no nn.Linear, from which VeOmni's attention takes its dtype", place
     loss = next((site for site in sites if site.site == "causal-lm-loss"), None)
     if loss is None or loss.decision == "skip":
         return False, "the loss is upstream's own, over the part of the sequence that a process has", place

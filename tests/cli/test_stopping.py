@@ -1,0 +1,66 @@
+"""A command that is stopped ends at once, says so in its form, and leaves neither processes nor folders."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+INTEGRATION = ROOT / "reference_models" / "veomni" / "olmoe"
+
+
+def descendants(pid: int) -> list[int]:
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            child = int(status.parent.name)
+            found += [child, *descendants(child)]
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="children are looked up in /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_nothing_stays_behind(number: signal.Signals, tmp_path: Path) -> None:
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch), "OMNI_KIT_CACHE": str(tmp_path / "cache")}
+    running = subprocess.Popen(
+        [sys.executable, "-m", "omni_kit", "parity", str(INTEGRATION), "--format", "json"],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while len(children := descendants(running.pid)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    running.send_signal(number)
+    said, _ = running.communicate(timeout=60)
+
+    assert running.returncode == 130
+    answer = json.loads(said)
+    assert (answer["schema"], answer["ok"], answer["error"]) == ("omni-kit/error/1", False, "interrupted")
+    assert f"omni-kit parity {INTEGRATION} --format json" in answer["hint"]
+    assert len(children) >= 2
+    assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_launch_of_several_processes_leaves_no_folder(tmp_path: Path) -> None:
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch), "OMNI_KIT_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-m", "omni_kit", "parity", str(INTEGRATION), "--levels", "ep"],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(scratch.iterdir()) == []

@@ -1,0 +1,33 @@
+"""What is said about sequence parallelism is what the level `sp` shows: held against its verdicts, taken by a run."""
+
+import pytest
+
+from omni_kit.targets.veomni.text.sequence import cut_sequences
+from omni_kit.targets.veomni.text.sites import find_sites
+from omni_kit.upstream.subject import open_source
+
+# Each passed, or failed, at the level sp with 2 and 4 processes on a CPU.
+PASSES = ("llama", "qwen3_moe", "deepseek_v3", "gemma3_text", "gpt_oss", "glm4", "cohere2_moe", "electra", "gpt_neox")
+FAILS = {
+    "bamba": "mixes neighbouring tokens",
+    "bloom": "does not go through transformers' registry",
+    "gpt2": "no nn.Linear",
+    "hrm_text": "config refuses flash attention",
+    "minimax": "layers of type linear_attention",
+    "rwkv": "",
+    "modernbert-decoder": "the loss is upstream's own",
+}
+
+
+@pytest.mark.parametrize("model_type", PASSES)
+def test_where_it_passes(model_type: str) -> None:
+    subject = open_source(model_type)
+    assert cut_sequences(subject.model, find_sites(subject.model, subject.profile))[0]
+
+
+@pytest.mark.parametrize("model_type", FAILS)
+def test_where_it_fails(model_type: str) -> None:
+    subject = open_source(model_type)
+    fits, reason, _ = cut_sequences(subject.model, find_sites(subject.model, subject.profile))
+    assert not fits
+    assert FAILS[model_type] in reason

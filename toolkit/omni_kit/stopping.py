@@ -1,0 +1,55 @@
+"""Whether somebody has asked this process to stop.
+
+A signal raises KeyboardInterrupt wherever the process stands, and a library that stands there may swallow it, as
+imports of large packages do. So it is also remembered, and looked at where a command goes on.
+"""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_asked = threading.Event()
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """SIGTERM and SIGHUP end what runs within as Ctrl-C does: what it started and keeps for a while goes with it.
+
+    A signal that the process was told to ignore stays ignored.
+    """
+    _asked.clear()
+    own = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in _SIGNALS if own}
+    mine = [number for number, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler)]
+    for number in mine:
+        signal.signal(number, _stop)
+    try:
+        yield
+    finally:
+        for number in mine:
+            signal.signal(number, before[number])
+
+
+def asked() -> bool:
+    """Whether such a signal came."""
+    return _asked.is_set()
+
+
+def go_on() -> None:
+    """Goes on, unless somebody has asked to stop.
+
+    Raises:
+        KeyboardInterrupt: somebody has.
+    """
+    if _asked.is_set():
+        raise KeyboardInterrupt
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    _asked.set()
+    if number != signal.SIGINT:
+        signal.signal(number, signal.SIG_IGN)  # cleaning up is not stopped in its turn
+    raise KeyboardInterrupt
