@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import FormatOption, FullOption, SourceArgument, TransformersOption
-from omni_kit.output import Format, Output
+from omni_kit.output import Format, Output, table
 
 if TYPE_CHECKING:
     from omni_kit.layout import LayoutVerdict
@@ -68,16 +67,14 @@ def _render(verdict: "LayoutVerdict", console: Console) -> None:
     if data["recipe"]:
         alias = f" (alias of {data['recipe']['alias_of']})" if data["recipe"]["alias_of"] else ""
         console.print(f"recipe    {', '.join(data['recipe']['resolved_from'])}{alias}")
-    table = Table(
-        "experts", "role", "layers", "on disk", "in memory", "converter", "E", "dtype", box=None, pad_edge=False
-    )
+    rows = table("experts", "role", "layers", "on disk", "in memory", "converter", "E", "dtype")
     for tree in data["subtrees"]:
         layers = f"{min(tree['layers'])}-{max(tree['layers'])}" if tree["layers"] else ""
         count, dtype = str(tree["num_experts"]), tree["dtype"] or ""
         row = (tree["prefix"], tree["role"], layers, tree["disk"], tree["memory"], tree["converter"], count, dtype)
-        table.add_row(*map(escape, row))
+        rows.add_row(*map(escape, row))
     if data["subtrees"]:
-        console.print(table)
+        console.print(rows)
     keys = data["keys"]
     lost = f"{len(keys['unmapped'])} unmapped, {len(keys['missing'])} parameters missing"
     console.print(f"keys      {keys['total']} in all, {keys['expert']} of experts, {keys['mapped']} mapped, {lost}")

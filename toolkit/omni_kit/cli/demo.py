@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import FormatOption
 from omni_kit.errors import BadInput
-from omni_kit.output import Format, Output
+from omni_kit.output import Format, Output, table
 
 if TYPE_CHECKING:
     from omni_kit.demo import DemoReport
@@ -58,12 +57,12 @@ def _prepare(into: Path | None) -> Path:
 
 
 def _render(report: "DemoReport", console: Console) -> None:
-    table = Table("model", "step", "status", "seconds", "figure", title="What was proven")
+    rows = table("model", "step", "status", "seconds", "figure", title="What was proven", framed=True)
     for name, steps in report.models.items():
         for index, step in enumerate(steps):
             status = f"[{_COLOURS[step.status]}]{step.status}[/]"
             last = index == len(steps) - 1
-            table.add_row(
+            rows.add_row(
                 name if index == 0 else "",
                 step.step,
                 status,
@@ -73,5 +72,5 @@ def _render(report: "DemoReport", console: Console) -> None:
             )
     fault = report.planted_fault
     caught = "[green]caught[/]" if fault.caught_by else "[red]missed[/]"
-    table.add_row("planted fault", escape(fault.what), caught, "", escape("; ".join(fault.caught_by)))
-    console.print(table)
+    rows.add_row("planted fault", escape(fault.what), caught, "", escape("; ".join(fault.caught_by)))
+    console.print(rows)

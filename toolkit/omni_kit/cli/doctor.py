@@ -5,11 +5,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import FormatOption
-from omni_kit.output import Format, Output
+from omni_kit.output import Format, Output, table
 
 
 @app.command("doctor")
@@ -24,12 +23,12 @@ def doctor_command(
     missing = [component for component in components if component.status != "ok"]
 
     def render(console: Console) -> None:
-        table = Table("component", "version", "needed by", "status", "fix", box=None, pad_edge=False)
+        rows = table("component", "version", "needed by", "status", "fix")
         for item in components:
             colour = "green" if item.status == "ok" else "red"
             version, fix = item.version or "", escape(item.fix)
-            table.add_row(item.name, version, escape(item.needed_by), f"[{colour}]{item.status}[/]", fix)
-        console.print(table)
+            rows.add_row(item.name, version, escape(item.needed_by), f"[{colour}]{item.status}[/]", fix)
+        console.print(rows)
 
     data = {"components": [vars(component) for component in components]}
     Output("doctor", fmt).finish(data, ok=not missing, human=render, exit_code=3 if missing else None)

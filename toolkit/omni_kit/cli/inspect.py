@@ -4,11 +4,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import FormatOption, FullOption, SourceArgument, TransformersOption
-from omni_kit.output import Format, Output
+from omni_kit.output import Format, Output, table
 
 
 @app.command("inspect")
@@ -38,14 +37,14 @@ def _render(report: dict[str, Any], console: Console) -> None:
     if report["nearest_reference"]:
         name = report["nearest_reference"].partition("/")[2]
         console.print(escape(f"nearest   {name}; read it with: omni-kit reference show {name}"), soft_wrap=True)
-    table = Table("trait", "value", "evidence", box=None, pad_edge=False)
+    rows = table("trait", "value", "evidence")
     for trait in report["traits"]:
-        table.add_row(trait["name"], str(trait["value"]), escape(trait["evidence"]))
+        rows.add_row(trait["name"], str(trait["value"]), escape(trait["evidence"]))
     if report["traits"]:
-        console.print(table)
+        console.print(rows)
     for target, plan in report["targets"].items():
         console.print(f"\n[bold]{target}[/bold]: {plan['complexity']}, {len(plan['files'])} files")
-        sites = Table("site", "decision", "reason", "evidence", box=None, pad_edge=False)
+        sites = table("site", "decision", "reason", "evidence")
         for site in plan["patches"]:
             sites.add_row(site["site"], site["decision"], escape(site["reason"]), escape(site["evidence"]))
         console.print(sites)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption, TransformersOption
 from omni_kit.errors import BadInput
-from omni_kit.output import Format, Output
+from omni_kit.output import Format, Output, table
 
 if TYPE_CHECKING:
     from omni_kit.scaffold import Scaffold
@@ -78,10 +77,10 @@ def _render(scaffold: "Scaffold", data: dict[str, Any], dry_run: bool, console: 
     console.print(f"{verb} {scaffold.root}:")
     for change in scaffold.changes:
         console.print(f"  {change.action:<10}{change.path}")
-    table = Table("what", "choice", "reason", box=None, pad_edge=False)
+    rows = table("what", "choice", "reason")
     for decision in plan.decisions:
-        table.add_row(escape(decision.what), escape(decision.choice), escape(decision.reason))
-    console.print(table)
+        rows.add_row(escape(decision.what), escape(decision.choice), escape(decision.reason))
+    console.print(rows)
     for todo in plan.todo:
         console.print(f"[yellow]todo[/yellow] {todo.path}:{todo.line} {escape(todo.what)}", soft_wrap=True)
     if not scaffold.refused:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from typer.core import TyperCommand
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import FormatOption, FullOption
 from omni_kit.errors import BadInput
-from omni_kit.output import Format, Output
+from omni_kit.output import Format, Output, table
 
 if TYPE_CHECKING:
     from omni_kit.parity import ParityReport
@@ -132,15 +131,22 @@ def parity(
 
 def show(console: Console, report: "ParityReport") -> None:
     """Every level with its figures, and the first module to blame."""
-    table = Table(
-        "level", "status", "max rel", "tolerance", "seconds", "reason", title=report.model_type or report.path
+    rows = table(
+        "level",
+        "status",
+        "max rel",
+        "tolerance",
+        "seconds",
+        "reason",
+        title=report.model_type or report.path,
+        framed=True,
     )
     for level in report.levels:
         colour = _COLOURS[level.status]
         figures = ["" if value is None else f"{value:.1e}" for value in (level.max_rel, level.tolerance)]
         status = f"[{colour}]{level.status}[/{colour}]"
-        table.add_row(level.level, status, *figures, f"{level.seconds:.1f}", escape(level.reason))
-    console.print(table)
+        rows.add_row(level.level, status, *figures, f"{level.seconds:.1f}", escape(level.reason))
+    console.print(rows)
     if (found := report.first_divergence) is not None:
         console.print(f"first divergence: [bold]{escape(found.module)}[/bold] adds {found.added:.1e} to {found.what}")
         for side, source in (("candidate", found.candidate_source), ("upstream", found.reference_source)):

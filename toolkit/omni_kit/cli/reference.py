@@ -6,11 +6,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import FormatOption, FullOption
-from omni_kit.output import Format, Output
+from omni_kit.output import Format, Output, table
 
 reference_app = typer.Typer(help="Finished integrations to read and to copy.", no_args_is_help=True)
 app.add_typer(reference_app, name="reference")
@@ -26,10 +25,10 @@ def list_command(fmt: FormatOption = Format.human, full: FullOption = False) -> 
     found = examples()
 
     def render(console: Console) -> None:
-        table = Table("example", "target", "files", box=None, pad_edge=False)
+        rows = table("example", "target", "files")
         for example in found:
-            table.add_row(escape(example.name), escape(example.target), str(len(example.files)))
-        console.print(table)
+            rows.add_row(escape(example.name), escape(example.target), str(len(example.files)))
+        console.print(rows)
 
     listed = [{"name": e.name, "target": e.target, "model": e.model, "path": str(e.path)} for e in found]
     Output("reference", fmt, full).finish({"references": listed}, ok=True, human=render)
@@ -55,10 +54,10 @@ def show_command(
         if file is not None:
             console.out(example.read(file), end="")
             return
-        table = Table("file", "lines", box=None, pad_edge=False)
+        rows = table("file", "lines")
         for row in files:
-            table.add_row(escape(str(row["path"])), str(row["lines"]))
-        console.print(table)
+            rows.add_row(escape(str(row["path"])), str(row["lines"]))
+        console.print(rows)
         console.print(escape(f"one of them: omni-kit reference show {example.name} FILE"), soft_wrap=True)
 
     data = {"name": example.name, "target": example.target, "path": str(example.path), "files": files}

@@ -7,11 +7,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
-from rich.table import Table
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import FormatOption, FullOption
-from omni_kit.output import Format, Output
+from omni_kit.output import Format, Output, table
 
 if TYPE_CHECKING:
     from omni_checkers import Rule
@@ -35,10 +34,10 @@ def list_command(
     rules = [rule.as_json() for rule in all_rules() if target is None or rule.target == target]
 
     def render(console: Console) -> None:
-        table = Table("rule", "severity", "name", box=None, pad_edge=False)
+        rows = table("rule", "severity", "name")
         for rule in rules:
-            table.add_row(rule["id"], rule["severity"], escape(rule["name"]))
-        console.print(table)
+            rows.add_row(rule["id"], rule["severity"], escape(rule["name"]))
+        console.print(rows)
 
     Output("rules", fmt, full).finish({"rules": rules}, ok=True, human=render)
 

@@ -3,11 +3,10 @@
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import FormatOption, FullOption
-from omni_kit.output import Format, Output
+from omni_kit.output import Format, Output, table
 
 skills_app = typer.Typer(help="The skills that agents load.", no_args_is_help=True)
 app.add_typer(skills_app, name="skills")
@@ -21,10 +20,10 @@ def list_command(fmt: FormatOption = Format.human, full: FullOption = False) -> 
     skills = load_skills()
 
     def render(console: Console) -> None:
-        table = Table("skill", "what it is for", box=None, pad_edge=False)
+        rows = table("skill", "what it is for")
         for skill in skills:
-            table.add_row(skill.name, escape(skill.description))
-        console.print(table)
+            rows.add_row(skill.name, escape(skill.description))
+        console.print(rows)
 
     data = {"skills": [{"name": s.name, "description": s.description, "path": str(s.path)} for s in skills]}
     Output("skills", fmt, full).finish(data, ok=True, human=render)

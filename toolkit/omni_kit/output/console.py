@@ -2,9 +2,11 @@
 
 import json
 import math
+import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar
 
@@ -15,10 +17,12 @@ from rich.progress import track
 
 from omni_kit import __version__
 from omni_kit.errors import OmniKitError
+from omni_kit.output.text import PlainConsole, encodable, shown
 from omni_kit.stopping import go_on
 
 LIST_LIMIT = 200
 _PLAIN_WIDTH = 120  # without a terminal there is no width to fit; 80 would break tables
+_NARROWEST, _WIDEST = 40, 10_000
 _T = TypeVar("_T")
 
 
@@ -61,9 +65,12 @@ class Output:
         self.command = command
         self.fmt = fmt
         self.full = full
-        width = None if sys.stdout.isatty() else _PLAIN_WIDTH
-        self.console = Console(width=width, highlight=False, emoji=False)
-        self.diagnostics = Console(stderr=True, width=width, highlight=False, emoji=False)
+        width = None if sys.stdout.isatty() else _plain_width()
+        self.console: Console = PlainConsole(width=width, highlight=False, emoji=False)
+        self.diagnostics: Console = PlainConsole(stderr=True, width=width, highlight=False, emoji=False)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(AttributeError, ValueError):
+                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
     @property
     def is_json(self) -> bool:
@@ -127,7 +134,7 @@ class Output:
         if self.is_json:
             yield
         elif sys.stderr.isatty():
-            with self.diagnostics.status(what):
+            with self.diagnostics.status(escape(shown(what))):
                 yield
         else:
             self.say(f"{what} ...")
@@ -135,4 +142,12 @@ class Output:
 
     def _print_json(self, body: Mapping[str, Any]) -> None:
         limit = 0 if self.full else LIST_LIMIT
-        sys.stdout.write(json.dumps(bounded(body, limit), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+        text = json.dumps(bounded(body, limit), indent=2, ensure_ascii=plain, allow_nan=False)
+        sys.stdout.write(encodable(text) + "\n")
+
+
+def _plain_width() -> int:
+    """How wide output is where no terminal says it: as `COLUMNS` wants it, else wide enough for tables."""
+    given = os.environ.get("COLUMNS", "")
+    return min(max(int(given), _NARROWEST), _WIDEST) if re.fullmatch(r"[0-9]{1,6}", given) else _PLAIN_WIDTH
