@@ -1,6 +1,7 @@
 """doctor: what is there, and the command for what is not."""
 
 import importlib.metadata
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +29,23 @@ def test_what_is_missing_names_its_command(monkeypatch: pytest.MonkeyPatch) -> N
     torch = next(item for item in data["components"] if item["name"] == "torch")
     assert (code, data["ok"]) == (3, False)
     assert (torch["status"], torch["version"], torch["fix"]) == ("missing", None, "pip install torch accelerate")
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("raise ImportError('libtorch_cpu.so: cannot open shared object file')", "ImportError: libtorch_cpu.so"),
+        ("import os; os._exit(7)", "ends the process with code 7"),
+        ("print('noise'); raise SystemExit(0)", "SystemExit: 0"),
+    ],
+)
+def test_what_is_installed_and_cannot_be_imported_is_broken(
+    code: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "accelerate.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    code_, data = run_cli("doctor", "--target", "veomni")
+    found = {item["name"]: item for item in data["components"]}
+    assert (code_, found["accelerate"]["status"], found["torch"]["status"]) == (3, "broken", "ok")
+    assert says in found["accelerate"]["problem"]
+    assert found["accelerate"]["fix"] == "pip install torch accelerate --force-reinstall"

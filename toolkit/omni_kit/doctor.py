@@ -1,9 +1,12 @@
-"""What is installed, what needs it, and the command that mends what is missing."""
+"""What is installed and can be imported, what needs it, and the command that mends what is missing or broken."""
 
 import importlib.metadata
+import json
 import shutil
+import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from omni_kit.targets.registry import chosen, faults
 
@@ -13,8 +16,9 @@ class Component:
     """One thing that omni-kit or a target uses.
 
     Attributes:
-        status: "ok" or "missing".
-        fix: the command that installs it; empty when it is there.
+        status: "ok", "missing", or "broken" where it is installed and cannot be imported.
+        fix: the command that installs it; empty when all is well.
+        problem: what importing it says; empty when all is well, or when it is not there.
     """
 
     name: str
@@ -22,23 +26,46 @@ class Component:
     needed_by: str
     status: str
     fix: str
+    problem: str = ""
 
 
 _BASE = ("transformers", "diffusers", "libcst", "safetensors", "huggingface-hub")
+_TIMEOUT = 120.0  # seconds that all imports together may take
+# Each import is told before it begins: of one that ends the process, or never ends, the name is known.
+_IMPORTS = """
+import importlib, json, os, sys
+out = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+for name in sys.argv[1:]:
+    print(json.dumps([name, None]), file=out, flush=True)
+    try:
+        importlib.import_module(name)
+        said = ""
+    except BaseException as error:
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    print(json.dumps([name, said]), file=out, flush=True)
+os._exit(0)
+"""
 
 
 def examine(target: str | None = None) -> list[Component]:
-    """Looks at the environment, for one target or for all.
+    """Looks at the environment, for one target or for all; imports are tried in a process of their own.
 
     Raises:
         BadInput: there is no such target.
     """
     components = [Component("python", sys.version.split()[0], "everything", "ok", "")]
     components += [_package(name, "everything", "pip install omni-kit") for name in _BASE]
-    components.append(_ruff())
+    modules = {name: name.replace("-", "_") for name in _BASE}
     for item in chosen(target):
         components += [_package(r.name, f"{item.name}: {r.needed_by}", r.install) for r in item.requirements]
-    return components + [_unusable(name, why) for name, why in faults().items() if target in (None, name)]
+        modules |= {r.name: r.module or r.name.replace("-", "_") for r in item.requirements}
+    fixes = {"": "pip install omni-kit"} | {r.name: r.install for item in chosen(target) for r in item.requirements}
+    installed = list(dict.fromkeys(modules[c.name] for c in components if c.name in modules and c.status == "ok"))
+    problems = _imported(installed)
+    tried = [_tried(c, problems.get(modules.get(c.name, ""), ""), fixes.get(c.name, fixes[""])) for c in components]
+    tried.insert(1 + len(_BASE), _ruff())
+    return tried + [_unusable(name, why) for name, why in faults().items() if target in (None, name)]
 
 
 def _unusable(name: str, why: str) -> Component:
@@ -52,6 +79,38 @@ def _package(name: str, needed_by: str, fix: str) -> Component:
     except importlib.metadata.PackageNotFoundError:
         return Component(name, None, needed_by, "missing", fix)
     return Component(name, version, needed_by, "ok", "")
+
+
+def _tried(component: Component, problem: str, fix: str) -> Component:
+    return (
+        replace(component, status="broken", fix=f"{fix} --force-reinstall", problem=problem) if problem else component
+    )
+
+
+def _imported(modules: Sequence[str]) -> dict[str, str]:
+    """Module -> why it cannot be imported; only those that cannot. One that ends its process does not hide the next."""
+    found: dict[str, str] = {}
+    while left := [name for name in modules if name not in found]:
+        told = _try(left)
+        found |= told or {left[0]: "could not be tried"}
+    return {name: problem for name, problem in found.items() if problem}
+
+
+def _try(modules: Sequence[str]) -> dict[str, str]:
+    """Module -> what importing it says, empty where all is well; up to the first that ends the process."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _IMPORTS, *modules],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_TIMEOUT, check=False,
+        )  # fmt: skip
+        said, how = done.stdout, f"ends the process with code {done.returncode}"
+    except subprocess.TimeoutExpired as error:
+        said, how = error.stdout or b"", f"is not done after {_TIMEOUT:.0f} s"
+    found: dict[str, str] = {}
+    for line in said.decode("utf-8", errors="replace").splitlines():
+        name, problem = json.loads(line)
+        found[name] = how if problem is None else problem
+    return found
 
 
 def _ruff() -> Component:

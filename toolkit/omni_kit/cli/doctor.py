@@ -16,10 +16,12 @@ def doctor_command(
     target: Annotated[str | None, typer.Option(help="Only what this target needs.")] = None,
     fmt: FormatOption = Format.human,
 ) -> None:
-    """Show what is installed and the command that installs what is missing. Exit 3 when something is."""
+    """Show what is installed and can be imported, and the command that mends what is not. Exit 3 when something is."""
     from omni_kit.doctor import examine
 
-    components = examine(target)
+    output = Output("doctor", fmt)
+    with output.status("importing what is installed"):
+        components = examine(target)
     missing = [component for component in components if component.status != "ok"]
 
     def render(console: Console) -> None:
@@ -29,6 +31,9 @@ def doctor_command(
             version, fix = item.version or "", escape(item.fix)
             rows.add_row(item.name, version, escape(item.needed_by), f"[{colour}]{item.status}[/]", fix)
         console.print(rows)
+        for item in components:
+            if item.problem:
+                console.print(f"[red]{item.name}[/red] cannot be imported: {escape(item.problem)}", soft_wrap=True)
 
     data = {"components": [vars(component) for component in components]}
-    Output("doctor", fmt).finish(data, ok=not missing, human=render, exit_code=3 if missing else None)
+    output.finish(data, ok=not missing, human=render, exit_code=3 if missing else None)

@@ -23,11 +23,13 @@ class Requirement:
     Attributes:
         name: the distribution.
         needed_by: the command that needs it.
+        module: as it is imported; empty where that is the distribution's name.
     """
 
     name: str
     needed_by: str
     install: str
+    module: str = ""
 
 
 @dataclass(frozen=True)
