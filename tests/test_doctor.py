@@ -39,13 +39,20 @@ def test_what_is_missing_names_its_command(monkeypatch: pytest.MonkeyPatch) -> N
         ("print('noise'); raise SystemExit(0)", "SystemExit: 0"),
     ],
 )
-def test_what_is_installed_and_cannot_be_imported_is_broken(
+def test_what_cannot_be_imported_says_why_and_hides_nothing_else(
     code: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "accelerate.py").write_text(code)
+    (tmp_path / "broken_one.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    code_, data = run_cli("doctor", "--target", "veomni")
+    found = doctor.imported(["json", "broken_one", "no_such_module", "decimal"])
+    assert found.keys() == {"broken_one", "no_such_module"}
+    assert says in found["broken_one"]
+
+
+def test_what_is_installed_and_broken_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "accelerate.py").write_text("raise ImportError('no')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    code, data = run_cli("doctor", "--target", "veomni")
     found = {item["name"]: item for item in data["components"]}
-    assert (code_, found["accelerate"]["status"], found["torch"]["status"]) == (3, "broken", "ok")
-    assert says in found["accelerate"]["problem"]
+    assert (code, found["accelerate"]["status"], found["torch"]["status"]) == (3, "broken", "ok")
     assert found["accelerate"]["fix"] == "pip install torch accelerate --force-reinstall"

@@ -62,7 +62,7 @@ def examine(target: str | None = None) -> list[Component]:
         modules |= {r.name: r.module or r.name.replace("-", "_") for r in item.requirements}
     fixes = {"": "pip install omni-kit"} | {r.name: r.install for item in chosen(target) for r in item.requirements}
     installed = list(dict.fromkeys(modules[c.name] for c in components if c.name in modules and c.status == "ok"))
-    problems = _imported(installed)
+    problems = imported(installed)
     tried = [_tried(c, problems.get(modules.get(c.name, ""), ""), fixes.get(c.name, fixes[""])) for c in components]
     tried.insert(1 + len(_BASE), _ruff())
     return tried + [_unusable(name, why) for name, why in faults().items() if target in (None, name)]
@@ -87,7 +87,7 @@ def _tried(component: Component, problem: str, fix: str) -> Component:
     )
 
 
-def _imported(modules: Sequence[str]) -> dict[str, str]:
+def imported(modules: Sequence[str]) -> dict[str, str]:
     """Module -> why it cannot be imported; only those that cannot. One that ends its process does not hide the next."""
     found: dict[str, str] = {}
     while left := [name for name in modules if name not in found]:
