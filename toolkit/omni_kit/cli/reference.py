@@ -1,7 +1,7 @@
 """omni-kit reference: the worked examples of the installed version."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -9,7 +9,10 @@ from rich.markup import escape
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import FormatOption, FullOption
-from omni_kit.output import Format, Output, table
+from omni_kit.output import Format, Output, shown, table
+
+if TYPE_CHECKING:
+    from omni_kit.examples import Example
 
 reference_app = typer.Typer(help="Finished integrations to read and to copy.", no_args_is_help=True)
 app.add_typer(reference_app, name="reference")
@@ -30,8 +33,7 @@ def list_command(fmt: FormatOption = Format.human, full: FullOption = False) -> 
             rows.add_row(escape(example.name), escape(example.target), str(len(example.files)))
         console.print(rows)
 
-    listed = [{"name": e.name, "target": e.target, "model": e.model, "path": str(e.path)} for e in found]
-    Output("reference", fmt, full).finish({"references": listed}, ok=True, human=render)
+    Output("reference", fmt, full).finish({"references": [_as_json(e, e.path) for e in found]}, ok=True, human=render)
 
 
 @reference_app.command("show")
@@ -47,22 +49,20 @@ def show_command(
     from omni_kit.examples import find_example
 
     example = find_example(name)
-    shown = [file] if file is not None else example.files
-    files = [{"path": path, "lines": len(example.read(path).splitlines())} for path in shown]
+    text = example.read(file) if file is not None else None
+    lines = {path: len(example.read(path).splitlines()) for path in example.files}
 
     def render(console: Console) -> None:
-        if file is not None:
-            console.out(example.read(file), end="")
+        if text is not None:
+            console.out(shown(text), end="")
             return
         rows = table("file", "lines")
-        for row in files:
-            rows.add_row(escape(str(row["path"])), str(row["lines"]))
+        for path, count in lines.items():
+            rows.add_row(escape(path), str(count))
         console.print(rows)
         console.print(escape(f"one of them: omni-kit reference show {example.name} FILE"), soft_wrap=True)
 
-    data = {"name": example.name, "target": example.target, "path": str(example.path), "files": files}
-    if file is not None:
-        data["text"] = example.read(file)
+    data = {"references": [_as_json(example, example.path, file, text)]}
     Output("reference", fmt, full).finish(data, ok=True, human=render)
 
 
@@ -78,12 +78,20 @@ def copy_command(
 
     example = find_example(name)
     place = copy_example(example, into)
-    data = {
-        "name": example.name,
-        "target": example.target,
-        "path": str(place),
-        "files": [{"path": path, "action": "create"} for path in example.files],
-    }
+    data = {"references": [_as_json(example, place)]}
     Output("reference", fmt, full).finish(
         data, ok=True, human=lambda console: console.print(f"copied to {escape(str(place))}", soft_wrap=True)
     )
+
+
+def _as_json(example: "Example", place: Path, file: str | None = None, text: str | None = None) -> dict[str, Any]:
+    """One example as every subcommand tells it; `text` is that of `file`."""
+    return {
+        "name": example.name,
+        "target": example.target,
+        "model": example.model,
+        "path": str(place),
+        "files": example.files,
+        "file": file,
+        "text": text,
+    }
