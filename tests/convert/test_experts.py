@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from omni_kit.convert.experts import Experts, decodable, decode, encode
-from omni_kit.convert.operations import whole
 from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.disk import DiskReading, read_disk
 from omni_kit.layout.groups import ExpertGroup, expert_groups
 from omni_kit.layout.headers import TensorInfo
 from omni_kit.layout.taxonomy import CANONICAL_PAIR, Disk, Memory
-from tests.convert.conftest import evaluate
+from omni_kit.upstream.transformers.recipes.expression import whole
+from tests.upstream.transformers.recipes.evaluate import evaluate
 
 EXPERTS, WIDTH, HIDDEN = 3, 4, 10
 BOX = "model.layers.0.mlp.experts"

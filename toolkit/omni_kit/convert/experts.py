@@ -3,13 +3,21 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from omni_kit.convert.operations import Expression, deinterleave, interleave, join, stack, transpose, whole
-from omni_kit.convert.recipes import SCALE
 from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.disk import DiskReading
 from omni_kit.layout.groups import ExpertGroup
 from omni_kit.layout.taxonomy import CANONICAL_PAIR, Disk, Memory
+from omni_kit.upstream.transformers.recipes.expression import (
+    Expression,
+    deinterleave,
+    interleave,
+    join,
+    stack,
+    transpose,
+    whole,
+)
+from omni_kit.upstream.transformers.recipes.running import SCALE
 
 BIAS = "_bias"
 _TRANSPOSED = {Disk.fused_transposed, Disk.fused_transposed_bias, Disk.fused_transposed_interleaved}

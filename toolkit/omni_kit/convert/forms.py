@@ -8,9 +8,6 @@ from functools import cached_property
 from typing import Any
 
 from omni_kit.convert.experts import Experts, decodable, decode, encode
-from omni_kit.convert.operations import whole
-from omni_kit.convert.recipes import Shapes, Tensors, add, memory_name, to_hub, to_memory
-from omni_kit.convert.rope import with_heads
 from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.disk import DiskReading, read_disk
@@ -19,6 +16,9 @@ from omni_kit.layout.memory import interleaves, memory_layout
 from omni_kit.layout.taxonomy import CANONICAL_PAIR, PAIRS, Disk, Memory, plain
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.recipes.book import Recipe
+from omni_kit.upstream.transformers.recipes.expression import whole
+from omni_kit.upstream.transformers.recipes.rope import with_heads
+from omni_kit.upstream.transformers.recipes.running import Shapes, Tensors, add, memory_name, to_hub, to_memory
 
 _EXPERT_NUMBER = re.compile(r"\.(?:expert_)?\d+$")
 _NUMBER_AHEAD = re.compile(r"^\d+\.")

@@ -9,11 +9,11 @@ from functools import cached_property
 
 from omni_kit.convert.casts import casts
 from omni_kit.convert.forms import Form, Former
-from omni_kit.convert.operations import Expression
 from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import LAYOUT_MARK, Checkpoint
 from omni_kit.layout.headers import DTYPE_BITS, TensorInfo
 from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.recipes.expression import Expression
 
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([KMGT]?I?B?)$")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from omni_kit.convert.operations import Expression
-from omni_kit.convert.recipe_operations import Shape, inverse_operation, run_operation
 from omni_kit.errors import BadInput
 from omni_kit.upstream.transformers.recipes.book import Recipe
+from omni_kit.upstream.transformers.recipes.expression import Expression
+from omni_kit.upstream.transformers.recipes.operations import Shape, inverse_operation, run_operation
 from omni_kit.upstream.transformers.recipes.transform import Transform
 
 Tensors = dict[str, Expression]
