@@ -76,7 +76,7 @@ def test_fused_transposed_against_the_recipe(edited: Callable[[str, Edit], Path]
     verdict = check_layout(str(edited("qwen3_moe", lambda tensors: stack(tensors, transposed=True))))
     assert verdict.subtrees[0].disk is Disk.fused_transposed
     assert verdict.converter is Converter.transpose
-    assert [finding.code for finding in verdict.findings] == ["recipe-disagrees"]
+    assert {finding.code for finding in verdict.findings} == {"recipe-disagrees", "shape-mismatch"}
     assert not verdict.ok
 
 
@@ -137,16 +137,55 @@ def test_tied_head_is_not_missing(checkpoint: Checkpoints) -> None:
     assert verdict.ok
 
 
-def test_mtp_layers_are_a_role_of_their_own(edited: Callable[[str, Edit], Path]) -> None:
-    def add(tensors: dict[str, np.ndarray]) -> None:
-        for name in [name for name in tensors if name.startswith("model.layers.0.")]:
-            tensors[name.replace("layers.0", "layers.3")] = tensors[name]
+def add_layer(tensors: dict[str, np.ndarray], *extra: str) -> None:
+    """A layer beyond the last, like it, with parts of its own."""
+    for name in [name for name in tensors if name.startswith("model.layers.2.")]:
+        tensors[name.replace("layers.2", "layers.3")] = tensors[name]
+    tensors |= {f"model.layers.3.{leaf}.weight": np.ones((64,), np.float32) for leaf in extra}
 
-    verdict = check_layout(str(edited("deepseek_v3", add)))
-    assert {tree.role for tree in verdict.subtrees} <= {"main", "mtp"}
+
+def say(place: Path, **values: Any) -> str:
+    """Changes what config.json says."""
+    file = place / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+    return str(place)
+
+
+@pytest.mark.parametrize(("said", "own"), [({"num_nextn_predict_layers": 1}, ()), ({}, ("enorm", "hnorm"))])
+def test_mtp_layers_are_a_role_of_their_own(
+    edited: Callable[[str, Edit], Path], said: dict[str, int], own: tuple[str, ...]
+) -> None:
+    """The config says that there are some, or their own parts do; they would lie as those of the main layers do."""
+    place = edited("deepseek_v3", lambda tensors: add_layer(tensors, *own))
+    verdict = check_layout(say(place, **said))
+    assert [(tree.role, tree.layers, tree.memory) for tree in verdict.subtrees] == [
+        ("main", (1, 2), Memory.canonical),
+        ("mtp", (3,), Memory.canonical),
+    ]
     assert verdict.accounting is not None
+    assert verdict.accounting.ignored
     assert all("multi-token" in item.reason for item in verdict.accounting.ignored)
-    assert not verdict.accounting.unmapped
+    assert verdict.ok, verdict.findings
+
+
+@pytest.mark.parametrize("model_type", ["qwen3_moe", "deepseek_v3", "llama"])
+def test_a_layer_too_many_is_no_mtp_layer(edited: Callable[[str, Edit], Path], model_type: str) -> None:
+    verdict = check_layout(str(edited(model_type, add_layer)))
+    assert next(f for f in verdict.findings if f.code == "extra-layers").message.startswith(
+        "model.layers.3 of the file"
+    )
+    assert "mtp" not in {tree.role for tree in verdict.subtrees}
+    assert not verdict.ok
+
+
+def test_more_mtp_layers_than_the_config_says(edited: Callable[[str, Edit], Path]) -> None:
+    def add(tensors: dict[str, np.ndarray]) -> None:
+        add_layer(tensors)
+        tensors |= {n.replace("layers.3", "layers.4"): t for n, t in tensors.items() if n.startswith("model.layers.3.")}
+
+    verdict = check_layout(say(edited("deepseek_v3", add), num_nextn_predict_layers=1))
+    assert verdict.accounting is not None
+    assert verdict.accounting.extra == ("model.layers.4",)
 
 
 def test_index_alone(checkpoint: Checkpoints, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from omni_kit.layout.headers import DTYPE_BITS, TensorInfo
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.recipes.expression import Expression
 
-_SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([KMGT]?I?B?)$")
+_SIZE = re.compile(r"^([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMGT]?I?B?)$")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 

@@ -8,7 +8,7 @@ from omni_kit.layout.taxonomy import PAIRS, RETRIEVAL, Memory, pair_orientation,
 from omni_kit.upstream.python.skeleton import Parameter
 from omni_kit.upstream.transformers.models import UpstreamModel
 
-_EXPERT = re.compile(r"\.(?:expert_)?\d+\.[^.]+\.(?:weight|bias)$")
+_EXPERT = re.compile(r"\.(?:expert_)?[0-9]+\.[^.]+\.(?:weight|bias)$")
 
 
 def memory_layout(model: UpstreamModel, targets: tuple[str, ...]) -> Memory:
