@@ -219,11 +219,6 @@ def test_without_a_config(checkpoint: Checkpoints) -> None:
     assert not verdict.ok
 
 
-def test_model_type_without_weights_is_bad_input() -> None:
-    with pytest.raises(BadInput, match="has no safetensors files"):
-        check_layout("olmoe")
-
-
 @pytest.mark.parametrize("hidden", range(2, 20, 2))
 @pytest.mark.parametrize("width", range(1, 12))
 def test_the_pair_is_never_ambiguous(hidden: int, width: int) -> None:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import FormatOption, FullOption, SourceArgument, TransformersOption
+from omni_kit.errors import MissingRequirement
 from omni_kit.output import Format, Output
 
 if TYPE_CHECKING:
@@ -57,7 +58,11 @@ def check_layout_command(
 
         notes = [write_converter(verdict, emit_converter)]
     Output("check-layout", fmt, full).finish(
-        verdict.as_json(), ok=verdict.ok, human=partial(_render, verdict), notes=notes
+        verdict.as_json(),
+        ok=verdict.ok,
+        human=partial(_render, verdict),
+        notes=notes,
+        exit_code=MissingRequirement.exit_code if verdict.untested else None,
     )
 
 
@@ -81,9 +86,12 @@ def _render(verdict: "LayoutVerdict", console: Console) -> None:
     keys = data["keys"]
     lost = f"{len(keys['unmapped'])} unmapped, {len(keys['missing'])} parameters missing"
     console.print(f"keys      {keys['total']} in all, {keys['expert']} of experts, {keys['mapped']} mapped, {lost}")
-    console.print(f"proof     {escape(keys['proof'])}")
+    if keys["proof"]:
+        console.print(f"proof     {escape(keys['proof'])}")
     for item in keys["ignored"]:
         console.print(f"ignored   {item['count']} x {escape(item['pattern'])}: {item['reason']}")
+    for item in keys["not_judged"]:
+        console.print(f"unjudged  {item['count']} x {escape(item['pattern'])}: {escape(item['reason'])}")
     for finding in data["findings"]:
         console.print(
             f"[red]{finding['severity']}[/red] {finding['code']}: {escape(finding['message'])}", soft_wrap=True

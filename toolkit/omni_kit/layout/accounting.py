@@ -163,7 +163,7 @@ class _Tally:
             if self._ignoring.predicts(key, route.names):
                 self.predicting.update(keys)
         elif (unread := self._ignoring.unread(route.names)) is not None:
-            self.not_judged[pattern, f"{unread} could not be read from source"] += len(keys)
+            self.not_judged[pattern, f"{_NUMBER.sub('*', unread)} could not be read from source"] += len(keys)
         else:
             self.unmapped += keys
             if (layer := self._ignoring.beyond(route.names)) is not None:

@@ -37,7 +37,7 @@ class Checkpoint:
     @property
     def names_only(self) -> bool:
         """Only names are known: an index without its shards was given."""
-        return not self.files
+        return None in self.tensors.values()
 
     def shape(self, key: str) -> tuple[int, ...] | None:
         """The shape of a tensor; None where only names are known."""

@@ -120,8 +120,9 @@ def _keys(accounting: Accounting) -> Iterator[LayoutFinding]:
     if lost := [name for name in accounting.missing if name not in unfit]:
         message = f"{len(lost)} parameters are fed by no key and would be randomly initialised, {lost[0]} first"
         yield LayoutFinding("missing-parameters", "error", message)
-    for item in accounting.not_judged:
-        message = f"{item.count} keys are not judged, {item.pattern}: {item.reason}"
+    if accounting.not_judged:
+        number, part = sum(item.count for item in accounting.not_judged), accounting.not_judged[0]
+        message = f"{number} keys are not judged: {part.reason}; {part.pattern} first"
         yield LayoutFinding("not-judged", "warning", message)
 
 

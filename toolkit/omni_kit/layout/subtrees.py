@@ -113,7 +113,7 @@ def merge(judged: Sequence[JudgedGroup], checkpoint: Checkpoint) -> Iterator[Sub
             converter=Converter.none if first.role == "attention" else _converter(first),
             num_experts=reading.num_experts,
             names=reading.names,
-            dtype=checkpoint.dtype(next(first.group.members())),
+            dtype=checkpoint.dtype(next(first.group.members())) or None,
             quantized=reading.quantized,
             ambiguous=reading.ambiguous or bool(first.open_question),
             evidence=(*reading.evidence, *filter(None, (first.open_question, first.obstacle))),

@@ -81,14 +81,6 @@ def _bind(init: ast.FunctionDef, module: Module, args: list[Any], kwargs: dict[s
     return scope
 
 
-def _may_be_module(call: ast.Call) -> bool:
-    """Whether an expression that could not be read may have made a module: `Name(...)`, `CLASSES[...](...)`."""
-    if isinstance(call.func, ast.Subscript):
-        return True
-    last = (dotted(call.func) or "").rpartition(".")[2]
-    return last[:1].isupper() or last.endswith("from_config")
-
-
 class Frame(Calls):
     """The execution of one method body."""
 
@@ -148,6 +140,9 @@ class Frame(Calls):
         if isinstance(items, Module):
             items = items.items()
         if items is UNKNOWN or not isinstance(items, (list, tuple, range)):
+            made = any(isinstance(part, ast.Call) and self.may_be_module(part) for part in ast.walk(node))
+            if made and isinstance(self.owner, Module):
+                self.owner.unresolved["*"] = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
             return
         for item in items[:MAX_ITEMS]:
             self.store(node.target, item, node.iter)
@@ -280,7 +275,7 @@ class Frame(Calls):
             return
         if isinstance(value, (Module, Tensor)):
             owner.unresolved.pop(name, None)
-        elif value is UNKNOWN and isinstance(origin, ast.Call) and _may_be_module(origin):
+        elif value is UNKNOWN and isinstance(origin, ast.Call) and self.may_be_module(origin):
             owner.unresolved[name] = ast.unparse(origin)
         if self.uncertain:
             owner.uncertain.add(name)
@@ -289,6 +284,17 @@ class Frame(Calls):
         owner.attributes[name] = [value]
         if isinstance(origin, ast.IfExp) and self.value(origin.test) is UNKNOWN:
             owner.uncertain.add(name)
+
+    def may_be_module(self, call: ast.Call) -> bool:
+        """Whether a call that could not be read may make a module: `Name(...)`, `CLASSES[...](...)`, a function of the
+        file that uses torch.nn."""
+        if isinstance(call.func, ast.Subscript):
+            return True
+        name = dotted(call.func) or ""
+        last = name.rpartition(".")[2]
+        function = self.source.functions.get(name)
+        makes = function is not None and "nn." in ast.unparse(function)
+        return makes or last[:1].isupper() or last.endswith("from_config")
 
     def construct(self, cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module | Config:
         """A config where one is being built, else the module that calling the class gives."""
