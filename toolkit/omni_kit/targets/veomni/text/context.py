@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from omni_kit.layout.loading import Loading
 from omni_kit.targets.protocol import Request
 from omni_kit.targets.veomni.checkout import MODELS, shipped_model_types
-from omni_kit.targets.veomni.text.converter import ExpertLayout, class_prefix
+from omni_kit.targets.veomni.text.converter import class_prefix
 from omni_kit.targets.veomni.text.patches import PatchSet
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import stacked_parameters
@@ -54,7 +55,7 @@ class TextContext:
 
 
 def text_context(
-    model: UpstreamModel, request: Request, patches: PatchSet, layout: ExpertLayout, *, moe: bool
+    model: UpstreamModel, request: Request, patches: PatchSet, layout: Loading, *, moe: bool
 ) -> TextContext:
     """The context of one integration."""
     name, in_tree, model_type = request.name, request.style == "in-tree", model.config.model_type
