@@ -11,7 +11,7 @@ from omni_kit.convert.experts import Experts, decodable, decode, encode
 from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.disk import DiskReading, read_disk
-from omni_kit.layout.exact import block_rows, obstacle, open_without_model, packed
+from omni_kit.layout.exact import block_rows, obstacle, open_without_model, packed, packed_weight
 from omni_kit.layout.groups import ExpertGroup, expert_groups
 from omni_kit.layout.memory import interleaves, memory_layout
 from omni_kit.layout.taxonomy import CANONICAL_PAIR, PAIRS, Disk, Memory, plain
@@ -61,6 +61,8 @@ class Former:
         """
         if self.model is None and form is not Form.canonical:
             raise BadInput(f"no config.json says which model this is: what its {form} form is cannot be known")
+        if form is not Form.canonical and (why := packed_weight(self.checkpoint)):
+            raise BadInput(f"{why}: only its quantiser knows its {form} form", "dequantise the checkpoint first")
         boxes = [box for group in self.groups if (box := self._box(group, form)) is not None]
         taken = {key for box in boxes for key in box.experts.keys}
         others = {

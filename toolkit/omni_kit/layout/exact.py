@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.disk import DiskReading
 from omni_kit.layout.groups import ExpertGroup
-from omni_kit.layout.quantised import packs
+from omni_kit.layout.quantised import packs, unpacked
 from omni_kit.layout.taxonomy import INTERLEAVED, PAIRED, TURNED, Disk, plain
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.recipes.running import SCALE
@@ -33,11 +33,22 @@ def obstacle(group: ExpertGroup, reading: DiskReading, checkpoint: Checkpoint, b
 
 def packed(group: ExpertGroup, checkpoint: Checkpoint) -> str:
     """What keeps a group's weights from being moved at all: they are packed; empty where they are not."""
-    for key in group.members():
-        if packs(key, checkpoint.dtype(key)) and f"{key}{SCALE}" not in checkpoint.tensors:
-            kind = "MXFP4: gate and up share bytes there" if key.endswith("_blocks") else f"{checkpoint.dtype(key)}"
-            return f"{key} is packed as {kind}"
-    return ""
+    return next((found for key in group.members() if (found := _packed(key, checkpoint))), "")
+
+
+def packed_weight(checkpoint: Checkpoint) -> str:
+    """The first weight of a checkpoint, of experts or not, that is packed, and how; empty where none is."""
+    weights = (key for key in checkpoint.tensors if key.endswith(".weight") or unpacked(key) != key)
+    return next((found for key in weights if (found := _packed(key, checkpoint))), "")
+
+
+def _packed(key: str, checkpoint: Checkpoint) -> str:
+    dtype = checkpoint.dtype(key)
+    # bytes with a scale for each block are FP8 numbers, one each
+    if not packs(key, dtype) or f"{key}{SCALE}" in checkpoint.tensors:
+        return ""
+    kind = "MXFP4: gate and up share bytes there" if key.endswith("_blocks") else f"{dtype or 'bytes'}"
+    return f"{key} is packed as {kind}"
 
 
 def open_without_model(reading: DiskReading, checkpoint: Checkpoint) -> str:
@@ -121,10 +132,12 @@ def _blocks(prefix: str, reading: DiskReading, weight: str, checkpoint: Checkpoi
     if len(scale) != len(shape):
         yield f"{weight}{SCALE} is {list(scale)}: no scale for each block of rows and columns"
         return
-    row = -1 if reading.disk in TURNED else -2
+    row, column = (-1, -2) if reading.disk in TURNED else (-2, -1)
     shared = 2 if reading.disk in PAIRED else 1  # gate and up lie in one tensor
     both, scales = 2 * shape[row] // shared, 2 * scale[row] // shared
     size = block or (both // scales if scales and both % scales == 0 else 0)
-    if not size or size * scales != both or (both // 2) % size:
-        shown = f"blocks of {size} rows" if size else f"{scales} blocks"
+    # the last block may not be full; where nothing says how large blocks are, they are as long as they are high
+    square = block is not None or (size and -(-shape[column] // size) == scale[column])
+    if not size or not square or size * scales != both or (both // 2) % size:
+        shown = f"blocks of {size} rows" if size and square else f"{scales} blocks"
         yield f"{prefix}: {both // 2} rows of gate are not whole {shown}; one scale would cover gate and up"

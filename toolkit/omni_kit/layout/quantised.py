@@ -2,6 +2,7 @@
 
 # A packed weight's ending -> that of the weight that it stands for.
 _PACKED = {".qweight": ".weight", ".weight_packed": ".weight", "_blocks": ""}
+_ENDINGS = tuple(_PACKED)
 _BESIDE = (
     "_scale_inv", "_scale", "_scales", "_blocks", "_scale_2", "_global_scale", "_zero_point", ".scales", ".qzeros",
     ".g_idx", ".weight_g_idx", ".weight_shape", ".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", ".SCB",
@@ -19,10 +20,12 @@ def beside(name: str) -> bool:
 
 def unpacked(name: str) -> str:
     """The name of the weight that a packed tensor stands for; any other name as it is."""
-    ending = next((ending for ending in _PACKED if name.endswith(ending)), None)
-    return name if ending is None else name.removesuffix(ending) + _PACKED[ending]
+    if not name.endswith(_ENDINGS):
+        return name
+    ending = next(ending for ending in _PACKED if name.endswith(ending))
+    return name.removesuffix(ending) + _PACKED[ending]
 
 
 def packs(name: str, dtype: str | None) -> bool:
     """Whether a tensor holds a weight in packed form: its shape is not the weight's, its rows are not rows."""
-    return unpacked(name) != name or (dtype in _PACKING and not beside(name))
+    return name.endswith(_ENDINGS) or (dtype in _PACKING and not beside(name))
