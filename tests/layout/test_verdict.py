@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from omni_kit.convert import convert
 from omni_kit.errors import BadInput
 from omni_kit.layout import check_layout
 from omni_kit.layout.taxonomy import Converter, Disk, Memory, pair_orientation
@@ -209,14 +210,31 @@ def test_fused_index_alone_is_ambiguous_unless_assumed(edited: Callable[[str, Ed
         check_layout(source, assume="fussed")
 
 
-def test_without_a_config(checkpoint: Checkpoints) -> None:
-    file = next(path for path in sorted(checkpoint("olmoe").glob("*.safetensors")))
-    copy = file.parent.parent / "lonely.safetensors"
-    shutil.copy(file, copy)
-    verdict = check_layout(str(copy))
+@pytest.mark.parametrize(
+    ("model_type", "unknown"),
+    [("gpt_oss", "whether gate and up alternate, nor what form the biases take"), ("llama4_text", "alternate")],
+)
+def test_without_a_config_it_says_what_it_cannot_know(
+    edited: Callable[[str, Edit], Path], tmp_path: Path, model_type: str, unknown: str
+) -> None:
+    place = edited(model_type, lambda tensors: None)
+    (place / "config.json").unlink()
+    verdict = check_layout(str(place))
+    assert (verdict.verdict, verdict.converter, verdict.ok) == ("ambiguous", Converter.unsupported, False)
+    (finding,) = verdict.findings
+    assert finding.code == "no-config"
+    assert unknown in finding.message
+    with pytest.raises(BadInput, match="whether gate and up alternate"):
+        convert(str(place), tmp_path / "out", to="canonical")
+
+
+def test_without_a_config_split_experts_are_told_by_their_names(edited: Callable[[str, Edit], Path]) -> None:
+    place = edited("olmoe", lambda tensors: None)
+    (place / "config.json").unlink()
+    verdict = check_layout(str(place))
     assert verdict.accounting is None
-    assert "no-config" in {finding.code for finding in verdict.findings}
-    assert not verdict.ok
+    assert (verdict.verdict, verdict.converter, verdict.ok) == ("convertible", Converter.merge_concat, False)
+    assert [finding.code for finding in verdict.findings] == ["no-config"]
 
 
 @pytest.mark.parametrize("hidden", range(2, 20, 2))
