@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.files import is_file
 from omni_kit.layout.headers import TensorInfo, read_header
 from omni_kit.upstream.hub import HubRepo, hub_headers
 from omni_kit.upstream.python.source import without_collection
@@ -93,7 +94,7 @@ def _from_index(index: Path, shards_needed: bool = False) -> Checkpoint:
     if outside is not None:
         raise BadInput(f"{index.name} names '{outside}', which is not a file beside it")
     files = [index.parent / shard for shard in shards]
-    absent = [file.name for file in files if not file.is_file()]
+    absent = [file.name for file in files if not is_file(file)]
     if len(absent) == len(files) and not shards_needed:
         return Checkpoint(index, dict.fromkeys(weight_map), ())
     if absent:

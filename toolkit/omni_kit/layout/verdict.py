@@ -14,6 +14,10 @@ from omni_kit.layout.memory import interleaves
 from omni_kit.layout.subtrees import Subtree, judge_group, merge
 from omni_kit.layout.taxonomy import Converter, Disk
 from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.traits import EXPERT_COUNTS, text_config
+
+# So few layers or experts are gone through at once, whether the file has them or not.
+MOST_BELIEVED = 256
 
 
 @dataclass(frozen=True)
@@ -97,9 +101,11 @@ def judge(checkpoint: Checkpoint, model: UpstreamModel | None, assume: str | Non
         assume: the DISK layout to take where the file leaves it open.
 
     Raises:
-        BadInput: `assume` is no layout.
+        BadInput: `assume` is no layout, or the config speaks of more than the file can hold.
     """
     assumed = _assumed(assume)
+    if model is not None:
+        _believe(model, checkpoint)
     groups = expert_groups(checkpoint)
     interleaved = model is not None and bool(groups) and interleaves(model)
     accounting = account(checkpoint, model, groups) if model is not None else None
@@ -119,6 +125,21 @@ def judge(checkpoint: Checkpoint, model: UpstreamModel | None, assume: str | Non
         expert_keys=sum(1 for group in groups for _ in group.members()),
         findings=tuple(findings_of(judged, subtrees, checkpoint, model, accounting)),
     )
+
+
+def _believe(model: UpstreamModel, checkpoint: Checkpoint) -> None:
+    """Refuses a config with more layers than the file has tensors, or more experts than any of its dimensions."""
+    config, tensors = text_config(model), checkpoint.tensors
+    shapes = (info.shape for info in tensors.values() if info is not None)
+    widest = max((size for shape in shapes for size in shape), default=0)
+    limits: list[tuple[tuple[str, ...], int]] = [(("num_hidden_layers",), len(tensors))]
+    if not checkpoint.names_only:
+        limits.append((EXPERT_COUNTS, max(len(tensors), widest)))
+    for names, most in limits:
+        found = config.find(*names)
+        if found is not None and isinstance(found.value, int) and found.value > max(most, MOST_BELIEVED):
+            message = f"{found.evidence} is {found.value}, and {checkpoint.path.name} has {len(tensors)} tensors"
+            raise BadInput(message, "give the config of this checkpoint")
 
 
 def prove(verdict: LayoutVerdict, checkpoint: Checkpoint) -> LayoutVerdict:

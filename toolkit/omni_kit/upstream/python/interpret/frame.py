@@ -121,7 +121,11 @@ class Frame(Calls):
         """`a += value`."""
         old, step = self.value(node.target), self.value(node.value)
         known = old is not UNKNOWN and step is not UNKNOWN and type(node.op) in BINARY
-        self.store(node.target, BINARY[type(node.op)](old, step) if known else UNKNOWN, node.value)
+        try:
+            value = BINARY[type(node.op)](old, step) if known else UNKNOWN
+        except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+            value = UNKNOWN
+        self.store(node.target, value, node.value)
 
     def do_if(self, node: ast.If) -> None:
         """The branch that the condition chooses; both, as uncertain, where it cannot be told."""
@@ -139,12 +143,12 @@ class Frame(Calls):
         items = self.value(node.iter)
         if isinstance(items, Module):
             items = items.items()
-        if items is UNKNOWN or not isinstance(items, (list, tuple, range)):
+        if items is UNKNOWN or not isinstance(items, (list, tuple, range)) or len(items) > MAX_ITEMS:
             made = any(isinstance(part, ast.Call) and self.may_be_module(part) for part in ast.walk(node))
             if made and isinstance(self.owner, Module):
                 self.owner.unresolved["*"] = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
             return
-        for item in items[:MAX_ITEMS]:
+        for item in items:
             self.store(node.target, item, node.iter)
             self.block(node.body)
 
