@@ -12,6 +12,7 @@ from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.upstream.transformers.configs import (
+    BY_LAYER,
     ConfigClass,
     ModelConfig,
     config_class,
@@ -29,6 +30,13 @@ _SIMPLE: Mapping[str, type | tuple[type, ...]] = {
     "int": int, "float": (int, float), "str": str, "list": list, "tuple": list, "set": list, "Sequence": list,
     "dict": Mapping, "Mapping": Mapping, "RopeParameters": Mapping,
 }  # fmt: skip
+# What any config may say, and no class declares.
+_OF_ANY: Mapping[str, ast.expr] = {
+    name: ast.parse(declared, mode="eval").body
+    for name, declared in {
+        BY_LAYER: "dict[str, dict] | None", "quantization_config": "dict | None", "rope_scaling": "dict | None",
+    }.items()
+}  # fmt: skip
 _LISTS = frozenset({"list", "List", "tuple", "Tuple", "Sequence", "set"})
 
 
@@ -43,7 +51,8 @@ def check_values(config: ModelConfig) -> None:
 
 def _check(cls: ConfigClass, given: Mapping[str, Any], origin: str) -> None:
     for key, value in given.items():
-        annotation = next((cls.annotations[name] for name in cls.spellings(key) if name in cls.annotations), None)
+        declared = {**_OF_ANY, **cls.annotations}
+        annotation = next((declared[name] for name in cls.spellings(key) if name in declared), None)
         if annotation is not None and not matches(value, annotation):
             expected = ast.unparse(annotation)
             raise BadInput(f"{origin}: {key} is {shown(value)}, {cls.name} expects {expected}", f"correct {origin}")
