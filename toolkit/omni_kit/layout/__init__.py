@@ -1,10 +1,12 @@
 """Expert layouts of checkpoints: reading headers, telling the layout, accounting for every key."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import Checkpoint, read_checkpoint
 from omni_kit.layout.expected import expect
+from omni_kit.layout.findings import LayoutFinding
 from omni_kit.layout.verdict import LayoutVerdict, judge, prove
 from omni_kit.upstream.python.source import without_collection
 from omni_kit.upstream.subject import Subject, open_source
@@ -41,6 +43,8 @@ def check_layout(
     with without_collection():
         checkpoint = read_checkpoint(subject.weights)
         verdict = judge(checkpoint, subject.known_model, assume)
+    said = tuple(LayoutFinding("whole-checkpoint", "info", note) for note in subject.notes)
+    verdict = replace(verdict, findings=(*said, *verdict.findings))
     return prove(verdict, checkpoint) if against_model else verdict
 
 

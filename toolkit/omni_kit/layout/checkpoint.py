@@ -1,5 +1,6 @@
 """A checkpoint as its headers and index describe it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from omni_kit.upstream.subject import read_json
 
 LAYOUT_MARK, CANONICAL = "experts", "canonical"
 INDEX_SUFFIX = ".safetensors.index.json"
+_SHARD = re.compile(r"(?P<stem>.*)-[0-9]{5}-of-(?P<count>[0-9]{5})\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,21 @@ def read_checkpoint(path: Path | HubRepo) -> Checkpoint:
         files = sorted(path.glob("*.safetensors"))
         if not files:
             raise BadInput(f"{path} holds no safetensors files")
+        _refuse_gaps(files)
         return Checkpoint(path, *_read_files(files))
     return Checkpoint(path, *_read_files([path]))
+
+
+def _refuse_gaps(files: Sequence[Path]) -> None:
+    """Shards say in their names how many there are; without an index nothing else tells that one is missing."""
+    there = {file.name for file in files}
+    for name in sorted(there):
+        if match := _SHARD.fullmatch(name):
+            count = int(match["count"])
+            names = (f"{match['stem']}-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1))
+            absent = next((other for other in names if other not in there), None)
+            if absent is not None:
+                raise BadInput(f"{name} has a sister {absent}, which is missing", "download the checkpoint again")
 
 
 def _from_hub(repo: HubRepo) -> Checkpoint:

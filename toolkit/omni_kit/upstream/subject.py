@@ -27,6 +27,7 @@ from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 TRANSFORMERS, DIFFUSERS = "transformers", "diffusers"
 _INDEX = ".safetensors.index.json"
 _PIPELINE = "model_index.json"
+_SHARD = re.compile(r"-[0-9]{5}-of-(?P<count>[0-9]{5})\.safetensors$")
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _PICKLED = "it is a pickle, which can run code when it is read: save it with safe_serialization first"
 _OTHER_FORMATS = {
@@ -48,6 +49,7 @@ class Subject:
         weights: the shard, the index, the directory or the repository to read headers from; None when there are only
             configs.
         values: what its config.json, or model_index.json, says; empty when there is none.
+        notes: what was understood otherwise than it was typed.
     """
 
     given: str
@@ -56,6 +58,7 @@ class Subject:
     directory: Path | None = None
     weights: Path | HubRepo | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def architectures(self) -> list[str]:
@@ -188,7 +191,26 @@ def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
         path if path.suffix == ".json" and not path.name.endswith(_INDEX) else directory / "config.json"
     )
     values = read_json(beside) if beside.exists() or config else {}
-    return _described(given, libraries, directory, _weights(path, given), values)
+    found = _described(given, libraries, directory, _weights(path, given), values)
+    if _one_of_several(path):
+        note = f"{path.name} is one shard of several: read as {directory}"
+        return replace(found, weights=directory, notes=(note,))
+    return found
+
+
+def _one_of_several(path: Path) -> bool:
+    """Whether a file is a shard of a checkpoint that has others, by its name or by an index beside it."""
+    if path.suffix != ".safetensors" or path.is_dir():
+        return False
+    match = _SHARD.search(path.name)
+    if match is not None and int(match["count"]) > 1:
+        return True
+    for index in sorted(path.parent.glob(f"*{_INDEX}")):
+        placed = read_json(index).get("weight_map")
+        names = {name for name in placed.values() if isinstance(name, str)} if isinstance(placed, dict) else set()
+        if path.name in names and len(names) > 1:
+            return True
+    return False
 
 
 def _path(given: str) -> Path | None:
