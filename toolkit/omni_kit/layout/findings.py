@@ -41,7 +41,8 @@ def findings_of(
 
 def _number_of_experts(one: JudgedGroup, model: UpstreamModel | None) -> Iterator[LayoutFinding]:
     """Experts that are missing from a layer, or too many for it: loading would make a stack of another size."""
-    count = _expected(one, model)
+    counts = _expected(one, model)
+    count, most = min(counts), max(counts)
     for leaf, experts in one.group.split.items():
         found = [number for number in experts if number < count]
         if len(found) < count:
@@ -51,13 +52,13 @@ def _number_of_experts(one: JudgedGroup, model: UpstreamModel | None) -> Iterato
     have = max(
         (number + 1 for experts in one.group.split.values() for number in experts), default=one.reading.num_experts
     )
-    stacked = one.group.stacked and one.reading.num_experts not in {0, count}
-    if have > count or stacked:
+    stacked = one.group.stacked and one.reading.num_experts not in {0, *counts}
+    if have > most or stacked:
         verb = "stacks" if stacked else "has"
-        yield LayoutFinding("expert-count", "error", f"{one.group.prefix} {verb} {have} experts, the model has {count}")
+        yield LayoutFinding("expert-count", "error", f"{one.group.prefix} {verb} {have} experts, the model has {most}")
 
 
-def _expected(one: JudgedGroup, model: UpstreamModel | None) -> int:
+def _expected(one: JudgedGroup, model: UpstreamModel | None) -> set[int]:
     """How many experts the parameters have that a group feeds; where none are known, as many as there seem to be.
 
     Experts of two widths feed two stacks; some stack more gates than downs, for experts that compute nothing.
@@ -69,7 +70,7 @@ def _expected(one: JudgedGroup, model: UpstreamModel | None) -> int:
         if shape is not None and len(shape) == 3 and shape[0] is not None:
             leaf = plain(name).rpartition(".")[2]
             counts[leaf] = counts.get(leaf, 0) + shape[0]
-    return min(counts.values(), default=one.reading.num_experts)
+    return {*counts.values()} or {one.reading.num_experts}
 
 
 def _obstacles(judged: Sequence[JudgedGroup]) -> Iterator[LayoutFinding]:

@@ -37,6 +37,7 @@ _OF_ANY: Mapping[str, ast.expr] = {
         BY_LAYER: "dict[str, dict] | None", "quantization_config": "dict | None", "rope_scaling": "dict | None",
     }.items()
 }  # fmt: skip
+_SPECIAL = "__float__"  # how infinity and its like are written, for which JSON has no number
 _LISTS = frozenset({"list", "List", "tuple", "Tuple", "Sequence", "set"})
 
 
@@ -114,12 +115,15 @@ def _of_name(value: Any, name: str) -> bool:
         return isinstance(value, bool)
     if name.endswith("Config"):
         return isinstance(value, Mapping)
+    if name == "float" and isinstance(value, Mapping):
+        return value.keys() == {_SPECIAL}
     kind = _SIMPLE.get(name)
     return kind is None or (isinstance(value, kind) and not isinstance(value, bool))
 
 
 def _of_container(value: Any, name: str, inner: ast.expr) -> bool:
     arguments = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+    arguments = [item for item in arguments if not (isinstance(item, ast.Constant) and item.value is Ellipsis)]
     if name == "Optional":
         return value is None or matches(value, inner)
     if name == "Union":
