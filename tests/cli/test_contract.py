@@ -102,7 +102,7 @@ def test_human_output(
 
 BAD = [
     (["inspect", "nonsense"], 2),
-    (["check-layout", "olmoe"], 2),
+    (["check-layout", "olmoe", "--against-model"], 2),
     (["new-model", "my-model", "--from", "olmoe"], 2),
     (["new-model", "m", "--from", "olmoe", "--style", "sideways"], 2),
     (["new-model", "m", "--from", "olmoe", "--target", "nowhere"], 2),

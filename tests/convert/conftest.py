@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from omni_kit.convert.operations import Expression
-
 Toys = Callable[[str], Path]
 Tensors = dict[str, np.ndarray]
 Stored = Callable[[str, Tensors], Path]
@@ -31,20 +29,6 @@ def assert_equal(found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarra
     for name, tensor in wanted.items():
         assert (found[name].dtype, found[name].shape) == (tensor.dtype, tensor.shape), name
         assert found[name].tobytes() == tensor.tobytes(), name
-
-
-def evaluate(x: Expression, sources: Mapping[str, np.ndarray]) -> np.ndarray:
-    """What an expression stands for, done the slow and plain way; -1 where nothing fills it."""
-    result = np.full(x.shape, -1)
-    for piece in x.pieces:
-        flat = sources[piece.key].reshape(-1)
-        indices = np.full((), piece.offset)
-        for axis in piece.axes:
-            indices = indices[..., None] + axis.stride * np.arange(axis.size)
-        place = tuple(slice(a.start, a.start + a.step * (a.size - 1) + 1, a.step) for a in piece.axes)
-        assert (result[place] == -1).all(), "pieces overlap"
-        result[place] = flat[indices]
-    return result
 
 
 @pytest.fixture(scope="session")

@@ -116,21 +116,33 @@ def test_dtypes_that_differ_inside_one_tensor_are_refused(tmp_path: Path, model:
     }
     tensors[f"{base}.1.up_proj.weight"] = np.ones((4, 4), np.float16)
     save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(BadInput, match="different dtypes: F16, F32"):
+    with pytest.raises(BadInput, match=r"is F16, .* is F32: a stack has one dtype"):
         planned(tmp_path, model)
 
 
 def test_elements_smaller_than_a_byte_only_pass_through(tmp_path: Path, model: Models) -> None:
-    base = "model.layers.0.mlp.experts"
-    entries: dict[str, Any] = {}
-    for number, name in enumerate(f"{base}.{e}.{p}_proj.weight" for e in (0, 1) for p in ("gate", "up", "down")):
-        entries[name] = {"dtype": "F4", "shape": [4, 4], "data_offsets": [8 * number, 8 * number + 8]}
-    header = json.dumps(entries).encode()
-    content = len(header).to_bytes(8, "little") + header + bytes(48)
-    (tmp_path / "model.safetensors").write_bytes(content)
-    with pytest.raises(BadInput, match="elements of 4 bits"):
-        planned(tmp_path, model)
-    assert all(output.passes_through for output in planned(tmp_path, model, "hub").outputs)
+    base = "model.layers.0.mlp"
+    names = [f"{base}.experts.{e}.{p}_proj.weight" for e in (0, 1) for p in ("gate", "up", "down")]
+
+    def write(*packed: str) -> None:
+        entries: dict[str, Any] = {}
+        for number, name in enumerate([*names, f"{base}.other"]):
+            dtype, size = ("F4", 8) if name in packed else ("U8", 16)
+            begin = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+            entries[name] = {"dtype": dtype, "shape": [4, 4], "data_offsets": [begin, begin + size]}
+            if dtype == "U8" and number < len(names):
+                entries[name]["dtype"] = "F8_E4M3"
+        header = json.dumps(entries).encode()
+        body = bytes(max(entry["data_offsets"][1] for entry in entries.values()))
+        (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + body)
+
+    write(*names)
+    for form in ("canonical", "memory", "hub"):
+        with pytest.raises(BadInput, match="is packed as F4"):
+            planned(tmp_path, model, form)
+    write(f"{base}.other")
+    (other,) = [output for output in planned(tmp_path, model).outputs if output.name.endswith("other")]
+    assert other.passes_through
 
 
 def test_an_index_alone_is_refused(toy: Toys, model: Models, tmp_path: Path) -> None:

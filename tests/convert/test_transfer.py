@@ -11,7 +11,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from omni_kit.convert import transfer as room
-from omni_kit.convert.operations import (
+from omni_kit.convert.plan import Output
+from omni_kit.convert.transfer import Budget, Sources, copy_range, runs, slab_rows, transfer
+from omni_kit.layout import read_checkpoint
+from omni_kit.upstream.transformers.recipes.expression import (
     Expression,
     cut,
     deinterleave,
@@ -22,9 +25,6 @@ from omni_kit.convert.operations import (
     unstack,
     whole,
 )
-from omni_kit.convert.plan import Output
-from omni_kit.convert.transfer import Budget, Sources, copy_range, runs, slab_rows, transfer
-from omni_kit.layout import read_checkpoint
 
 A = np.arange(5 * 6 * 8, dtype=np.uint32).reshape(5, 6, 8)
 B = A + 10_000

@@ -9,15 +9,16 @@ from omni_kit.convert import convert, run
 from omni_kit.convert import transfer as room
 from omni_kit.convert.destination import STATE, Destination
 from omni_kit.convert.forms import Form
-from omni_kit.convert.operations import Expression
 from omni_kit.convert.plan import Shard, make_plan
 from omni_kit.convert.verify import inverse
 from omni_kit.layout import read_checkpoint
 from omni_kit.upstream.library import find_library
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.models import upstream_model
+from omni_kit.upstream.transformers.recipes.expression import Expression
 from tests.conftest import run_cli
-from tests.convert.conftest import Toys, evaluate, load
+from tests.convert.conftest import Toys, load
+from tests.upstream.transformers.recipes.evaluate import evaluate
 
 FAMILIES = ["qwen3_moe", "gpt_oss", "llama4_text", "granitemoe", "nemotron_h", "llama"]
 

@@ -74,6 +74,7 @@ def test_a_missing_parameter(changed: Callable[..., LayoutVerdict]) -> None:
     assert verdict.load_proof is not None
     assert verdict.load_proof.missing == ("model.norm.weight",)
     assert codes(verdict) == {"load-missing", "missing-parameters"}
+    assert verdict.as_json()["keys"]["proof"] == "", "a loader that fails proves nothing"
     assert not verdict.ok
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from omni_kit.layout import LayoutVerdict, check_layout
+from omni_kit.layout.subtrees import Subtree
 from omni_kit.layout.taxonomy import Disk, Memory, plain
-from omni_kit.layout.verdict import Subtree
 from tests.moe_models import build, every_modeling_file, moe_classes, origins, saved
 
 SPLIT = {(Disk.per_expert, Memory.canonical)}

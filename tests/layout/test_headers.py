@@ -1,6 +1,7 @@
 """The header reader against the safetensors library."""
 
 import json
+import os
 import random
 import struct
 from pathlib import Path
@@ -12,6 +13,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from omni_kit.errors import BadInput
+from omni_kit.layout import check_layout
 from omni_kit.layout.headers import read_header
 
 
@@ -71,6 +73,9 @@ def test_reads_what_the_library_wrote(good: Path) -> None:
         ({"a": entry("U8", [-4], 0, 4)}, b"\0" * 4, "do not fit"),
         ({"a": entry("U8", [4], 4, 0)}, b"\0" * 4, "do not fit"),
         ({"a": {"dtype": "U8"}}, b"", "damaged entry"),
+        (b'{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4.0]}}', b"\0" * 4, "do not fit"),
+        (b'{"a":{"dtype":"U8","shape":{},"data_offsets":[0,1]}}', b"\0", "do not fit"),
+        (b'{"\\ud800":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"\0", "damaged header"),
         ({"__metadata__": {"a": 1}}, b"", "metadata"),
         (b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":1}', b"", "twice"),
         (b"[]", b"", "no safetensors header"),
@@ -119,3 +124,26 @@ def test_never_accepts_what_the_library_refuses(good: Path, tmp_path: Path) -> N
             refused += 1
             assert not reader_accepts(path), bytes(data)
     assert refused > 500
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    """Reading one would wait for ever."""
+    os.mkfifo(tmp_path / "model.safetensors")
+    for given in (tmp_path, tmp_path / "model.safetensors"):
+        with pytest.raises(BadInput, match=r"no file|neither a file"):
+            check_layout(str(given))
+    (tmp_path / "model.safetensors").unlink()
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(BadInput, match="is no file"):
+        check_layout(str(tmp_path))
+
+
+def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "x" * 5000, "b": "b.safetensors"}}))
+    (tmp_path / "b.safetensors").touch()
+    with pytest.raises(BadInput, match="which is missing"):
+        check_layout(str(tmp_path))
+    for given in ("x" * 5000, "a\0b", "~nobody-has-this-name/x"):
+        with pytest.raises(BadInput, match="is neither a file"):
+            check_layout(given)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from omni_kit.convert import convert
 from omni_kit.errors import BadInput
 from omni_kit.layout import check_layout
 from omni_kit.layout.taxonomy import Converter, Disk, Memory, pair_orientation
@@ -76,7 +77,7 @@ def test_fused_transposed_against_the_recipe(edited: Callable[[str, Edit], Path]
     verdict = check_layout(str(edited("qwen3_moe", lambda tensors: stack(tensors, transposed=True))))
     assert verdict.subtrees[0].disk is Disk.fused_transposed
     assert verdict.converter is Converter.transpose
-    assert [finding.code for finding in verdict.findings] == ["recipe-disagrees"]
+    assert {finding.code for finding in verdict.findings} == {"recipe-disagrees", "shape-mismatch"}
     assert not verdict.ok
 
 
@@ -137,16 +138,55 @@ def test_tied_head_is_not_missing(checkpoint: Checkpoints) -> None:
     assert verdict.ok
 
 
-def test_mtp_layers_are_a_role_of_their_own(edited: Callable[[str, Edit], Path]) -> None:
-    def add(tensors: dict[str, np.ndarray]) -> None:
-        for name in [name for name in tensors if name.startswith("model.layers.0.")]:
-            tensors[name.replace("layers.0", "layers.3")] = tensors[name]
+def add_layer(tensors: dict[str, np.ndarray], *extra: str) -> None:
+    """A layer beyond the last, like it, with parts of its own."""
+    for name in [name for name in tensors if name.startswith("model.layers.2.")]:
+        tensors[name.replace("layers.2", "layers.3")] = tensors[name]
+    tensors |= {f"model.layers.3.{leaf}.weight": np.ones((64,), np.float32) for leaf in extra}
 
-    verdict = check_layout(str(edited("deepseek_v3", add)))
-    assert {tree.role for tree in verdict.subtrees} <= {"main", "mtp"}
+
+def say(place: Path, **values: Any) -> str:
+    """Changes what config.json says."""
+    file = place / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+    return str(place)
+
+
+@pytest.mark.parametrize(("said", "own"), [({"num_nextn_predict_layers": 1}, ()), ({}, ("enorm", "hnorm"))])
+def test_mtp_layers_are_a_role_of_their_own(
+    edited: Callable[[str, Edit], Path], said: dict[str, int], own: tuple[str, ...]
+) -> None:
+    """The config says that there are some, or their own parts do; they would lie as those of the main layers do."""
+    place = edited("deepseek_v3", lambda tensors: add_layer(tensors, *own))
+    verdict = check_layout(say(place, **said))
+    assert [(tree.role, tree.layers, tree.memory) for tree in verdict.subtrees] == [
+        ("main", (1, 2), Memory.canonical),
+        ("mtp", (3,), Memory.canonical),
+    ]
     assert verdict.accounting is not None
+    assert verdict.accounting.ignored
     assert all("multi-token" in item.reason for item in verdict.accounting.ignored)
-    assert not verdict.accounting.unmapped
+    assert verdict.ok, verdict.findings
+
+
+@pytest.mark.parametrize("model_type", ["qwen3_moe", "deepseek_v3", "llama"])
+def test_a_layer_too_many_is_no_mtp_layer(edited: Callable[[str, Edit], Path], model_type: str) -> None:
+    verdict = check_layout(str(edited(model_type, add_layer)))
+    assert next(f for f in verdict.findings if f.code == "extra-layers").message.startswith(
+        "model.layers.3 of the file"
+    )
+    assert "mtp" not in {tree.role for tree in verdict.subtrees}
+    assert not verdict.ok
+
+
+def test_more_mtp_layers_than_the_config_says(edited: Callable[[str, Edit], Path]) -> None:
+    def add(tensors: dict[str, np.ndarray]) -> None:
+        add_layer(tensors)
+        tensors |= {n.replace("layers.3", "layers.4"): t for n, t in tensors.items() if n.startswith("model.layers.3.")}
+
+    verdict = check_layout(say(edited("deepseek_v3", add), num_nextn_predict_layers=1))
+    assert verdict.accounting is not None
+    assert verdict.accounting.extra == ("model.layers.4",)
 
 
 def test_index_alone(checkpoint: Checkpoints, tmp_path: Path) -> None:
@@ -170,19 +210,31 @@ def test_fused_index_alone_is_ambiguous_unless_assumed(edited: Callable[[str, Ed
         check_layout(source, assume="fussed")
 
 
-def test_without_a_config(checkpoint: Checkpoints) -> None:
-    file = next(path for path in sorted(checkpoint("olmoe").glob("*.safetensors")))
-    copy = file.parent.parent / "lonely.safetensors"
-    shutil.copy(file, copy)
-    verdict = check_layout(str(copy))
+@pytest.mark.parametrize(
+    ("model_type", "unknown"),
+    [("gpt_oss", "whether gate and up alternate, nor what form the biases take"), ("llama4_text", "alternate")],
+)
+def test_without_a_config_it_says_what_it_cannot_know(
+    edited: Callable[[str, Edit], Path], tmp_path: Path, model_type: str, unknown: str
+) -> None:
+    place = edited(model_type, lambda tensors: None)
+    (place / "config.json").unlink()
+    verdict = check_layout(str(place))
+    assert (verdict.verdict, verdict.converter, verdict.ok) == ("ambiguous", Converter.unsupported, False)
+    (finding,) = verdict.findings
+    assert finding.code == "no-config"
+    assert unknown in finding.message
+    with pytest.raises(BadInput, match="whether gate and up alternate"):
+        convert(str(place), tmp_path / "out", to="canonical")
+
+
+def test_without_a_config_split_experts_are_told_by_their_names(edited: Callable[[str, Edit], Path]) -> None:
+    place = edited("olmoe", lambda tensors: None)
+    (place / "config.json").unlink()
+    verdict = check_layout(str(place))
     assert verdict.accounting is None
-    assert "no-config" in {finding.code for finding in verdict.findings}
-    assert not verdict.ok
-
-
-def test_model_type_without_weights_is_bad_input() -> None:
-    with pytest.raises(BadInput, match="has no safetensors files"):
-        check_layout("olmoe")
+    assert (verdict.verdict, verdict.converter, verdict.ok) == ("convertible", Converter.merge_concat, False)
+    assert [finding.code for finding in verdict.findings] == ["no-config"]
 
 
 @pytest.mark.parametrize("hidden", range(2, 20, 2))

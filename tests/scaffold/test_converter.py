@@ -28,10 +28,31 @@ def test_none_is_needed(checkpoint: Checkpoints, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["my-model.py", "class.py", "mine.txt"])
-def test_names_that_cannot_be_imported(checkpoint: Checkpoints, tmp_path: Path, name: str) -> None:
-    with pytest.raises(BadInput, match="is no Python module name"):
-        write_converter(check_layout(str(checkpoint("olmoe"))), tmp_path / name)
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        ("my-out 1.py", "MyOut1"),
+        ("1.py", "Model1"),
+        ("class.py", "Class"),
+        ("a.b.c.txt", "ABC"),
+        ("Mine.py", "Mine"),
+        ("--.py", "Model"),
+        ("mine", "Mine"),
+        ("größe².py", "Größe"),
+    ],
+)
+def test_a_file_of_any_name_has_a_class_of_a_sensible_one(
+    checkpoint: Checkpoints, tmp_path: Path, name: str, called: str
+) -> None:
+    write_converter(check_layout(str(checkpoint("olmoe"))), tmp_path / name)
+    tree = ast.parse((tmp_path / name).read_text())
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    assert [found.removesuffix("CheckpointTensorConverter") for found in classes] == [called]
+
+
+def test_a_directory_is_no_file_to_write(checkpoint: Checkpoints, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is a directory"):
+        write_converter(check_layout(str(checkpoint("olmoe"))), tmp_path)
 
 
 def test_what_is_there_stays(checkpoint: Checkpoints, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from omni_kit.errors import BadInput
 from omni_kit.layout import LayoutVerdict, check_layout
 from omni_kit.layout.taxonomy import Converter
 from omni_kit.scaffold.converter import write_converter
-from tests.layout.test_every_type import canonical_in_memory
 from tests.moe_models import SAMPLE, build, modeling_files, moe_classes, saved
 
 NONE = {None, Converter.none, Converter.unsupported}
@@ -53,34 +52,23 @@ for directory, (module, name) in json.load(sys.stdin).items():
 """
 
 
-def wanted(verdict: LayoutVerdict, model: Any) -> dict[str, Any]:
-    """The parameters, those of experts in canonical form."""
-    import torch
-
-    found = dict(model.named_parameters())
-    memory = {name: value.detach().numpy() for name, value in found.items()}
+def loads_as_it_lies(verdict: LayoutVerdict, model: Any, tensors: dict[str, Any]) -> None:
+    """Where no converter is needed, a key of experts is a parameter, element by element."""
+    assert verdict.accounting is not None
+    held = dict(model.named_parameters())
     for tree in verdict.subtrees:
-        if tree.role == "attention" or not (tree.memory.startswith("transposed") or tree.memory == "canonical-renamed"):
-            continue
-        for layer in tree.layers:
-            box = tree.prefix.replace("*", str(layer), 1)
-            pair = list(canonical_in_memory(verdict, tree, box, memory))
-            assert verdict.accounting is not None
-            fed = [n for k, names in verdict.accounting.feeds.items() if k.startswith(f"{box}.") for n in names]
-            weights = [name for name in fed if name in found and found[name].ndim == 3]
-            container = weights[0].removesuffix(".weight").rpartition(".")[0]
-            for name in fed:
-                found.pop(name, None)
-            for leaf, array in zip(("gate_up_proj", "down_proj"), pair, strict=True):
-                found[f"{container}.{leaf}"] = torch.from_numpy(array.copy())
-    return {name: value.detach().clone().contiguous() for name, value in found.items()}
+        head = tree.prefix.partition("*")[0]
+        fed = [(key, names) for key, names in verdict.accounting.feeds.items() if key.startswith(head)]
+        for key, names in fed:
+            if ".experts" in key and len(names) == 1 and names[0] in held:
+                assert tensors[key].equal(held[names[0]]), key
 
 
 @pytest.mark.parametrize(
     ("modules", "fewest"),
     [
-        pytest.param([m for m in modeling_files() if m.partition(".")[0] in SAMPLE], 12, id="sample"),
-        pytest.param(modeling_files(), 50, id="all", marks=pytest.mark.sweep),
+        pytest.param([m for m in modeling_files() if m.partition(".")[0] in SAMPLE], 8, id="sample"),
+        pytest.param(modeling_files(), 35, id="all", marks=pytest.mark.sweep),
     ],
 )
 def test_every_converter_gives_the_parameters(modules: list[str], fewest: int, tmp_path: Path) -> None:
@@ -91,7 +79,7 @@ def test_every_converter_gives_the_parameters(modules: list[str], fewest: int, t
     for cls in (cls for module in modules for cls in moe_classes(module)):
         directory = tmp_path / cls.__name__
         model = build(cls)
-        saved(model, directory)
+        tensors = saved(model, directory)
         verdict = check_layout(str(directory))
         if verdict.converter in NONE and verdict.verdict != "mixed":
             continue
@@ -101,9 +89,13 @@ def test_every_converter_gives_the_parameters(modules: list[str], fewest: int, t
         except BadInput as error:
             refused.add((verdict.model.config.model_type, error.message.partition(" by ")[2].partition("(")[0]))
             continue
+        if said.startswith("no converter was written: the modules hold them"):
+            loads_as_it_lies(verdict, model, tensors)
+            continue
         assert said.startswith("wrote"), cls
         (directory / "wanted").mkdir()
-        save_file(wanted(verdict, model), directory / "wanted" / "model.safetensors")
+        held = {name: value.detach().clone().contiguous() for name, value in model.named_parameters()}
+        save_file(held, directory / "wanted" / "model.safetensors")
         (directory / "prefix").write_text(f"{cls.base_model_prefix}.")  # type: ignore[attr-defined]
         kind = cls.config_class  # type: ignore[attr-defined]
         jobs[str(directory)] = (kind.__module__, kind.__name__)

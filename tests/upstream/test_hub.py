@@ -2,10 +2,13 @@
 
 import hashlib
 import re
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,3 +116,40 @@ def test_unreachable_hub(hub: type[Hub], monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(MissingRequirement, match="cannot be reached"):
         check_layout("hf://org/toy")
     assert run_cli("inspect", "hf://org/toy")[0] == 3
+
+
+@pytest.mark.parametrize("how", ["refused", "silent", "no name"])
+def test_offline_it_fails_at_once(
+    hub: type[Hub], how: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A closed port, a host that says nothing, a name server that says nothing: one line within three seconds."""
+    import huggingface_hub.constants as constants
+
+    from omni_kit.cli import main
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        if how == "silent":
+            listener.listen()
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        if how == "no name":
+            looked_up = socket.getaddrinfo
+
+            def slowly(*args: Any, **kwargs: Any) -> Any:
+                time.sleep(5)
+                return looked_up(*args, **kwargs)
+
+            monkeypatch.setattr(socket, "getaddrinfo", slowly)
+        begun = time.monotonic()
+        assert main(["check-layout", "hf://org/toy"]) == 3
+        assert time.monotonic() - begun < 3
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["error", "hint"]
+
+
+def test_offline_what_was_read_before_is_there(hub: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub.constants as constants
+
+    assert run_cli("inspect", "hf://org/toy")[0] == 0
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    assert run_cli("inspect", "hf://org/toy")[0] == 0

@@ -1,10 +1,12 @@
 """SOURCE of the command line."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from omni_kit.errors import BadInput
+from omni_kit.layout import check_layout
 from omni_kit.upstream.subject import open_source
 from tests.conftest import Checkpoints
 
@@ -21,7 +23,31 @@ def test_files_of_a_checkpoint(checkpoint: Checkpoints, name: str) -> None:
     file = next(checkpoint("olmoe").glob(name))
     source = open_source(str(file))
     assert source.name == "olmoe"
-    assert source.weights == (None if name == "config.json" else file)
+    assert source.weights == {"config.json": None, "model.safetensors.index.json": file}.get(name, file.parent)
+    assert bool(source.notes) == name.startswith("model-")
+
+
+def test_one_shard_of_several_is_its_checkpoint(checkpoint: Checkpoints, tmp_path: Path) -> None:
+    place = tmp_path / "copy"
+    shutil.copytree(checkpoint("olmoe"), place)
+    shards = sorted(place.glob("*.safetensors"))
+    verdict = check_layout(str(shards[1]))
+    assert verdict.ok
+    assert verdict.total == check_layout(str(place)).total
+    assert verdict.findings[0].message == f"{shards[1].name} is one shard of several: read as {place}"
+    (place / "model.safetensors.index.json").unlink()
+    assert check_layout(str(shards[1])).total == verdict.total
+    shards[0].unlink()
+    with pytest.raises(BadInput, match=f"{shards[0].name}, which is missing"):
+        check_layout(str(shards[1]))
+
+
+def test_the_only_file_is_itself(checkpoint: Checkpoints, tmp_path: Path) -> None:
+    """Also beside others that have nothing to do with it."""
+    for number, shard in enumerate(sorted(checkpoint("olmoe").glob("*.safetensors"))[:2]):
+        shutil.copy(shard, tmp_path / f"lonely{number}.safetensors")
+    source = open_source(str(tmp_path / "lonely0.safetensors"))
+    assert (source.weights, source.notes) == (tmp_path / "lonely0.safetensors", ())
 
 
 def test_model_type() -> None:

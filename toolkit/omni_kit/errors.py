@@ -3,6 +3,8 @@
 Every error carries the exit code of the command-line contract, so that libraries raise and the CLI only renders.
 """
 
+_LONGEST = 2000  # characters
+
 
 class OmniKitError(Exception):
     """Something that the user can mend.
@@ -16,11 +18,17 @@ class OmniKitError(Exception):
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.message = " ".join(message.split())
-        self.hint = " ".join(hint.split())
+        self.message = _line(message)
+        self.hint = _line(hint)
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         return type(self), (self.message, self.hint)
+
+
+def _line(text: str) -> str:
+    """One line, of bounded length: names that come from files may be of any."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
 class BadInput(OmniKitError):

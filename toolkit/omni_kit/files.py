@@ -55,6 +55,14 @@ def inside(root: Path, relative: str) -> Path:
     return path
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is a regular file: no directory, no pipe, no device; and a name that can be one."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def format_python(text: str, name: str) -> str:
     """Python source with sorted imports, formatted by ruff at 120 columns.
 

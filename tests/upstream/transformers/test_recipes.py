@@ -87,8 +87,8 @@ def test_submodel_recipes_are_scoped() -> None:
     book = RecipeBook({"text": (Transform("WeightRenaming", ("a",), ("b",)),)}, {}, "0")
     recipe = book.resolve([("", "Outer", "outer"), ("model.text", "Text", "text")])
     assert recipe is not None
-    assert recipe.map_key("model.text.a") == ("model.text.b", None)
-    assert recipe.map_key("other.a") == ("other.a", None)
+    assert recipe.route("model.text.a").names == ("model.text.b",)
+    assert recipe.route("other.a").names == ("other.a",)
 
 
 def test_no_entry_is_no_recipe(book: RecipeBook) -> None:

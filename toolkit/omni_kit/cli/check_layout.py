@@ -10,10 +10,12 @@ from rich.markup import escape
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import FormatOption, FullOption, SourceArgument, TransformersOption
+from omni_kit.errors import MissingRequirement
 from omni_kit.output import Format, Output, table
 
 if TYPE_CHECKING:
     from omni_kit.layout import LayoutVerdict
+    from omni_kit.layout.loading import Loading
 
 _COLOURS = {"native": "green", "convertible": "green", "mixed": "yellow", "not-moe": "green"}
 
@@ -41,6 +43,7 @@ def check_layout_command(
 ) -> None:
     """Tell the expert layout of a checkpoint from headers alone, and account for every key. Needs no torch."""
     from omni_kit.layout import check_layout
+    from omni_kit.layout.loading import loading
 
     verdict = check_layout(
         source,
@@ -50,20 +53,25 @@ def check_layout_command(
         against_model=against_model,
         transformers=transformers,
     )
-    notes = []
+    needed, notes = loading(verdict), []
     if emit_converter is not None:
         from omni_kit.scaffold.converter import write_converter
 
         notes = [write_converter(verdict, emit_converter)]
     Output("check-layout", fmt, full).finish(
-        verdict.as_json(), ok=verdict.ok, human=partial(_render, verdict), notes=notes
+        {**verdict.as_json(), "loading": needed.as_json()},
+        ok=verdict.ok,
+        human=partial(_render, verdict, needed),
+        notes=notes,
+        exit_code=MissingRequirement.exit_code if verdict.untested else None,
     )
 
 
-def _render(verdict: "LayoutVerdict", console: Console) -> None:
+def _render(verdict: "LayoutVerdict", needed: "Loading", console: Console) -> None:
     data = verdict.as_json()
     colour = _COLOURS.get(verdict.verdict, "red")
-    console.print(f"[{colour}]{verdict.verdict}[/{colour}]  converter: {data['converter'] or 'none'}")
+    console.print(f"[{colour}]{verdict.verdict}[/{colour}]  to the canonical form: {data['converter'] or 'none'}")
+    console.print(f"loading   {needed.converter}: {escape(needed.reason)}", soft_wrap=True)
     if data["recipe"]:
         alias = f" (alias of {data['recipe']['alias_of']})" if data["recipe"]["alias_of"] else ""
         console.print(f"recipe    {', '.join(data['recipe']['resolved_from'])}{alias}")
@@ -78,9 +86,12 @@ def _render(verdict: "LayoutVerdict", console: Console) -> None:
     keys = data["keys"]
     lost = f"{len(keys['unmapped'])} unmapped, {len(keys['missing'])} parameters missing"
     console.print(f"keys      {keys['total']} in all, {keys['expert']} of experts, {keys['mapped']} mapped, {lost}")
-    console.print(f"proof     {escape(keys['proof'])}")
+    if keys["proof"]:
+        console.print(f"proof     {escape(keys['proof'])}")
     for item in keys["ignored"]:
         console.print(f"ignored   {item['count']} x {escape(item['pattern'])}: {item['reason']}")
+    for item in keys["not_judged"]:
+        console.print(f"unjudged  {item['count']} x {escape(item['pattern'])}: {escape(item['reason'])}")
     for finding in data["findings"]:
         console.print(
             f"[red]{finding['severity']}[/red] {finding['code']}: {escape(finding['message'])}", soft_wrap=True

@@ -62,7 +62,7 @@ def convert(
     if subject.weights is None or subject.directory is None:
         raise BadInput(f"{source} has no safetensors files to convert", "give a checkpoint directory, file or index")
     checkpoint = read_checkpoint(subject.weights)
-    notes = _whole(checkpoint, subject.known_model)
+    notes = (*subject.notes, *_whole(checkpoint, subject.known_model))
     plan = replace(make_plan(checkpoint, subject.known_model, form, target, size), notes=notes)
     return run_plan(plan, subject.directory, destination, resume=resume, verify=verify, jobs=jobs, progress=progress)
 

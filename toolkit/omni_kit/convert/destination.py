@@ -4,7 +4,8 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from filelock import FileLock, Timeout
 from omni_kit.convert.casts import CASTS
 from omni_kit.convert.plan import ConversionPlan, Shard
 from omni_kit.errors import BadInput
+from omni_kit.layout.checkpoint import INDEX_SUFFIX
 
 STATE = ".omni-kit-convert.json"
 _LOCK = ".omni-kit-convert.lock"
@@ -24,7 +26,10 @@ _COMPANIONS = frozenset({".json", ".txt", ".model", ".jinja", ".md", ".tiktoken"
 
 
 class Destination:
-    """DST of one conversion.
+    """DST of one conversion of the files in `source`.
+
+    Nothing that this conversion did not write is replaced or removed: what is its own is known by the state file, which
+    names the plan, and by the names that the plan gives.
 
     A shard is finished when its final name exists: it gets that name only when every byte of it is written. Waiting for
     the disk would cost as much again, and protects from nothing but a machine that goes down; so the state file, which
@@ -32,9 +37,10 @@ class Destination:
     another one they are written again.
     """
 
-    def __init__(self, path: Path, plan: ConversionPlan) -> None:
+    def __init__(self, path: Path, plan: ConversionPlan, source: Path) -> None:
         self.path = path.resolve()
         self.plan = plan
+        self.source = source.resolve()
 
     @property
     def _index(self) -> Path:
@@ -45,9 +51,11 @@ class Destination:
         """Keeps other processes out of the directory, from before it is looked at until all is written.
 
         Raises:
-            BadInput: another conversion is writing there.
+            BadInput: another conversion is writing there, or it is no place for one.
         """
+        self._refuse_place()
         place = self.path.parent / f".{self.path.name}{_LOCK}"
+        made = [folder for folder in (place.parent, *place.parent.parents) if not folder.exists()]
         place.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(place, timeout=0)
         try:
@@ -59,40 +67,70 @@ class Destination:
         finally:
             place.unlink(missing_ok=True)
             lock.release()
+            for folder in made:  # those in which nothing was written go again
+                with suppress(OSError):
+                    folder.rmdir()
 
-    def open(self, source: Path, resume: bool, boots: Sequence[str]) -> bool:
+    def _refuse_place(self) -> None:
+        """Raises where the directory is, or lies in, the source, or where something else is."""
+        if self.path == self.source:
+            raise BadInput(f"{self.path} is the source", "give a new directory")
+        if self.path.is_relative_to(self.source):
+            raise BadInput(f"{self.path} lies in the source", "give a directory beside it")
+        if self.path.exists() and not self.path.is_dir():
+            raise BadInput(f"{self.path} is a file", "give a new directory")
+
+    def open(self, resume: bool, boots: Sequence[str]) -> bool:
         """Prepares the directory; returns whether there was something to resume.
 
         Args:
             boots: of the machines that write to it; see `boot_of_machine`.
 
         Raises:
-            BadInput: it is the source, it is not empty, or it belongs to another conversion.
+            BadInput: it holds something else than what this conversion wrote.
         """
-        if self.path.exists() and (not self.path.is_dir() or self.path == source.resolve()):
-            raise BadInput(f"{self.path} is {'the source' if self.path.is_dir() else 'a file'}", "give a new directory")
-        there = [item.name for item in self._contents() if not _partial(item)]
+        there = {item.name for item in self._contents()} - {self._temporary(STATE).name}
         written = sorted({*boots})
         if STATE in there:
             known = self._read_state(resume)
+            self._refuse_others()
             if "" in written or known.get("boots") != written:
                 self._discard()
-                there = []
-            self._check_sizes()
+                there = set()
+            self._check_shards()
         elif there and not (resume and self._complete()):
             hint = "only an interrupted conversion can be resumed" if resume else "give a new directory"
-            raise BadInput(f"{self.path} is not empty", hint)
+            raise BadInput(f"{self.path} is not empty: it holds {min(there)}", hint)
         elif not resume and self._contents():
             raise BadInput(f"{self.path} has {self._contents()[0].name} of an interrupted conversion", "--resume it")
         self._check_room()
         self.path.mkdir(parents=True, exist_ok=True)
-        for item in self._contents():
-            if _partial(item):
-                item.unlink()
+        for name in self._planned():
+            self._temporary(name).unlink(missing_ok=True)
         if not there:
             state = {"fingerprint": self.plan.fingerprint, "boots": written}
             self.write(self.path / STATE, json.dumps(state).encode())
         return bool(there)
+
+    def _planned(self) -> list[str]:
+        """The names of all files that this conversion writes."""
+        companions = [item.name for item in self.source.iterdir() if self._comes_along(item)]
+        return [*(shard.name for shard in self.plan.shards), self._index.name, STATE, *companions]
+
+    def _refuse_others(self) -> None:
+        """Raises where a link stands under a name that is to be written, or a companion that is none of the source."""
+        for name in self._planned():
+            for place in (self.path / name, self._temporary(name)):
+                if place.is_symlink():
+                    raise BadInput(f"{place} is a link, which no conversion writes", "start again in a new directory")
+        for item in self.source.iterdir():
+            if self._comes_along(item):
+                self._refuse_other(self.path / item.name, self._companion(item))
+
+    def _refuse_other(self, place: Path, content: bytes) -> None:
+        """Raises where another file lies in the place of one that is to be written."""
+        if place.exists() and place.read_bytes() != content:
+            raise BadInput(f"{place} is not what was written", "start again in a new directory")
 
     def _discard(self) -> None:
         for shard in self.plan.shards:
@@ -115,8 +153,9 @@ class Destination:
             )
         return state
 
-    def _check_sizes(self) -> None:
-        wrong = next((shard for shard in self.plan.shards if self._exists(shard) and not self.finished(shard)), None)
+    def _check_shards(self) -> None:
+        there = [shard for shard in self.plan.shards if self._exists(shard)]
+        wrong = next((shard for shard in there if not self.finished(shard) or not self._has_header(shard)), None)
         if wrong is not None:
             raise BadInput(f"{self.path / wrong.name} is not what was written", "start again in a new directory")
 
@@ -149,7 +188,7 @@ class Destination:
 
     def begin(self, shard: Shard) -> int:
         """A descriptor of a shard's file, under a temporary name, with its header written."""
-        descriptor = os.open(self._temporary(shard.name), os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        descriptor = os.open(self._temporary(shard.name), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         reserve(descriptor, shard.size)
         os.pwrite(descriptor, shard.header, 0)
         return descriptor
@@ -157,7 +196,10 @@ class Destination:
     def finish(self, shard: Shard, descriptor: int) -> None:
         """Gives a shard its final name, once it is written."""
         os.close(descriptor)
-        self._temporary(shard.name).rename(self.path / shard.name)
+        place = self.path / shard.name
+        if os.path.lexists(place):
+            raise BadInput(f"{place} was put there while it was written", "start again in a new directory")
+        self._temporary(shard.name).rename(place)
 
     def sync(self, shards: Iterable[Shard]) -> None:
         """Waits until the disk has taken shards."""
@@ -165,18 +207,37 @@ class Destination:
             with (self.path / shard.name).open("rb") as stream:
                 os.fsync(stream.fileno())
 
-    def close(self, source: Path) -> list[str]:
-        """Writes what comes along, then the index, and takes the state away; returns what did not come along."""
+    def close(self) -> list[str]:
+        """Writes what comes along, then the index, and takes the state away; returns what did not come along.
+
+        Raises:
+            BadInput: something else was put there while the shards were written.
+        """
         left = []
-        for item in sorted(source.iterdir()):
-            if item.is_file() and item.suffix in _COMPANIONS and not item.name.endswith(".safetensors.index.json"):
-                self.write(self.path / item.name, self._companion(item))
-            elif item.suffix != ".safetensors" and not item.name.endswith(".safetensors.index.json"):
+        for item in sorted(self.source.iterdir()):
+            if self._comes_along(item):
+                content = self._companion(item)
+                self._refuse_other(self.path / item.name, content)
+                self.write(self.path / item.name, content)
+            elif item.suffix != ".safetensors" and not item.name.endswith(INDEX_SUFFIX):
                 left.append(item.name)
         if self.plan.index is not None:
+            self._refuse_other(self._index, self.plan.index.encode())
             self.write(self._index, self.plan.index.encode())
         (self.path / STATE).unlink(missing_ok=True)
         return left
+
+    def _comes_along(self, item: Path) -> bool:
+        """Whether a file of the source is copied: no weights, no code, and no link to where no shard lies."""
+        if not item.is_file() or item.suffix not in _COMPANIONS or item.name.endswith(INDEX_SUFFIX):
+            return False
+        return item.resolve().parent in self._roots
+
+    @cached_property
+    def _roots(self) -> frozenset[Path]:
+        """Where the source really lies: its directory, and those of its shards, which may be links as in a cache."""
+        files = {info.file for info in self.plan.sources.values()}
+        return frozenset({self.source, *(file.resolve().parent for file in files)})
 
     def _companion(self, item: Path) -> bytes:
         """A file that comes along; after a cast the config names the new dtype, or loading would cast back."""
@@ -189,7 +250,8 @@ class Destination:
     def write(self, path: Path, content: bytes) -> None:
         """Writes a small file in one step."""
         temporary = self._temporary(path.name)
-        with temporary.open("wb") as stream:
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as stream:
             stream.write(content)
         temporary.rename(path)
 
@@ -201,10 +263,6 @@ def _retyped(config: Any, name: str) -> Any:
     if not isinstance(config, dict):
         return config
     return {key: name if key in _DTYPES and value else _retyped(value, name) for key, value in config.items()}
-
-
-def _partial(path: Path) -> bool:
-    return path.name.startswith(".") and path.name.endswith(_PARTIAL)
 
 
 def boot_of_machine() -> str:

@@ -8,21 +8,20 @@ from functools import cached_property
 from typing import Any
 
 from omni_kit.convert.experts import Experts, decodable, decode, encode
-from omni_kit.convert.operations import whole
-from omni_kit.convert.recipes import Shapes, Tensors, add, memory_name, to_hub, to_memory
-from omni_kit.convert.rope import with_heads
 from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.disk import DiskReading, read_disk
+from omni_kit.layout.exact import block_rows, obstacle, open_without_model, packed, packed_weight
 from omni_kit.layout.groups import ExpertGroup, expert_groups
 from omni_kit.layout.memory import interleaves, memory_layout
 from omni_kit.layout.taxonomy import CANONICAL_PAIR, PAIRS, Disk, Memory, plain
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.recipes.book import Recipe
+from omni_kit.upstream.transformers.recipes.expression import whole
+from omni_kit.upstream.transformers.recipes.rope import with_heads
+from omni_kit.upstream.transformers.recipes.running import Shapes, Tensors, add, memory_name, to_hub, to_memory
 
-_EXPERT_NUMBER = re.compile(r"\.(?:expert_)?\d+$")
-_NUMBER_AHEAD = re.compile(r"^\d+\.")
-_ORIENTED = frozenset(Disk) - {Disk.per_expert, Disk.per_expert_no_gate, Disk.stacked_unfused, Disk.fused}
+_EXPERT_NUMBER = re.compile(r"\.(?:expert_)?[0-9]+$")
 
 
 class Form(StrEnum):
@@ -62,6 +61,8 @@ class Former:
         """
         if self.model is None and form is not Form.canonical:
             raise BadInput(f"no config.json says which model this is: what its {form} form is cannot be known")
+        if form is not Form.canonical and (why := packed_weight(self.checkpoint)):
+            raise BadInput(f"{why}: only its quantiser knows its {form} form", "dequantise the checkpoint first")
         boxes = [box for group in self.groups if (box := self._box(group, form)) is not None]
         taken = {key for box in boxes for key in box.experts.keys}
         others = {
@@ -80,20 +81,18 @@ class Former:
         if {"self_attn", "self_attention"} & set(group.prefix.split(".")):
             return None
         reading = self._reading(group)
+        if why := packed(group, self.checkpoint):
+            raise BadInput(why, "dequantise the checkpoint first")
         if not decodable(reading):
             self._refuse_if_lost(group, reading, form)
             return None
-        if self.model is None and reading.disk in _ORIENTED:
-            raise BadInput(
-                f"{group.prefix} is {reading.disk}, and without config.json nothing says whether gate and up alternate",
-                "put the model's config.json beside the weights",
-            )
+        if self.model is None and (question := open_without_model(reading, self.checkpoint)):
+            raise BadInput(f"{group.prefix}: {question}", "put the model's config.json beside the weights")
         name = self._container(group, reading.names[0])
         if form is not Form.canonical and self._held_singly(name):
             return None
-        experts = decode(group, reading, self.checkpoint, self._block)
-        self._refuse_leftovers(group, reading, experts, form)
-        return _Box(name, experts)
+        self._refuse_loss(group, reading, form)
+        return _Box(name, decode(group, reading, self.checkpoint))
 
     def _reading(self, group: ExpertGroup) -> DiskReading:
         return read_disk(group, self.checkpoint, self._interleaved(group))
@@ -105,7 +104,7 @@ class Former:
         operations = {op.name for t in (self.recipe.transforms if self.recipe else ()) for op in t.operations}
         if "Interleave" not in operations or self.recipe is None:
             return True
-        return any(self.recipe.map_key(key)[1] is not None for key in group.stacked.values())
+        return any(self.recipe.route(key).transform is not None for key in group.stacked.values())
 
     def _refuse_if_lost(self, group: ExpertGroup, reading: DiskReading, form: Form) -> None:
         names = {op.name for t in (self.recipe.transforms if self.recipe else ()) for op in t.operations}
@@ -114,21 +113,12 @@ class Former:
             shown = reading.disk or f"of no known layout ({'; '.join(reading.evidence)})"
             raise BadInput(f"{group.prefix} is {shown}: it has no canonical form", "omni-kit check-layout says more")
 
-    def _refuse_leftovers(self, group: ExpertGroup, reading: DiskReading, experts: Experts, form: Form) -> None:
-        """Scales and biases that belong to expert weights and have no place beside the converted ones."""
-        if reading.disk is Disk.fused and form is not Form.hub:
-            return
-        stems = tuple(plain(leaf) for leaf in reading.names)
-        for key in group.members():
-            leaf = _NUMBER_AHEAD.sub("", key.removeprefix(f"{group.prefix}."))
-            if key not in experts.keys and leaf.startswith(stems):
-                raise BadInput(f"{key} belongs to an expert weight and has no place in the {form} form")
-
-    @cached_property
-    def _block(self) -> int | None:
-        given: Any = self.model.config.given.get("quantization_config") if self.model else None
-        sizes = given.get("weight_block_size") if isinstance(given, dict) else None
-        return sizes[0] if isinstance(sizes, list) and sizes and isinstance(sizes[0], int) else None
+    def _refuse_loss(self, group: ExpertGroup, reading: DiskReading, form: Form) -> None:
+        """Experts that cannot be moved exactly; those that are canonical already need not be, unless for the hub."""
+        stay = reading.disk is Disk.fused and form is not Form.hub
+        block = block_rows(self.model) if self.model else None
+        if not stay and (why := obstacle(group, reading, self.checkpoint, block)):
+            raise BadInput(why, "dequantise the checkpoint first" if reading.quantized else "")
 
     def _container(self, group: ExpertGroup, leaf: str) -> str:
         """The container's name in memory: where the recipe leads its weights."""

@@ -6,16 +6,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from omni_kit.convert.casts import casts
 from omni_kit.convert.forms import Form, Former
-from omni_kit.convert.operations import Expression
 from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import LAYOUT_MARK, Checkpoint
 from omni_kit.layout.headers import DTYPE_BITS, TensorInfo
 from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.recipes.expression import Expression
 
-_SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([KMGT]?I?B?)$")
+_SIZE = re.compile(r"^([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMGT]?I?B?)$")
+# Of each source file so many stretches of so many bytes tell it from another of the same size.
+_SAMPLES, _SAMPLE = 64, 4096
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 
@@ -109,17 +112,32 @@ class ConversionPlan:
         content = {"metadata": {"total_size": self.bytes}, "weight_map": dict(sorted(weight_map.items()))}
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """Equal for two runs that write the same bytes: the same sources, untouched, and the same outputs."""
+        """Equal for two runs that write the same bytes: the same sources, untouched, and the same outputs.
+
+        Times can be set, and a file of the same size put in another's place: so the file itself counts, and the time
+        of its last change, which nobody can set; and samples of its bytes, for file systems that keep neither.
+        """
         digest = hashlib.sha256()
         for file in sorted({info.file for info in self.sources.values()}):
             state = file.stat()
-            digest.update(f"{file.resolve()} {state.st_size} {state.st_mtime_ns}\n".encode())
+            told = f"{file.resolve()} {state.st_size} {state.st_mtime_ns} {state.st_ino} {state.st_ctime_ns}\n"
+            digest.update(told.encode(errors="surrogateescape") + _sample(file, state.st_size))
         for shard in self.shards:
             digest.update(f"{shard.name}\n".encode() + shard.header)
             digest.update("".join(str(output.expression.pieces) for output in shard.outputs).encode())
         return digest.hexdigest()
+
+
+def _sample(file: Path, size: int) -> bytes:
+    """A digest of some of a file's bytes: its beginning, its end, and places between at equal distances."""
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        for number in range(_SAMPLES):
+            stream.seek(max(0, size - _SAMPLE) * number // (_SAMPLES - 1))
+            digest.update(stream.read(_SAMPLE))
+    return digest.digest()
 
 
 def make_plan(

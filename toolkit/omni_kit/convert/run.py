@@ -81,12 +81,12 @@ def run_plan(
     """
     started = time.monotonic()
     with closing(Ranks()) as ranks, ExitStack() as held:
-        destination = Destination(path, plan)
-        resumed = _open(destination, source, resume, ranks, held)
+        destination = Destination(path, plan, source)
+        resumed = _open(destination, resume, ranks, held)
         _all_ranks(ranks, lambda: _write(plan, destination, ranks, jobs, progress))
         checked = _all_ranks(ranks, lambda: _verify(plan, destination, ranks, jobs, progress) if verify else [])
         damaged = tuple(key for keys in checked for key in keys)
-        left = _all_ranks(ranks, lambda: destination.close(source) if ranks.first and not damaged else [])[0]
+        left = _all_ranks(ranks, lambda: destination.close() if ranks.first and not damaged else [])[0]
         peak = max(_all_ranks(ranks, peak_memory))
     notes = (f"left behind: {', '.join(left)}",) if left else ()
     return Converted(
@@ -103,13 +103,13 @@ def run_plan(
     )
 
 
-def _open(destination: Destination, source: Path, resume: bool, ranks: Ranks, held: ExitStack) -> bool:
+def _open(destination: Destination, resume: bool, ranks: Ranks, held: ExitStack) -> bool:
     """Opens the destination in the first rank, locked until `held` closes; tells whether a run is resumed."""
     boots = _all_ranks(ranks, boot_of_machine)
 
     def open_alone() -> bool:
         held.enter_context(destination.locked())
-        return destination.open(source, resume, boots)
+        return destination.open(resume, boots)
 
     resumed: bool = _all_ranks(ranks, lambda: open_alone() if ranks.first else False)[0]
     return resumed

@@ -8,9 +8,9 @@ from threading import Condition
 import numpy as np
 
 from omni_kit.convert.casts import Bits, cast
-from omni_kit.convert.operations import Expression, Piece, cut, stack, strides
 from omni_kit.convert.plan import Output
 from omni_kit.layout.headers import DTYPE_BITS, TensorInfo
+from omni_kit.upstream.transformers.recipes.expression import Expression, Piece, cut, stack, strides
 
 _CHUNK = 1 << 18
 _SLAB = 32 << 20

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from omni_kit.convert.casts import cast
-from omni_kit.convert.operations import Axis, Expression, Piece, cut, stack, strides, whole
 from omni_kit.convert.plan import ConversionPlan, Output
 from omni_kit.convert.transfer import Budget, Sources, chunks, collect, slab_rows
 from omni_kit.errors import BadInput
 from omni_kit.layout.headers import DTYPE_BITS, TensorInfo, read_header
+from omni_kit.upstream.transformers.recipes.expression import Axis, Expression, Piece, cut, stack, strides, whole
 
 Inverse = dict[str, tuple[Expression, Output]]
 

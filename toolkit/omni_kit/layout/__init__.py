@@ -1,12 +1,15 @@
 """Expert layouts of checkpoints: reading headers, telling the layout, accounting for every key."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import Checkpoint, read_checkpoint
+from omni_kit.layout.expected import expect
+from omni_kit.layout.findings import LayoutFinding
 from omni_kit.layout.verdict import LayoutVerdict, judge, prove
 from omni_kit.upstream.python.source import without_collection
-from omni_kit.upstream.subject import open_source
+from omni_kit.upstream.subject import Subject, open_source
 
 __all__ = ["Checkpoint", "LayoutVerdict", "check_layout", "judge", "read_checkpoint"]
 
@@ -20,10 +23,10 @@ def check_layout(
     against_model: bool = False,
     transformers: Path | None = None,
 ) -> LayoutVerdict:
-    """Tells the expert layout of the checkpoint at `source`.
+    """Tells the expert layout of the checkpoint at `source`; of a model without weights, the one that it will have.
 
     Args:
-        source: a checkpoint directory, a safetensors file, or an index.
+        source: a checkpoint directory, a safetensors file, an index, a config.json or a model_type.
         model_type: instead of the one in the config.
         config: a config.json to use instead of the one beside the weights.
         assume: the layout to take where the file leaves it open.
@@ -31,13 +34,23 @@ def check_layout(
         transformers: another unpacked transformers to read the recipe from.
 
     Raises:
-        BadInput: no weights, damaged files, or an unknown model_type.
+        BadInput: neither weights nor a model of transformers, damaged files, or an unknown model_type.
         MissingRequirement: `against_model` without torch.
     """
     subject = open_source(source, transformers=transformers, config=config, model_type=model_type)
     if subject.weights is None:
-        raise BadInput(f"{source} has no safetensors files to look at", "give a checkpoint directory, file or index")
+        return _expected(subject, against_model)
     with without_collection():
         checkpoint = read_checkpoint(subject.weights)
         verdict = judge(checkpoint, subject.known_model, assume)
+    said = tuple(LayoutFinding("whole-checkpoint", "info", note) for note in subject.notes)
+    verdict = replace(verdict, findings=(*said, *verdict.findings))
     return prove(verdict, checkpoint) if against_model else verdict
+
+
+def _expected(subject: Subject, against_model: bool) -> LayoutVerdict:
+    """What the library declares for a model of which there are no weights to look at."""
+    if against_model or (model := subject.known_model) is None:
+        raise BadInput(f"{subject.given} has no safetensors files to look at", "give a checkpoint directory or index")
+    with without_collection():
+        return expect(model)

@@ -62,7 +62,7 @@ def _fed_twice(model: Any, keys: list[str]) -> list[str]:
     counts: Counter[tuple[str, str | None, str]] = Counter()
     for key in keys:
         target, pattern = rename_source_key(key, renamings, converters, model.base_model_prefix, state)
-        number = "".join(re.findall(r"\.\d+(?=\.)", key)) if pattern else ""
+        number = "".join(re.findall(r"\.[0-9]+(?=\.)", key)) if pattern else ""
         counts[target, pattern, number] += 1
     fused = {target for (target, pattern, _) in counts if pattern is None}
     merged = {target for (target, pattern, _) in counts if pattern is not None}

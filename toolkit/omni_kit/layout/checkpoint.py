@@ -1,10 +1,12 @@
 """A checkpoint as its headers and index describe it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.files import is_file
 from omni_kit.layout.headers import TensorInfo, read_header
 from omni_kit.upstream.hub import HubRepo, hub_headers
 from omni_kit.upstream.python.source import without_collection
@@ -12,6 +14,7 @@ from omni_kit.upstream.subject import read_json
 
 LAYOUT_MARK, CANONICAL = "experts", "canonical"
 INDEX_SUFFIX = ".safetensors.index.json"
+_SHARD = re.compile(r"(?P<stem>.*)-[0-9]{5}-of-(?P<count>[0-9]{5})\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Checkpoint:
     @property
     def names_only(self) -> bool:
         """Only names are known: an index without its shards was given."""
-        return not self.files
+        return None in self.tensors.values()
 
     def shape(self, key: str) -> tuple[int, ...] | None:
         """The shape of a tensor; None where only names are known."""
@@ -67,8 +70,21 @@ def read_checkpoint(path: Path | HubRepo) -> Checkpoint:
         files = sorted(path.glob("*.safetensors"))
         if not files:
             raise BadInput(f"{path} holds no safetensors files")
+        _refuse_gaps(files)
         return Checkpoint(path, *_read_files(files))
     return Checkpoint(path, *_read_files([path]))
+
+
+def _refuse_gaps(files: Sequence[Path]) -> None:
+    """Shards say in their names how many there are; without an index nothing else tells that one is missing."""
+    there = {file.name for file in files}
+    for name in sorted(there):
+        if match := _SHARD.fullmatch(name):
+            count = int(match["count"])
+            names = (f"{match['stem']}-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1))
+            absent = next((other for other in names if other not in there), None)
+            if absent is not None:
+                raise BadInput(f"{name} has a sister {absent}, which is missing", "download the checkpoint again")
 
 
 def _from_hub(repo: HubRepo) -> Checkpoint:
@@ -93,7 +109,7 @@ def _from_index(index: Path, shards_needed: bool = False) -> Checkpoint:
     if outside is not None:
         raise BadInput(f"{index.name} names '{outside}', which is not a file beside it")
     files = [index.parent / shard for shard in shards]
-    absent = [file.name for file in files if not file.is_file()]
+    absent = [file.name for file in files if not is_file(file)]
     if len(absent) == len(files) and not shards_needed:
         return Checkpoint(index, dict.fromkeys(weight_map), ())
     if absent:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.groups import ExpertGroup
+from omni_kit.layout.quantised import packs
 from omni_kit.layout.taxonomy import (
     CANONICAL_PAIR,
     FLAT,
@@ -63,8 +64,10 @@ def _marked(group: ExpertGroup, checkpoint: Checkpoint) -> DiskReading:
 def _quantized(group: ExpertGroup, checkpoint: Checkpoint) -> str | None:
     if any(leaf.endswith("_blocks") for leaf in group.scales):
         return "mxfp4"
-    dtype = checkpoint.dtype(next(group.members())) or ""
-    if dtype.startswith("F8"):
+    dtypes = [checkpoint.dtype(key) or "" for key in group.members()]
+    if any(packs(key, dtype) for key, dtype in zip(group.members(), dtypes, strict=True)):
+        return "packed"
+    if any(dtype.startswith("F8") for dtype in dtypes):
         return "fp8"
     return "scaled" if group.scales else None
 
@@ -102,7 +105,7 @@ def _shapes(group: ExpertGroup, checkpoint: Checkpoint, leaf: str) -> Iterator[t
 
 
 def _stacked(group: ExpertGroup, checkpoint: Checkpoint, interleaved: bool) -> DiskReading:
-    leaves = {plain(leaf).removesuffix("_blocks"): leaf for leaf in group.stacked}
+    leaves = {plain(leaf): leaf for leaf in group.stacked}
     for pair in PAIRS:
         if set(pair) <= leaves.keys():
             return _pair(group, checkpoint, pair, leaves, interleaved)

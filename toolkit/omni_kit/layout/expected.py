@@ -1,34 +1,46 @@
-"""The layout that a hub checkpoint is expected to have, when no checkpoint is at hand: from the recipe alone."""
+"""The layout that a hub checkpoint will have, when none is at hand: the recipe, read backwards from the parameters."""
 
-from omni_kit.layout.taxonomy import Disk, Memory, pair_orientation
+from dataclasses import replace
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.layout.checkpoint import Checkpoint
+from omni_kit.layout.findings import LayoutFinding
+from omni_kit.layout.headers import TensorInfo
+from omni_kit.layout.verdict import LayoutVerdict, judge
 from omni_kit.upstream.transformers.models import UpstreamModel
-from omni_kit.upstream.transformers.traits import expert_parameters
+from omni_kit.upstream.transformers.recipes.expression import whole
+from omni_kit.upstream.transformers.recipes.rope import with_heads
+from omni_kit.upstream.transformers.recipes.running import to_hub
 
 
-def expected_layout(model: UpstreamModel) -> tuple[Disk | None, tuple[str, ...]]:
-    """The layout on disk, and the leaf names of gate, up and down.
+def expect(model: UpstreamModel) -> LayoutVerdict:
+    """The verdict on the checkpoint that the library declares for a model, said to be that.
 
-    A recipe that merges a list of modules means experts split by number; experts without a recipe lie on disk as they
-    lie in memory. None where the recipe does something else.
+    Raises:
+        BadInput: the recipe cannot be read backwards.
     """
-    if not expert_parameters(model.skeleton):
-        return Disk.none, ()
-    shapes = {
-        p.name.rpartition(".")[2]: tuple(d or 0 for d in p.shape or ()) for p in expert_parameters(model.skeleton)
-    }
-    held = pair_orientation(shapes.get("gate_up_proj", ()), shapes.get("down_proj", ()))
-    converters = [t for t in (model.recipe.transforms if model.recipe else ()) if t.converts]
-    about_experts = [t for t in converters if "experts" in "".join(t.sources)]
-    if not about_experts:
-        return (Disk.fused if held is Memory.canonical else Disk.none), ("gate_up_proj", "down_proj")
-    names: dict[int, tuple[str, ...]] = {}
-    for transform in about_experts:
-        operations = [operation.name for operation in transform.operations]
-        if operations == ["Transpose"]:
-            return Disk.fused_transposed, ("gate_up_proj", "down_proj")
-        if operations not in (["MergeModulelist", "Concatenate"], ["MergeModulelist"]):
-            return None, ()
-        names[len(transform.sources)] = tuple(
-            source.rpartition(".*.")[2].removesuffix("$") for source in transform.sources
-        )
-    return (Disk.per_expert, (*names[2], *names[1])) if set(names) == {1, 2} else (None, ())
+    verdict = judge(expected_checkpoint(model), model)
+    message = f"no checkpoint was looked at: so {model.library.name} {model.library.version} declares it"
+    accounting = replace(verdict.accounting, proof="") if verdict.accounting is not None else None
+    findings = (LayoutFinding("no-checkpoint", "info", message), *verdict.findings)
+    return replace(verdict, accounting=accounting, findings=findings)
+
+
+def expected_checkpoint(model: UpstreamModel) -> Checkpoint:
+    """Names and shapes of the tensors that loading would turn into the model's parameters.
+
+    Raises:
+        BadInput: the recipe cannot be read backwards.
+    """
+    skeleton, recipe = model.skeleton, with_heads(model)
+    shapes = {p.name: p.shape for p in skeleton.parameters if p.certain and p.name not in skeleton.tied}
+    held = {name: whole(name, [1 if size is None else size for size in shape or ()]) for name, shape in shapes.items()}
+    try:
+        tensors = to_hub(recipe, held, shapes)
+    except BadInput as error:
+        reason = f"{error.message}: the recipe of {model.class_name} cannot be read backwards"
+        raise BadInput(reason, "give a checkpoint") from error
+    file = Path(model.class_name)
+    infos = {name: TensorInfo("", tensor.shape, file, 0, 0) for name, tensor in tensors.items()}
+    return Checkpoint(file, infos, (file,))

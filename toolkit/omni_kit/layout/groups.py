@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from omni_kit.layout.checkpoint import Checkpoint
+from omni_kit.layout.quantised import beside
 from omni_kit.layout.taxonomy import FLAT, NAMELESS, RETRIEVAL, plain
 
 _LEAVES = "|".join(sorted(NAMELESS | set(RETRIEVAL)))
 _NAMELESS = re.compile(rf"^(?P<head>(?:.*\.)?)(?P<box>\w+)\.(?P<leaf>(?:{_LEAVES})(?:\.weight)?)$")
-_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
-_SCALES = ("_scale_inv", "_scale", "_scales", "_blocks")
+_NUMBER = re.compile(r"(?<=\.)[0-9]{1,9}(?=\.)")
+_EXPERT = re.compile(r"(?P<word>expert_)?(?P<number>0|[1-9][0-9]{0,8})")
 _RETRIEVAL = frozenset(RETRIEVAL)
 
 
@@ -75,7 +76,7 @@ def _place(key: str, checkpoint: Checkpoint) -> tuple[str, str, str] | None:
     if word.startswith("shared"):
         return None
     number, _, leaf = tail.partition(".")
-    if number.isdigit() or number.startswith("expert_"):
+    if _EXPERT.fullmatch(number):
         return f"{head}experts", number, leaf
     return f"{head}experts", "", tail
 
@@ -96,13 +97,13 @@ def _nameless(key: str, checkpoint: Checkpoint) -> tuple[str, str, str] | None:
 
 
 def _add(group: ExpertGroup, key: str, number: str, leaf: str) -> None:
-    scale = leaf.endswith(_SCALES)
+    scale = beside(leaf)
     if scale:
         group.scales.setdefault(leaf, []).append(key)
-    if number:
-        group.by_word |= not number.isdigit()
+    if match := _EXPERT.fullmatch(number):
+        group.by_word |= match["word"] is not None
         if not scale:
-            group.split.setdefault(leaf, {})[int(number.removeprefix("expert_"))] = key
+            group.split.setdefault(leaf, {})[int(match["number"])] = key
     elif not scale or leaf.endswith("_blocks"):
         group.stacked[leaf] = key
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from omni_kit.errors import BadInput
+from omni_kit.files import is_file
 
 MAX_HEADER = 100_000_000
 # bits per element, as the safetensors format defines its dtypes
@@ -38,6 +39,8 @@ def read_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str, str]]:
         BadInput: truncated, lying about its length, not JSON, duplicate keys, unknown dtypes, offsets that overlap,
             leave holes or reach outside the file.
     """
+    if path.exists() and not is_file(path):
+        raise BadInput(f"{path} is no file", "give a safetensors file")
     try:
         size = path.stat().st_size
         with path.open("rb") as stream:
@@ -59,9 +62,11 @@ def _parse(text: bytes, name: str) -> dict[str, Any]:
         header = json.loads(text.decode("utf-8"))
         if not isinstance(header, dict):
             raise ValueError("it is no JSON object")
+        if b"\\u" in text:
+            json.dumps(header, ensure_ascii=False).encode()  # the library takes no half of a character
         if text.count(b'":') != _pairs(header):
             json.loads(text, object_pairs_hook=_unique)
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{name} has a damaged header: {error}") from error
     return header
 
@@ -95,7 +100,8 @@ def _tensors(header: dict[str, Any], path: Path, start: int, size: int) -> dict[
             length = fitting.get(kind)
             if length is None:
                 length = fitting[kind] = _length(dtype, shape)
-            fits = len(entry) == 3 and type(begin) is int and begin >= 0 and end - begin == length
+            whole = type(begin) is type(end) is int and type(entry["shape"]) is list
+            fits = len(entry) == 3 and whole and begin >= 0 and end - begin == length
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput(f"{path.name}: tensor {name} has a damaged entry ({error})") from error
         if not fits:

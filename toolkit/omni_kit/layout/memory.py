@@ -2,13 +2,14 @@
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from omni_kit.layout.taxonomy import PAIRS, RETRIEVAL, Memory, pair_orientation, plain
 from omni_kit.upstream.python.skeleton import Parameter
+from omni_kit.upstream.python.source import read_source
 from omni_kit.upstream.transformers.models import UpstreamModel
 
-_EXPERT = re.compile(r"\.(?:expert_)?\d+\.[^.]+\.(?:weight|bias)$")
+_EXPERT = re.compile(r"\.(?:expert_)?[0-9]+\.[^.]+\.(?:weight|bias)$")
 
 
 def memory_layout(model: UpstreamModel, targets: tuple[str, ...]) -> Memory:
@@ -34,8 +35,17 @@ def interleaves(model: UpstreamModel) -> bool:
     operations = {op.name for t in (model.recipe.transforms if model.recipe else ()) for op in t.operations}
     if "Interleave" in operations:
         return True
-    owners = {p.owner for p in model.skeleton.parameters if "expert" in p.owner.lower()}
-    return any(_takes_every_second(model.source.classes[name]) for name in owners if name in model.source.classes)
+    holders = {(p.where.partition(":")[0], p.owner) for p in model.skeleton.parameters if "expert" in p.owner.lower()}
+    return any(_takes_every_second(node) for node in _classes(model, holders))
+
+
+def _classes(model: UpstreamModel, places: Iterable[tuple[str, str]]) -> Iterator[ast.ClassDef]:
+    """Classes by the file that they stand in, as evidence cites it; a sub-model's are in another than the model's."""
+    for file, name in sorted(places):
+        path = model.library.root.parent / file
+        found = read_source(model.library, path).classes.get(name) if path.is_file() else None
+        if found is not None:
+            yield found
 
 
 def _takes_every_second(node: ast.ClassDef) -> bool:

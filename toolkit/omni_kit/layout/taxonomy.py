@@ -7,6 +7,8 @@ down_proj [E, H, I].
 from collections.abc import Mapping
 from enum import StrEnum
 
+from omni_kit.layout.quantised import unpacked
+
 
 class Disk(StrEnum):
     """How a subtree's experts lie in the file."""
@@ -26,6 +28,12 @@ class Disk(StrEnum):
     retrieval = "retrieval"
     shared_columns = "shared-columns"
     none = "none"
+
+
+TURNED = frozenset({Disk.fused_transposed, Disk.fused_transposed_bias, Disk.fused_transposed_interleaved})
+INTERLEAVED = frozenset({Disk.fused_interleaved_rows, Disk.fused_transposed_interleaved})
+# Two stacks, gate and up in one.
+PAIRED = frozenset({Disk.fused, Disk.fused_renamed}) | TURNED | INTERLEAVED
 
 
 class Memory(StrEnum):
@@ -93,8 +101,8 @@ NAMELESS = frozenset(name for names in (*PAIRS, *TRIPLES) for name in names)
 
 
 def plain(leaf: str) -> str:
-    """A leaf's name without the `.weight` of a module."""
-    return leaf.removesuffix(".weight")
+    """A leaf's name without the `.weight` of a module, packed or not."""
+    return unpacked(leaf).removesuffix(".weight")
 
 
 def pair_orientation(gate_up: tuple[int, ...], down: tuple[int, ...]) -> Memory:

@@ -1,6 +1,5 @@
 """The converter alone, for a checkpoint whose integration exists already."""
 
-import keyword
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -15,26 +14,31 @@ from omni_kit.targets.registry import targets
 def write_converter(verdict: LayoutVerdict, path: Path) -> str:
     """Writes the converter module for the layout of a checkpoint; returns what was done, in one line.
 
-    The names in it follow the file: `my_model.py` defines `create_my_model_checkpoint_tensor_converter`.
+    The names in it follow the file: `my-model 1.py` defines `create_my_model_1_checkpoint_tensor_converter`.
 
     Raises:
-        BadInput: the layout has no canonical form, no target has converters, the file name is no module name, or the
-            file exists and differs.
+        BadInput: no converter can read the layout, no target has converters, or something else is there already.
     """
-    name = path.stem
-    if not name.isidentifier() or keyword.iskeyword(name) or path.suffix != ".py":
-        raise BadInput(f"{path} is no Python module name", "give a name such as my_model.py")
+    if path.is_dir():
+        raise BadInput(f"{path} is a directory", "give the file to write")
     if verdict.model is None:
         raise BadInput("a converter needs to know the model", "give --model-type, or --config FILE")
     target = _maker()
-    made = target.converter(name, str(path), verdict)
+    made = target.converter(_identifier(path.stem), str(path), verdict)
     if isinstance(made, str):
         return f"no converter was written: {made}"
     text = render_file(made, templates_of(target))
-    if path.exists() and path.read_text(encoding="utf-8") != text:
+    if path.exists() and path.read_bytes() != text.encode():
         raise BadInput(f"{path} exists and differs", "remove it, or give another name")
     write_atomic(path, text)
     return f"wrote {path}"
+
+
+def _identifier(stem: str) -> str:
+    """A name for code, made of a file's: what no identifier can have becomes an underscore."""
+    usable = "".join(char if f"a{char}".isidentifier() and char != "_" else " " for char in stem)
+    name = "_".join(usable.split())
+    return name if name.isidentifier() else f"model_{name}".rstrip("_")
 
 
 class _Maker(Target, MakesConverters, Protocol):

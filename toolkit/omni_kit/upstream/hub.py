@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
 from typing import Any
 
 from omni_kit.errors import BadInput, MissingRequirement
 
 SCHEME = "hf://"
+_PATIENCE = 2.0  # seconds for a first answer
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ def hub_file(repo: HubRepo, name: str) -> Path | None:
 
     with _hub_errors(repo):
         try:
-            return Path(hf_hub_download(repo.repo_id, name, revision=repo.revision))
+            cached = not _answers()
+            return Path(hf_hub_download(repo.repo_id, name, revision=repo.revision, local_files_only=cached))
         except LocalEntryNotFoundError:  # it is also an EntryNotFoundError, and means that nothing answered
             raise
         except EntryNotFoundError:
@@ -64,6 +68,8 @@ def hub_headers(
     """
     from huggingface_hub import get_safetensors_metadata
 
+    if not _answers():
+        raise MissingRequirement(f"the hub cannot be reached for {repo}", "give a local directory")
     with _hub_errors(repo):
         metadata = get_safetensors_metadata(repo.repo_id, revision=repo.revision)
     files = dict(sorted(metadata.files_metadata.items()))
@@ -72,6 +78,27 @@ def hub_headers(
         for name, file in files.items()
     }
     return headers, dict(next((file.metadata for file in files.values()), {}))
+
+
+def _answers() -> bool:
+    """Whether the hub answers at all, and soon: its client would try again and again for half a minute."""
+    from huggingface_hub import constants, get_session
+
+    said: Queue[bool] = Queue()
+
+    def ask() -> None:
+        try:
+            get_session().head(constants.ENDPOINT, timeout=_PATIENCE)
+            said.put(True)
+        except Exception:  # whatever a client raises for a name that is not found, a port that is closed, no route
+            said.put(False)
+
+    # looking a name up knows no limit of time, so somebody else waits for it
+    Thread(target=ask, daemon=True).start()
+    try:
+        return said.get(timeout=_PATIENCE)
+    except Empty:
+        return False
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput
+from omni_kit.files import is_file
 from omni_kit.upstream.diffusers import traits as diffusers_traits
 from omni_kit.upstream.diffusers.classes import class_names, is_diffusers_class
 from omni_kit.upstream.hub import SCHEME, HubRepo, hub_file, parse_hub
@@ -18,6 +19,7 @@ from omni_kit.upstream.library import Library, find_library
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.transformers import traits as transformers_traits
 from omni_kit.upstream.transformers.autoclasses import config_of
+from omni_kit.upstream.transformers.config_values import check_values, shown
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class, model_types
 from omni_kit.upstream.transformers.defaults import default_values
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
@@ -25,6 +27,7 @@ from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 TRANSFORMERS, DIFFUSERS = "transformers", "diffusers"
 _INDEX = ".safetensors.index.json"
 _PIPELINE = "model_index.json"
+_SHARD = re.compile(r"-[0-9]{5}-of-(?P<count>[0-9]{5})\.safetensors$")
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _PICKLED = "it is a pickle, which can run code when it is read: save it with safe_serialization first"
 _OTHER_FORMATS = {
@@ -46,6 +49,7 @@ class Subject:
         weights: the shard, the index, the directory or the repository to read headers from; None when there are only
             configs.
         values: what its config.json, or model_index.json, says; empty when there is none.
+        notes: what was understood otherwise than it was typed.
     """
 
     given: str
@@ -54,6 +58,7 @@ class Subject:
     directory: Path | None = None
     weights: Path | HubRepo | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def architectures(self) -> list[str]:
@@ -71,8 +76,14 @@ class Subject:
         """The config over the defaults of its class, for a model of transformers.
 
         Raises:
-            BadInput: no model_type is known, the library does not have it, or it is of another library.
+            BadInput: no model_type is known, the library does not have it, or it is of another library; or a value is
+                of another type, or larger, than any model's.
         """
+        config = self._config()
+        check_values(config)
+        return config
+
+    def _config(self) -> ModelConfig:
         if self.library.name != TRANSFORMERS:
             raise BadInput(f"{self.name or self.given} is of {self.library.name}, not of {TRANSFORMERS}")
         if self.name:
@@ -168,17 +179,47 @@ class _Libraries:
 def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     if given.startswith(SCHEME):
         return _from_hub(given, libraries, config)
-    path = Path(given).expanduser()
-    if not path.exists():
+    path = _path(given)
+    if path is None:
         return _named(given, libraries, config)
+    if not path.is_dir() and not is_file(path):
+        raise BadInput(f"{given} is neither a file nor a directory", "give a checkpoint, or a config.json")
     if (index := _pipeline_index(path)) is not None and config is None:
         return _described(given, libraries, index.parent, _weights_of_pipeline(index.parent), read_json(index))
     directory = path if path.is_dir() else path.parent
     beside = config or (
         path if path.suffix == ".json" and not path.name.endswith(_INDEX) else directory / "config.json"
     )
-    values = read_json(beside) if beside.is_file() or config else {}
-    return _described(given, libraries, directory, _weights(path, given), values)
+    values = read_json(beside) if beside.exists() or config else {}
+    found = _described(given, libraries, directory, _weights(path, given), values)
+    if _one_of_several(path):
+        note = f"{path.name} is one shard of several: read as {directory}"
+        return replace(found, weights=directory, notes=(note,))
+    return found
+
+
+def _one_of_several(path: Path) -> bool:
+    """Whether a file is a shard of a checkpoint that has others, by its name or by an index beside it."""
+    if path.suffix != ".safetensors" or path.is_dir():
+        return False
+    match = _SHARD.search(path.name)
+    if match is not None and int(match["count"]) > 1:
+        return True
+    for index in sorted(path.parent.glob(f"*{_INDEX}")):
+        placed = read_json(index).get("weight_map")
+        names = {name for name in placed.values() if isinstance(name, str)} if isinstance(placed, dict) else set()
+        if path.name in names and len(names) > 1:
+            return True
+    return False
+
+
+def _path(given: str) -> Path | None:
+    """What lies there; None where nothing does, or where nothing can be called so."""
+    try:
+        path = Path(given).expanduser()
+        return path if path.exists() else None
+    except (OSError, ValueError, RuntimeError):  # too long, a character that no name has, nobody's home
+        return None
 
 
 def _named(given: str, libraries: _Libraries, config: Path | None) -> Subject:
@@ -219,8 +260,9 @@ def _described(
     class_name, model_type = values.get(_CLASS), values.get("model_type")
     if isinstance(class_name, str):
         return Subject(given, libraries.diffusers, class_name, directory, weights, values)
-    name = model_type if isinstance(model_type, str) else ""
-    return Subject(given, libraries.transformers, name, directory, weights, values)
+    if not isinstance(model_type, str | None):
+        raise BadInput(f"config.json: model_type is {shown(model_type)}, expected a text", "correct config.json")
+    return Subject(given, libraries.transformers, model_type or "", directory, weights, values)
 
 
 def _pipeline_index(path: Path) -> Path | None:
@@ -259,10 +301,21 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         BadInput: unreadable, not JSON, or not an object.
     """
+    if path.exists() and not is_file(path):
+        raise BadInput(f"{path} is no file", "give a file")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise BadInput(f"cannot read {path}: {error}") from error
+        json.dumps(value, ensure_ascii=False).encode()  # a lone half of a character is no text
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadInput(f"cannot read {path}: {_reason(error)}") from error
     if not isinstance(value, dict):
         raise BadInput(f"{path} is not a JSON object")
     return value
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or "it cannot be opened"
+    if isinstance(error, UnicodeEncodeError):
+        return "it has a text with half a character (a lone surrogate)"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

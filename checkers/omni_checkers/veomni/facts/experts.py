@@ -12,6 +12,7 @@ from omni_kit.upstream.library import Library
 from omni_kit.upstream.python.skeleton import Parameter, Skeleton
 from omni_kit.upstream.python.source import SourceFile, read_source
 from omni_kit.upstream.transformers.configs import ConfigClass
+from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.recipes.transform import Transform
 from omni_kit.upstream.transformers.traits import expert_parameters
 
@@ -27,12 +28,14 @@ class StackedExperts:
         split: the keys on disk that transformers merges into it; empty where it merges nothing.
         names: the stacked parameters of the first layer that has some.
         transforms: what transformers declares for loading the class.
+        model: the library's own class of this name.
     """
 
     parameter: str = ""
     split: str = ""
     names: tuple[str, ...] = ()
     transforms: tuple[Transform, ...] = ()
+    model: UpstreamModel | None = None
     config: ConfigClass | None = None
 
 
@@ -72,9 +75,10 @@ class Experts:
         stacked = expert_parameters(skeleton)
         if not stacked or cls is None:
             return StackedExperts()
-        transforms = _transforms(cls, name)
+        model = upstream_class(cls, name)
+        transforms = model.recipe.transforms if model is not None and model.recipe is not None else ()
         names = tuple(parameter.name for parameter in stacked)
-        return StackedExperts(stacked[0].pattern, _merged(stacked, transforms), names, transforms, cls)
+        return StackedExperts(stacked[0].pattern, _merged(stacked, transforms), names, transforms, model, cls)
 
 
 def experts(generated: list[Generated], skeletons: Skeletons, transformers: Library) -> Experts:
@@ -107,10 +111,3 @@ def _merged(stacked: list[Parameter], transforms: tuple[Transform, ...]) -> str:
         if merges and any(parameter.name.endswith(leaf) for parameter in stacked):
             return " + ".join(transform.sources)
     return ""
-
-
-def _transforms(cls: ConfigClass, class_name: str) -> tuple[Transform, ...]:
-    """What transformers declares for its own class of this name, the sub-models included."""
-    model = upstream_class(cls, class_name)
-    recipe = model.recipe if model is not None else None
-    return recipe.transforms if recipe else ()

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from omni_kit.layout.taxonomy import Disk
+from omni_kit.layout.loading import Loading
+from omni_kit.layout.taxonomy import CONVERTERS, Disk
 from omni_kit.scaffold import new_model
 from tests.conftest import Checkpoints
 
@@ -157,7 +158,8 @@ def converted(
     place.mkdir(parents=True)
     shutil.copy(config, place / "config.json")
     save_file(turn(state), place / "model.safetensors")
-    monkeypatch.setattr("omni_kit.targets.veomni.text.plan.expected_layout", lambda model: (disk, names))
+    declared = Loading(CONVERTERS[disk], "as the test says", disk, names)
+    monkeypatch.setattr("omni_kit.targets.veomni.text.converter.loading", lambda verdict: declared)
     new_model("conv", str(config), target="veomni", into=tmp_path)
     return probe(tmp_path / "conv", place)
 

@@ -43,7 +43,7 @@ class VeOmni:
         """The converter module of a model of transformers, of whatever kind."""
         from omni_kit.targets.veomni.text.converter import converter_context, layout_of
 
-        layout = layout_of(verdict, canonical=True)
+        layout = layout_of(verdict)
         if not layout.needs_converter or verdict.model is None:
             return layout.reason
         context = converter_context(verdict.model, layout, name)

@@ -10,7 +10,14 @@ from omni_kit.upstream.python.interpret.frame import Frame
 from omni_kit.upstream.python.interpret.values import UNKNOWN, Config
 from omni_kit.upstream.python.source import SourceFile, dotted
 from omni_kit.upstream.transformers.autoclasses import auto_class, auto_model_table
-from omni_kit.upstream.transformers.configs import BY_LAYER, ConfigClass, ModelConfig, config_class, named_config_class
+from omni_kit.upstream.transformers.configs import (
+    BY_LAYER,
+    ConfigClass,
+    ModelConfig,
+    config_class,
+    model_types,
+    named_config_class,
+)
 
 # class attributes of configs that are not part of config.json
 _NOT_SAVED = {
@@ -164,9 +171,10 @@ def _properties(cls: ConfigClass) -> dict[str, ast.FunctionDef]:
 
 
 def _nested(parent: ModelConfig, name: str, value: Mapping[str, Any]) -> Any:
-    model_type = value.get("model_type")
+    model_type, library = value.get("model_type"), parent.cls.source.library
     if isinstance(model_type, str) and model_type:
-        cls: ConfigClass | None = config_class(parent.cls.source.library, model_type)
+        # a part of a type that the library does not have is like any other that cannot be read
+        cls = config_class(library, model_type) if model_type in model_types(library) else None
     else:
         cls = named_config_class(parent.cls.source, parent.cls.sub_configs.get(name, ""))
     return UNKNOWN if cls is None else ConfigView(ModelConfig(cls, dict(value), f"{parent.origin}: {name}"))

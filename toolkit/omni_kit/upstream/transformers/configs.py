@@ -37,6 +37,7 @@ class ConfigClass:
         source: the file it stands in.
         defaults: attribute -> default, inherited ones included; only literals can be read.
         attribute_map: alias -> real attribute, as the class declares it.
+        annotations: attribute -> the type that the class declares, inherited ones included.
     """
 
     name: str
@@ -45,6 +46,13 @@ class ConfigClass:
     defaults: Mapping[str, Value]
     attribute_map: Mapping[str, str]
     sub_configs: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, ast.expr] = field(default_factory=dict)
+
+    def spellings(self, name: str) -> list[str]:
+        """An attribute's name, what it stands for, and what stands for it."""
+        aliases = self.attribute_map
+        same = [alias for alias, real in aliases.items() if real == name]
+        return [name, *([aliases[name]] if name in aliases else []), *same]
 
     @property
     def folder(self) -> Path:
@@ -79,10 +87,10 @@ class ModelConfig:
     def find(self, *names: str) -> Value | None:
         """The first of `names` that has a value other than None, aliases of the class resolved."""
         for name in names:
-            for attribute in self._spellings(name):
+            for attribute in self.cls.spellings(name):
                 if self.given.get(attribute) is not None:
                     return Value(self.given[attribute], f"{self.origin}: {attribute}")
-            for attribute in self._spellings(name):
+            for attribute in self.cls.spellings(name):
                 default = self.cls.defaults.get(attribute)
                 if default is not None and default.value is not None:
                     return default
@@ -95,12 +103,7 @@ class ModelConfig:
 
     def has(self, name: str) -> bool:
         """Whether the attribute exists at all, be it None."""
-        return any(a in self.given or a in self.cls.defaults for a in self._spellings(name))
-
-    def _spellings(self, name: str) -> list[str]:
-        aliases = self.cls.attribute_map
-        same = [alias for alias, real in aliases.items() if real == name]
-        return [name, *([aliases[name]] if name in aliases else []), *same]
+        return any(a in self.given or a in self.cls.defaults for a in self.cls.spellings(name))
 
 
 @cache
@@ -156,6 +159,7 @@ def _build(source: SourceFile, node: ast.ClassDef, model_type: str, attributes: 
         defaults=attributes,
         attribute_map=mapping.value if mapping and isinstance(mapping.value, dict) else {},
         sub_configs=subs,
+        annotations=_annotations(source, node),
     )
 
 
@@ -174,6 +178,19 @@ def _class_attributes(source: SourceFile, node: ast.ClassDef) -> dict[str, Value
             for arg, default in _init_defaults(item):
                 _record(found, arg, default, source)
     return found
+
+
+def _annotations(source: SourceFile, node: ast.ClassDef) -> dict[str, ast.expr]:
+    """The declared types of attributes, a subclass's over its base's; those of the class itself are left out."""
+    found: dict[str, ast.expr] = {}
+    for base in reversed(source.bases(node)):
+        resolved = source.resolve_class(base)
+        if resolved is not None and resolved[1] is not node:
+            found.update(_annotations(*resolved))
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+            found[item.target.id] = item.annotation
+    return {name: declared for name, declared in found.items() if "ClassVar" not in ast.unparse(declared)}
 
 
 def _record(found: dict[str, Value], name: str, node: ast.expr, source: SourceFile) -> None:

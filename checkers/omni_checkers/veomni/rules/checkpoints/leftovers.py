@@ -6,6 +6,7 @@ from omni_checkers.veomni.facts.conversion import ConverterClass, Factory
 from omni_checkers.veomni.facts.experts import Experts
 from omni_checkers.veomni.facts.plan import METHOD
 from omni_checkers.veomni.facts.registry import Returned
+from omni_kit.layout.loading import converts_experts
 from omni_kit.upstream.kinds import WITH_EXPERTS, Kind
 
 _CONVERTER = """\
@@ -79,7 +80,7 @@ class ConverterIsNeeded(Rule):
                 continue
             judged = judged or bool(stacked.names)
             if stacked.names and path.name in callees:
-                if any(transform.converts for transform in stacked.transforms):
+                if stacked.model is None or converts_experts(stacked.model):
                     needed.add(callees[path.name])
                 else:
                     idle.setdefault(callees[path.name], path)

@@ -7,7 +7,8 @@ from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.layout import LayoutVerdict
-from omni_kit.layout.taxonomy import Disk, Memory, plain
+from omni_kit.layout.loading import Loading, loading
+from omni_kit.layout.taxonomy import Converter, Disk, plain
 from omni_kit.targets.veomni.text.renaming import INSTEAD, about_experts, conversions, renamings
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import (
@@ -34,28 +35,6 @@ _SHOWN: Mapping[Disk, str] = {
     Disk.fused_interleaved_rows: "{gate_up} [E, 2I, H], gate and up rows alternating, and {down} [E, H, I]",
     Disk.stacked_unfused: "{gate} [E, I, H], {up} [E, I, H], {down} [E, H, I]",
 }
-CONVERTIBLE = frozenset(_SHOWN)
-
-
-@dataclass(frozen=True)
-class ExpertLayout:
-    """The expert layout that a converter is written for, and how it is known.
-
-    Attributes:
-        names: leaves on disk: (gate, up, down), (up, down) or (gate_up, down).
-        prefixes: containers on disk, `*` for a number; none where no checkpoint was looked at.
-    """
-
-    disk: Disk | None
-    names: tuple[str, ...]
-    reason: str
-    evidence: str
-    prefixes: tuple[str, ...] = ()
-
-    @property
-    def needs_converter(self) -> bool:
-        """Whether the experts lie otherwise than the modules hold them, in a way that a converter can read."""
-        return self.disk in CONVERTIBLE
 
 
 @dataclass(frozen=True)
@@ -96,37 +75,20 @@ class ConverterContext:
     text_parts: tuple[str, ...] = TEXT_PARTS
 
 
-def layout_of(verdict: LayoutVerdict, canonical: bool = False) -> ExpertLayout:
-    """The layout that a converter for this checkpoint must read.
-
-    A converter passes canonical experts through, so a file that has both needs the converter of the others.
-
-    Args:
-        canonical: the modules will hold their experts in canonical form, whatever upstream's do.
+def layout_of(verdict: LayoutVerdict) -> Loading:
+    """What loading a checkpoint needs, where a converter is needed one that the template can write.
 
     Raises:
-        BadInput: the verdict leaves it open, or there is no canonical form to convert to.
+        BadInput: no converter can read it, and why.
     """
-    subtrees = [subtree for subtree in verdict.subtrees if subtree.role != "attention"]
-    if not subtrees:
-        return ExpertLayout(Disk.none, (), "the checkpoint has no experts", "headers")
-    layouts = {subtree.disk for subtree in subtrees if subtree.disk is not Disk.fused}
-    if verdict.verdict in {"ambiguous", "unsupported"} or len(layouts) > 1:
-        shown = ", ".join(f"{s.prefix}: {s.disk or 'unknown'}" for s in subtrees)
-        raise BadInput(f"the checkpoint's expert layout is {verdict.verdict} ({shown})", "see omni-kit check-layout")
-    subtree = next((s for s in subtrees if s.disk in layouts), subtrees[0])
-    evidence = "; ".join(subtree.evidence)
-    if subtree.quantized:
+    found = loading(verdict)
+    if found.converter is Converter.unsupported:
+        raise BadInput(found.reason, found.hint)
+    if found.needs_converter and found.disk not in _SHOWN:
         raise BadInput(
-            f"the checkpoint's experts are quantised ({subtree.quantized}): a converter would drop their scales",
-            "dequantise it first, or take an unquantised checkpoint",
+            f"there is no converter template for experts that lie {found.disk}", f"evidence: {found.evidence}"
         )
-    if not canonical and subtree.memory not in {Memory.canonical, Memory.no_gate, Memory.canonical_two_width}:
-        return ExpertLayout(Disk.none, (), f"the modules hold them {subtree.memory}, as they lie on disk", evidence)
-    if subtree.disk is not Disk.fused and subtree.disk not in CONVERTIBLE:
-        raise BadInput(f"there is no converter template for experts that lie {subtree.disk}", f"evidence: {evidence}")
-    prefixes = tuple(dict.fromkeys(s.prefix for s in subtrees if s.disk is subtree.disk))
-    return ExpertLayout(subtree.disk, subtree.names, "as the checkpoint's headers show", evidence, prefixes)
+    return found
 
 
 def class_prefix(name: str) -> str:
@@ -135,7 +97,7 @@ def class_prefix(name: str) -> str:
 
 
 def converter_context(
-    model: UpstreamModel, layout: ExpertLayout, name: str, veomni_models: str = "veomni.models."
+    model: UpstreamModel, layout: Loading, name: str, veomni_models: str = "veomni.models."
 ) -> ConverterContext:
     """The template's context for a layout that needs a converter.
 
@@ -189,7 +151,7 @@ def _refuse_uneven(model: UpstreamModel) -> None:
         raise BadInput(f"the module stacks {shown}: no one number of experts", INSTEAD)
 
 
-def _stacks(model: UpstreamModel, layout: ExpertLayout) -> tuple[str, ...]:
+def _stacks(model: UpstreamModel, layout: Loading) -> tuple[str, ...]:
     """Containers in memory that the experts of one list are divided among, in order; none where there is one."""
     if layout.disk is not Disk.per_expert_two_width or model.recipe is None:
         return ()
@@ -197,20 +159,20 @@ def _stacks(model: UpstreamModel, layout: ExpertLayout) -> tuple[str, ...]:
     return tuple(target.rpartition(".")[0] for target in divided.targets)
 
 
-def _roles(layout: ExpertLayout) -> dict[str, str]:
+def _roles(layout: Loading) -> dict[str, str]:
     keys = {3: ("gate", "up", "down"), 2: ("gate_up", "down")}[len(layout.names)]
     if layout.disk is Disk.per_expert_no_gate:
         keys = ("up", "down")
     return dict(zip(keys, layout.names, strict=True))
 
 
-def _in_memory(layout: ExpertLayout) -> str:
+def _in_memory(layout: Loading) -> str:
     if layout.disk is Disk.per_expert_no_gate:
         return "up_proj [E, I, H] and down_proj [E, H, I]"
     return "gate_up_proj [E, 2I, H], gate rows first, and down_proj [E, H, I]"
 
 
-def _places(model: UpstreamModel, layout: ExpertLayout, numbered: bool) -> list[list[tuple[str, str]]]:
+def _places(model: UpstreamModel, layout: Loading, numbered: bool) -> list[list[tuple[str, str]]]:
     """For each container on disk, where its parts are after the renamings: (container with 0 for numbers, leaf)."""
     prefixes = layout.prefixes or (plain(expert_parameters(model.skeleton)[0].pattern).rpartition(".")[0],)
     found = []
@@ -234,7 +196,7 @@ def _box_pattern(container: str, divided: bool) -> str:
     return re.sub(r"(?<=\\\.)0(?=\\\.)", r"\\d+", re.escape(name)).removeprefix(r"model\.")
 
 
-def _targets(layout: ExpertLayout, names: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
+def _targets(layout: Loading, names: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
     """Parameter -> parts, as they are called once the renamings were applied."""
     if layout.disk is Disk.per_expert_no_gate:
         return [("up_proj", names[:1]), ("down_proj", names[1:])]

@@ -3,16 +3,17 @@
 import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from omni_kit.errors import BadInput
-from omni_kit.layout.expected import expected_layout
+from omni_kit.layout.expected import expect
+from omni_kit.layout.loading import Loading
 from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request, Todo
 from omni_kit.targets.veomni.checkout import MODELS, find_checkout, registrants, shipped_model_types
 from omni_kit.targets.veomni.text.context import TextContext, text_context
-from omni_kit.targets.veomni.text.converter import ExpertLayout, class_prefix, converter_context, layout_of
+from omni_kit.targets.veomni.text.converter import class_prefix, converter_context, layout_of
 from omni_kit.targets.veomni.text.patches import derive_patches
 from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
 from omni_kit.targets.veomni.text.sequence import cut_sequences
@@ -104,13 +105,14 @@ class _Planner:
         return find_sites(self.model, self.subject.profile)
 
     @cached_property
-    def layout(self) -> ExpertLayout:
+    def layout(self) -> Loading:
         if self.request.verdict is not None:
             return layout_of(self.request.verdict)
-        disk, names = expected_layout(self.model)
         recipe = self.model.recipe
         origin = ", ".join(recipe.resolved_from) if recipe else "no recipe"
-        return ExpertLayout(disk, names, "no checkpoint was given: as transformers declares it", origin)
+        declared = layout_of(expect(self.model))
+        reason = f"no checkpoint was given: as transformers declares it, {declared.reason}"
+        return replace(declared, reason=reason, evidence=origin)
 
     @cached_property
     def context(self) -> TextContext:

@@ -47,6 +47,7 @@ class Calls(Expressions):
 
     def get_call(self, node: ast.Call) -> Any:
         """What a call gives: a module or tensor of torch, a built-in of its arguments, or an object of the library."""
+        node = self.chosen(node)
         name = dotted(node.func) or ""
         args, kwargs = self.args(node), self.kwargs(node)
         if name in {"getattr", "hasattr"}:
@@ -80,6 +81,16 @@ class Calls(Expressions):
         if isinstance(function, FunctionRef):
             return self.run_function(function, args, kwargs)
         return self.method_call(node, args)
+
+    def chosen(self, node: ast.Call) -> ast.Call:
+        """A call of an entry of one of the file's tables, `NORMS[config.norm](...)`, as a call of what stands there."""
+        if not isinstance(node.func, ast.Subscript) or not isinstance(node.func.value, ast.Name):
+            return node
+        table, key = self.source.constants.get(node.func.value.id), self.value(node.func.slice)
+        for name, entry in zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ():
+            if isinstance(name, ast.Constant) and name.value == key:
+                return ast.copy_location(ast.Call(entry, node.args, node.keywords), node)
+        return node
 
     def from_config(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """`AutoModelFor....from_config(c)` and `Class._from_config(c)`."""

@@ -4,7 +4,6 @@ import ast
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
 
 from omni_kit.upstream.python.interpret.classes import ClassRef, ClassTable, FunctionRef
@@ -12,14 +11,29 @@ from omni_kit.upstream.python.interpret.values import UNKNOWN, Config, Module, T
 
 MAX_ITEMS = 4096
 
+
+def _times(left: Any, right: Any) -> Any:
+    """A product; a sequence only as often as can be gone through."""
+    for items, times in ((left, right), (right, left)):
+        if isinstance(items, (list, tuple, str)) and isinstance(times, int) and len(items) * times > MAX_ITEMS:
+            raise OverflowError("longer than anything that is gone through")
+    return left * right
+
+
+def _power(left: Any, right: Any) -> Any:
+    if isinstance(right, int) and abs(right) > 64:
+        raise OverflowError("larger than any size")
+    return left**right
+
+
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
+    ast.Mult: _times,
     ast.FloorDiv: operator.floordiv,
     ast.Div: operator.truediv,
     ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
+    ast.Pow: _power,
 }
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -200,13 +214,13 @@ class Expressions(ABC):
         return pairs if pairs is UNKNOWN else dict(pairs)
 
     def comprehended(self, generators: list[ast.comprehension], element: Callable[[], Any]) -> Any:
-        """What `element` gives for each item of one loop; UNKNOWN for several loops, or over what is not known."""
+        """What `element` gives for each item of one loop; UNKNOWN for several loops, and over what is not known."""
         items = self.value(generators[0].iter)
-        if items is UNKNOWN or len(generators) != 1:
+        if items is UNKNOWN or len(generators) != 1 or not hasattr(items, "__len__") or len(items) > MAX_ITEMS:
             return UNKNOWN
         saved = dict(self.scope)
         result = []
-        for item in islice(items, MAX_ITEMS):
+        for item in items:
             self.bind(generators[0].target, item)
             if all(self.value(test) for test in generators[0].ifs):
                 result.append(element())

@@ -82,14 +82,6 @@ def _bind(init: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> dic
     return scope
 
 
-def _may_be_module(call: ast.Call) -> bool:
-    """Whether an expression that could not be read may have made a module: `Name(...)`, `CLASSES[...](...)`."""
-    if isinstance(call.func, ast.Subscript):
-        return True
-    last = (dotted(call.func) or "").rpartition(".")[2]
-    return last[:1].isupper() or last.endswith("from_config")
-
-
 class Frame(Calls):
     """The execution of the body of one method, or of one function."""
 
@@ -134,7 +126,11 @@ class Frame(Calls):
         """`a += value`."""
         old, step = self.value(node.target), self.value(node.value)
         known = old is not UNKNOWN and step is not UNKNOWN and type(node.op) in BINARY
-        self.store(node.target, BINARY[type(node.op)](old, step) if known else UNKNOWN, node.value)
+        try:
+            value = BINARY[type(node.op)](old, step) if known else UNKNOWN
+        except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+            value = UNKNOWN
+        self.store(node.target, value, node.value)
 
     def do_if(self, node: ast.If) -> None:
         """The branch that the condition chooses; both, as uncertain, where it cannot be told."""
@@ -152,10 +148,13 @@ class Frame(Calls):
         items = self.value(node.iter)
         if isinstance(items, Module):
             items = items.items()
-        if items is UNKNOWN or not isinstance(items, (list, tuple, range)):
+        if items is UNKNOWN or not isinstance(items, (list, tuple, range)) or len(items) > MAX_ITEMS:
             self.undecided = True
+            made = any(isinstance(part, ast.Call) and self.may_be_module(part) for part in ast.walk(node))
+            if made and isinstance(self.owner, Module):
+                self.owner.unresolved["*"] = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
             return
-        for item in items[:MAX_ITEMS]:
+        for item in items:
             self.store(node.target, item, node.iter)
             self.block(node.body)
 
@@ -291,7 +290,7 @@ class Frame(Calls):
             return
         if isinstance(value, (Module, Tensor)):
             owner.unresolved.pop(name, None)
-        elif value is UNKNOWN and isinstance(origin, ast.Call) and _may_be_module(origin):
+        elif value is UNKNOWN and isinstance(origin, ast.Call) and self.may_be_module(origin):
             owner.unresolved[name] = ast.unparse(origin)
         if self.uncertain:
             owner.uncertain.add(name)
@@ -322,6 +321,17 @@ class Frame(Calls):
         frame = Frame(home, owner, scope, self.depth + 1)
         frame.run(node.body)
         return UNKNOWN if frame.undecided else frame.returned
+
+    def may_be_module(self, call: ast.Call) -> bool:
+        """Whether a call that could not be read may make a module: `Name(...)`, `CLASSES[...](...)`, a function of the
+        file that uses torch.nn."""
+        if isinstance(call.func, ast.Subscript):
+            return True
+        name = dotted(call.func) or ""
+        last = name.rpartition(".")[2]
+        function = self.source.functions.get(name)
+        makes = function is not None and "nn." in ast.unparse(function)
+        return makes or last[:1].isupper() or last.endswith("from_config")
 
     def construct(self, cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module | Config:
         """A config where one is being built, else the module that calling the class gives."""

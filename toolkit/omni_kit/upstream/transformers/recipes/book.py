@@ -7,6 +7,21 @@ from omni_kit.upstream.transformers.recipes.transform import Transform
 
 
 @dataclass(frozen=True)
+class Route:
+    """Where a recipe leads one key.
+
+    Attributes:
+        names: what it feeds; several where an operation splits.
+        transform: the converter that takes it; None where it is only renamed.
+        source: through which of the converter's sources.
+    """
+
+    names: tuple[str, ...]
+    transform: Transform | None = None
+    source: int = 0
+
+
+@dataclass(frozen=True)
 class Recipe:
     """The transforms that loading one model applies, and how they were found.
 
@@ -31,25 +46,15 @@ class Recipe:
         idle = {id(t) for t in waiting if not any(t.awaits(key) for key in seen)}
         return replace(self, transforms=tuple(t for t in self.transforms if id(t) not in idle))
 
-    def map_key(self, key: str) -> tuple[str, Transform | None]:
-        """The name that a key on disk feeds, and the converter that it passes through, if any.
-
-        All renamings apply in order, then at most one converter, as transformers does.
-        """
+    def route(self, key: str) -> Route:
+        """Where a key on disk goes: all renamings apply in order, then at most one converter, as transformers does."""
         key = self.renamed(key)
         for transform in self.transforms:
-            if transform.converts and (renamed := transform.rename(key)) is not None:
-                return renamed, transform
-        return key, None
-
-    def targets(self, key: str) -> tuple[str, ...]:
-        """All the names that a key on disk feeds: an operation that splits has several."""
-        first, transform = self.map_key(key)
-        if transform is None or len(transform.targets) == 1:
-            return (first,)
-        key = self.renamed(key)
-        names = (transform.rename(key, target) for target in range(len(transform.targets)))
-        return tuple(name for name in names if name is not None)
+            source = transform.source_of(key) if transform.converts else None
+            if source is not None:
+                names = (transform.rename(key, target) for target in range(len(transform.targets)))
+                return Route(tuple(name for name in names if name is not None), transform, source)
+        return Route((key,))
 
     def renamed(self, key: str) -> str:
         """A key after all renamings, before any conversion."""

@@ -69,15 +69,19 @@ class Transform:
 
         def group(reference: re.Match[str]) -> str:
             text = match.group(starts[source] + int(reference.group(1))) or ""
-            return str(int(text) + self.offset) if self.offset else text
+            return str(int(text) + self.offset) if self.offset and len(text) < 10 else text
 
         text = re.sub(r"\\(\d+)", group, _plain(self.targets[source if self.paired else target]))
         return prefix + rest.replace(match.group(0), text, 1)
 
     def awaits(self, key: str) -> bool:
         """Whether this is a key of the first source, without which nothing of a paired renaming applies."""
+        return self.source_of(key) == 0
+
+    def source_of(self, key: str) -> int | None:
+        """Which source a key matches; None where it matches none."""
         found = self._match(key)
-        return found is not None and found[3] == 0
+        return None if found is None else found[3]
 
     def _match(self, key: str) -> tuple[str, str, re.Match[str], int] | None:
         """(scope, rest of the key, match in the rest, number of the source that matched)."""

@@ -2,8 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from omni_kit.convert.operations import Expression, deinterleave, interleave, join, split, stack, transpose, unstack
 from omni_kit.errors import BadInput
+from omni_kit.upstream.transformers.recipes.expression import (
+    Expression,
+    deinterleave,
+    interleave,
+    join,
+    split,
+    stack,
+    transpose,
+    unstack,
+)
 from omni_kit.upstream.transformers.recipes.transform import Operation
 
 Shape = tuple[int | None, ...]

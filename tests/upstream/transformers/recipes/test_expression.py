@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omni_kit.convert.operations import (
+from omni_kit.upstream.transformers.recipes.expression import (
     Expression,
     cut,
     deinterleave,
@@ -22,7 +22,7 @@ from omni_kit.convert.operations import (
     unstack,
     whole,
 )
-from tests.convert.conftest import evaluate
+from tests.upstream.transformers.recipes.evaluate import evaluate
 
 A = np.arange(4 * 6 * 8).reshape(4, 6, 8)
 B = A + 1000

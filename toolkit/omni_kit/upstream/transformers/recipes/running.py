@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from omni_kit.convert.operations import Expression
-from omni_kit.convert.recipe_operations import Shape, inverse_operation, run_operation
 from omni_kit.errors import BadInput
 from omni_kit.upstream.transformers.recipes.book import Recipe
+from omni_kit.upstream.transformers.recipes.expression import Expression
+from omni_kit.upstream.transformers.recipes.operations import Shape, inverse_operation, run_operation
 from omni_kit.upstream.transformers.recipes.transform import Transform
 
 Tensors = dict[str, Expression]
@@ -18,7 +18,7 @@ _LOOKAROUND = re.compile(r"\(\?.+?\)?\)")
 _GROUP = re.compile(r"\(.+?\)")
 # renamings that only replace text; any other kind may count or depend on other keys
 _PLAIN = frozenset({"WeightRenaming", "PrefixChange", "GroupWeightRename", "Inkling2IndexOffsetWeightRename"})
-_NUMBERED = re.compile(r"\d+")
+_NUMBERED = re.compile(r"[0-9]+")
 
 
 @dataclass
@@ -166,7 +166,13 @@ def _target(transform: Transform, source: str, name: str, goal: str) -> str:
 
 def _ordered(members: Tensors) -> list[Expression]:
     """Tensors in the order of the numbers in their names."""
-    return [members[name] for name in sorted(members, key=lambda name: [int(n) for n in _NUMBERED.findall(name)])]
+    return [members[name] for name in sorted(members, key=_numbers)]
+
+
+def _numbers(name: str) -> list[tuple[int, str]]:
+    """The numbers of a name, comparable as numbers however long they are."""
+    found = (digits.lstrip("0") for digits in _NUMBERED.findall(name))
+    return [(len(digits), digits) for digits in found]
 
 
 def add(tensors: Tensors, name: str, tensor: Expression) -> None:

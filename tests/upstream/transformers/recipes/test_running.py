@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from omni_kit.convert.operations import whole
-from omni_kit.convert.recipes import Tensors, to_hub, to_memory
 from omni_kit.errors import BadInput
 from omni_kit.upstream.transformers.recipes.book import Recipe
+from omni_kit.upstream.transformers.recipes.expression import whole
+from omni_kit.upstream.transformers.recipes.running import Tensors, to_hub, to_memory
 from omni_kit.upstream.transformers.recipes.transform import Operation, Transform
-from tests.convert.conftest import evaluate
+from tests.upstream.transformers.recipes.evaluate import evaluate
 
 
 def operation(name: str, **arguments: Any) -> Operation:

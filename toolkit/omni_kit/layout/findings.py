@@ -1,0 +1,138 @@
+"""What there is to know about a checkpoint besides its layout: what is missing, what contradicts, what stays open."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from omni_kit.layout.accounting import Accounting
+from omni_kit.layout.checkpoint import Checkpoint
+from omni_kit.layout.subtrees import JudgedGroup, Subtree
+from omni_kit.layout.taxonomy import Disk, Memory, plain
+from omni_kit.upstream.transformers.models import UpstreamModel
+
+
+@dataclass(frozen=True)
+class LayoutFinding:
+    """One thing to know about a checkpoint, as an "error", a "warning" or an "info"."""
+
+    code: str
+    severity: str
+    message: str
+
+
+def findings_of(
+    judged: Sequence[JudgedGroup],
+    subtrees: Sequence[Subtree],
+    checkpoint: Checkpoint,
+    model: UpstreamModel | None,
+    accounting: Accounting | None,
+) -> Iterator[LayoutFinding]:
+    """All findings, the experts' first."""
+    for one in judged:
+        yield from _number_of_experts(one, model)
+    yield from _obstacles(judged)
+    if model is None or accounting is None:
+        yield _without_model(judged)
+        return
+    for subtree in subtrees:
+        yield from _against_recipe(subtree, model, checkpoint.canonical)
+    yield from _keys(accounting)
+    yield from _misfits(accounting)
+
+
+def _number_of_experts(one: JudgedGroup, model: UpstreamModel | None) -> Iterator[LayoutFinding]:
+    """Experts that are missing from a layer, or too many for it: loading would make a stack of another size."""
+    counts = _expected(one, model)
+    count, most = min(counts), max(counts)
+    for leaf, experts in one.group.split.items():
+        found = [number for number in experts if number < count]
+        if len(found) < count:
+            gap = next(number for number in range(count) if number not in experts)
+            message = f"{count - len(found)} of {count} experts are missing: {one.group.prefix}.{gap}.{leaf}"
+            yield LayoutFinding("incomplete-experts", "error", message)
+    have = max(
+        (number + 1 for experts in one.group.split.values() for number in experts), default=one.reading.num_experts
+    )
+    stacked = one.group.stacked and one.reading.num_experts not in {0, *counts}
+    if have > most or stacked:
+        verb = "stacks" if stacked else "has"
+        yield LayoutFinding("expert-count", "error", f"{one.group.prefix} {verb} {have} experts, the model has {most}")
+
+
+def _expected(one: JudgedGroup, model: UpstreamModel | None) -> set[int]:
+    """How many experts the parameters have that a group feeds; where none are known, as many as there seem to be.
+
+    Experts of two widths feed two stacks; some stack more gates than downs, for experts that compute nothing.
+    """
+    parameters = model.skeleton.names() if model is not None else {}
+    counts: dict[str, int] = {}
+    for name in one.fed:
+        shape = parameters[name].shape
+        if shape is not None and len(shape) == 3 and shape[0] is not None:
+            leaf = plain(name).rpartition(".")[2]
+            counts[leaf] = counts.get(leaf, 0) + shape[0]
+    return {*counts.values()} or {one.reading.num_experts}
+
+
+def _obstacles(judged: Sequence[JudgedGroup]) -> Iterator[LayoutFinding]:
+    """Why experts have no canonical form without loss, once for each container."""
+    first = {one.group.pattern: one for one in reversed(judged) if one.obstacle}
+    for one in first.values():
+        yield LayoutFinding("quantised-experts" if one.reading.quantized else "not-exact", "error", one.obstacle)
+
+
+def _without_model(judged: Sequence[JudgedGroup]) -> LayoutFinding:
+    unknown = dict.fromkeys(one.open_question for one in judged if one.open_question)
+    message = "; ".join(("no config.json: which parameter each key feeds cannot be known", *unknown))
+    return LayoutFinding("no-config", "warning", message)
+
+
+def _against_recipe(subtree: Subtree, model: UpstreamModel, marked: bool) -> Iterator[LayoutFinding]:
+    """Where the file and what transformers declares disagree, both are said."""
+    operations = {op.name for t in (model.recipe.transforms if model.recipe else ()) for op in t.operations}
+    prefix = subtree.prefix
+    if marked and subtree.disk is Disk.fused and subtree.memory.startswith("transposed"):
+        message = f"{prefix} is canonical; transformers wants it {subtree.memory}: convert --to memory"
+        yield LayoutFinding("canonical-form", "info", message)
+    known = subtree.memory not in {Memory.none, Memory.module_dict}
+    if known and subtree.disk is Disk.per_expert and "MergeModulelist" not in operations:
+        message = f"{prefix} is split by expert, and transformers {model.library.version} has no recipe for it"
+        yield LayoutFinding("no-recipe", "error", message)
+    transposes = "Transpose" in operations or subtree.memory.startswith("transposed")
+    if subtree.disk is Disk.fused_transposed and known and not transposes:
+        message = f"{prefix} is transposed on disk; the recipe and the module say that it is not"
+        yield LayoutFinding("recipe-disagrees", "error", message)
+    if subtree.disk in {Disk.fused_transposed_bias, Disk.fused_transposed_interleaved}:
+        message = f"{prefix} has biases, for which the canonical form has no place: they need their own"
+        yield LayoutFinding("expert-biases", "warning", message)
+    if subtree.ambiguous:
+        message = f"{prefix}: fused or fused-transposed; give the shards, or --assume one of them"
+        yield LayoutFinding("ambiguous-orientation", "error", message)
+
+
+def _keys(accounting: Accounting) -> Iterator[LayoutFinding]:
+    if accounting.extra:
+        names = ", ".join(accounting.extra[:3]) + (", ..." if len(accounting.extra) > 3 else "")
+        message = f"{names} of the file: the model has no such layer, and nothing says that it predicts further tokens"
+        yield LayoutFinding("extra-layers", "error", message)
+    if accounting.unmapped:
+        count, first = len(accounting.unmapped), accounting.unmapped[0]
+        yield LayoutFinding("unmapped-keys", "error", f"{count} keys feed no parameter, {first} first")
+    unfit = {misfit.parameter.name for misfit in accounting.misfits}
+    if lost := [name for name in accounting.missing if name not in unfit]:
+        message = f"{len(lost)} parameters are fed by no key and would be randomly initialised, {lost[0]} first"
+        yield LayoutFinding("missing-parameters", "error", message)
+    if accounting.not_judged:
+        number, part = sum(item.count for item in accounting.not_judged), accounting.not_judged[0]
+        message = f"{number} keys are not judged: {part.reason}; {part.pattern} first"
+        yield LayoutFinding("not-judged", "warning", message)
+
+
+def _misfits(accounting: Accounting) -> Iterator[LayoutFinding]:
+    """One finding for each sort of parameter and of fault."""
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for misfit in accounting.misfits:
+        key = misfit.parameter.pattern, misfit.code, misfit.message
+        alike.setdefault(key, []).append(misfit.parameter.name)
+    for (_, code, message), names in alike.items():
+        others = f" and {len(names) - 1} more like it" if len(names) > 1 else ""
+        yield LayoutFinding(code, "error", f"{names[0]}{others} {message}")
