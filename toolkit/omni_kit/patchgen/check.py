@@ -7,7 +7,7 @@ from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 from omni_kit.patchgen.diagnostics import Diagnostic, error
 from omni_kit.patchgen.header import is_generated
-from omni_kit.patchgen.loader import load_config
+from omni_kit.patchgen.loader import CannotLoad, load_config
 from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.patchgen.project import find_configs, find_project
 from omni_kit.patchgen.result import ConfigResult, Listed, Orphan, Product
@@ -62,8 +62,8 @@ def list_configs(root: Path) -> list[ConfigResult]:
         result = ConfigResult(package_of(path)[1], path)
         try:
             loaded = load_config(path, libraries)
-        except BadInput as why:
-            result.diagnostics.append(error("cannot-load", why.message))
+        except CannotLoad as why:
+            result.diagnostics.append(error(why.code, why.message, why.origin))
         else:
             result.stage = Listed(loaded, path.parent / "generated" / loaded.config.target_file)
             result.status, result.notes = "ok", loaded.notes

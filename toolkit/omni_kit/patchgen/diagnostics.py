@@ -45,6 +45,7 @@ CODES = {
     "invalid-python": "the result does not compile",
     "format-failed": "ruff refuses the result",
     "cannot-load": "the config fails when it is run",
+    "unreadable": "the config cannot be read without running it",
     "no-source-module": "the source module is not installed or cannot be read",
     "same-output": "two configs write one file",
     "stale": "a committed file is not what its config generates",

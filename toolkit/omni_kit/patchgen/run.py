@@ -9,7 +9,7 @@ from omni_kit.files import write_atomic
 from omni_kit.patchgen.checks import check_generated
 from omni_kit.patchgen.diagnostics import error, has_errors, strictly
 from omni_kit.patchgen.generate import Generated, generate
-from omni_kit.patchgen.loader import LoadedConfig, find_config, load_config
+from omni_kit.patchgen.loader import CannotLoad, LoadedConfig, find_config, load_config
 from omni_kit.patchgen.locate import Libraries, package_of, unpacked_library
 from omni_kit.patchgen.project import Project, find_project
 from omni_kit.patchgen.result import ConfigResult, Draft, Loaded, Product, Rejected
@@ -72,11 +72,18 @@ def prepare(configs: Sequence[str | Path], out_dir: Path | None, transformers: P
 
 
 def draft_configs(
-    configs: Sequence[str | Path], out_dir: Path | None = None, *, transformers: Path | None = None
+    configs: Sequence[str | Path],
+    out_dir: Path | None = None,
+    *,
+    transformers: Path | None = None,
+    run: bool = True,
 ) -> list[ConfigResult]:
-    """Generated and checked, but not formatted: `text` is raw, and `diff` empty."""
+    """Generated and checked, but not formatted: `text` is raw, and `diff` empty.
+
+    Without `run`, a config that cannot be read without running it has an error that says so ("unreadable").
+    """
     unpacked = {"transformers": unpacked_library("transformers", transformers)} if transformers else {}
-    return [_draft(config, out_dir, unpacked) for config in configs]
+    return [_draft(config, out_dir, unpacked, run) for config in configs]
 
 
 def finish(results: Sequence[ConfigResult]) -> None:
@@ -91,7 +98,7 @@ def finish(results: Sequence[ConfigResult]) -> None:
                 _finish(result, draft, text, share)
 
 
-def _draft(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path]) -> ConfigResult:
+def _draft(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path], run: bool) -> ConfigResult:
     started = time.perf_counter()
     project = _project_of(config)
     libraries = Libraries(unpacked, (project.import_root,) if project else ())
@@ -99,7 +106,7 @@ def _draft(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path]) 
     libraries = Libraries(unpacked, (*libraries.roots, package_of(path)[0]))
     result = ConfigResult(package_of(path)[1], path)
     try:
-        loaded = load_config(path, libraries)
+        loaded = load_config(path, libraries, run=run)
         output = (out_dir or path.parent / "generated") / loaded.config.target_file
         result.stage, result.notes = Loaded(loaded, output), loaded.notes
         if _is_skipped(loaded, libraries):
@@ -107,9 +114,10 @@ def _draft(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path]) 
             result.notes.append(f"{result.config} is skipped: it is optional, {result.source_module} is not installed")
             return result
         made = generate(loaded, read_source(loaded.config.source_module, libraries), libraries)
+    except CannotLoad as why:
+        result.diagnostics.append(error(why.code, why.message, why.origin))
     except BadInput as why:
-        code = "no-source-module" if result.source_module else "cannot-load"
-        result.diagnostics.append(error(code, why.message))
+        result.diagnostics.append(error("no-source-module", why.message))
     else:
         strict = loaded.config.strict or bool(project and project.strict)
         _judge(result, output, made, libraries, strict)
