@@ -47,6 +47,7 @@ CODES = {
     "cannot-load": "the config fails when it is run",
     "unreadable": "the config cannot be read without running it",
     "no-source-module": "the source module is not installed or cannot be read",
+    "foreign-file": "a file that no patch generator wrote stands in the output's place, or a link leads elsewhere",
     "same-output": "two configs write one file",
     "stale": "a committed file is not what its config generates",
     "not-generated": "a config's file is not there",
