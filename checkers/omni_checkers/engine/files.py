@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from omni_kit.upstream.python.source import parse_file
+
 Node = TypeVar("Node", bound=ast.AST)
 _LEAVES = (ast.Constant, ast.Global, ast.MatchSingleton, ast.Nonlocal)
 # Fields that hold names, numbers and contexts.
@@ -85,23 +87,32 @@ class File:
                 if token.type == tokenize.COMMENT and "omni-kit:" in token.string:
                     alone = not token.line[: token.start[1]].strip()
                     found.append((token.start[0], alone, token.string))
-        except (tokenize.TokenError, IndentationError):
+        except (tokenize.TokenError, SyntaxError):
             return found
         return found
 
+    @cached_property
+    def depth(self) -> tuple[int, int]:
+        """How deeply the deepest code is nested, in nodes of the tree, and the line where that is."""
+        deepest, line = 0, 1
+        todo: list[tuple[ast.AST, int, int]] = [(self.tree, 0, 1)] if self.tree is not None else []
+        while todo:
+            node, depth, above = todo.pop()
+            here = getattr(node, "lineno", above)
+            if depth > deepest:
+                deepest, line = depth, here
+            todo += [(child, depth + 1, here) for child in ast.iter_child_nodes(node)]
+        return deepest, line
+
 
 def read_file(path: Path) -> File:
-    """Reads and parses a file; one that is not valid Python, or not text, has no tree."""
+    """Reads and parses a file, in the encoding that it names; what is not valid Python, or no text, has no tree."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return File(path, *parse_file(path))
+    except SyntaxError as error:
+        return File(path, path.read_text(encoding="utf-8", errors="replace"), None, error)
     except (OSError, UnicodeDecodeError) as error:
         return File(path, "", None, SyntaxError(str(error)))
-    try:
-        return File(path, text, ast.parse(text))
-    except SyntaxError as error:
-        return File(path, text, None, error)
-    except ValueError as error:
-        return File(path, text, None, SyntaxError(str(error)))
 
 
 def same_code(one: object, two: object) -> bool:

@@ -17,6 +17,7 @@ from omni_checkers.engine.suppress import (
     SuppressionNeedsReason,
     invalid,
     suppressions,
+    too_deep,
 )
 from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import Target
@@ -48,12 +49,15 @@ class RulePackage(Protocol):
 _OFFERED = tuple(name for name in vars(RulePackage) if not name.startswith("_"))
 
 
+STATUSES = ("pass", "fail", "not-applicable")
+
+
 @dataclass
 class RuleVerdict:
     """What one rule made of one model.
 
     Attributes:
-        status: "pass", "fail" or "not-applicable".
+        status: one of STATUSES.
         reason: why it is not applicable.
         suppressed: how many findings a comment silenced.
     """
@@ -89,11 +93,17 @@ def judge(
         active += good
         comments += wrong
     crashes: list[Finding] = []
+    broken = [finding for file in files for finding in invalid(file)]
     verdicts: dict[str, RuleVerdict] = {}
     for rule in rules:
         if rule not in ENGINE_RULES and rule.target == target.name:
-            verdicts[rule.id] = _settled(_apply(rule, facts, path, crashes), active)
-    broken = [finding for file in files for finding in invalid(file)]
+            try:
+                verdicts[rule.id] = _settled(_apply(rule, facts, path, crashes), active)
+            except RecursionError as error:
+                deep = list(too_deep(files))
+                broken += deep
+                crashes += [] if deep else [_crash(rule, error, path)]
+                verdicts[rule.id] = RuleVerdict("not-applicable", f"{rule.id} came to no end")
     for rule, found in ((SuppressionNeedsReason, comments), (InvalidPython, broken), (RuleFailed, crashes)):
         if rule in rules:
             verdicts[rule.id] = _settled(_verdict(rule, found), active)
@@ -109,10 +119,17 @@ def _apply(rule: type[Rule], facts: Facts, path: Path, crashes: list[Finding]) -
         return _verdict(rule, facts.call(rule().check))
     except NotApplicable as why:
         return RuleVerdict("not-applicable", str(why))
+    except RecursionError:
+        raise
     except Exception as error:  # a rule, perhaps a third party's, must not end the run
-        what = f"{rule.id} failed: {type(error).__name__}: {error}"
-        crashes.append(Finding(" ".join(what.split()), next(iter(sorted(path.rglob("*.py"))), path)))
-        return RuleVerdict("not-applicable", what)
+        crash = _crash(rule, error, path)
+        crashes.append(crash)
+        return RuleVerdict("not-applicable", crash.message)
+
+
+def _crash(rule: type[Rule], error: Exception, path: Path) -> Finding:
+    what = f"{rule.id} failed: {type(error).__name__}: {error}"
+    return Finding(" ".join(what.split()), next(iter(sorted(path.rglob("*.py"))), path))
 
 
 def _verdict(rule: type[Rule], found: Iterable[Finding]) -> RuleVerdict:

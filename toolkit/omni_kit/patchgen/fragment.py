@@ -16,7 +16,6 @@ from omni_kit.patchgen.spans import Edit, Source, first_line, last_line, shift, 
 from omni_kit.patchgen.spec import Origin
 from omni_kit.patchgen.standins import StandIn
 
-
 _LAMBDA = "a lambda has no definition to copy; write a def"
 
 
