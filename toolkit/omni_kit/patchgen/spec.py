@@ -100,6 +100,7 @@ class PatchConfig:
     strict: bool = False
     optional: bool = False
     origin: Origin | None = field(default=None, repr=False)
+    block_origins: dict[str, Origin] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.origin = self.origin or _caller()
@@ -185,6 +186,8 @@ class PatchConfig:
 
     def add_post_import_block(self, block: str) -> None:
         """Adds source text to module level, behind the imports."""
+        if (origin := _caller()) is not None:
+            self.block_origins[block] = origin
         self.post_import_blocks.append(block)
 
     def drop_import_names(self, *names: str) -> None:

@@ -1,6 +1,7 @@
 """The last steps: format with ruff, compile, write in one stroke, and the diff beside it."""
 
 import difflib
+import re
 import subprocess
 import tempfile
 from collections.abc import Collection, Sequence
@@ -10,6 +11,7 @@ from omni_kit.errors import BadInput
 from omni_kit.files import ruff_binary
 from omni_kit.patchgen.header import is_generated
 
+_DIFF = re.compile(r"--- \S.*\n\+\+\+ \S")
 _SELECT = "F401,F811,I"
 _OWN_STYLE = (
     "--isolated",
@@ -59,6 +61,8 @@ def compiles(text: str, name: str) -> SyntaxError | None:
         compile(text, name, "exec", dont_inherit=True)
     except SyntaxError as found:
         return found
+    except (ValueError, RecursionError, MemoryError) as found:
+        return SyntaxError(str(found) or "nested too deeply to be parsed")
     return None
 
 
@@ -91,7 +95,7 @@ def is_ours(path: Path) -> bool:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return False
-    return text.startswith("--- a/") or not text if path.suffix == ".diff" else is_generated(text)
+    return bool(_DIFF.match(text)) or not text if path.suffix == ".diff" else is_generated(text)
 
 
 def in_the_way(path: Path, root: Path, force: bool) -> str:
