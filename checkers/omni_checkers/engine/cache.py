@@ -106,6 +106,7 @@ def _as_json(verdict: RuleVerdict) -> dict[str, Any]:
                 "column": f.column,
                 "rule": f.rule,
                 "severity": f.severity,
+                "generated": [str(f.generated[0]), f.generated[1]] if f.generated else None,
                 "edits": [[str(e.path), *e.start, *e.end, e.text] for e in f.edits],
             }
             for f in verdict.findings
@@ -125,6 +126,7 @@ def _verdict(item: dict[str, Any]) -> RuleVerdict:
             column=_kept(f["column"], int),
             rule=find_rule(f["rule"]).id,
             severity=Severity(f["severity"]),
+            generated=(Path(f["generated"][0]), _kept(f["generated"][1], int)) if f["generated"] else None,
             edits=tuple(Edit(Path(e[0]), (e[1], e[2]), (e[3], e[4]), _kept(e[5], str)) for e in f["edits"]),
         )
         for f in item["findings"]

@@ -1,7 +1,7 @@
 """Judges one model by rules."""
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -107,7 +107,28 @@ def judge(
     for rule, found in ((SuppressionNeedsReason, comments), (InvalidPython, broken), (RuleFailed, crashes)):
         if rule in rules:
             verdicts[rule.id] = _settled(_verdict(rule, found), active)
-    return verdicts
+    return {rule_id: _settled(_traced(verdict, facts), active) for rule_id, verdict in verdicts.items()}
+
+
+def _traced(verdict: RuleVerdict, facts: Facts) -> RuleVerdict:
+    """The verdict with findings at the code that people write, where a target knows what generated code came from.
+
+    It is the fact `written_at`: (file, line) of any code -> (file, line) of what it was made from, or None.
+    """
+    if not verdict.findings:
+        return verdict
+    try:
+        written_at = facts.get("written_at")
+    except (KeyError, NotApplicable, RecursionError):
+        return verdict
+    return replace(verdict, findings=list(dict.fromkeys(_at_its_origin(f, written_at) for f in verdict.findings)))
+
+
+def _at_its_origin(finding: Finding, written_at: Callable[[Path, int], tuple[Path, int] | None]) -> Finding:
+    found = written_at(finding.path, finding.line)
+    if found is None:
+        return finding
+    return replace(finding, path=found[0], line=found[1], column=1, generated=(finding.path, finding.line))
 
 
 def _apply(rule: type[Rule], facts: Facts, path: Path, crashes: list[Finding]) -> RuleVerdict:
@@ -141,5 +162,6 @@ def _settled(verdict: RuleVerdict, active: Sequence[Suppression]) -> RuleVerdict
     """The verdict without the findings that a comment silences."""
     if verdict.findings:
         left = [f for f in verdict.findings if not any(suppression.covers(f) for suppression in active)]
-        return RuleVerdict("fail" if left else "pass", findings=left, suppressed=len(verdict.findings) - len(left))
+        gone = verdict.suppressed + len(verdict.findings) - len(left)
+        return RuleVerdict("fail" if left else "pass", findings=left, suppressed=gone)
     return verdict

@@ -64,7 +64,9 @@ class Report:
 def finding_json(finding: Finding, base: Path | None = None) -> dict[str, Any]:
     """One entry of `findings`."""
     rule = find_rule(finding.rule)
-    return {
+    made = finding.generated
+    generated = {"generated": {"path": shown(made[0], base), "line": made[1]}} if made is not None else {}
+    return generated | {
         "rule": finding.rule,
         "severity": (finding.severity or rule.severity).value,
         "path": shown(finding.path, base),

@@ -127,7 +127,8 @@ def _render(report: "Report", console: Console) -> None:
             data = finding_json(finding)
             severity = f"[{_COLOURS[data['severity']]}]{data['severity']}[/]"
             place = f"{data['line']}:{data['column']}"
-            console.print(f"  {place}  {severity}  {data['rule']}  {escape(data['message'])}", soft_wrap=True)
+            made = f"  (in {data['generated']['path']}:{data['generated']['line']})" if "generated" in data else ""
+            console.print(f"  {place}  {severity}  {data['rule']}  {escape(data['message'] + made)}", soft_wrap=True)
             if data["rule"] not in explained and data["why"]:
                 explained.add(data["rule"])
                 console.print(f"      [dim]why: {escape(data['why'])}[/dim]", soft_wrap=True)
