@@ -24,6 +24,8 @@ DEEP = {
     "blocks": "".join(" " * depth + "if x:\n" for depth in range(200)) + " " * 200 + "pass",
     "digits": "X = " + "9" * 5000,
     "nulls": "X = 1\0",
+    "a parameter twice": "def f(a, a):\n    pass",
+    "a value from nowhere": "return 3",
 }
 ODD = {
     "a class of its own name": "from .modeling_other import Foo\n\n\nclass Foo(Foo):\n    pass\n",

@@ -3,6 +3,7 @@
 import ast
 import io
 import tokenize
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,11 +109,26 @@ class File:
 def read_file(path: Path) -> File:
     """Reads and parses a file, in the encoding that it names; what is not valid Python, or no text, has no tree."""
     try:
-        return File(path, *parse_file(path))
+        text, tree = parse_file(path)
+        error = _refused(tree)
+        return File(path, text, tree if error is None else None, error)
+    except SyntaxError as why:
+        return File(path, path.read_text(encoding="utf-8", errors="replace"), None, why)
+    except (OSError, UnicodeDecodeError) as why:
+        return File(path, "", None, SyntaxError(str(why)))
+
+
+def _refused(tree: ast.Module) -> SyntaxError | None:
+    """Why Python does not compile what it can parse, such as `return` outside a function; nothing is run."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(tree, "<checked>", "exec", dont_inherit=True)
     except SyntaxError as error:
-        return File(path, path.read_text(encoding="utf-8", errors="replace"), None, error)
-    except (OSError, UnicodeDecodeError) as error:
-        return File(path, "", None, SyntaxError(str(error)))
+        return error
+    except (ValueError, RecursionError, MemoryError):
+        return SyntaxError("nested too deeply to be compiled")
+    return None
 
 
 def same_code(one: object, two: object) -> bool:
