@@ -1,4 +1,4 @@
-"""Random changes to what check reads: an exit code of the contract, one object, no end by accident, nothing left behind.
+"""Random changes to what check reads: an exit code of the contract, one object, no accident, nothing left behind.
 
 Seeds are fixed. `make test` takes a few; `make test-all` takes many more.
 """

@@ -119,9 +119,10 @@ def _traced(verdict: RuleVerdict, facts: Facts) -> RuleVerdict:
         return verdict
     try:
         written_at = facts.get("written_at")
-    except (KeyError, NotApplicable, RecursionError):
+        traced = [_at_its_origin(finding, written_at) for finding in verdict.findings]
+    except Exception:  # then the findings stay where they are
         return verdict
-    return replace(verdict, findings=list(dict.fromkeys(_at_its_origin(f, written_at) for f in verdict.findings)))
+    return replace(verdict, findings=list(dict.fromkeys(traced)))
 
 
 def _at_its_origin(finding: Finding, written_at: Callable[[Path, int], tuple[Path, int] | None]) -> Finding:
