@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ SOURCES = [
 ]
 
 
+@cache
 def _tree() -> tuple[set[str], set[str]]:
     """Every command with those above it, and every option of any of them."""
     import omni_kit.cli  # noqa: F401 - its commands register themselves
