@@ -103,8 +103,11 @@ class TestProject:
         assert code == 0
         assert "mended 2 findings" in out
 
-    def test_settings_of_the_project_are_used(self, subject: Subject, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_settings_of_the_project_are_used(
+        self, subject: Subject, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         path = subject(edits=_WRONG_KEY)
+        monkeypatch.chdir(path.parent)
         text = '[tool.omni-kit.check]\nignore = ["VEO101"]\n'
         (path.parent / "pyproject.toml").write_text(text, encoding="utf-8")
         assert call(capsys, "check", str(path))[0] == 0

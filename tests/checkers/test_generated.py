@@ -74,7 +74,10 @@ def test_after_running_the_config_again_all_is_well(subject: Subject) -> None:
 def test_the_line_is_that_of_the_edit(subject: Subject) -> None:
     path = subject(edits={OLMOE: ("    return q_embed, k_embed", "    return k_embed, q_embed")})
     (finding,) = found(path, "VEO402")
-    assert (path / OLMOE).read_text(encoding="utf-8").splitlines()[finding.line - 1] == "    return k_embed, q_embed"
+    assert finding.generated is not None
+    file, line = finding.generated
+    assert file == path / OLMOE
+    assert file.read_text(encoding="utf-8").splitlines()[line - 1] == "    return k_embed, q_embed"
 
 
 def test_only_statements_that_veomnis_generator_drops_may_be_missing(subject: Subject) -> None:

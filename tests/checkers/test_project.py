@@ -1,6 +1,8 @@
 """What a project says: pyproject.toml, a baseline, and the cache between runs."""
 
+import contextlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,10 @@ from omni_checkers.engine.baseline import Baseline
 from omni_checkers.engine.cache import Cache, digest
 from omni_checkers.engine.command import run_check
 from omni_checkers.engine.settings import Settings, find_settings
+from omni_kit.cli import main
 from omni_kit.errors import BadInput
 from omni_kit.upstream.library import Library, find_library
+from tests.conftest import run_cli
 
 from .conftest import Subject
 
@@ -29,7 +33,9 @@ _TABLE = "[tool.omni-kit.check]\n"
 
 
 def run(path: Path) -> Report:
-    return run_check([path], cached=False)
+    """A run of somebody who stands in the directory around a model."""
+    with contextlib.chdir(path.parent):
+        return run_check([path], cached=False)
 
 
 class TestSettings:
@@ -42,7 +48,8 @@ class TestSettings:
         path = subject(edits=_WRONG)
         (path.parent / "pyproject.toml").write_text(_TABLE + 'select = ["VEO2"]\n', encoding="utf-8")
         assert run(path).findings == []
-        assert run_check([path], select=["VEO1"], cached=False).findings
+        with contextlib.chdir(path.parent):
+            assert run_check([path], select=["VEO1"], cached=False).findings
 
     def test_per_file_ignores_are_counted_as_suppressed(self, subject: Subject) -> None:
         path = subject(edits=_WRONG)
@@ -70,7 +77,20 @@ class TestSettings:
 
     @pytest.mark.parametrize(
         "text",
-        ["[tool.omni-kit.check", _TABLE + "ignored = []", _TABLE + 'select = "VEO1"', _TABLE + "per-file-ignores = 1"],
+        [
+            "[tool.omni-kit.check",
+            _TABLE + "ignored = []",
+            _TABLE + 'select = "VEO1"',
+            _TABLE + "per-file-ignores = 1",
+            _TABLE + "select = [1]",
+            _TABLE + 'strict = "yes"',
+            _TABLE + "baseline = []",
+            _TABLE + "per-file-ignores = { a = 3 }",
+            "tool = 3",
+            "[tool]\nomni-kit = []",
+            "[tool.omni-kit]\ncheck = 1",
+            "x = " + "[" * 2000 + "]" * 2000,
+        ],
     )
     def test_what_is_not_understood_is_bad_input(self, text: str, tmp_path: Path) -> None:
         (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
@@ -78,7 +98,91 @@ class TestSettings:
             find_settings(tmp_path)
 
 
+class TestWhoseSettings:
+    """What is judged does not choose its judge."""
+
+    def test_those_around_the_checked_path_do_not_count_and_that_is_said(
+        self, subject: Subject, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = subject(edits={**_WRONG, "pyproject.toml": _TABLE + 'ignore = ["VEO"]\n'})
+        monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        report = run_check([path], cached=False)
+        assert [finding.rule for finding in report.findings] == ["VEO101"]
+        assert report.notes == [
+            f"the settings in {path / 'pyproject.toml'} do not count: stand there, or give --config"
+        ]
+
+    def test_one_path_does_not_bring_settings_for_another(self, subject: Subject, tmp_path: Path) -> None:
+        path = subject(edits=_WRONG)
+        other = tmp_path / "more" / "olmoe"
+        shutil.copytree(path, other)
+        (other / "pyproject.toml").write_text(_TABLE + 'ignore = ["VEO101"]\n', encoding="utf-8")
+        with contextlib.chdir(tmp_path):
+            assert len(run_check([other, path], cached=False).findings) == 2
+
+    def test_a_named_file_counts_alone(self, subject: Subject, tmp_path: Path) -> None:
+        path = subject(edits=_WRONG)
+        (path.parent / "pyproject.toml").write_text(_TABLE + "strict = true\n", encoding="utf-8")
+        file = tmp_path / "gate.toml"
+        file.write_text(_TABLE + 'ignore = ["VEO101"]\n', encoding="utf-8")
+        with contextlib.chdir(path.parent):
+            report = run_check([path], cached=False, config=file)
+        assert (report.findings, report.strict, report.settings.file) == ([], False, file)
+
+    @pytest.mark.parametrize("text", [None, "[project]\nname = 'x'\n"])
+    def test_a_named_file_without_settings_is_bad_input(self, text: str | None, olmoe: Path, tmp_path: Path) -> None:
+        if text is not None:
+            (tmp_path / "gate.toml").write_text(text, encoding="utf-8")
+        with pytest.raises(BadInput, match=r"gate\.toml"):
+            run_check([olmoe], config=tmp_path / "gate.toml")
+
+    def test_every_run_says_what_it_took_from_where(
+        self, subject: Subject, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = subject(edits=_WRONG)
+        monkeypatch.chdir(path.parent)
+        assert run_cli("check", str(path))[1]["settings"]["file"] is None
+        (path.parent / "pyproject.toml").write_text(_TABLE + 'ignore = ["VEO4"]\n', encoding="utf-8")
+        said = run_cli("check", str(path), "--ignore", "VEO5")[1]["settings"]
+        assert (said["file"], said["ignore"]) == (str(path.parent / "pyproject.toml"), ["VEO4", "VEO5"])
+        for form in ("human", "github", "sarif"):
+            capsys.readouterr()
+            assert main(["check", str(path), "--format", form]) == 1
+            assert f"settings: ignore VEO4 ({path.parent / 'pyproject.toml'})" in capsys.readouterr().err
+
+
 class TestBaseline:
+    @pytest.mark.parametrize("text", ["", "print('mine')\n", "{}", "[]", '{"schema": "omni-kit/check/1"}', "\xff"])
+    def test_a_file_that_is_no_baseline_is_not_overwritten(self, text: str, olmoe: Path, tmp_path: Path) -> None:
+        file = tmp_path / "mine.json"
+        file.write_text(text, encoding="latin-1")
+        with pytest.raises(BadInput, match="not overwritten"):
+            run_check([olmoe], write_baseline=file)
+        assert file.read_text(encoding="latin-1") == text
+
+    def test_one_that_was_written_before_is(self, subject: Subject, tmp_path: Path) -> None:
+        path = subject(edits=_WRONG)
+        file = tmp_path / "baseline.json"
+        for _ in range(2):
+            assert run_check([path], write_baseline=file, cached=False).notes == [f"wrote 1 findings to {file}"]
+        (tmp_path / "link.json").symlink_to(file)
+        with pytest.raises(BadInput, match="no plain file"):
+            run_check([path], write_baseline=tmp_path / "link.json")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "", "[]", "3", "{", '{"schema": "omni-kit/baseline/1"}', '{"schema": "omni-kit/baseline/1", "findings": 3}',
+            '{"schema": "omni-kit/baseline/1", "findings": [3]}',
+            '{"schema": "omni-kit/baseline/1", "findings": [{"rule": [], "path": "a", "text": "b"}]}',
+            '{"schema": "omni-kit/baseline/1", "findings": ' + "[" * 5000 + "]" * 5000 + "}",
+        ],
+    )  # fmt: skip
+    def test_a_baseline_of_another_shape_is_bad_input(self, text: str, olmoe: Path, tmp_path: Path) -> None:
+        (tmp_path / "known.json").write_text(text, encoding="utf-8")
+        with pytest.raises(BadInput, match="is no baseline"):
+            run_check([olmoe], baseline=tmp_path / "known.json")
+
     def test_known_findings_are_not_reported(self, subject: Subject, tmp_path: Path) -> None:
         path = subject(edits=_WRONG)
         file = tmp_path / "baseline.json"

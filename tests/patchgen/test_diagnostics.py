@@ -12,7 +12,17 @@ from tests.patchgen.conftest import FIXTURES
 FOLDER = FIXTURES / "diagnostics"
 PAIRS = sorted(p.stem.removesuffix("_fires") for p in FOLDER.glob("*_fires.py"))
 # Said about a run, not about a config: tested with the commands that say them.
-OF_RUNS = {"cannot-load", "no-source-module", "format-failed", "same-output", "stale", "not-generated", "orphan"}
+OF_RUNS = {
+    "cannot-load",
+    "unreadable",
+    "foreign-file",
+    "no-source-module",
+    "format-failed",
+    "same-output",
+    "stale",
+    "not-generated",
+    "orphan",
+}
 # A safety net: every known clash of patches has a code of its own.
 UNREACHED = {"overlapping-patches"}
 

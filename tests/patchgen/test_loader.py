@@ -82,8 +82,8 @@ def test_annotations_bases_and_decorators_need_nothing(tmp_path: Path) -> None:
     [
         "if pathspec_like.CURRENT: pass",
         "names = list(pathspec_like.NAMES)",
-        "x = pathspec_like.CURRENT + 1",
-        "f'{pathspec_like.CURRENT}'",
+        "for name in pathspec_like.NAMES: pass",
+        "assert pathspec_like.CURRENT + 1 == 4",
     ],
 )
 def test_a_needed_value_brings_real_imports_and_a_note(

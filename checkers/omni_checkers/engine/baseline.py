@@ -4,6 +4,7 @@ A finding is known by its rule, its file, and the text of its line: it stays kno
 """
 
 import json
+import tokenize
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,15 +37,26 @@ class Baseline:
             BadInput: it is missing or no baseline.
         """
         try:
-            data = json.loads(self.file.read_text(encoding="utf-8"))
-            entries = data["findings"] if data["schema"] == _SCHEMA else None
-            self.known = Counter((entry["rule"], entry["path"], entry["text"]) for entry in entries or ())
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
-            hint = "write one with --write-baseline"
-            raise BadInput(f"{self.file} is no baseline: {type(error).__name__}: {error}", hint) from error
-        if entries is None:
-            raise BadInput(f"{self.file} is no baseline of this version", "write a new one with --write-baseline")
+            self.known = Counter(map(_key_of, _entries(self.file)))
+        except (OSError, ValueError, RecursionError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise BadInput(f"{self.file} is no baseline: {why}", "write one with --write-baseline") from error
         return self
+
+    def check_replaceable(self) -> None:
+        """Makes sure that nothing else is lost by writing.
+
+        Raises:
+            BadInput: the file is there and is no baseline, or leads to another one by a link.
+        """
+        hint = "name a new file, or a baseline written before"
+        if self.file.is_symlink() or (self.file.exists() and not self.file.is_file()):
+            raise BadInput(f"{self.file} is no plain file, and is not overwritten", hint)
+        try:
+            if self.file.exists():
+                _entries(self.file)
+        except (OSError, ValueError, RecursionError) as error:
+            raise BadInput(f"{self.file} is no baseline, and is not overwritten", hint) from error
 
     def write(self, findings: Iterable[Finding]) -> int:
         """Makes these findings the known ones; returns how many there are."""
@@ -73,10 +85,29 @@ class Baseline:
         return finding.rule, relative, _line(path, finding.line)
 
 
+def _entries(file: Path) -> list[Any]:
+    """The entries of a baseline; ValueError says what is wrong with another file."""
+    data = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(data, dict) or data.get("schema") != _SCHEMA:
+        raise ValueError(f"its schema is not {_SCHEMA}")
+    entries = data.get("findings")
+    if not isinstance(entries, list):
+        raise ValueError("it has no list of findings")
+    return entries
+
+
+def _key_of(entry: Any) -> Key:
+    key = tuple(entry.get(name) for name in ("rule", "path", "text")) if isinstance(entry, dict) else ()
+    if len(key) != 3 or not all(isinstance(part, str) for part in key):
+        raise ValueError("an entry has no rule, path and text")
+    return str(key[0]), str(key[1]), str(key[2])
+
+
 def _line(path: Path, number: int) -> str:
     """The text of a line, without what surrounds it."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+        with tokenize.open(path) as file:
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError, SyntaxError):
         return ""
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""

@@ -6,15 +6,17 @@ import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import omni_kit
-from omni_checkers.engine.judge import RuleVerdict
-from omni_checkers.engine.registry import all_rules
+from omni_checkers.engine.judge import STATUSES, RuleVerdict
+from omni_checkers.engine.registry import all_rules, find_rule
 from omni_checkers.engine.rule import Edit, Finding, Severity
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.files import write_atomic
 from omni_kit.upstream.library import find_library
+
+_T = TypeVar("_T", str, int)
 
 
 class Cache:
@@ -34,8 +36,8 @@ class Cache:
             if data["digest"] != digest:
                 return {}
             return {rule: _verdict(item) for rule, item in data["verdicts"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return {}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, BadInput):
+            return {}  # a cache that cannot be read is no cache
 
     def write(self, model: Path, digest: str, verdicts: dict[str, RuleVerdict]) -> None:
         """Remembers verdicts; a cache that cannot be written to is no error."""
@@ -104,6 +106,7 @@ def _as_json(verdict: RuleVerdict) -> dict[str, Any]:
                 "column": f.column,
                 "rule": f.rule,
                 "severity": f.severity,
+                "generated": [str(f.generated[0]), f.generated[1]] if f.generated else None,
                 "edits": [[str(e.path), *e.start, *e.end, e.text] for e in f.edits],
             }
             for f in verdict.findings
@@ -112,16 +115,26 @@ def _as_json(verdict: RuleVerdict) -> dict[str, Any]:
 
 
 def _verdict(item: dict[str, Any]) -> RuleVerdict:
+    """The verdict that was kept; TypeError, ValueError or LookupError where the entry has another shape."""
+    if item["status"] not in STATUSES:
+        raise ValueError("no status")
     findings = [
         Finding(
-            message=f["message"],
+            message=_kept(f["message"], str),
             path=Path(f["path"]),
-            line=f["line"],
-            column=f["column"],
-            rule=f["rule"],
+            line=_kept(f["line"], int),
+            column=_kept(f["column"], int),
+            rule=find_rule(f["rule"]).id,
             severity=Severity(f["severity"]),
-            edits=tuple(Edit(Path(e[0]), (e[1], e[2]), (e[3], e[4]), e[5]) for e in f["edits"]),
+            generated=(Path(f["generated"][0]), _kept(f["generated"][1], int)) if f["generated"] else None,
+            edits=tuple(Edit(Path(e[0]), (e[1], e[2]), (e[3], e[4]), _kept(e[5], str)) for e in f["edits"]),
         )
         for f in item["findings"]
     ]
-    return RuleVerdict(item["status"], item["reason"], findings, item["suppressed"])
+    return RuleVerdict(item["status"], _kept(item["reason"], str), findings, _kept(item["suppressed"], int))
+
+
+def _kept(value: Any, kind: type[_T]) -> _T:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value

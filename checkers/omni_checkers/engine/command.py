@@ -10,7 +10,7 @@ from omni_checkers.engine.cache import Cache
 from omni_checkers.engine.fix import apply_fixes
 from omni_checkers.engine.report import Report
 from omni_checkers.engine.run import check, models_of
-from omni_checkers.engine.settings import find_settings
+from omni_checkers.engine.settings import find_settings, not_used, read_settings
 from omni_kit.files import cache_directory
 
 _ROUNDS = 5
@@ -29,6 +29,7 @@ def run_check(
     cached: bool = True,
     touched: bool = False,
     level: str = "static",
+    config: Path | None = None,
 ) -> Report:
     """Checks as the command line asks for it; see `check`.
 
@@ -40,16 +41,21 @@ def run_check(
         cached: use and add to the user's cache.
         level: how far rules may go; see `check`.
         touched: paths are files; the models that they lie in are checked. No such model is no finding.
+        config: the file with the settings; without it, those of the working directory. What lies around the checked
+            paths does not count.
+
+    Raises:
+        BadInput: as `check`; or `write_baseline` names a file that is no baseline.
     """
+    settings = read_settings(config) if config is not None else find_settings(Path.cwd())
+    settings = settings.overridden(select=select, ignore=ignore, strict=strict, baseline=baseline)
+    if write_baseline is not None:
+        Baseline(write_baseline).check_replaceable()
+        settings = replace(settings, baseline=None)
     if touched:
         paths = models_of(paths, target)
         if not paths:
-            return Report(notes=["nothing was checked: no file lies in a model directory"])
-    settings = find_settings(paths[0].resolve()).overridden(
-        select=select, ignore=ignore, strict=strict, baseline=baseline
-    )
-    if write_baseline is not None:
-        settings = replace(settings, baseline=None)
+            return Report(notes=["nothing was checked: no file lies in a model directory"], settings=settings)
     cache = Cache(cache_directory()) if cached else None
     run = partial(check, paths, target=target, settings=settings, cache=cache, level=level)
     report = _mended(run) if fix else run()
@@ -58,6 +64,8 @@ def run_check(
         report.notes.append(
             f"{len(report.stale)} entries of the baseline fit nothing: {first['rule']} in {first['path']}"
         )
+    for file in not_used(paths, settings.file):
+        report.notes.append(f"the settings in {file} do not count: stand there, or give --config")
     if write_baseline is not None:
         report.notes.append(f"wrote {Baseline(write_baseline).write(report.findings)} findings to {write_baseline}")
         report.matched, report.findings = len(report.findings), []

@@ -3,11 +3,14 @@
 import ast
 import io
 import tokenize
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
+
+from omni_kit.upstream.python.source import parse_file
 
 Node = TypeVar("Node", bound=ast.AST)
 _LEAVES = (ast.Constant, ast.Global, ast.MatchSingleton, ast.Nonlocal)
@@ -85,23 +88,47 @@ class File:
                 if token.type == tokenize.COMMENT and "omni-kit:" in token.string:
                     alone = not token.line[: token.start[1]].strip()
                     found.append((token.start[0], alone, token.string))
-        except (tokenize.TokenError, IndentationError):
+        except (tokenize.TokenError, SyntaxError):
             return found
         return found
 
+    @cached_property
+    def depth(self) -> tuple[int, int]:
+        """How deeply the deepest code is nested, in nodes of the tree, and the line where that is."""
+        deepest, line = 0, 1
+        todo: list[tuple[ast.AST, int, int]] = [(self.tree, 0, 1)] if self.tree is not None else []
+        while todo:
+            node, depth, above = todo.pop()
+            here = getattr(node, "lineno", above)
+            if depth > deepest:
+                deepest, line = depth, here
+            todo += [(child, depth + 1, here) for child in ast.iter_child_nodes(node)]
+        return deepest, line
+
 
 def read_file(path: Path) -> File:
-    """Reads and parses a file; one that is not valid Python, or not text, has no tree."""
+    """Reads and parses a file, in the encoding that it names; what is not valid Python, or no text, has no tree."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        return File(path, "", None, SyntaxError(str(error)))
+        text, tree = parse_file(path)
+        error = _refused(tree)
+        return File(path, text, tree if error is None else None, error)
+    except SyntaxError as why:
+        return File(path, path.read_text(encoding="utf-8", errors="replace"), None, why)
+    except (OSError, UnicodeDecodeError) as why:
+        return File(path, "", None, SyntaxError(str(why)))
+
+
+def _refused(tree: ast.Module) -> SyntaxError | None:
+    """Why Python does not compile what it can parse, such as `return` outside a function; nothing is run."""
     try:
-        return File(path, text, ast.parse(text))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(tree, "<checked>", "exec", dont_inherit=True)
     except SyntaxError as error:
-        return File(path, text, None, error)
-    except ValueError as error:
-        return File(path, text, None, SyntaxError(str(error)))
+        return error
+    except (ValueError, RecursionError, MemoryError):
+        return SyntaxError("nested too deeply to be compiled")
+    return None
 
 
 def same_code(one: object, two: object) -> bool:

@@ -20,7 +20,8 @@ def as_github(report: Report, base: Path | None = None) -> Iterator[str]:
         }
         shown_properties = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
         command = _COMMANDS[finding.severity or Severity.error]
-        yield f"::{command} {shown_properties}::{_data(finding.message)}"
+        made = f" (in {shown(finding.generated[0], base)}:{finding.generated[1]})" if finding.generated else ""
+        yield f"::{command} {shown_properties}::{_data(finding.message + made)}"
 
 
 def _data(text: str) -> str:

@@ -1,7 +1,7 @@
 """Judges one model by rules."""
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -17,6 +17,7 @@ from omni_checkers.engine.suppress import (
     SuppressionNeedsReason,
     invalid,
     suppressions,
+    too_deep,
 )
 from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import Target
@@ -48,12 +49,15 @@ class RulePackage(Protocol):
 _OFFERED = tuple(name for name in vars(RulePackage) if not name.startswith("_"))
 
 
+STATUSES = ("pass", "fail", "not-applicable")
+
+
 @dataclass
 class RuleVerdict:
     """What one rule made of one model.
 
     Attributes:
-        status: "pass", "fail" or "not-applicable".
+        status: one of STATUSES.
         reason: why it is not applicable.
         suppressed: how many findings a comment silenced.
     """
@@ -89,15 +93,43 @@ def judge(
         active += good
         comments += wrong
     crashes: list[Finding] = []
+    broken = [finding for file in files for finding in invalid(file)]
     verdicts: dict[str, RuleVerdict] = {}
     for rule in rules:
         if rule not in ENGINE_RULES and rule.target == target.name:
-            verdicts[rule.id] = _settled(_apply(rule, facts, path, crashes), active)
-    broken = [finding for file in files for finding in invalid(file)]
+            try:
+                verdicts[rule.id] = _settled(_apply(rule, facts, path, crashes), active)
+            except RecursionError as error:
+                deep = list(too_deep(files))
+                broken += deep
+                crashes += [] if deep else [_crash(rule, error, path)]
+                verdicts[rule.id] = RuleVerdict("not-applicable", f"{rule.id} came to no end")
     for rule, found in ((SuppressionNeedsReason, comments), (InvalidPython, broken), (RuleFailed, crashes)):
         if rule in rules:
             verdicts[rule.id] = _settled(_verdict(rule, found), active)
-    return verdicts
+    return {rule_id: _settled(_traced(verdict, facts), active) for rule_id, verdict in verdicts.items()}
+
+
+def _traced(verdict: RuleVerdict, facts: Facts) -> RuleVerdict:
+    """The verdict with findings at the code that people write, where a target knows what generated code came from.
+
+    It is the fact `written_at`: (file, line) of any code -> (file, line) of what it was made from, or None.
+    """
+    if not verdict.findings:
+        return verdict
+    try:
+        written_at = facts.get("written_at")
+        traced = [_at_its_origin(finding, written_at) for finding in verdict.findings]
+    except Exception:  # then the findings stay where they are
+        return verdict
+    return replace(verdict, findings=list(dict.fromkeys(traced)))
+
+
+def _at_its_origin(finding: Finding, written_at: Callable[[Path, int], tuple[Path, int] | None]) -> Finding:
+    found = written_at(finding.path, finding.line)
+    if found is None:
+        return finding
+    return replace(finding, path=found[0], line=found[1], column=1, generated=(finding.path, finding.line))
 
 
 def _apply(rule: type[Rule], facts: Facts, path: Path, crashes: list[Finding]) -> RuleVerdict:
@@ -109,10 +141,17 @@ def _apply(rule: type[Rule], facts: Facts, path: Path, crashes: list[Finding]) -
         return _verdict(rule, facts.call(rule().check))
     except NotApplicable as why:
         return RuleVerdict("not-applicable", str(why))
+    except RecursionError:
+        raise
     except Exception as error:  # a rule, perhaps a third party's, must not end the run
-        what = f"{rule.id} failed: {type(error).__name__}: {error}"
-        crashes.append(Finding(" ".join(what.split()), next(iter(sorted(path.rglob("*.py"))), path)))
-        return RuleVerdict("not-applicable", what)
+        crash = _crash(rule, error, path)
+        crashes.append(crash)
+        return RuleVerdict("not-applicable", crash.message)
+
+
+def _crash(rule: type[Rule], error: Exception, path: Path) -> Finding:
+    what = f"{rule.id} failed: {type(error).__name__}: {error}"
+    return Finding(" ".join(what.split()), next(iter(sorted(path.rglob("*.py"))), path))
 
 
 def _verdict(rule: type[Rule], found: Iterable[Finding]) -> RuleVerdict:
@@ -124,5 +163,6 @@ def _settled(verdict: RuleVerdict, active: Sequence[Suppression]) -> RuleVerdict
     """The verdict without the findings that a comment silences."""
     if verdict.findings:
         left = [f for f in verdict.findings if not any(suppression.covers(f) for suppression in active)]
-        return RuleVerdict("fail" if left else "pass", findings=left, suppressed=len(verdict.findings) - len(left))
+        gone = verdict.suppressed + len(verdict.findings) - len(left)
+        return RuleVerdict("fail" if left else "pass", findings=left, suppressed=gone)
     return verdict

@@ -7,6 +7,7 @@ from typing import Any
 
 from omni_checkers.engine.registry import find_rule
 from omni_checkers.engine.rule import Finding, Result, Rule, Severity
+from omni_checkers.engine.settings import Settings
 
 
 @dataclass
@@ -21,6 +22,7 @@ class Report:
         matched: how many findings the baseline knew.
         stale: entries of the baseline that fit no finding any more.
         notes: what a person should know besides.
+        settings: how it was checked, and which file says so.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -33,6 +35,7 @@ class Report:
     stale: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     strict: bool = False
+    settings: Settings = field(default_factory=Settings)
 
     def count(self, severity: Severity) -> int:
         """How many findings are of this severity."""
@@ -50,6 +53,7 @@ class Report:
             "checked": {"models": len(self.models), "files": self.files, "rules": len(self.rules)},
             "suppressed": self.suppressed,
             "baseline": {"matched": self.matched, "stale": self.stale},
+            "settings": self.settings.as_json(),
             "results": [
                 {"rule": r.rule, "model": shown(r.model, base), "status": r.status, "reason": r.reason}
                 for r in self.results
@@ -60,7 +64,9 @@ class Report:
 def finding_json(finding: Finding, base: Path | None = None) -> dict[str, Any]:
     """One entry of `findings`."""
     rule = find_rule(finding.rule)
-    return {
+    made = finding.generated
+    generated = {"generated": {"path": shown(made[0], base), "line": made[1]}} if made is not None else {}
+    return generated | {
         "rule": finding.rule,
         "severity": (finding.severity or rule.severity).value,
         "path": shown(finding.path, base),

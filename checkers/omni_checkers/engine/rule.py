@@ -63,6 +63,8 @@ class Finding:
         column: from 1.
         severity: set by the rule only where one finding differs from the others; by the engine always.
         edits: what mends it safely; empty where a person has to decide.
+        generated: the generated file and its line, where `path` and `line` are those of the code that it was made from;
+            set by the engine.
     """
 
     message: str
@@ -72,6 +74,7 @@ class Finding:
     rule: str = ""
     severity: Severity | None = None
     edits: tuple[Edit, ...] = ()
+    generated: tuple[Path, int] | None = None
 
 
 class Rule:

@@ -53,7 +53,8 @@ def check(
     rules = select_rules(settings.select, settings.ignore, level)
     if not rules:
         raise BadInput("no rule is left to check with", "select other ids, or ignore fewer")
-    report = Report(rules=rules, strict=settings.strict)
+    report = Report(rules=rules, strict=settings.strict, settings=settings)
+    known = Baseline(settings.baseline).read() if settings.baseline is not None else None
     models = find_models(paths, target)
     with without_collection():
         judged = judge_all(models, rules, cache)
@@ -61,19 +62,18 @@ def check(
         _run(models, rules, level, judged)
     for (path, owner), verdicts in zip(models, judged, strict=True):
         _add(report, path, owner, verdicts)
-    _settle(report, settings)
+    _settle(report, settings, known)
     return report
 
 
-def _settle(report: Report, settings: Settings) -> None:
+def _settle(report: Report, settings: Settings, known: Baseline | None) -> None:
     """Puts the findings in order, without those that the settings silence or the baseline knows."""
     wanted = [finding for finding in report.findings if not settings.silences(finding)]
     report.suppressed += len(report.findings) - len(wanted)
     report.findings = sorted(
         wanted, key=lambda f: (f.path, f.line, _ORDER[f.severity or Severity.error], f.rule, f.message)
     )
-    if settings.baseline is not None:
-        known = Baseline(settings.baseline).read()
+    if known is not None:
         report.findings, report.matched, report.stale = known.split(report.findings)
 
 

@@ -51,14 +51,22 @@ def _rule(rule: type[Rule]) -> dict[str, Any]:
 
 def _result(finding: Finding, number: int, base: Path | None) -> dict[str, Any]:
     uri = shown(finding.path, base)
-    region = {"startLine": max(1, finding.line), "startColumn": max(1, finding.column)}
-    artifact = {"uri": uri if not uri.startswith("/") else finding.path.as_uri()}
+    place = _location(finding.path, finding.line, finding.column, base)
+    made = {"relatedLocations": [_location(*finding.generated, 1, base)]} if finding.generated else {}
     stable = hashlib.sha256(f"{finding.rule}:{uri}:{finding.message}".encode()).hexdigest()[:32]
     return {
         "ruleId": finding.rule,
         "ruleIndex": number,
         "level": _LEVELS[finding.severity or Severity.error],
         "message": {"text": finding.message},
-        "locations": [{"physicalLocation": {"artifactLocation": artifact, "region": region}}],
+        "locations": [place],
+        **made,
         "partialFingerprints": {"omniKit/v1": stable},
     }
+
+
+def _location(path: Path, line: int, column: int, base: Path | None) -> dict[str, Any]:
+    uri = shown(path, base)
+    artifact = {"uri": uri if not uri.startswith("/") else path.as_uri()}
+    region = {"startLine": max(1, line), "startColumn": max(1, column)}
+    return {"physicalLocation": {"artifactLocation": artifact, "region": region}}

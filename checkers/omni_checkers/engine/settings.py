@@ -20,6 +20,7 @@ class Settings:
         per_file_ignores: glob relative to `root` -> prefixes of rule ids that are not reported there.
         baseline: a file of known findings.
         root: the directory that paths are relative to: that of the pyproject.toml.
+        file: where the settings were read; None for what the command line says alone.
     """
 
     select: tuple[str, ...] = ()
@@ -28,6 +29,27 @@ class Settings:
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     baseline: Path | None = None
     root: Path | None = None
+    file: Path | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """What a run took, and from which file."""
+        return {
+            "file": str(self.file) if self.file else None,
+            "select": list(self.select),
+            "ignore": list(self.ignore),
+            "strict": self.strict,
+            "per_file_ignores": {glob: list(ids) for glob, ids in self.per_file_ignores.items()},
+            "baseline": str(self.baseline) if self.baseline else None,
+        }
+
+    def __str__(self) -> str:
+        """The same in one line for people: what differs from the defaults."""
+        said = self.as_json()
+        parts = [f"{key} {','.join(said[key])}" for key in ("select", "ignore") if said[key]]
+        parts += ["strict"] if self.strict else []
+        parts += [f"per-file-ignores of {', '.join(self.per_file_ignores)}"] if self.per_file_ignores else []
+        parts += [f"baseline {self.baseline}"] if self.baseline else []
+        return f"{'; '.join(parts) or 'the defaults'} ({self.file or 'no settings file'})"
 
     def overridden(
         self,
@@ -57,26 +79,67 @@ class Settings:
         )
 
 
-def find_settings(path: Path) -> Settings:
-    """The settings for a path: those of the nearest pyproject.toml above it that has the table; else the defaults.
+def find_settings(directory: Path) -> Settings:
+    """The settings of whoever stands in a directory: of the nearest pyproject.toml at or above it that has the table.
+
+    Without one, the defaults.
 
     Raises:
         BadInput: the file cannot be read, or says something that is not understood.
     """
-    for directory in (path, *path.parents):
-        file = directory / "pyproject.toml"
-        if file.is_file():
-            table = _read(file).get("tool", {}).get("omni-kit", {}).get("check")
-            if table is not None:
-                return _settings(table, file)
+    for place in (directory, *directory.parents):
+        file = place / "pyproject.toml"
+        if file.is_file() and (table := _table(file)) is not None:
+            return _settings(table, file)
     return Settings()
+
+
+def read_settings(file: Path) -> Settings:
+    """The settings of a named file.
+
+    Raises:
+        BadInput: it cannot be read, has no such table, or says something that is not understood.
+    """
+    table = _table(file)
+    if table is None:
+        raise BadInput(f"{file} has no [tool.omni-kit.check]", "name a file with this table")
+    return _settings(table, file)
+
+
+def not_used(paths: Sequence[Path], used: Path | None) -> list[Path]:
+    """Files with settings around checked paths that do not count: what is judged does not choose its judge."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        for place in (path.resolve(), *path.resolve().parents):
+            file = place / "pyproject.toml"
+            try:
+                has_table = file.is_file() and _table(file) is not None
+            except BadInput:
+                continue
+            if has_table:
+                found.setdefault(file)
+                break
+    return [file for file in found if used is None or file != used.resolve()]
+
+
+def _table(file: Path) -> Any:
+    """What the file has as [tool.omni-kit.check]; None for nothing."""
+    table: Any = _read(file)
+    for key in ("tool", "omni-kit", "check"):
+        if not isinstance(table, dict):
+            raise BadInput(f"{file}: what should hold '{key}' is no table", "write [tool.omni-kit.check]")
+        if key not in table:
+            return None
+        table = table[key]
+    return table
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadInput(f"cannot read {file}: {error}") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise BadInput(f"cannot read {file}: {why}", "give a TOML file") from error
 
 
 def _settings(table: Any, file: Path) -> Settings:
@@ -84,22 +147,27 @@ def _settings(table: Any, file: Path) -> Settings:
     if not isinstance(table, dict) or (strange := sorted(table.keys() - known)):
         what = f"an unknown key '{strange[0]}'" if isinstance(table, dict) else "something that is no table"
         raise BadInput(f"{file}: [tool.omni-kit.check] has {what}", f"it may have {', '.join(sorted(known))}")
+    for key, kind, words in (
+        ("per-file-ignores", dict, "no table of glob = [ids]"),
+        ("strict", bool, "neither true nor false"),
+        ("baseline", str, "no name of a file"),
+    ):
+        if key in table and not isinstance(table[key], kind):
+            raise BadInput(f"{file}: {key} is {words}", "mend the table")
     ignores = table.get("per-file-ignores", {})
-    if not isinstance(ignores, dict):
-        raise BadInput(f"{file}: per-file-ignores is no table of glob = [ids]")
-    baseline = table.get("baseline")
     return Settings(
         select=_ids(table, "select", file),
         ignore=_ids(table, "ignore", file),
-        strict=table.get("strict") is True,
+        strict=table.get("strict", False),
         per_file_ignores={glob: _ids(ignores, glob, file) for glob in ignores},
-        baseline=file.parent / baseline if isinstance(baseline, str) else None,
+        baseline=file.parent / table["baseline"] if "baseline" in table else None,
         root=file.parent.resolve(),
+        file=file,
     )
 
 
 def _ids(table: Mapping[str, Any], key: str, file: Path) -> tuple[str, ...]:
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise BadInput(f"{file}: {key} is no list of rule ids")
+        raise BadInput(f"{file}: {key} is no list of rule ids", "mend the table")
     return tuple(item.upper() for item in value)

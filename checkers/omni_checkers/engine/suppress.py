@@ -1,13 +1,15 @@
 """Suppressions: `# omni-kit: ignore[VEO123] the reason`, on the line of a finding or alone on the line above."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import Finding, Rule
 
+_DEEP = 100
+"""Levels of the syntax tree that no code written by people has."""
 _FORM = re.compile(r"#\s*omni-kit:\s*ignore(?:\[(?P<ids>[^\]]*)\])?(?P<reason>.*)$")
 
 
@@ -33,7 +35,10 @@ class SuppressionNeedsReason(Rule):
 
 
 class InvalidPython(Rule):
-    """Every file of a model is valid Python.
+    """Every file of a model is valid Python that can be gone through.
+
+    Files are read in the encoding that they name. Code that is nested hundreds of levels deep is parsed, and cannot be
+    judged.
 
     Why: the model cannot be imported, and no other rule can look at the file.
 
@@ -103,3 +108,11 @@ def invalid(file: File) -> Iterator[Finding]:
     if file.error is not None:
         line, column = file.error.lineno or 1, file.error.offset or 1
         yield Finding(f"not valid Python: {file.error.msg}", file.path, line, column)
+
+
+def too_deep(files: Sequence[File]) -> Iterator[Finding]:
+    """A finding for the file that is nested most deeply, when a rule could not get to the bottom of one."""
+    deepest = max(files, key=lambda file: file.depth, default=None)
+    if deepest is not None and deepest.depth[0] > _DEEP:
+        depth, line = deepest.depth
+        yield Finding(f"nested too deeply to be judged: {depth} levels", deepest.path, line)

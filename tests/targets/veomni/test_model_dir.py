@@ -151,7 +151,7 @@ def test_bytes_that_are_no_text_are_said_to_be_unreadable(tmp_path: Path) -> Non
     path = package(tmp_path, "olmoe_plugin", "")
     (path / "__init__.py").write_bytes(b"\xff\xfe\x00")
 
-    with pytest.raises(BadInput, match="cannot read"):
+    with pytest.raises(BadInput, match="encoding"):
         find_model_dir(path)
 
 

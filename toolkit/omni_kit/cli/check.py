@@ -63,11 +63,19 @@ def check_command(
         bool, typer.Option("--touched", help="PATHs are files, as a commit touches them: check the models around them.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Take [tool.omni-kit.check] from here, not from the working directory's."),
+    ] = None,
     cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Use verdicts of earlier runs.")] = True,
     fmt: Annotated[CheckFormat, typer.Option("--format", help="How to show the findings.")] = CheckFormat.human,
     full: FullOption = False,
 ) -> None:
-    """Check integrations by rules: what is wrong, where, and what it leads to. Needs no torch, unless a level does."""
+    """Check integrations by rules: what is wrong, where, and what it leads to. Needs no torch, unless a level does.
+
+    Nothing of what is checked runs, unless a level says so. [tool.omni-kit.check] of the pyproject.toml at or above the
+    working directory may hold select, ignore, strict, per-file-ignores and baseline; one around PATH does not count.
+    """
     from omni_checkers.engine.command import run_check
 
     report = run_check(
@@ -82,9 +90,14 @@ def check_command(
         cached=cache,
         touched=touched,
         level=level.value,
+        config=config,
     )
 
+    if fmt is not CheckFormat.json:
+        typer.echo(f"settings: {report.settings}", err=True)
     if fmt in {CheckFormat.sarif, CheckFormat.github}:
+        for note in report.notes:
+            typer.echo(f"note: {note}", err=True)
         typer.echo(_for_machines(report, fmt), nl=False)
         raise typer.Exit(0 if report.ok else 1)
     output = Output("check", Format(fmt.value), full)
@@ -114,7 +127,8 @@ def _render(report: "Report", console: Console) -> None:
             data = finding_json(finding)
             severity = f"[{_COLOURS[data['severity']]}]{data['severity']}[/]"
             place = f"{data['line']}:{data['column']}"
-            console.print(f"  {place}  {severity}  {data['rule']}  {escape(data['message'])}", soft_wrap=True)
+            made = f"  (in {data['generated']['path']}:{data['generated']['line']})" if "generated" in data else ""
+            console.print(f"  {place}  {severity}  {data['rule']}  {escape(data['message'] + made)}", soft_wrap=True)
             if data["rule"] not in explained and data["why"]:
                 explained.add(data["rule"])
                 console.print(f"      [dim]why: {escape(data['why'])}[/dim]", soft_wrap=True)

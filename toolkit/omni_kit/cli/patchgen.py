@@ -30,7 +30,8 @@ patchgen_app = typer.Typer(
 )
 
 ConfigsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[CONFIG]...", help="Patch configs: files or dotted modules.")
+    list[str] | None,
+    typer.Argument(metavar="[CONFIG]...", help="Patch configs: files, dotted modules, or directories of configs."),
 ]
 OutOption = Annotated[
     Path | None,
@@ -55,6 +56,7 @@ def run_command(
     fix: Annotated[
         bool, typer.Option("--fix", help="Add to the config what its excludes leave dead (exclude_from_output).")
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that no patch generator wrote, too.")] = False,
     dry_run: DryRunOption = False,
     transformers: TransformersOption = None,
     output_format: FormatOption = Format.human,
@@ -63,6 +65,7 @@ def run_command(
     """Generate the modeling file of each config.
 
     A file is written only when nothing is wrong with its config, in one stroke; on failure the old file stands.
+    A file that no patch generator wrote, and what a link leads to, is not replaced. A diff that lies there is kept up.
     Exit 1 when a config has an error.
     """
     from omni_kit.patchgen.excludes import add_excludes
@@ -74,7 +77,7 @@ def run_command(
     if fix:
         for result in run_configs(chosen, output_dir, transformers=transformers, write=False):
             notes += add_excludes(result)
-    results = run_configs(chosen, output_dir, transformers=transformers, write=not dry_run, diff=diff)
+    results = run_configs(chosen, output_dir, transformers=transformers, write=not dry_run, diff=diff, force=force)
     _finish(output, results, ["nothing was written: --dry-run", *notes] if dry_run else notes)
 
 
@@ -174,7 +177,7 @@ def _chosen(configs: list[str] | None, all_configs: bool, root: Path | None) -> 
     if configs and all_configs:
         raise BadInput("CONFIG and --all exclude each other", "name configs, or give --all")
     if configs:
-        return list(configs)
+        return [found for config in configs for found in _named(config)]
     if not all_configs:
         raise BadInput("no config is named", "name configs (files or dotted modules), or give --all")
     found = find_configs(_root(root))
@@ -182,6 +185,18 @@ def _chosen(configs: list[str] | None, all_configs: bool, root: Path | None) -> 
         raise BadInput(
             f"there are no patch configs below {_root(root)}", "give the directory that holds them with --root"
         )
+    return list(found)
+
+
+def _named(config: str) -> list[str | Path]:
+    """The config of that name, or every one below a directory."""
+    from omni_kit.patchgen.project import find_configs
+
+    if not Path(config).is_dir():
+        return [config]
+    found = find_configs(Path(config))
+    if not found:
+        raise BadInput(f"there are no patch configs below {config}", "their names end with _patch_gen_config.py")
     return list(found)
 
 

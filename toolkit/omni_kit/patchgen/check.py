@@ -6,13 +6,12 @@ from pathlib import Path
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 from omni_kit.patchgen.diagnostics import Diagnostic, error
-from omni_kit.patchgen.header import is_generated
-from omni_kit.patchgen.loader import load_config
+from omni_kit.patchgen.loader import CannotLoad, load_config
 from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.patchgen.project import find_configs, find_project
 from omni_kit.patchgen.result import ConfigResult, Listed, Orphan, Product
-from omni_kit.patchgen.run import prepare
-from omni_kit.patchgen.write import diff_path
+from omni_kit.patchgen.run import may_be_written, prepare, stale_files
+from omni_kit.patchgen.write import is_ours
 
 
 def check_configs(
@@ -40,7 +39,7 @@ def check_configs(
     results = prepare(configs, out_dir, transformers)
     for result in results:
         if isinstance(result.stage, Product):
-            _compare(result, result.stage, fix)
+            _compare(result, result.stage, out_dir, fix)
     _same_outputs(results)
     places = {result.output.parent for result in results if result.output is not None}
     if root is not None:
@@ -62,8 +61,8 @@ def list_configs(root: Path) -> list[ConfigResult]:
         result = ConfigResult(package_of(path)[1], path)
         try:
             loaded = load_config(path, libraries)
-        except BadInput as why:
-            result.diagnostics.append(error("cannot-load", why.message))
+        except CannotLoad as why:
+            result.diagnostics.append(error(why.code, why.message, why.origin))
         else:
             result.stage = Listed(loaded, path.parent / "generated" / loaded.config.target_file)
             result.status, result.notes = "ok", loaded.notes
@@ -71,19 +70,15 @@ def list_configs(root: Path) -> list[ConfigResult]:
     return results
 
 
-def _compare(result: ConfigResult, product: Product, fix: bool) -> None:
-    wanted = product.files(diff=diff_path(product.output).is_file())
-    stale = [(path, text) for path, text in wanted if not _holds(path, text)]
-    for path, text in stale:
-        if fix:
+def _compare(result: ConfigResult, product: Product, out_dir: Path | None, fix: bool) -> None:
+    stale = stale_files(product)
+    result.status = "ok" if not stale else "stale"
+    if not fix:
+        result.diagnostics += [_stale(path) for path, _ in stale]
+    elif stale and may_be_written(result, stale, out_dir):
+        for path, text in stale:
             write_atomic(path, text)
-        else:
-            result.diagnostics.append(_stale(path))
-    result.status = "ok" if not stale else ("written" if fix else "stale")
-
-
-def _holds(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_bytes() == text.encode()
+        result.status = "written"
 
 
 def _stale(path: Path) -> Diagnostic:
@@ -108,7 +103,7 @@ def _orphans(place: Path, results: list[ConfigResult]) -> list[ConfigResult]:
     """Generated files in `place` that no config beside it makes."""
     claimed = {result.output.resolve() for result in results if result.output is not None}
     files = [*place.glob("*.py"), *place.glob("patched_*.diff")]
-    unclaimed = [f for f in files if f.with_suffix(".py").resolve() not in claimed and (_ours(f))]
+    unclaimed = [f for f in files if f.with_suffix(".py").resolve() not in claimed and is_ours(f)]
     if not unclaimed:
         return []
     siblings = _outputs_beside(place)
@@ -123,10 +118,6 @@ def _orphans(place: Path, results: list[ConfigResult]) -> list[ConfigResult]:
         )
         for file in sorted(left)
     ]
-
-
-def _ours(file: Path) -> bool:
-    return file.suffix == ".diff" or is_generated(file.read_text(encoding="utf-8", errors="replace"))
 
 
 def _outputs_beside(place: Path) -> set[Path]:

@@ -10,10 +10,13 @@ from types import CodeType
 from typing import Any
 
 from omni_kit.patchgen.locate import Libraries, package_of
+from omni_kit.patchgen.reader.values import Written
 from omni_kit.patchgen.source import DefinitionNode, SourceModule, inner_blocks, read_module
 from omni_kit.patchgen.spans import Edit, Source, first_line, last_line, shift, splice
 from omni_kit.patchgen.spec import Origin
 from omni_kit.patchgen.standins import StandIn
+
+_LAMBDA = "a lambda has no definition to copy; write a def"
 
 
 class NoSource(Exception):
@@ -72,18 +75,22 @@ class Fragment:
 
 
 def fragment_of(replacement: Any, origin: Origin | None, registrations: set[Origin], libraries: Libraries) -> Fragment:
-    """The definition of a live function, class or stand-in.
+    """The definition of a live function or class, of one that was read, or of a stand-in.
 
     Raises:
         NoSource: it is a lambda, no definition at all, or its file cannot be found.
     """
     if isinstance(replacement, StandIn):
         return _of_standin(replacement, registrations, libraries)
+    if isinstance(replacement, Written):
+        if isinstance(replacement.node, ast.Lambda):
+            raise NoSource(_LAMBDA)
+        return cut(read_module(replacement.path.stem, replacement.path), replacement.node, registrations)
     thing = _unwrapped(replacement)
     code = getattr(thing, "__code__", None)
     if isinstance(code, CodeType):
         if code.co_name == "<lambda>":
-            raise NoSource("a lambda has no definition to copy; write a def")
+            raise NoSource(_LAMBDA)
         return _at_line(Path(code.co_filename), code.co_firstlineno, code.co_name, registrations)
     if isinstance(thing, type):
         return _class(thing, origin, registrations, libraries)

@@ -1,6 +1,8 @@
 """From a loaded config to the raw generated text: locates with ast, splices by exact positions, loses nothing."""
 
 import ast
+import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,6 +17,7 @@ from omni_kit.patchgen.locate import Libraries
 from omni_kit.patchgen.source import Definition, SourceModule
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.spec import Origin
+from omni_kit.patchgen.write import compiles
 
 
 @dataclass
@@ -48,6 +51,7 @@ def generate(loaded: LoadedConfig, source: SourceModule, libraries: Libraries) -
     edits += _exclusions(source, set(config.exclude), result.diagnostics, config.origin)
     edits.append(_behind_imports(source, added_imports(config) + copy.helpers()))
     edits += copy.positioned()
+    result.diagnostics += _broken_blocks(loaded)
     records = [a.record for a in result.applied if a.done]
     edits.append(Edit(_top(source), _top(source), header(config, version, records)))
     try:
@@ -157,6 +161,17 @@ def _all_edits(source: SourceModule, node: Any, names: set[str]) -> list[Edit]:
             comma = len(rest) - len(rest.lstrip()) if rest.lstrip().startswith(",") else None
             edits.append(Edit(start, end + comma + 1 if comma is not None else end, ""))
     return edits
+
+
+def _broken_blocks(loaded: LoadedConfig) -> Iterator[Diagnostic]:
+    """Post-import blocks that are no Python, each with its number and line."""
+    origins = {block: origin for one in loaded.siblings.values() for block, origin in one.block_origins.items()}
+    for number, block in enumerate(loaded.config.post_import_blocks, 1):
+        text = textwrap.dedent(block)
+        if (wrong := compiles(text, "block")) is not None:
+            line = (text.splitlines() or [""])[min(wrong.lineno or 1, len(text.splitlines())) - 1].strip()
+            message = f"line {wrong.lineno} of post-import block {number} is not Python: {wrong.msg}: {line}"
+            yield error("invalid-python", message, origins.get(block, loaded.config.origin))
 
 
 def _behind_imports(source: SourceModule, text: str) -> Edit:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput
-from omni_kit.patchgen.loader import CONFIG_SUFFIX
+from omni_kit.patchgen.importing import CONFIG_SUFFIX
 
 
 @dataclass(frozen=True)

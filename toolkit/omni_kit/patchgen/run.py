@@ -9,12 +9,12 @@ from omni_kit.files import write_atomic
 from omni_kit.patchgen.checks import check_generated
 from omni_kit.patchgen.diagnostics import error, has_errors, strictly
 from omni_kit.patchgen.generate import Generated, generate
-from omni_kit.patchgen.loader import LoadedConfig, find_config, load_config
+from omni_kit.patchgen.loader import CannotLoad, LoadedConfig, find_config, load_config
 from omni_kit.patchgen.locate import Libraries, package_of, unpacked_library
 from omni_kit.patchgen.project import Project, find_project
 from omni_kit.patchgen.result import ConfigResult, Draft, Loaded, Product, Rejected
 from omni_kit.patchgen.source import read_source
-from omni_kit.patchgen.write import compiles, normalise, settings_of
+from omni_kit.patchgen.write import compiles, diff_path, holds, in_the_way, is_ours, normalise, settings_of
 from omni_kit.upstream.python.source import without_collection
 
 _Pending = tuple[ConfigResult, Draft]
@@ -27,6 +27,7 @@ def run_config(
     transformers: Path | None = None,
     write: bool = True,
     diff: bool = False,
+    force: bool = False,
 ) -> ConfigResult:
     """Generates the modeling file of one config.
 
@@ -35,12 +36,13 @@ def run_config(
         out_dir: where the file goes; `generated/` beside the config without it.
         transformers: an unpacked transformers to read instead of the installed one.
         write: False only says what would be written (status "written" or "unchanged" all the same).
-        diff: also write the unified diff from upstream beside the file.
+        diff: also write the unified diff from upstream beside the file; one that lies there is kept up anyway.
+        force: replace files that no patch generator wrote, too.
 
     Raises:
         BadInput: there is no such config. A config that fails to load or to generate is a result with status "error".
     """
-    return run_configs([config], out_dir, transformers=transformers, write=write, diff=diff)[0]
+    return run_configs([config], out_dir, transformers=transformers, write=write, diff=diff, force=force)[0]
 
 
 def run_configs(
@@ -50,17 +52,39 @@ def run_configs(
     transformers: Path | None = None,
     write: bool = True,
     diff: bool = False,
+    force: bool = False,
 ) -> list[ConfigResult]:
     """The same for several, which are formatted together; see `run_config`."""
     results = prepare(configs, out_dir, transformers)
     for result in results:
         if isinstance(product := result.stage, Product):
-            files = product.files(diff)
-            result.status = "unchanged" if all(_is_written(path, text) for path, text in files) else "written"
-            if write and result.status == "written":
+            files = stale_files(product, diff)
+            result.status = "written" if files else "unchanged"
+            if may_be_written(result, files, out_dir, force) and write:
                 for path, text in files:
                     write_atomic(path, text)
     return results
+
+
+def stale_files(product: Product, diff: bool = False) -> list[tuple[Path, str]]:
+    """The files of a product that do not hold what they should; the diff is one of them where it lies there."""
+    beside = diff_path(product.output)
+    wanted = product.files(diff or (beside.is_file() and is_ours(beside)))
+    return [(path, text) for path, text in wanted if not holds(path, text)]
+
+
+def may_be_written(
+    result: ConfigResult, files: Sequence[tuple[Path, str]], out_dir: Path | None, force: bool = False
+) -> bool:
+    """Whether nothing stands in the way of any of these files; what does is an error of the result."""
+    assert result.path is not None
+    root = out_dir or result.path.parent
+    for path, _ in files:
+        if why := in_the_way(path, root, force):
+            result.diagnostics.append(error("foreign-file", why))
+            result.status = "error"
+            return False
+    return True
 
 
 def prepare(configs: Sequence[str | Path], out_dir: Path | None, transformers: Path | None) -> list[ConfigResult]:
@@ -72,11 +96,18 @@ def prepare(configs: Sequence[str | Path], out_dir: Path | None, transformers: P
 
 
 def draft_configs(
-    configs: Sequence[str | Path], out_dir: Path | None = None, *, transformers: Path | None = None
+    configs: Sequence[str | Path],
+    out_dir: Path | None = None,
+    *,
+    transformers: Path | None = None,
+    run: bool = True,
 ) -> list[ConfigResult]:
-    """Generated and checked, but not formatted: `text` is raw, and `diff` empty."""
+    """Generated and checked, but not formatted: `text` is raw, and `diff` empty.
+
+    Without `run`, a config that cannot be read without running it has an error that says so ("unreadable").
+    """
     unpacked = {"transformers": unpacked_library("transformers", transformers)} if transformers else {}
-    return [_draft(config, out_dir, unpacked) for config in configs]
+    return [_draft(config, out_dir, unpacked, run) for config in configs]
 
 
 def finish(results: Sequence[ConfigResult]) -> None:
@@ -91,7 +122,7 @@ def finish(results: Sequence[ConfigResult]) -> None:
                 _finish(result, draft, text, share)
 
 
-def _draft(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path]) -> ConfigResult:
+def _draft(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path], run: bool) -> ConfigResult:
     started = time.perf_counter()
     project = _project_of(config)
     libraries = Libraries(unpacked, (project.import_root,) if project else ())
@@ -99,7 +130,7 @@ def _draft(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path]) 
     libraries = Libraries(unpacked, (*libraries.roots, package_of(path)[0]))
     result = ConfigResult(package_of(path)[1], path)
     try:
-        loaded = load_config(path, libraries)
+        loaded = load_config(path, libraries, run=run)
         output = (out_dir or path.parent / "generated") / loaded.config.target_file
         result.stage, result.notes = Loaded(loaded, output), loaded.notes
         if _is_skipped(loaded, libraries):
@@ -107,9 +138,10 @@ def _draft(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path]) 
             result.notes.append(f"{result.config} is skipped: it is optional, {result.source_module} is not installed")
             return result
         made = generate(loaded, read_source(loaded.config.source_module, libraries), libraries)
+    except CannotLoad as why:
+        result.diagnostics.append(error(why.code, why.message, why.origin))
     except BadInput as why:
-        code = "no-source-module" if result.source_module else "cannot-load"
-        result.diagnostics.append(error(code, why.message))
+        result.diagnostics.append(error("no-source-module", why.message))
     else:
         strict = loaded.config.strict or bool(project and project.strict)
         _judge(result, output, made, libraries, strict)
@@ -152,10 +184,6 @@ def _finish(result: ConfigResult, draft: Draft, text: str, seconds: float) -> No
         return
     result.stage = draft.product(text)
     result.seconds += seconds + time.perf_counter() - started
-
-
-def _is_written(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text(encoding="utf-8") == text
 
 
 def _by_place(drafts: Iterable[_Pending]) -> dict[Path, list[_Pending]]:

@@ -100,6 +100,7 @@ class PatchConfig:
     strict: bool = False
     optional: bool = False
     origin: Origin | None = field(default=None, repr=False)
+    block_origins: dict[str, Origin] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.origin = self.origin or _caller()
@@ -185,6 +186,8 @@ class PatchConfig:
 
     def add_post_import_block(self, block: str) -> None:
         """Adds source text to module level, behind the imports."""
+        if (origin := _caller()) is not None:
+            self.block_origins[block] = origin
         self.post_import_blocks.append(block)
 
     def drop_import_names(self, *names: str) -> None:
@@ -292,17 +295,34 @@ def recording() -> Iterator[set[Origin]]:
         _registrations = before
 
 
+_position: Origin | None = None
+
+
+@contextmanager
+def positioned(origin: Origin | None) -> Iterator[None]:
+    """Says which line registers, where a config is read and no line of it runs."""
+    global _position
+    before, _position = _position, origin
+    try:
+        yield
+    finally:
+        _position = before
+
+
 def _caller() -> Origin | None:
+    """The line that registers, which is remembered as one that does."""
+    origin = _position or _running_line()
+    if origin is not None and _registrations is not None:
+        _registrations.add(origin)
+    return origin
+
+
+def _running_line() -> Origin | None:
     """The innermost module-level line on the stack outside this file, so that wrappers and aliases lead home too."""
     frame = sys._getframe(1)
     while frame is not None and (frame.f_code.co_name != "<module>" or frame.f_code.co_filename == __file__):
         frame = frame.f_back  # type: ignore[assignment]
-    if frame is None:
-        return None
-    origin = Origin(frame.f_code.co_filename, frame.f_lineno)
-    if _registrations is not None:
-        _registrations.add(origin)
-    return origin
+    return Origin(frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
 
 
 patch_spec = sys.modules[__name__]  # `import patchgen.patch_spec` and `import patchgen` both lead here

@@ -1,6 +1,7 @@
 """The last steps: format with ruff, compile, write in one stroke, and the diff beside it."""
 
 import difflib
+import re
 import subprocess
 import tempfile
 from collections.abc import Collection, Sequence
@@ -8,7 +9,9 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.files import ruff_binary
+from omni_kit.patchgen.header import is_generated
 
+_DIFF = re.compile(r"--- \S.*\n\+\+\+ \S")
 _SELECT = "F401,F811,I"
 _OWN_STYLE = (
     "--isolated",
@@ -58,6 +61,8 @@ def compiles(text: str, name: str) -> SyntaxError | None:
         compile(text, name, "exec", dont_inherit=True)
     except SyntaxError as found:
         return found
+    except (ValueError, RecursionError, MemoryError) as found:
+        return SyntaxError(str(found) or "nested too deeply to be parsed")
     return None
 
 
@@ -77,6 +82,36 @@ def unified_diff(upstream: str, generated: str, source_module: str, target_file:
 def diff_path(output: Path) -> Path:
     """Where the unified diff of a generated file lies: beside it."""
     return output.with_suffix(".diff")
+
+
+def holds(path: Path, text: str) -> bool:
+    """Whether a file says exactly this, line ends included."""
+    return path.is_file() and path.read_bytes() == text.encode()
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a patch generator wrote a file, by its header; a diff, by how unified diffs begin."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return bool(_DIFF.match(text)) or not text if path.suffix == ".diff" else is_generated(text)
+
+
+def in_the_way(path: Path, root: Path, force: bool) -> str:
+    """Why a file may not be written; empty where it may.
+
+    Args:
+        root: what the file belongs below, links and all.
+        force: a file that no patch generator wrote may be replaced.
+    """
+    if not path.resolve().is_relative_to(root.resolve()):
+        return f"{path.name} would be written outside {root}, through a link: remove the link"
+    if path.is_dir():
+        return f"{path} is a directory: remove it, or name another target_file"
+    if path.exists() and not (force or is_ours(path)):
+        return f"no patch generator wrote {path.name}, which is there: move it away, or replace it with `run --force`"
+    return ""
 
 
 def _ruff(*arguments: str) -> None:

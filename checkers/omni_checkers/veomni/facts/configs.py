@@ -6,6 +6,7 @@ from functools import cache
 
 from omni_checkers.engine.files import walked
 from omni_checkers.symbolic.values import Opaque, Record, Value
+from omni_kit.upstream.python.interpret.classes import ClassRef
 from omni_kit.upstream.python.source import SourceFile
 from omni_kit.upstream.transformers.configs import ConfigClass
 from omni_kit.upstream.transformers.defaults import sub_config
@@ -69,17 +70,15 @@ def nested_text_configs(cls: ConfigClass) -> Iterator[ConfigClass]:
 @cache
 def _defined(source: SourceFile, class_name: str) -> frozenset[str]:
     """Methods, properties, annotated fields and `self.x = ...` of a class and its bases."""
-    node = source.classes[class_name]
-    found: set[str] = set()
+    cls = ClassRef(source, source.classes[class_name])
+    return frozenset(name for one in cls.mro if isinstance(one, ClassRef) for name in _own(one.node))
+
+
+def _own(node: ast.ClassDef) -> Iterator[str]:
     for item in walked(node):
         if isinstance(item, ast.FunctionDef):
-            found.add(item.name)
+            yield item.name
         elif isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            found.add(item.target.id)
+            yield item.target.id
         elif isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store):
-            found.add(item.attr)
-    for base in source.bases(node):
-        resolved = source.resolve_class(base)
-        if resolved is not None and resolved[1] is not node:
-            found |= _defined(resolved[0], resolved[1].name)
-    return frozenset(found)
+            yield item.attr

@@ -59,10 +59,13 @@ def converter_classes(program: Program, files: dict[Path, File]) -> list[Convert
     return found
 
 
-def _methods(node: ast.ClassDef, local: dict[str, ast.ClassDef]) -> Iterator[tuple[str, ast.FunctionDef]]:
+def _methods(
+    node: ast.ClassDef, local: dict[str, ast.ClassDef], below: tuple[ast.ClassDef, ...] = ()
+) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The methods of a class after those of its bases in the file; `below` are the classes that lead here."""
     for base in node.bases:
-        if isinstance(base, ast.Name) and base.id in local and base.id != node.name:
-            yield from _methods(local[base.id], local)
+        if isinstance(base, ast.Name) and base.id in local and local[base.id] not in (*below, node):
+            yield from _methods(local[base.id], local, (*below, node))
     for item in node.body:
         if isinstance(item, ast.FunctionDef):
             yield item.name, item

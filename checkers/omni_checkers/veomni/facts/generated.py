@@ -12,6 +12,10 @@ from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Call, Evaluator, Oracle, Program
 from omni_checkers.symbolic.signals import Raised
 from omni_checkers.veomni.facts.upstream import config_of
+from omni_kit.errors import BadInput
+from omni_kit.patchgen.importing import CONFIG_SUFFIX
+from omni_kit.patchgen.loader import read_config
+from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.upstream.library import Library
 from omni_kit.upstream.python.source import SourceFile, read_source
 from omni_kit.upstream.transformers.configs import ConfigClass
@@ -76,8 +80,10 @@ def patch_configs(program: Program, files: dict[Path, File]) -> list[PatchConfig
     """Every patch config of the directory, read without running it."""
     found = []
     for path, file in files.items():
-        if file.tree is not None and "PatchConfig" in file.text and "generated" not in path.parts:
-            found += list(_configs(program, file))
+        if file.tree is None or "generated" in path.relative_to(program.root).parts:
+            continue
+        own = list(_configs(program, file)) if "PatchConfig" in file.text else []
+        found += own or ([_layer(file)] if path.stem.endswith(CONFIG_SUFFIX) else [])
     return found
 
 
@@ -129,6 +135,15 @@ def _configs(program: Program, file: File) -> Iterator[PatchConfigFile]:
                 source_module if isinstance(source_module, str) else None,
                 target if isinstance(target, str) else None,
             )
+
+
+def _layer(file: File) -> PatchConfigFile:
+    """A config that makes none of its own: it goes on with another file's, or cannot be read."""
+    try:
+        config = read_config(file.path, Libraries(roots=(package_of(file.path)[0],))).config
+    except BadInput:
+        return PatchConfigFile(file, 1, None, None)
+    return PatchConfigFile(file, 1, config.source_module, config.target_file)
 
 
 def _patched(item: Generated) -> Iterator[tuple[str, ast.FunctionDef]]:

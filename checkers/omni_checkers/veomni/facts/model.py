@@ -12,6 +12,7 @@ from omni_checkers.veomni.facts.constants import constant, veomni_package
 from omni_checkers.veomni.facts.conversion import converter_classes, factories, rehearsals
 from omni_checkers.veomni.facts.experts import experts
 from omni_checkers.veomni.facts.generated import generated, patch_configs
+from omni_checkers.veomni.facts.origins import written_at
 from omni_checkers.veomni.facts.plan import plans, skeletons
 from omni_checkers.veomni.facts.regenerate import regenerated
 from omni_checkers.veomni.facts.registry import MODELING, Registration, registrations, returned
@@ -80,6 +81,7 @@ PROVIDERS: dict[str, Callable[..., Any]] = {
     "generated": generated,
     "patch_configs": patch_configs,
     "regenerated": regenerated,
+    "written_at": written_at,
     "converter_classes": converter_classes,
     "factories": factories,
     "rehearsals": rehearsals,

@@ -39,12 +39,12 @@ class Regenerated:
 
 
 def regenerated(patch_configs: list[PatchConfigFile]) -> list[Regenerated]:
-    """Every patch config, run in memory."""
+    """Every patch config, read and generated in memory; nothing of it is run."""
     from omni_kit.patchgen import draft_configs
 
     if not patch_configs:
         raise NotApplicable("the directory has no patch config")
-    results = draft_configs([config.file.path for config in patch_configs])
+    results = draft_configs([config.file.path for config in patch_configs], run=False)
     return [Regenerated(config, result) for config, result in zip(patch_configs, results, strict=True)]
 
 

@@ -18,17 +18,12 @@ _CONFIG_CLASS = re.compile(r"^class (\w+)\(", re.MULTILINE)
 
 def config_of(source: SourceFile, class_name: str) -> ConfigClass | None:
     """The config class of a model class: `config_class`, else the annotation of `config`; None if neither says."""
-    todo = [class_name]
-    while todo:
-        node = source.classes.get(todo.pop(0))
-        if node is None:
-            continue
+    for node in source.lineage(class_name):
         for name in config_names(node):
             found = source.resolve_class(name) or _from_the_top(source, name)
             config = as_config(*found) if found is not None else None
             if config is not None:
                 return config
-        todo += source.bases(node)
     return None
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from omni_kit.parity.processes.failures import lacking_package
 
+IMPORT_LIMIT = 120.0
+"""Seconds in which a model is imported, registered and built."""
 _HOOKS = ("get_position_id_func", "get_metadata_collate_func")
 _LOADING = ("import", "keys", "roundtrip")
 _NOTHING: Mapping[str, Any] = {"error": "", "lacks": "", "returned": [], "built": {}, "hooks": []}
@@ -62,10 +64,14 @@ def _apart(model: Mapping[str, Any]) -> dict[str, Any]:
     child.start()
     sender.close()
     try:
-        facts: dict[str, Any] = receiver.recv()
+        if receiver.poll(IMPORT_LIMIT):
+            facts: dict[str, Any] = receiver.recv()
+        else:
+            facts = {**_NOTHING, "error": f"gave no answer in {IMPORT_LIMIT:.0f} seconds"}
     except EOFError:
         child.join()
         facts = {**_NOTHING, "error": f"the process ended with code {child.exitcode}"}
+    child.kill()
     child.join()
     return facts
 

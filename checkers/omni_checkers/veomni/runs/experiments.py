@@ -3,10 +3,12 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,16 @@ import omni_checkers
 import omni_kit
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.veomni.rules.registry.dispatch import architectures
+from omni_checkers.veomni.runs.experiment import IMPORT_LIMIT
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.registry import get_target
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 
 FACT = {"import": "imported", "toy": "loaded"}
+_STARTING = 300.0
+"""Seconds for what all models of a run share: the imports of torch and VeOmni."""
+_LIMITS = {"import": IMPORT_LIMIT, "toy": 600.0}
+"""Seconds that each model of a run may take."""
 _OFFLINE = dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"), "1")
 
 
@@ -57,13 +64,28 @@ def _ask(level: str, root: Path | None, models: Sequence[ModelDir]) -> dict[str,
         answer = Path(place) / "answer.json"
         command = [sys.executable, "-P", "-m", "omni_checkers.veomni.runs.experiment", str(answer)]
         environment = {**os.environ, **_OFFLINE, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(
-            command, input=json.dumps(request), env=environment, capture_output=True, text=True, cwd=place, check=False
-        )
+        said = _run(command, json.dumps(request), environment, place, _STARTING + _LIMITS[level] * len(models))
         if not answer.is_file():
-            last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "no message")
-            raise BadInput(f"the run for --level {level} ended with code {done.returncode}: {last.strip()[:300]}")
+            raise BadInput(f"the run for --level {level} {said}", "look at what the modules of the model do on import")
         return dict(json.loads(answer.read_text(encoding="utf-8")))
+
+
+def _run(command: Sequence[str], given: str, environment: Mapping[str, str], place: str, limit: float) -> str:
+    """Runs a command and all that it starts, for a limited time; how it ended, and its last words."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        env=dict(environment), text=True, cwd=place, start_new_session=True,
+    )  # fmt: skip
+    try:
+        _, errors = process.communicate(given, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return f"gave no answer in {limit:.0f} seconds"
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # what it started, too: nothing goes on behind the verdict
+        process.wait()
+    last = next((line for line in reversed(errors.splitlines()) if line.strip()), "no message")
+    return f"ended with code {process.returncode} and no answer: {last.strip()[:300]}"
 
 
 def _described(model: ModelDir) -> dict[str, Any]:

@@ -55,9 +55,12 @@ def collisions(facts: Facts) -> Iterator[Diagnostic]:
             )
             yield warning("import-collision", message, facts.config.origin, [name])
     for helper in facts.made.helpers:
-        if facts.source.get(helper.name) and helper.name not in facts.excluded:
-            message = f"helper {helper.name} and upstream's definition of that name collide; rename or exclude one"
-            yield warning("import-collision", message, facts.config.origin, [helper.name])
+        if helper.name in facts.upstream_scopes.bound - facts.excluded - dropped:
+            message = (
+                f"helper {helper.name} and upstream's {helper.name} collide, and one silently takes the other's place: "
+                "rename it, or leave upstream's out by exclude_from_output or drop_import_names"
+            )
+            yield error("import-collision", message, Origin(str(helper.path), helper.line), [helper.name])
     unknown = sorted(dropped - set(_upstream_bindings(facts)))
     if unknown:
         message = f"drop_import_names: upstream imports no {', '.join(unknown)}"

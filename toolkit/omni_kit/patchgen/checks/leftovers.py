@@ -9,7 +9,7 @@ from omni_kit.patchgen.scopes import quoted_names
 
 
 def excluded_references(facts: Facts) -> Iterator[Diagnostic]:
-    """Code that stays names what is gone: on import it fails, in a function it fails when that branch runs."""
+    """Code that stays names what is gone: it fails on import, or when a function gets there."""
     if not facts.excluded:
         return
     by_place: dict[str, set[str]] = {}
@@ -28,7 +28,7 @@ def excluded_references(facts: Facts) -> Iterator[Diagnostic]:
             message = (
                 f"{place} names excluded {', '.join(later)} {kind}; override it, it raises NameError when it gets there"
             )
-            yield warning("excluded-reference", message, facts.origin_of(place), later)
+            yield error("excluded-reference", message, facts.origin_of(place), later)
     yield from _quoted(facts)
     yield from _exported(facts)
 

@@ -9,7 +9,6 @@ from omni_kit.patchgen.diagnostics import Diagnostic, error, info
 from omni_kit.patchgen.imports import absolute, bound_by
 from omni_kit.patchgen.locate import Libraries
 from omni_kit.patchgen.source import SourceModule, read_module
-from omni_kit.patchgen.spec import PatchConfig
 
 
 def output_fields(facts: Facts) -> Iterator[Diagnostic]:
@@ -78,9 +77,8 @@ def _home(applied: Applied, facts: Facts) -> SourceModule | None:
         names = [a for a in (applied.renaming.renamed if applied.renaming else ()) if facts.source.get(a)]
         if names:
             return facts.source
-    sibling = facts.made.loaded.siblings.get(applied.fragment.path)
-    config = getattr(sibling, "config", None)
-    if not isinstance(config, PatchConfig):
+    config = facts.made.loaded.siblings.get(applied.fragment.path)
+    if config is None:
         return read_module(applied.fragment.path.stem, applied.fragment.path)
     path = facts.libraries.file_of(config.source_module)
     return read_module(config.source_module, path) if path else None

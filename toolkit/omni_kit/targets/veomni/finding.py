@@ -9,7 +9,7 @@ from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import Integration
 from omni_kit.targets.veomni.checkout import MODELS, find_checkout
 from omni_kit.targets.veomni.dit.directories import denoiser_class
-from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir, registers
+from omni_kit.targets.veomni.model_dir import ModelDir, cannot_be_parsed, find_model_dir, registers
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.library import find_library
 from omni_kit.upstream.transformers.configs import config_class
@@ -24,8 +24,10 @@ _NOT_LOOKED_INTO = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 def at(path: Path) -> Integration | None:
-    """The model directory that `path` is; None where it registers no model."""
-    return integration(find_model_dir(path)) if registers(path) else None
+    """The model directory that `path` is; None where it registers no model, as far as that can be told."""
+    if registers(path):
+        return integration(find_model_dir(path))
+    return _broken(path) if cannot_be_parsed(path) else None
 
 
 def find(path: Path) -> Sequence[Integration]:
@@ -37,8 +39,7 @@ def find(path: Path) -> Sequence[Integration]:
     checkout = find_checkout(path)
     if checkout is None and (own := at(path)) is not None:
         return [own]
-    inside = _walk(checkout.root / MODELS if checkout is not None else path, _DEPTH)
-    found = [integration(directory) for directory in inside]
+    found = list(_walk(checkout.root / MODELS if checkout is not None else path, _DEPTH))
     return found or [integration(find_model_dir(path))]
 
 
@@ -47,11 +48,16 @@ def integration(found: ModelDir) -> Integration:
     return Integration(found.path, partial(_kind, found))
 
 
-def _walk(folder: Path, depth: int) -> Iterator[ModelDir]:
+def _broken(path: Path) -> Integration:
+    """A directory whose registrations cannot be read: it must not drop out of sight."""
+    return Integration(path.resolve(), lambda: Kind.other)
+
+
+def _walk(folder: Path, depth: int) -> Iterator[Integration]:
     """The model directories in a folder, in order; neither models nor links are looked into."""
     for entry in _folders(folder) if depth else ():
-        if registers(entry):
-            yield find_model_dir(entry)
+        if (found := at(entry)) is not None:
+            yield found
         elif not entry.is_symlink():
             yield from _walk(entry, depth - 1)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from omni_kit.errors import BadInput
+from omni_kit.upstream.python.source import parse_file
 
 REGISTRY = "MODELING_REGISTRY"
 _HINT = "give the directory of one model, whose __init__.py registers it with MODELING_REGISTRY"
@@ -62,12 +63,24 @@ def registers(path: Path) -> bool:
         return False
 
 
+def cannot_be_parsed(path: Path) -> bool:
+    """Whether a directory seems to register a model, by an `__init__.py` that is not valid Python."""
+    file = path / "__init__.py"
+    try:
+        parse_file(file)
+    except SyntaxError:
+        return REGISTRY.encode() in file.read_bytes()
+    except (OSError, UnicodeDecodeError):
+        return False
+    return False
+
+
 def _parse(file: Path) -> ast.Module:
     try:
-        return ast.parse(file.read_text(encoding="utf-8"))
+        return parse_file(file)[1]
     except SyntaxError as error:
         raise BadInput(f"{file}:{error.lineno or 1} is not valid Python: {error.msg}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {file}: {error}") from error
 
 

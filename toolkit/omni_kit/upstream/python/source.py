@@ -82,14 +82,22 @@ class SourceFile:
         """The base classes as written, dotted names only."""
         return [name for base in node.bases if (name := dotted(base))]
 
+    def lineage(self, class_name: str) -> Iterator[ast.ClassDef]:
+        """A class and those above it in this file, nearest first, each once: names may lead back."""
+        todo, seen = [class_name], set()
+        while todo:
+            node = self.classes.get(todo.pop(0))
+            if node is not None and node.name not in seen:
+                seen.add(node.name)
+                yield node
+                todo += self.bases(node)
+
     def method(self, class_name: str, method: str) -> ast.FunctionDef | None:
         """A method as the class itself or, failing that, a base in this file defines it."""
-        node = self.classes.get(class_name)
-        while node is not None:
+        for node in self.lineage(class_name):
             for item in node.body:
                 if isinstance(item, ast.FunctionDef) and item.name == method:
                     return item
-            node = next((self.classes[b] for b in self.bases(node) if b in self.classes and b != node.name), None)
         return None
 
     def resolve_function(self, name: str) -> "tuple[SourceFile, ast.FunctionDef] | None":
@@ -109,6 +117,7 @@ class SourceFile:
     def resolve_class(self, name: str) -> "tuple[SourceFile, ast.ClassDef] | None":
         """The class that `name` means in this file, followed through imports within the library."""
         if name not in self._resolved:
+            self._resolved[name] = None  # for files that import a name from each other
             self._resolved[name] = self._resolve(name)
         return self._resolved[name]
 
@@ -171,7 +180,7 @@ def read_source(library: Library, file: Path) -> SourceFile:
     """
     try:
         text, tree = parse_file(file)
-    except (OSError, SyntaxError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {file}: {error}") from error
     return SourceFile(library, library.module_name(file), file, text, tree)
 
@@ -181,7 +190,7 @@ def parse_file(path: Path) -> tuple[str, ast.Module]:
 
     Raises:
         OSError, UnicodeDecodeError: it cannot be read.
-        SyntaxError, ValueError: it is not Python that this interpreter can parse.
+        SyntaxError: it is not Python that this interpreter can parse, or nested too deeply for it.
     """
     return _parsed(path, path.stat().st_mtime_ns)
 
@@ -190,7 +199,12 @@ def parse_file(path: Path) -> tuple[str, ast.Module]:
 def _parsed(path: Path, mtime_ns: int) -> tuple[str, ast.Module]:
     with tokenize.open(path) as file:
         text = file.read()
-    return text, ast.parse(text)
+    try:
+        return text, ast.parse(text)
+    except (RecursionError, MemoryError):
+        raise SyntaxError("nested too deeply to be parsed") from None
+    except ValueError as error:
+        raise SyntaxError(str(error)) from error
 
 
 @contextmanager

@@ -163,13 +163,17 @@ def _build(source: SourceFile, node: ast.ClassDef, model_type: str, attributes: 
     )
 
 
-def _class_attributes(source: SourceFile, node: ast.ClassDef) -> dict[str, Value]:
-    """Literal class attributes and the literal defaults of __init__, a subclass's over its base's."""
+def _class_attributes(source: SourceFile, node: ast.ClassDef, below: tuple[ast.ClassDef, ...] = ()) -> dict[str, Value]:
+    """Literal class attributes and the literal defaults of __init__, a subclass's over its base's.
+
+    Args:
+        below: the classes that lead here, which are not gone through again.
+    """
     found: dict[str, Value] = {}
     for base in reversed(source.bases(node)):
         resolved = source.resolve_class(base)
-        if resolved is not None and resolved[1] is not node:
-            found.update(_class_attributes(*resolved))
+        if resolved is not None and resolved[1] not in (*below, node):
+            found.update(_class_attributes(*resolved, (*below, node)))
     for item in node.body:
         name = _target(item)
         if name and isinstance(item, (ast.Assign, ast.AnnAssign)) and item.value is not None:

@@ -68,11 +68,8 @@ def _declared(item: Generated, owner: str) -> ConfigClass | None:
     """
     if any(owner in item.source.bases(node) for node in item.classes.values()):
         return None
-    todo, states = [owner], False
-    while todo and not states:
-        node = item.classes.get(todo.pop(0))
-        states = node is not None and any(name in _STATEMENTS for field in node.body for name in _bound(field))
-        todo += item.source.bases(node) if node is not None else []
+    fields = (field for node in item.source.lineage(owner) for field in node.body)
+    states = any(name in _STATEMENTS for field in fields for name in _bound(field))
     return item.config_class(owner) if states else None
 
 

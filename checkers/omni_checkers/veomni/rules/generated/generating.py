@@ -1,9 +1,17 @@
-"""Rules about patch configs: VEO404 and VEO405."""
+"""Rules about patch configs: VEO404, VEO405 and VEO414."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
-from omni_checkers.veomni.facts.generated import PatchConfigFile
+from omni_checkers.veomni.facts.generated import Generated, PatchConfigFile
 from omni_checkers.veomni.facts.regenerate import Regenerated
 
+if TYPE_CHECKING:
+    from omni_kit.patchgen.diagnostics import Diagnostic
+
+_NPU = "olmoe_npu_patch_gen_config.py"
+_NOTHING: list[Generated] = []
 _CONFIG = """\
 from veomni.patchgen.patch_spec import PatchConfig
 
@@ -97,9 +105,49 @@ class ConfigsRaiseNoWarning(Rule):
         for item in regenerated:
             for found in item.result.diagnostics:
                 if found.severity == "warning":
-                    path = item.config.file.path.parent / found.path if found.path else item.config.file.path
-                    place = path if path.is_file() else item.config.file.path
-                    finding = Finding(f"{found.code}: {found.message}", place, max(1, found.line))
+                    finding = Finding(f"{found.code}: {found.message}", *placed(item, found))
                     if finding not in said:
                         said.add(finding)
                         yield finding
+
+
+class ConfigsGenerate(Rule):
+    """Every patch config generates, and can be read without running it.
+
+    A config is read as what it is: calls of the methods of PatchConfig with plain values, loops and small functions
+    around them. What is computed from elsewhere is not guessed. Of a config whose generated file is there, VEO402 says
+    what is wrong.
+
+    Why: nothing that the config says can be compared with the generated code, so a gate that passed it would pass
+    anything; and whoever runs it next gets an error, or code that nobody has reviewed.
+
+    Fine when: the config computes its patches, and `omni-kit patchgen check`, which may run it, is part of the gate;
+    say so in an ignore comment on the line of the finding.
+    """
+
+    id = "VEO414"
+    name = "patch-config-generates"
+    target = "veomni"
+    obligations = ("VEO-PG-37",)
+    BAD = (
+        {
+            _NPU: _CONFIG.format(target="patched_modeling_olmoe_npu.py")
+            + "\nconfig.exclude_from_output(*open('names'))\n"
+        },
+        {_NPU: _CONFIG.format(target="patched_modeling_olmoe_npu.py") + "\nconfig.exclude_from_output('OlmoeNorm')\n"},
+    )
+    GOOD = ({_NPU: _CONFIG.format(target="patched_modeling_olmoe_npu.py")},)
+
+    def check(self, regenerated: list[Regenerated], generated: list[Generated] = _NOTHING) -> Findings:
+        judged = {item.config.file.path for item in generated if item.config is not None}
+        for item in regenerated:
+            why = next((found for found in item.result.diagnostics if found.severity == "error"), None)
+            if why is not None and item.config.file.path not in judged:
+                yield Finding(f"{why.code}: {why.message}", *placed(item, why))
+
+
+def placed(item: Regenerated, found: "Diagnostic") -> tuple[Path, int]:
+    """(file, line) that a diagnostic of the generator speaks of: of the config, or of a config that it goes on with."""
+    own = item.config.file.path
+    path = own.parent / found.path if found.path else own
+    return (path, max(1, found.line)) if path.is_file() else (own, item.config.line)

@@ -190,13 +190,14 @@ class _Callees:
 
 def _own(source: SourceFile, owner: str, method: str) -> ast.FunctionDef | None:
     """A method that a class has for sure: its own, or that of its first base, all in this file."""
-    node = source.classes.get(owner)
-    while node is not None:
+    node, seen = source.classes.get(owner), set[ast.ClassDef]()
+    while node is not None and node not in seen:
+        seen.add(node)
         found = [item for item in node.body if getattr(item, "name", None) == method]
         if found:
             return found[-1] if isinstance(found[-1], ast.FunctionDef) else None
         bases = source.bases(node)
-        node = source.classes.get(bases[0]) if bases and bases[0] != node.name else None
+        node = source.classes.get(bases[0]) if bases else None
     return None
 
 

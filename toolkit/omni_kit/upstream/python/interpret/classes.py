@@ -99,11 +99,19 @@ def _in_body(node: ast.ClassDef, name: str) -> ast.expr | None:
     return None
 
 
+_open: set[object] = set()
+"""The classes whose order is being worked out: one that is reached again from its own bases is not followed."""
+
+
 @cache
 def _mro(cls: ClassRef) -> tuple[ClassRef | str, ...]:
-    bases = list(_bases(cls))
-    merged = _merge([*([base, *_above(base)] for base in bases), bases])
-    return (cls, *merged)
+    _open.add(_key(cls))
+    try:
+        bases = list(_bases(cls))
+        merged = _merge([*([base, *_above(base)] for base in bases), bases])
+        return (cls, *merged)
+    finally:
+        _open.discard(_key(cls))
 
 
 def _above(base: ClassRef | str) -> tuple[ClassRef | str, ...]:
@@ -113,7 +121,7 @@ def _above(base: ClassRef | str) -> tuple[ClassRef | str, ...]:
 def _bases(cls: ClassRef) -> Iterator[ClassRef | str]:
     for name in cls.source.bases(cls.node):
         found = None if name in _ROOTS else cls.source.resolve_class(name)
-        if found is None or found[1] is cls.node:
+        if found is None or found[1] in _open:
             yield name.removeprefix("torch.")
         else:
             yield ClassRef(*found)
