@@ -69,11 +69,14 @@ def test_a_model_type_that_the_checkout_registers_is_refused_in_tree(checkout: P
     assert new_model("my_qwen", "qwen2", target="veomni", style="in-tree", into=checkout).refused == ()
 
 
-def test_everything_stacked_by_expert_is_in_the_parallel_plan(tmp_path: Path) -> None:
-    new_model("my_oss", "gpt_oss", target="veomni", into=tmp_path)
-    plan = (tmp_path / "my_oss" / "parallel_plan.py").read_text()
-    for name in ("gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias"):
-        assert f'"model.layers.*.mlp.experts.{name}": Shard(0)' in plan
+def test_experts_that_keep_their_forward_get_no_plan_and_the_reason_is_said(tmp_path: Path) -> None:
+    """Upstream's loop over gpt_oss's experts indexes all of them: a process that held half would fail in it."""
+    scaffold = new_model("my_oss", "gpt_oss", target="veomni", into=tmp_path)
+    plan = next(decision for decision in scaffold.plan.decisions if decision.what == "parallel plan")
+    assert plan.choice == "none"
+    assert "needs them all in one process" in plan.reason
+    assert not (tmp_path / "my_oss" / "parallel_plan.py").exists()
+    assert "get_parallel_plan" not in (tmp_path / "my_oss" / "my_oss_gpu_patch_gen_config.py").read_text()
 
 
 def test_plugin_of_a_dense_model(tmp_path: Path) -> None:

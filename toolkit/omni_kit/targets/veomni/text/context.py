@@ -26,6 +26,7 @@ class TextContext:
         regenerate: the command that generates the modeling file.
         heads: the classes that are registered; `default_head` answers where no architecture is named.
         plan_keys: patterns of all that is stacked by expert, biases included.
+        expert_parallel: the experts' code can do with a part of them, so there is a plan that cuts them.
         converter: a converter is written, for experts that lie `disk` where there are some.
     """
 
@@ -49,12 +50,20 @@ class TextContext:
     default_head: str
     moe: bool
     plan_keys: Sequence[str]
+    expert_parallel: bool
     converter: bool
     disk: str
 
 
 def text_context(
-    model: UpstreamModel, request: Request, patches: PatchSet, *, moe: bool, converter: bool, disk: str
+    model: UpstreamModel,
+    request: Request,
+    patches: PatchSet,
+    *,
+    moe: bool,
+    expert_parallel: bool,
+    converter: bool,
+    disk: str,
 ) -> TextContext:
     """The context of one integration."""
     name, in_tree, model_type = request.name, request.style == "in-tree", model.config.model_type
@@ -82,6 +91,7 @@ def text_context(
         default_head=model.class_name if model.class_name in heads else heads[0],
         moe=moe,
         plan_keys=[parameter.pattern for parameter in stacked_parameters(model.skeleton)],
+        expert_parallel=expert_parallel,
         converter=converter,
         disk=disk,
     )

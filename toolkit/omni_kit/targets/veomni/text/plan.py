@@ -119,8 +119,19 @@ class _Planner:
         converter = self.layout.needs_converter or self.plain.needed
         patches = derive_patches(self.model, self.sites)
         return text_context(
-            self.model, self.request, patches, moe=self.moe, converter=converter, disk=str(self.layout.disk)
+            self.model,
+            self.request,
+            patches,
+            moe=self.moe,
+            expert_parallel=self.expert_parallel,
+            converter=converter,
+            disk=str(self.layout.disk),
         )
+
+    @property
+    def expert_parallel(self) -> bool:
+        """Whether the experts' forward is one that VeOmni's kernels can take over, which know of a part of them."""
+        return self.moe and any(site.site == "experts" and site.decision == "patch" for site in self.sites)
 
     @cached_property
     def plain(self) -> PlainContext:
@@ -137,7 +148,7 @@ class _Planner:
             yield NewFile(f"{base}/{module}", f"{module}.jinja", context=vars(converter))
         elif self.plain.needed:
             yield NewFile(f"{base}/{module}", TEMPLATE, context=vars(self.plain))
-        if self.moe:
+        if self.expert_parallel:
             yield NewFile(f"{base}/parallel_plan.py", "parallel_plan.py.jinja", context=context)
         yield NewFile(f"{base}/generated/__init__.py", text="")
         yield NewFile(self.context.test_path, "test_parity.py.jinja", context=context)
@@ -176,8 +187,7 @@ class _Planner:
             choice = "generate" if self.layout.needs_converter else "none"
             reason = f"{self.layout.disk or 'unknown'} on disk: {self.layout.reason}"
             yield Decision("checkpoint converter", choice, reason, self.layout.evidence)
-            keys = ", ".join(parameter.pattern for parameter in stacked_parameters(self.model.skeleton))
-            yield Decision("parallel plan", "ep: Shard(0)", "everything that is stacked by expert", keys)
+            yield self._plan_decision()
         if self.plain.needed and not self.layout.needs_converter:
             yield self._plain_decision()
         forward = f"{self.model.class_name.removesuffix('ForCausalLM')}Model.forward"
@@ -186,6 +196,15 @@ class _Planner:
         if self.model.config.model_type in shipped_model_types() and not self.in_tree:
             reason = "VeOmni registers this model_type itself; importing the plugin replaces it"
             yield Decision("registration", "override", reason, "MODELING_REGISTRY of the installed VeOmni")
+
+    def _plan_decision(self) -> Decision:
+        if self.expert_parallel:
+            keys = ", ".join(parameter.pattern for parameter in stacked_parameters(self.model.skeleton))
+            return Decision("parallel plan", "ep: Shard(0)", "everything that is stacked by expert", keys)
+        experts = next((site for site in self.sites if site.site == "experts"), None)
+        reason = "the experts keep upstream's forward, which needs them all in one process"
+        reason += f": {experts.reason}" if experts is not None else ""
+        return Decision("parallel plan", "none", reason, experts.evidence if experts is not None else "")
 
     def _plain_decision(self) -> Decision:
         parts = [f"{tied} is tied to {source}, and its module holds more" for tied, source in self.plain.copies]
