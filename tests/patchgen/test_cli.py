@@ -38,7 +38,7 @@ def test_run_writes_and_reports(world: World, tmp_path: Path) -> None:
 def test_dry_run_writes_nothing(world: World, tmp_path: Path) -> None:
     code, data = run("run", str(world(UPSTREAM, CONFIG)), "--dry-run", "-o", str(tmp_path / "out"))
     assert code == 0
-    assert data["configs"][0]["status"] == "written"
+    assert data["configs"][0]["status"] == "stale"
     assert "nothing was written" in data["notes"][0]
     assert not (tmp_path / "out").exists()
 

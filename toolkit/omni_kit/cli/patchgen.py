@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from difflib import unified_diff
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -74,11 +74,13 @@ def run_command(
     output = Output("patchgen", output_format, full)
     chosen = _chosen(configs, all_configs, root)
     notes = []
-    if fix:
+    if fix and not dry_run:
         for result in run_configs(chosen, output_dir, transformers=transformers, write=False):
             notes += add_excludes(result)
     results = run_configs(chosen, output_dir, transformers=transformers, write=not dry_run, diff=diff, force=force)
-    _finish(output, results, ["nothing was written: --dry-run", *notes] if dry_run else notes)
+    if dry_run:
+        _finish(output, results, ["nothing was written: --dry-run"], fine=("stale",))
+    _finish(output, results, notes)
 
 
 @patchgen_app.command("check")
@@ -200,26 +202,27 @@ def _named(config: str) -> list[str | Path]:
     return list(found)
 
 
-def _finish(output: Output, results: list["ConfigResult"], notes: list[str]) -> None:
+def _finish(output: Output, results: list["ConfigResult"], notes: list[str], fine: Sequence[str] = ()) -> NoReturn:
+    """Ends the command; a status in `fine` is no fault of what was looked at."""
     from omni_kit.patchgen.report import as_json
 
     output.finish(
         {"configs": [as_json(result) for result in results]},
-        ok=all(result.ok for result in results),
-        human=partial(_render, results),
+        ok=all(result.ok or result.status in fine for result in results),
+        human=partial(_render, results, fine),
         notes=notes + [note for result in results for note in result.notes],
     )
 
 
-def _render(results: Sequence["ConfigResult"], console: Console) -> None:
+def _render(results: Sequence["ConfigResult"], fine: Sequence[str], console: Console) -> None:
     """One line a config, then what there is to say about it; information only for a config that was asked for alone."""
     for result in results:
         console.print(_result_line(result), soft_wrap=True)
         for found in result.diagnostics:
             if found.severity != "info" or len(results) == 1:
                 console.print(f"  {_diagnostic_line(found)}", soft_wrap=True)
-    fine = sum(result.ok for result in results)
-    console.print(f"{len(results)} looked at, {fine} fine, {len(results) - fine} not")
+    good = sum(result.ok or result.status in fine for result in results)
+    console.print(f"{len(results)} looked at, {good} fine, {len(results) - good} not")
 
 
 def _result_line(result: "ConfigResult") -> str:

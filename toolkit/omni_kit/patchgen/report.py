@@ -59,7 +59,7 @@ def drift_json(report: DriftReport, full: bool) -> dict[str, Any]:
     left_out = () if full else ("then", "now", "patch", "merged")
     changed = [t for t in report.targets if t.rank != "unchanged"]
     return {
-        "configs": report.configs,
+        "read": report.configs,
         "counts": report.counts(),
         "targets": [{k: v for k, v in asdict(target).items() if k not in left_out} for target in changed],
         "failed": [{"config": config, "error": why} for config, why in report.failed],

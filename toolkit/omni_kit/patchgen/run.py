@@ -35,7 +35,7 @@ def run_config(
         config: a file or a dotted module.
         out_dir: where the file goes; `generated/` beside the config without it.
         transformers: an unpacked transformers to read instead of the installed one.
-        write: False only says what would be written (status "written" or "unchanged" all the same).
+        write: False only says what would be written: status "stale" instead of "written".
         diff: also write the unified diff from upstream beside the file; one that lies there is kept up anyway.
         force: replace files that no patch generator wrote, too.
 
@@ -59,7 +59,7 @@ def run_configs(
     for result in results:
         if isinstance(product := result.stage, Product):
             files = stale_files(product, diff)
-            result.status = "written" if files else "unchanged"
+            result.status = ("written" if write else "stale") if files else "unchanged"
             if may_be_written(result, files, out_dir, force) and write:
                 for path, text in files:
                     write_atomic(path, text)
