@@ -18,7 +18,9 @@ def doctor_command(
 ) -> None:
     """Show what is installed and can be imported, and the command that mends what is not. Exit 3 when something is."""
     from omni_kit.doctor import examine
+    from omni_kit.targets.registry import chosen
 
+    chosen(target)  # who names one that is none need not wait for the imports
     output = Output("doctor", fmt)
     with output.status("importing what is installed"):
         components = examine(target)
