@@ -1,4 +1,4 @@
-"""What rules and the generator tell people to do names only what exists in the command tree."""
+"""Whatever tells people what to do names only what exists in the command tree: messages, skills, README, docs."""
 
 import ast
 import re
@@ -9,18 +9,23 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-import omni_checkers
-import omni_kit.patchgen
 from omni_kit.cli.app import app
 
-_COMMAND = re.compile(r"omni-kit ((?:[a-z][a-z-]*)(?: (?:run|check|list|drift|explain))?)(?=[\s`.,;)\"']|$)")
+ROOT = Path(__file__).parents[2]
+_GROUPS = "patchgen|rules|skills|reference"
+_COMMAND = re.compile(rf"omni-kit ((?:{_GROUPS}) [a-z]+|[a-z][a-z-]*)(?=[\s`.,;)\"']|$)")
+_OF_OURS = re.compile(r"omni-kit [a-z][^`\n|]*")
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]+)")
-_FOREIGN = {"--no-deps", "--check"}  # of pip, and of modules that make pages
-SOURCES = [
+# Of pip, of git, of ruff, of torchrun, of modules that make pages, of things that are compared with.
+_FOREIGN = {"--no-deps", "--check", "--diff3", "--force-reinstall"}
+# "omni-kit failed", "omni-kit does": sentences about it.
+_SENTENCES = {"and", "asks", "brings", "did", "failed", "is", "makes", "or"}
+SOURCES = sorted(file for folder in ("toolkit", "checkers") for file in (ROOT / folder).rglob("*.py"))
+PAGES = sorted(
     file
-    for package in (omni_checkers, omni_kit.patchgen)
-    for file in sorted(Path(str(package.__file__)).parent.rglob("*.py"))
-]
+    for pattern in ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "skills/**/*.md", "templates/**/*.jinja")
+    for file in ROOT.glob(pattern)
+)
 
 
 @cache
@@ -47,13 +52,24 @@ def _texts(file: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: f"{file.parent.name}/{file.name}")
-def test_every_command_and_option_that_is_named_exists(file: Path) -> None:
-    commands, options = _tree()
+def test_every_command_and_option_of_a_message_exists(file: Path) -> None:
     for text in _texts(file):
-        if "omni-kit" in text:
-            assert set(_COMMAND.findall(text)) <= commands, text
-        if file.name != "write.py":  # which calls ruff
-            assert set(_OPTION.findall(text)) <= options | _FOREIGN, text
+        if "omni-kit " in text:
+            _check(text)
+        if file.is_relative_to(ROOT / "checkers"):  # nothing in there calls another program
+            assert set(_OPTION.findall(text)) <= _tree()[1] | _FOREIGN, text
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_every_command_and_option_of_a_page_exists(file: Path) -> None:
+    _check(file.read_text(encoding="utf-8"))
+
+
+def _check(text: str) -> None:
+    commands, options = _tree()
+    assert {name for name in _COMMAND.findall(text) if name not in _SENTENCES} <= commands
+    for line in _OF_OURS.findall(text):
+        assert set(_OPTION.findall(line)) <= options | _FOREIGN, line
 
 
 def test_what_does_not_exist_is_seen() -> None:
