@@ -100,6 +100,23 @@ def test_what_writes(checkpoint: Checkpoints, tmp_path: Path) -> None:
     validate(run_cli("reference", "copy", "olmoe", "--into", str(tmp_path / "examples"))[1])
 
 
+@pytest.mark.parametrize(
+    ("source", "more", "reason"),
+    [
+        ("t5", (), "does not answer in text"),
+        ("bert", (), "ties cls.predictions.decoder.bias"),
+        ("qwen2_vl", (), "is of kind 'vlm'"),
+        ("olmoe", ("--kind", "llm"), "of kind 'moe', not 'llm'"),
+    ],
+)
+def test_a_refusal_is_exit_1_with_the_reason(source: str, more: tuple[str, ...], reason: str, tmp_path: Path) -> None:
+    code, answer = run_cli("new-model", "m", "--from", source, "--target", "veomni", "--into", str(tmp_path), *more)
+    validate(answer)
+    assert (code, answer["schema"], answer["files"]) == (1, "omni-kit/new-model/1", [])
+    assert reason in answer["notes"][0]
+    assert not list(tmp_path.iterdir())
+
+
 def test_findings_and_drift(tmp_path: Path) -> None:
     shutil.copytree(OLMOE, tmp_path / "olmoe")
     generated = tmp_path / "olmoe" / "generated" / "patched_modeling_olmoe_gpu.py"

@@ -35,6 +35,12 @@ class BadInput(OmniKitError):
     """What was given cannot be used: exit code 2, and nothing was written."""
 
 
+class Refusal(BadInput):
+    """What was asked for is understood, and would not be right: exit code 1, and nothing was written."""
+
+    exit_code = 1
+
+
 class Interrupted(OmniKitError):
     """Somebody stopped the command: exit code 130."""
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption, TransformersOption
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, Refusal
 from omni_kit.output import Format, Output, table
 
 if TYPE_CHECKING:
@@ -50,10 +50,14 @@ def new_model_command(
 
     if style not in ("plugin", "in-tree"):
         raise BadInput(f"unknown style '{style}'", "plugin or in-tree")
-    scaffold = new_model(
-        name, source, target=target, style="in-tree" if style == "in-tree" else "plugin", into=into, kind=kind,
-        force=force, dry_run=dry_run or diff, transformers=transformers,
-    )  # fmt: skip
+    output = Output("new-model", fmt, full)
+    try:
+        scaffold = new_model(
+            name, source, target=target, style="in-tree" if style == "in-tree" else "plugin", into=into, kind=kind,
+            force=force, dry_run=dry_run or diff, transformers=transformers,
+        )  # fmt: skip
+    except Refusal as refusal:
+        _refuse(output, refusal)
     plan = scaffold.plan
     data: dict[str, Any] = {
         "files": [{"path": change.path, "action": change.action} for change in scaffold.changes],
@@ -64,8 +68,17 @@ def new_model_command(
     if diff:
         data["diff"] = "\n".join(change.diff() for change in scaffold.changes if change.diff())
 
-    Output("new-model", fmt, full).finish(
+    output.finish(
         data, ok=not scaffold.refused, human=partial(_render, scaffold, data, dry_run or diff), notes=scaffold.refused
+    )
+
+
+def _refuse(output: Output, refusal: Refusal) -> NoReturn:
+    """Ends the command: nothing was written, and why."""
+    empty: dict[str, Any] = {"files": [], "decisions": [], "todo": [], "next": []}
+    reasons = [refusal.message, *filter(None, [refusal.hint])]
+    output.finish(
+        empty, ok=False, human=lambda console: console.print("[red]refused[/red]: nothing was written"), notes=reasons
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, Refusal
 from omni_kit.files import inside
 from omni_kit.layout import LayoutVerdict, judge, read_checkpoint
 from omni_kit.scaffold.answers import ANSWERS, BASE, dump_answers, dump_base, load_answers
@@ -59,7 +59,9 @@ def new_model(
         dry_run: decide everything, write nothing.
 
     Raises:
-        BadInput: a bad name, an unknown source or target, or a model that the target's templates do not cover.
+        BadInput: a bad name, an unknown source or target.
+        Refusal: an integration that would not be right: a kind that the target does not scaffold, a checkpoint that
+            does not fit, a model that cannot be finished.
     """
     _check_name(name)
     _check_into(into)
@@ -119,7 +121,10 @@ def _check_package(name: str, into: Path) -> None:
     own = (into / name).resolve()
     places = [place for place in (found.origin, *(found.submodule_search_locations or ())) if place] if found else []
     if found is not None and not any(Path(place).resolve().is_relative_to(own) for place in places):
-        raise BadInput(f"'{name}' is a package that is installed already, which the plugin would hide", f"my_{name}")
+        raise BadInput(
+            f"'{name}' is a package that is installed already, which the plugin would hide",
+            f"choose another name: my_{name}",
+        )
 
 
 def _check_into(into: Path) -> None:
@@ -131,14 +136,14 @@ def _check_kind(subject: Subject, kind: str | None) -> None:
     if kind is not None and kind not in set(Kind):
         raise BadInput(f"unknown kind '{kind}'", f"one of {', '.join(Kind)}")
     if kind is not None and kind != subject.kind:
-        raise BadInput(f"{subject.profile.model_type} is of kind '{subject.kind}', not '{kind}'")
+        raise Refusal(f"{subject.profile.model_type} is of kind '{subject.kind}', not '{kind}'")
 
 
 def _only_taker(subject: Subject) -> Target:
     takers = [target for target in targets().values() if subject.kind in scaffolded(target)]
     if not takers:
         every = {kind: None for target in targets().values() for kind in scaffolded(target)}
-        raise BadInput(
+        raise Refusal(
             f"{subject.profile.model_type} is of kind '{subject.kind}', which no target scaffolds",
             f"kinds that one does: {', '.join(every)}",
         )
@@ -154,7 +159,7 @@ def _scaffolder(target: Target, subject: Subject) -> KindHandler:
     if subject.kind not in scaffolded(target):
         kinds = ", ".join(scaffolded(target)) or "no kind yet"
         model_type = subject.profile.model_type
-        raise BadInput(
+        raise Refusal(
             f"{model_type} is of kind '{subject.kind}'; {target.name} integrations are scaffolded for {kinds}"
         )
     return target.kinds[subject.kind]
@@ -167,7 +172,7 @@ def _verdict(subject: Subject) -> LayoutVerdict | None:
     verdict = judge(read_checkpoint(subject.weights), subject.known_model)
     if not verdict.ok:
         reasons = "; ".join(finding.message for finding in verdict.findings) or verdict.verdict
-        raise BadInput(
+        raise Refusal(
             f"the checkpoint does not fit the model: {reasons}",
             f"see omni-kit check-layout {shlex.quote(subject.given)}",
         )

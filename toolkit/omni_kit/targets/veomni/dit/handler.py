@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import Refusal
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import DENOISER, DIFFUSERS, Candidate
 from omni_kit.targets.veomni.comparing import candidate
@@ -19,7 +19,7 @@ class DitHandler:
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """Nothing: there are no templates for wrappers."""
-        raise BadInput(f"VeOmni integrations of kind '{subject.kind}' are compared and checked, and not scaffolded yet")
+        raise Refusal(f"VeOmni integrations of kind '{subject.kind}' are compared and checked, and not scaffolded yet")
 
     def candidate(self, path: Path) -> Candidate:
         """A wrapper's directory beside the class of diffusers that it registers a model for."""

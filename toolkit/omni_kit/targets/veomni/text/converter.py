@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import Refusal
 from omni_kit.layout import LayoutVerdict
 from omni_kit.layout.loading import Loading, loading
 from omni_kit.layout.taxonomy import Converter, Disk, plain
@@ -79,13 +79,13 @@ def layout_of(verdict: LayoutVerdict) -> Loading:
     """What loading a checkpoint needs, where a converter is needed one that the template can write.
 
     Raises:
-        BadInput: no converter can read it, and why.
+        Refusal: no converter can read it, and why.
     """
     found = loading(verdict)
     if found.converter is Converter.unsupported:
-        raise BadInput(found.reason, found.hint)
+        raise Refusal(found.reason, found.hint)
     if found.needs_converter and found.disk not in _SHOWN:
-        raise BadInput(
+        raise Refusal(
             f"there is no converter template for experts that lie {found.disk}", f"evidence: {found.evidence}"
         )
     return found
@@ -148,7 +148,7 @@ def _refuse_uneven(model: UpstreamModel) -> None:
     counts = {p.name.rpartition(".")[2]: p.shape[0] for p in expert_parameters(model.skeleton) if p.shape}
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{count} of {leaf}" for leaf, count in counts.items())
-        raise BadInput(f"the module stacks {shown}: no one number of experts", INSTEAD)
+        raise Refusal(f"the module stacks {shown}: no one number of experts", INSTEAD)
 
 
 def _stacks(model: UpstreamModel, layout: Loading) -> tuple[str, ...]:

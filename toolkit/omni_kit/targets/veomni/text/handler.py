@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import Refusal
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS, Candidate
 from omni_kit.targets.veomni.comparing import candidate
@@ -19,7 +19,7 @@ class MultimodalHandler:
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """Nothing: there are no templates for towers."""
-        raise BadInput(f"VeOmni integrations of kind '{subject.kind}' are compared and checked, and not scaffolded yet")
+        raise Refusal(f"VeOmni integrations of kind '{subject.kind}' are compared and checked, and not scaffolded yet")
 
     def candidate(self, path: Path) -> Candidate:
         """A model directory beside transformers' own classes, in the same language."""

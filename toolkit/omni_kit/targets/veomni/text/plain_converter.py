@@ -8,7 +8,7 @@ embeddings to that of the input embeddings, and nothing else (`post_process_afte
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import Refusal
 from omni_kit.targets.veomni.text.renaming import Conversion, Renaming, conversions, renamings
 from omni_kit.upstream.transformers.models import UpstreamModel
 
@@ -62,14 +62,14 @@ def refuse_other_ties(model: UpstreamModel) -> None:
         BadInput: which parameters would train apart.
     """
     if model.built_config.get("tie_word_embeddings") is True and not model.skeleton.tied:
-        raise BadInput(
+        raise Refusal(
             f"{model.class_name} ties nothing although its config says tie_word_embeddings: VeOmni would tie",
             "set tie_word_embeddings to false in config.json",
         )
     owners = {parameter.name: parameter.owner for parameter in model.skeleton.parameters}
     for tied, source in model.skeleton.tied.items():
         if not (tied.endswith(".weight") and "Embedding" in owners.get(source, "") and owners.get(tied) == "Linear"):
-            raise BadInput(
+            raise Refusal(
                 f"{model.class_name} ties {tied} to {source}: VeOmni ties the weight of the output embeddings alone, "
                 "and both would train apart",
                 "set tie_word_embeddings to false in config.json and give both in the checkpoint",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, Refusal
 from omni_kit.layout.expected import expect
 from omni_kit.layout.loading import Loading
 from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request, Todo
@@ -63,12 +63,12 @@ class _Planner:
         """
         model_type, name = self.model.config.model_type, self.model.class_name
         if causal_head(self.model) != name:
-            raise BadInput(
+            raise Refusal(
                 f"{model_type} is of kind '{self.subject.kind}', and {name} does not answer in text, token after token",
                 "name a class that does as architectures in config.json, or give the model_type",
             )
         if not answers_with_a_loss(self.model):
-            raise BadInput(f"no loss from labels was recognised in {name}.forward: there is nothing to train by")
+            raise Refusal(f"no loss from labels was recognised in {name}.forward: there is nothing to train by")
         refuse_other_ties(self.model)
 
     @property
@@ -95,7 +95,7 @@ class _Planner:
         model_type, models = self.model.config.model_type, self.request.into / MODELS
         for owner in registrants(models, model_type):
             if owner.name != self.request.name:
-                raise BadInput(
+                raise Refusal(
                     f"{MODELS}/{owner.name} of this checkout registers '{model_type}' already",
                     "use --style plugin for a package that overrides it",
                 )

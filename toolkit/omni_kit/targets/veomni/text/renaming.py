@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import Refusal
 from omni_kit.upstream.transformers.recipes.book import Recipe
 from omni_kit.upstream.transformers.recipes.transform import Operation, Transform
 
@@ -75,7 +75,7 @@ def _conversion(transform: Transform) -> Conversion:
     unusual = any(name not in {"dim", "dim0", "dim1"} for name, _ in operation.kwargs)
     if kind is None or unusual or len(transform.operations) != 1:
         shown = ", ".join(str(item) for item in transform.operations)
-        raise BadInput(
+        raise Refusal(
             f"the recipe converts {transform.sources[0]} by {shown}, which no converter template can write",
             INSTEAD,
         )
