@@ -1,11 +1,17 @@
 """Which errors say that something has to be installed, and which are an integration's own."""
 
 import importlib
+import json
+import shutil
+from pathlib import Path
 
 import pytest
 
-from omni_kit.errors import MissingRequirement
+from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.parity import run_parity
 from omni_kit.parity.processes.failures import lacking_package, lacks_package, one_line
+
+OLMOE = Path(__file__).parents[2] / "reference_models" / "veomni" / "olmoe"
 
 
 def raised(statement: str) -> Exception:
@@ -47,3 +53,19 @@ def test_the_line_names_the_error_and_its_place() -> None:
         importlib.import_module("no_such_package")
 
     assert one_line(caught.value).startswith("ModuleNotFoundError: No module named 'no_such_package' (")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("num_hidden_layers", 10**9, "num_hidden_layers is 1000000000"),
+        ("hidden_size", [1], r"hidden_size is \[1\]"),
+        ("num_experts", 10**30, "num_experts is"),
+    ],
+)
+def test_a_toy_that_is_no_config_is_bad_input_at_once(key: str, value: object, says: str, tmp_path: Path) -> None:
+    shutil.copytree(OLMOE, tmp_path / "olmoe")
+    file = tmp_path / "olmoe" / "toy_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    with pytest.raises(BadInput, match=says):
+        run_parity(tmp_path / "olmoe")

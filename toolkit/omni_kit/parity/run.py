@@ -20,6 +20,7 @@ from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.report import LevelResult, ParityReport
 from omni_kit.parity.report.saved import Options, save_replay
 from omni_kit.targets.sides import Candidate
+from omni_kit.upstream.subject import open_source
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
@@ -71,6 +72,7 @@ def run_parity(
     wanted = parse_levels(levels, frozenset(candidate.offers))
     _check_checkpoint(checkpoint)
     candidate = replace(candidate, source=str(toy)) if toy else candidate
+    _check_values(candidate.source, checkpoint)
     require(candidate.requires)
     _check_device(device)
     given = str(checkpoint.resolve()) if checkpoint else ""
@@ -161,6 +163,13 @@ def _judged(case: "Case", asked: Options, *, every_module: bool, say: Callable[[
 def _check_checkpoint(checkpoint: Path | None) -> None:
     if checkpoint is not None and not (checkpoint / "config.json").is_file():
         raise BadInput(f"{checkpoint} is no checkpoint directory: it has no config.json")
+
+
+def _check_values(source: str, checkpoint: Path | None) -> None:
+    """Raises where a config is no config: a process that built from it would take all memory, or all time."""
+    for place in (Path(source), *([checkpoint] if checkpoint is not None else [])):
+        if place.exists():
+            _ = open_source(str(place)).kind  # which reads the config, and looks at every value on the way
 
 
 def _check_device(device: str) -> None:
