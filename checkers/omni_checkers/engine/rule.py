@@ -100,9 +100,12 @@ class Rule:
     fixable: ClassVar[bool] = False
     since: ClassVar[str] = "0.1"
     status: ClassVar[str] = "stable"
+    staleness: ClassVar[bool] = False
+    """It says that a file is not what it is generated from. An example that shows a part of a generated file, and not
+    what it is generated from, is stale by definition."""
     example_of: ClassVar[str] = ""
-    """The model whose directory the examples are laid over; files that they do not name stay as they are. Empty for
-    the one that the rules of the target share: its `EXAMPLE`."""
+    """The model whose directory the examples are laid over; files that they do not name stay as they are, and so does
+    the rest of a generated file. Empty for the one that the rules of the target share: its `EXAMPLE`."""
     BAD: ClassVar[tuple[Example, ...]] = ()
     GOOD: ClassVar[tuple[Example, ...]] = ()
 

@@ -28,10 +28,10 @@ class SuppressionNeedsReason(Rule):
     name = "suppression-without-id-or-reason"
     target = "any"
     BAD = (
-        {"parallel_plan.py": "x = 1  # omni-kit: ignore\n"},
-        {"parallel_plan.py": "x = 1  # omni-kit: ignore[VEO301]\n"},
+        {"sizes.py": "x = 1  # omni-kit: ignore\n"},
+        {"sizes.py": "x = 1  # omni-kit: ignore[VEO301]\n"},
     )
-    GOOD = ({"parallel_plan.py": "x = 1  # omni-kit: ignore[VEO301] the experts are not sharded on purpose\n"},)
+    GOOD = ({"sizes.py": "x = 1  # omni-kit: ignore[VEO301] the experts are not sharded on purpose\n"},)
 
 
 class InvalidPython(Rule):
@@ -49,8 +49,8 @@ class InvalidPython(Rule):
     name = "invalid-python"
     target = "any"
     failure_modes = ("uncompilable-file",)
-    BAD = ({"parallel_plan.py": "def get_parallel_plan(:\n"},)
-    GOOD = ({"parallel_plan.py": "def get_parallel_plan():\n    return None\n"},)
+    BAD = ({"sizes.py": "def sizes(:\n"},)
+    GOOD = ({"sizes.py": "def sizes():\n    return None\n"},)
 
 
 class RuleFailed(Rule):

@@ -1,75 +1,18 @@
 """Rules about what a converter makes: VEO205 and VEO206."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.symbolic import Call, Class, Function, Program
+from omni_checkers.veomni.examples import CONVERTER, REGISTER
 from omni_checkers.veomni.facts.conversion import Factory, Rehearsal
 from omni_checkers.veomni.facts.experts import Experts
 from omni_checkers.veomni.facts.trial import Case, Trial
 from omni_kit.upstream.kinds import WITH_EXPERTS
 
 _INDEX = "_convert_fqn_to_index_mapping"
-_REGISTER = """\
-from veomni.models.loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("olmoe")
-def register_olmoe_modeling(architecture):
-    from .checkpoint_tensor_converter import (
-        convert_olmoe_fqn_to_index_mapping,
-        create_olmoe_checkpoint_tensor_converter,
-    )
-    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM
-
-    OlmoeForCausalLM._create_checkpoint_tensor_converter = staticmethod(create_olmoe_checkpoint_tensor_converter)
-"""
-_MAPPED = "    OlmoeForCausalLM._convert_fqn_to_index_mapping = staticmethod(convert_olmoe_fqn_to_index_mapping)\n"
-_END = "    return OlmoeForCausalLM\n"
-_CONVERTER = """\
-import re
-
-import torch
-from veomni.models.checkpoint_tensor_loading import ConvertedCheckpointTensor
-
-_EXPERT = re.compile(r"^(.+\\.mlp\\.experts)\\.(\\d+)\\.(gate|up|down)_proj\\.weight$")
-
-
-class Converter:
-    def __init__(self, num_experts):
-        self.num_experts = num_experts
-        self.parts = {}
-
-    def can_handle(self, name):
-        return _EXPERT.match(name) is not None
-
-    def convert(self, name, tensor):
-        container, index, part = _EXPERT.match(name).groups()
-        self.parts.setdefault((container, part), {})[int(index)] = tensor
-        wanted = ("down",) if part == "down" else (GATE_UP)
-        found = [self.parts.get((container, name), {}) for name in wanted]
-        if any(len(experts) < self.num_experts for experts in found):
-            return None
-        for name in wanted:
-            del self.parts[container, name]
-        stacked = [torch.stack([experts[i] for i in range(self.num_experts)]) for experts in found]
-        leaf = "down_proj" if part == "down" else "gate_up_proj"
-        return ConvertedCheckpointTensor(f"{container}.{leaf}", torch.cat(stacked, dim=1))
-
-    def finalize(self):
-        if self.parts:
-            raise RuntimeError(f"incomplete: {sorted(self.parts)}")
-        return []
-
-
-def create_olmoe_checkpoint_tensor_converter(model):
-    return Converter(model.config.num_experts)
-
-
-def convert_olmoe_fqn_to_index_mapping(fqn_to_index_mapping):
-    return fqn_to_index_mapping
-"""
 
 
 class IndexMappingBesideConverter(Rule):
@@ -86,8 +29,8 @@ class IndexMappingBesideConverter(Rule):
     target = "veomni"
     kinds = WITH_EXPERTS
     obligations = ("VEO-MOE-24",)
-    BAD = ({"__init__.py": _REGISTER + _END},)
-    GOOD = ({"__init__.py": _REGISTER + _MAPPED + _END},)
+    BAD = ({"__init__.py": re.sub(rf".*{_INDEX}.*\n", "", REGISTER)},)
+    GOOD = ({"__init__.py": REGISTER},)
 
     def check(self, factories: list[Factory], experts: Experts) -> Findings:
         judged = 0
@@ -124,8 +67,8 @@ class ConverterMakesWhatRecipeMakes(Rule):
     kinds = WITH_EXPERTS
     obligations = ("VEO-MOE-18", "VEO-MOE-12", "VEO-MOE-13", "VEO-MOE-15", "VEO-MOE-16", "VEO-MOE-22", "VEO-MOE-23")
     failure_modes = ("expert-layout-mismatch",)
-    BAD = ({"checkpoint_tensor_converter.py": _CONVERTER.replace("GATE_UP", '"up", "gate"')},)
-    GOOD = ({"checkpoint_tensor_converter.py": _CONVERTER.replace("GATE_UP", '"gate", "up"')},)
+    BAD = ({"checkpoint_tensor_converter.py": CONVERTER.replace('("gate", "up")', '("up", "gate")')},)
+    GOOD = ({"checkpoint_tensor_converter.py": CONVERTER},)
 
     def check(self, program: Program, rehearsals: list[Rehearsal]) -> Findings:
         reasons, judged, said = [], 0, set()

@@ -7,11 +7,18 @@ from pathlib import Path
 from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import Edit, Finding, Findings, NotApplicable, Rule
 from omni_checkers.symbolic import Class, Function, Program
+from omni_checkers.veomni.examples import CONVERTER, REGISTER
 from omni_checkers.veomni.facts.buffers import unchecked_buffers
 from omni_checkers.veomni.facts.conversion import FACTORY, ConverterClass, Factory, Rehearsal
 from omni_checkers.veomni.facts.experts import Experts
 from omni_checkers.veomni.facts.registry import Returned
 from omni_kit.upstream.kinds import WITH_EXPERTS
+
+_STATIC = "staticmethod(create_olmoe_checkpoint_tensor_converter)"
+_RAISES = """\
+        if self.parts:
+            raise RuntimeError(f"incomplete: {sorted(self.parts)}")
+"""
 
 
 class ConverterOnEveryClass(Rule):
@@ -35,53 +42,10 @@ class ConverterOnEveryClass(Rule):
     fixable = True
     failure_modes = ("nonstrict-load",)
     BAD = (
-        {
-            "__init__.py": """\
-from veomni.models.loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("olmoe")
-def register_olmoe_modeling(architecture):
-    from .checkpoint_tensor_converter import create_olmoe_checkpoint_tensor_converter
-    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM, OlmoeModel
-
-    OlmoeForCausalLM._create_checkpoint_tensor_converter = staticmethod(create_olmoe_checkpoint_tensor_converter)
-    return OlmoeModel if architecture == "OlmoeModel" else OlmoeForCausalLM
-"""
-        },
-        {
-            "__init__.py": """\
-from veomni.models.loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("olmoe")
-def register_olmoe_modeling(architecture):
-    from .checkpoint_tensor_converter import create_olmoe_checkpoint_tensor_converter
-    from .generated import patched_modeling_olmoe_gpu as modeling
-
-    for model_class in (modeling.OlmoeForCausalLM, modeling.OlmoeModel):
-        model_class._create_checkpoint_tensor_converter = create_olmoe_checkpoint_tensor_converter
-    return modeling.OlmoeModel if architecture == "OlmoeModel" else modeling.OlmoeForCausalLM
-"""
-        },
+        {"__init__.py": REGISTER.replace("in (OlmoeForCausalLM, OlmoeModel):", "in (OlmoeForCausalLM,):")},
+        {"__init__.py": REGISTER.replace(_STATIC, _STATIC.removeprefix("staticmethod(").removesuffix(")"))},
     )
-    GOOD = (
-        {
-            "__init__.py": """\
-from veomni.models.loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("olmoe")
-def register_olmoe_modeling(architecture):
-    from .checkpoint_tensor_converter import create_olmoe_checkpoint_tensor_converter
-    from .generated import patched_modeling_olmoe_gpu as modeling
-
-    for model_class in (modeling.OlmoeForCausalLM, modeling.OlmoeModel):
-        model_class._create_checkpoint_tensor_converter = staticmethod(create_olmoe_checkpoint_tensor_converter)
-    return modeling.OlmoeModel if architecture == "OlmoeModel" else modeling.OlmoeForCausalLM
-"""
-        },
-    )
+    GOOD = ({"__init__.py": REGISTER},)
 
     def check(
         self,
@@ -121,61 +85,8 @@ class FinalizeRaises(Rule):
     target = "veomni"
     kinds = WITH_EXPERTS
     obligations = ("VEO-MOE-21",)
-    BAD = (
-        {
-            "checkpoint_tensor_converter.py": """\
-import torch
-from veomni.models.checkpoint_tensor_loading import ConvertedCheckpointTensor
-
-
-class Converter:
-    def __init__(self, num_experts):
-        self.num_experts = num_experts
-        self.parts = {}
-
-    def can_handle(self, name):
-        return ".experts." in name
-
-    def convert(self, name, tensor):
-        parts = self.parts.setdefault(name.rsplit(".", 2)[0], [])
-        parts.append(tensor)
-        return ConvertedCheckpointTensor(name, torch.stack(parts)) if len(parts) == self.num_experts else None
-
-    def finalize(self):
-        return []
-"""
-        },
-    )
-    GOOD = (
-        {
-            "checkpoint_tensor_converter.py": """\
-import torch
-from veomni.models.checkpoint_tensor_loading import ConvertedCheckpointTensor
-
-
-class Converter:
-    def __init__(self, num_experts):
-        self.num_experts = num_experts
-        self.parts = {}
-
-    def can_handle(self, name):
-        return ".experts." in name
-
-    def convert(self, name, tensor):
-        prefix = name.rsplit(".", 2)[0]
-        parts = self.parts.setdefault(prefix, [])
-        parts.append(tensor)
-        if len(parts) < self.num_experts:
-            return None
-        return ConvertedCheckpointTensor(name, torch.stack(self.parts.pop(prefix)))
-
-    def finalize(self):
-        if self.parts:
-            raise RuntimeError(f"incomplete experts: {sorted(self.parts)}")
-        return []
-"""
-        },
-    )
+    BAD = ({"checkpoint_tensor_converter.py": CONVERTER.replace(_RAISES, "")},)
+    GOOD = ({"checkpoint_tensor_converter.py": CONVERTER},)
 
     def check(
         self,

@@ -1,6 +1,6 @@
 """Rules about parts that a model does not need: VEO207 and VEO208."""
 
-from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.engine.rule import Example, Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.symbolic import Class
 from omni_checkers.veomni.facts.conversion import ConverterClass, Factory
 from omni_checkers.veomni.facts.experts import Experts
@@ -30,24 +30,23 @@ from ...loader import MODELING_REGISTRY
 
 @MODELING_REGISTRY.register("{key}")
 def register_modeling(architecture):
-    from .checkpoint_tensor_converter import create_converter
-    from .generated.patched_modeling_{key}_gpu import {name}
+{imports}    from .generated.patched_modeling_{key}_gpu import {name}
 
-    {name}._create_checkpoint_tensor_converter = staticmethod(create_converter)
-    return {name}
+    if architecture not in (None, "{name}"):
+        raise ValueError(f"{key} is not trained as {{architecture}}")
+{attach}    return {name}
 """
-_PLAIN = """\
-from ...loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("{key}")
-def register_modeling(architecture):
-    from .generated.patched_modeling_{key}_gpu import {name}
-
-    return {name}
-"""
+_IMPORT = "    from .checkpoint_tensor_converter import create_converter\n"
+_ATTACH = "    {name}._create_checkpoint_tensor_converter = staticmethod(create_converter)\n"
 _FUSED = {"key": "gpt_oss", "name": "GptOssForCausalLM"}
 _DENSE = {"key": "llama", "name": "LlamaForCausalLM"}
+
+
+def _example(model: dict[str, str], converts: bool) -> Example:
+    """A model that is returned with, or without, a converter."""
+    imports, attach = (_IMPORT, _ATTACH.format(**model)) if converts else ("", "")
+    register = _REGISTER.format(**model, imports=imports, attach=attach)
+    return {"__init__.py": register} | ({"checkpoint_tensor_converter.py": _CONVERTER} if converts else {})
 
 
 class ConverterIsNeeded(Rule):
@@ -66,8 +65,8 @@ class ConverterIsNeeded(Rule):
     obligations = ("VEO-MOE-17", "VEO-MOE-14")
     failure_modes = ("expert-layout-mismatch",)
     example_of = "gpt_oss"
-    BAD = ({"__init__.py": _REGISTER.format(**_FUSED), "checkpoint_tensor_converter.py": _CONVERTER},)
-    GOOD = ({"__init__.py": _PLAIN.format(**_FUSED)},)
+    BAD = (_example(_FUSED, converts=True),)
+    GOOD = (_example(_FUSED, converts=False),)
 
     def check(self, returned: list[Returned], factories: list[Factory], experts: Experts) -> Findings:
         judged, idle, needed = False, dict[object, Returned](), set[object]()
@@ -109,8 +108,8 @@ class NoExpertPartsWithoutExperts(Rule):
     obligations = ("VEO-OMNI-11", "VEO-REG-05", "VEO-REG-04")
     failure_modes = ("ep-plan-stale",)
     example_of = "llama"
-    BAD = ({"__init__.py": _REGISTER.format(**_DENSE), "checkpoint_tensor_converter.py": _CONVERTER},)
-    GOOD = ({"__init__.py": _PLAIN.format(**_DENSE)},)
+    BAD = (_example(_DENSE, converts=True),)
+    GOOD = (_example(_DENSE, converts=False),)
 
     def check(
         self,

@@ -10,6 +10,7 @@ from omni_checkers.symbolic import Class, Evaluator, Oracle, Program, TooManyPat
 from omni_checkers.symbolic.evaluate import Outcome
 from omni_checkers.symbolic.signals import Raised
 from omni_checkers.symbolic.values import Value
+from omni_checkers.veomni.examples import CONVERTER, REGISTER
 from omni_checkers.veomni.facts.configs import ModelRecord, nested_text_configs
 from omni_checkers.veomni.facts.conversion import Factory
 from omni_checkers.veomni.facts.experts import Experts
@@ -23,31 +24,33 @@ from veomni.models.checkpoint_tensor_loading import ConvertedCheckpointTensor
 
 
 class Converter:
-    def __init__(self, num_experts):
-        self.num_experts = num_experts
+    def __init__(self, config):
+        experts, hidden, inner = config.num_experts, config.hidden_size, config.moe_intermediate_size
+        self.shapes = {"gate_up_proj": (experts, 2 * inner, hidden), "down_proj": (experts, hidden, inner)}
 
     def can_handle(self, name):
         return name.endswith((".experts.gate_up_proj", ".experts.down_proj"))
 
     def convert(self, name, tensor):
-        return ConvertedCheckpointTensor(name, tensor.transpose(1, 2).contiguous())
+        if tuple(tensor.shape) != self.shapes[name.rpartition(".")[2]]:
+            tensor = tensor.transpose(1, 2).contiguous()
+        return ConvertedCheckpointTensor(name, tensor)
 
 
 """
 _FACTORY = """\
 def create_qwen3_vl_moe_checkpoint_tensor_converter(model):
-    config = {}
-    return Converter(config.num_experts)
+    return Converter({})
 """
-_REGISTER = """\
+_PLAIN = """\
 from veomni.models.loader import MODELING_REGISTRY
 
 
 @MODELING_REGISTRY.register("olmoe")
 def register_olmoe_modeling(architecture):
-{imports}    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM
+    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM, OlmoeModel
 
-{attach}    return OlmoeForCausalLM
+    return {"OlmoeForCausalLM": OlmoeForCausalLM, "OlmoeModel": OlmoeModel}[architecture or "OlmoeForCausalLM"]
 """
 
 
@@ -125,16 +128,8 @@ class ConverterWhereNeeded(Rule):
     kinds = WITH_EXPERTS
     obligations = ("VEO-MOE-11", "VEO-MOE-13", "VEO-MOE-15")
     failure_modes = ("expert-layout-mismatch",)
-    BAD = ({"__init__.py": _REGISTER.format(imports="", attach="")},)
-    GOOD = (
-        {
-            "converter.py": _CONVERTER + "create_olmoe_checkpoint_tensor_converter = Converter\n",
-            "__init__.py": _REGISTER.format(
-                imports="    from .converter import create_olmoe_checkpoint_tensor_converter as make\n",
-                attach="    OlmoeForCausalLM._create_checkpoint_tensor_converter = staticmethod(make)\n",
-            ),
-        },
-    )
+    BAD = ({"__init__.py": _PLAIN},)
+    GOOD = ({"__init__.py": REGISTER, "checkpoint_tensor_converter.py": CONVERTER},)
 
     def check(self, returned: list[Returned], factories: list[Factory], experts: Experts) -> Findings:
         if factories:

@@ -5,73 +5,76 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from omni_checkers.engine.files import File, walked
-from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.engine.rule import Example, Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.symbolic import Class, Program
+from omni_checkers.veomni.examples import GPU_CONFIG, NPU_CONFIG, REGISTER, REGISTER_BOTH, patch_config
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.regenerate import Regenerated
 from omni_checkers.veomni.facts.registry import Returned
 from omni_kit.upstream.python.source import dotted
 
 _DEVICES = ("_gpu", "_npu", "_mlu")
-_GPU, _NPU = (f"generated/patched_modeling_olmoe_{device}.py" for device in ("gpu", "npu"))
-_FILE = """\
-# Source: transformers.models.olmoe.modeling_olmoe
-from transformers import PreTrainedModel
+_NORM = """\
 
 
-class OlmoeModel(PreTrainedModel):
-    def forward(self, input_ids, attention_mask=None{more}):
-        return input_ids
+{imports}@config.override_method("OlmoeRMSNorm.forward", description="the fused kernel")
+def olmoe_rms_norm_forward(self, hidden_states):
+{body}"""
+_GPU_NORM = "    return nn.functional.rms_norm(hidden_states, self.weight.shape, self.weight, self.variance_epsilon)\n"
+_NPU_NORM = """\
+    import torch_npu
 
-
-class OlmoeForCausalLM(PreTrainedModel):
-    def forward(self, input_ids, labels=None):
-        return input_ids
+    return torch_npu.npu_rms_norm(hidden_states, self.weight, epsilon=self.variance_epsilon)[0]
 """
-_ONE = """\
-from veomni.models.loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("olmoe")
-def register_olmoe_modeling(architecture):
-    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM
-
-    return OlmoeForCausalLM
-"""
-_BOTH = """\
-from veomni.models.loader import MODELING_REGISTRY
-from veomni.utils.device import IS_NPU_AVAILABLE
-
-
-@MODELING_REGISTRY.register("olmoe")
-def register_olmoe_modeling(architecture):
+_SWITCH = """\
     if IS_NPU_AVAILABLE:
-        from .generated.patched_modeling_olmoe_npu import OlmoeForCausalLM
+        import torch_npu
+
+        return torch_npu.npu_rms_norm(hidden_states, self.weight, epsilon=self.variance_epsilon)[0]
+"""
+_ASKS = 'config.add_import("veomni.utils.device", names=["IS_NPU_AVAILABLE"])\n\n\n'
+_LENGTHS = """\
+
+
+@config.override_method("OlmoeModel.longest", description="for the fused kernel")
+def olmoe_longest(self, {parameters}):
+    return cu_seq_lens_q.diff().max()
+"""
+_DEEPSEEK = """\
+from ....utils.device import IS_NPU_AVAILABLE
+from ...loader import MODELING_REGISTRY
+
+
+@MODELING_REGISTRY.register("deepseek_v3")
+def register_deepseek_v3_modeling(architecture):
+    from . import checkpoint_tensor_converter as converter
+    from .device_patch import apply_veomni_deepseek_v3_device_patch
+
+    if IS_NPU_AVAILABLE:
+        from .generated import patched_modeling_deepseek_v3_npu as generated
     else:
-        from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM
-    return OlmoeForCausalLM
+        from .generated import patched_modeling_deepseek_v3_gpu as generated
+
+    if architecture not in (None, "DeepseekV3ForCausalLM"):
+        raise ValueError(f"deepseek_v3 is not trained as {architecture}")
+    apply_veomni_deepseek_v3_device_patch(generated)
+    model = generated.DeepseekV3ForCausalLM
+    model._create_checkpoint_tensor_converter = staticmethod(converter.create_deepseek_v3_checkpoint_tensor_converter)
+    model._convert_fqn_to_index_mapping = staticmethod(converter.convert_deepseek_v3_fqn_to_index_mapping)
+    return model
 """
-_CONFIG = """\
-from veomni.patchgen.patch_spec import PatchConfig
-
-config = PatchConfig(
-    source_module="transformers.models.olmoe.modeling_olmoe",
-    target_file="patched_modeling_olmoe_{device}.py",
-    description="Olmoe",
-)
+_APPLIED = "    apply_veomni_deepseek_v3_device_patch(generated)\n"
 
 
-@config.override_method("OlmoeRMSNorm.forward", description="as it is")
-def rms_norm(self, hidden_states):
-    return hidden_states
-"""
-_ROUTER = """\
+def _norm(body: str, imports: str = "") -> str:
+    """A patch of the norm."""
+    return _NORM.format(imports=imports, body=body)
 
 
-@config.override_method("OlmoeMLP.forward", description="the fused kernel")
-def mlp(self, x):
-    return self.down_proj(x)
-"""
+def _both(gpu: str = "", npu: str = "") -> Example:
+    """A model for two devices, with a patch for each."""
+    configs = {GPU_CONFIG: patch_config(gpu), NPU_CONFIG: patch_config(npu, device="npu")}
+    return {"__init__.py": REGISTER_BOTH, **configs}
 
 
 class EveryFileIsUsed(Rule):
@@ -88,8 +91,8 @@ class EveryFileIsUsed(Rule):
     target = "veomni"
     obligations = ("VEO-NPU-01", "VEO-ENV-05")
     failure_modes = ("gpu-npu-fork-drift",)
-    BAD = ({"__init__.py": _ONE, _NPU: _FILE.format(more="")},)
-    GOOD = ({"__init__.py": _BOTH, _NPU: _FILE.format(more="")},)
+    BAD = ({**_both(), "__init__.py": REGISTER},)
+    GOOD = (_both(),)
 
     def check(self, generated: list[Generated], returned: list[Returned]) -> Findings:
         used = {path.value.module.path for path in returned if isinstance(path.value, Class)}
@@ -116,8 +119,13 @@ class SiblingsHaveOneInterface(Rule):
     target = "veomni"
     obligations = ("VEO-NPU-01", "VEO-NPU-03")
     failure_modes = ("gpu-npu-fork-drift",)
-    BAD = ({"__init__.py": _BOTH, _GPU: _FILE.format(more=", cu_seq_lens_q=None"), _NPU: _FILE.format(more="")},)
-    GOOD = ({"__init__.py": _BOTH, _GPU: _FILE.format(more=""), _NPU: _FILE.format(more="")},)
+    BAD = (
+        _both(
+            gpu=_LENGTHS.format(parameters="cu_seq_lens_q, cu_seq_lens_k"),
+            npu=_LENGTHS.format(parameters="cu_seq_lens_q"),
+        ),
+    )
+    GOOD = (_both(*[_LENGTHS.format(parameters="cu_seq_lens_q")] * 2),)
 
     def check(self, generated: list[Generated]) -> Findings:
         for one, other in _pairs(generated):
@@ -147,18 +155,8 @@ class SiblingsPatchTheSame(Rule):
     target = "veomni"
     obligations = ("VEO-NPU-03", "VEO-PG-45")
     failure_modes = ("gpu-npu-fork-drift",)
-    BAD = (
-        {
-            "olmoe_gpu_patch_gen_config.py": _CONFIG.format(device="gpu") + _ROUTER,
-            "olmoe_npu_patch_gen_config.py": _CONFIG.format(device="npu"),
-        },
-    )
-    GOOD = (
-        {
-            "olmoe_gpu_patch_gen_config.py": _CONFIG.format(device="gpu") + _ROUTER,
-            "olmoe_npu_patch_gen_config.py": _CONFIG.format(device="npu") + _ROUTER,
-        },
-    )
+    BAD = (_both(gpu=_norm(_GPU_NORM)),)
+    GOOD = (_both(gpu=_norm(_GPU_NORM), npu=_norm(_NPU_NORM)),)
 
     def check(self, regenerated: list[Regenerated]) -> Findings:
         by_device = {_device(run.config.target_file or ""): run for run in regenerated}
@@ -193,24 +191,12 @@ class KernelsChosenByFile(Rule):
     obligations = ("VEO-NPU-02",)
     failure_modes = ("silent-eager-fallback",)
     BAD = (
-        {
-            "__init__.py": _BOTH,
-            _NPU: _FILE.format(more=""),
-            _GPU: """\
-# Source: transformers.models.olmoe.modeling_olmoe
-from torch import nn
-from veomni.utils.device import IS_NPU_AVAILABLE
-
-
-class OlmoeRMSNorm(nn.Module):
-    def forward(self, x):
-        if IS_NPU_AVAILABLE:
-            return torch_npu.npu_rms_norm(x, self.weight)
-        return x * self.weight
-""",
-        },
+        _both(
+            gpu=_norm(_SWITCH + _GPU_NORM, imports=_ASKS),
+            npu=_norm(_NPU_NORM),
+        ),
     )
-    GOOD = ({"__init__.py": _BOTH, _GPU: _FILE.format(more=""), _NPU: _FILE.format(more="")},)
+    GOOD = (_both(gpu=_norm(_GPU_NORM), npu=_norm(_NPU_NORM)),)
 
     def check(self, generated: list[Generated]) -> Findings:
         for one, other in _pairs(generated):
@@ -238,36 +224,8 @@ class DevicePatchIsApplied(Rule):
     obligations = ("VEO-MOE-27",)
     failure_modes = ("silent-eager-fallback",)
     example_of = "deepseek_v3"
-    BAD = (
-        {
-            "__init__.py": """\
-from ...loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("deepseek_v3")
-def register_deepseek_v3_modeling(architecture):
-    from .generated.patched_modeling_deepseek_v3_gpu import DeepseekV3ForCausalLM
-
-    return DeepseekV3ForCausalLM
-"""
-        },
-    )
-    GOOD = (
-        {
-            "__init__.py": """\
-from ...loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("deepseek_v3")
-def register_deepseek_v3_modeling(architecture):
-    from .device_patch import apply_veomni_deepseek_v3_device_patch
-    from .generated import patched_modeling_deepseek_v3_gpu as generated
-
-    apply_veomni_deepseek_v3_device_patch(generated)
-    return generated.DeepseekV3ForCausalLM
-"""
-        },
-    )
+    BAD = ({"__init__.py": _DEEPSEEK.replace(_APPLIED, "")},)
+    GOOD = ({"__init__.py": _DEEPSEEK},)
 
     def check(self, program: Program, files: dict[Path, File]) -> Findings:
         patches = [

@@ -5,22 +5,30 @@ from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
+from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated
 from omni_kit.upstream.python.source import dotted
 
-_HEAD = """\
-# Source: transformers.models.olmoe.modeling_olmoe
-import torch
-from transformers import PreTrainedModel
+_DUMMY = """\
 
 
-class OlmoeModel(PreTrainedModel):
-    def dummy_forward(self):
+@config.override_method("OlmoeModel.dummy_forward", description="for ranks without input")
+def olmoe_dummy_forward(self):
+{body}"""
+_KEPT = """\
+    if getattr(self, "_dummy", None) is None:
+        self._dummy = torch.zeros(1, 4, self.config.hidden_size)
+    return self(inputs_embeds=self._dummy)
 """
 
 
 def _example(body: str) -> dict[str, str]:
-    return {"generated/patched_modeling_olmoe_gpu.py": _HEAD + body}
+    return {GPU_CONFIG: patch_config(_DUMMY.format(body=body))}
+
+
+def _fresh(dtype: str) -> dict[str, str]:
+    made = f"    embeds = torch.zeros(1, 4, self.config.hidden_size, dtype={dtype})\n"
+    return _example(made + "    return self(inputs_embeds=embeds)\n")
 
 
 class DummyDtypeFromWeight(Rule):
@@ -38,8 +46,8 @@ class DummyDtypeFromWeight(Rule):
     target = "veomni"
     obligations = ("VEO-VLM-05",)
     failure_modes = ("dummy-forward-dtype",)
-    BAD = (_example("        return self(torch.zeros(4, dtype=self.dtype))\n"),)
-    GOOD = (_example("        return self(torch.zeros(4, dtype=self.embed_tokens.weight.dtype))\n"),)
+    BAD = (_fresh("self.dtype"),)
+    GOOD = (_fresh("self.embed_tokens.weight.dtype"),)
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:
@@ -65,13 +73,8 @@ class DummyIsNotKept(Rule):
     target = "veomni"
     obligations = ("VEO-VLM-06",)
     failure_modes = ("dummy-forward-dtype",)
-    BAD = (
-        _example(
-            "        if getattr(self, '_dummy_data', None) is None:\n"
-            + "            self._dummy_data = torch.zeros(4)\n        return self(self._dummy_data)\n"
-        ),
-    )
-    GOOD = (_example("        return self(torch.zeros(4))\n"),)
+    BAD = (_example(_KEPT),)
+    GOOD = (_fresh("self.embed_tokens.weight.dtype"),)
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:

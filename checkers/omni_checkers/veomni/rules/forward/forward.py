@@ -5,29 +5,42 @@ from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
+from omni_checkers.veomni.examples import GPU_CONFIG, LOSS, OUTPUT, loss_contract, patch_config
 from omni_checkers.veomni.facts.generated import Generated
 from omni_kit.upstream.python.source import dotted
 
 _HEADS = ("ForCausalLM", "ForConditionalGeneration", "ForSequenceClassification")
 _LOSS_VALUES = 3
-_FILE = "generated/patched_modeling_olmoe_gpu.py"
-_HEAD = """\
-# Source: transformers.models.olmoe.modeling_olmoe
-import torch
-from torch import nn
-from transformers import PreTrainedModel
-from veomni.distributed.parallel_state import get_parallel_state
-from veomni.utils.model_outputs import MoeCausalLMOutputWithLogProbs
+_PARALLEL = """\
 
 
+config.add_import("veomni.distributed.parallel_state", names=["get_parallel_state"])
+"""
+_SUM = """\
+    if {}get_parallel_state().sp_enabled:
+        length = length * get_parallel_state().sp_size
+"""
+_FLASH = """\
+    if {}:
+        length = length.sum()
+"""
+_LATE = """\
+    output = MoeCausalLMOutputWithLogProbs(loss=loss, logits=logits)
+    output.fused_linear_aux = aux
+    return output
 """
 
 
-def _example(text: str) -> dict[str, str]:
-    return {_FILE: _HEAD + text}
+def _head(unpacked: str = f"    loss, logits, aux = {LOSS}\n", output: str = OUTPUT) -> dict[str, str]:
+    """A language model with a loss."""
+    return {GPU_CONFIG: patch_config(loss_contract(unpacked + output))}
 
 
-_FORWARD = "class OlmoeForCausalLM(PreTrainedModel):\n    def forward(self, hidden_states, labels=None):\n"
+def _model(body: str, imports: str = "") -> dict[str, str]:
+    """A model with a method that its layers ask for the length of the whole sequence."""
+    decorator = '\n\n@config.override_method("OlmoeModel.whole_length", description="asked by the layers")\n'
+    method = f"def olmoe_whole_length(self, length):\n{body}    return length\n"
+    return {GPU_CONFIG: patch_config(imports + decorator + method)}
 
 
 class OutputsAreComplete(Rule):
@@ -44,19 +57,8 @@ class OutputsAreComplete(Rule):
     target = "veomni"
     obligations = ("VEO-OMNI-12", "VEO-LOSS-10")
     failure_modes = ("modeloutput-post-mutation",)
-    BAD = (
-        _example(
-            _FORWARD
-            + "        output = MoeCausalLMOutputWithLogProbs(logits=hidden_states)\n"
-            + "        output.fused_linear_aux = hidden_states\n        return output\n"
-        ),
-    )
-    GOOD = (
-        _example(
-            _FORWARD
-            + "        return MoeCausalLMOutputWithLogProbs(logits=hidden_states, fused_linear_aux=hidden_states)\n"
-        ),
-    )
+    BAD = (_head(output=_LATE),)
+    GOOD = (_head(),)
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:
@@ -85,14 +87,10 @@ class LossIsUnpacked(Rule):
     obligations = ("VEO-LOSS-02", "VEO-LOSS-03")
     failure_modes = ("loss-wrapper-arity",)
     BAD = (
-        _example(_FORWARD + "        loss = self.loss_function(hidden_states, labels)\n        return loss\n"),
-        _example(_FORWARD + "        loss, logits = self.loss_function(hidden_states, labels)\n        return loss\n"),
+        _head(f"    loss = {LOSS}\n", "    return MoeCausalLMOutputWithLogProbs(loss=loss, logits=logits)\n"),
+        _head(f"    loss, _ = {LOSS}\n", "    return MoeCausalLMOutputWithLogProbs(loss=loss, logits=logits)\n"),
     )
-    GOOD = (
-        _example(
-            _FORWARD + "        loss, logits, aux = self.loss_function(hidden_states, labels)\n        return loss\n"
-        ),
-    )
+    GOOD = (_head(),)
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:
@@ -120,20 +118,8 @@ class AttentionByCapability(Rule):
     target = "veomni"
     obligations = ("VEO-PG-24",)
     failure_modes = ("attn-impl-string-compare",)
-    BAD = (
-        _example(
-            _FORWARD
-            + '        if self.config._attn_implementation == "flash_attention_2":\n'
-            + "            return hidden_states\n        return labels\n"
-        ),
-    )
-    GOOD = (
-        _example(
-            _FORWARD
-            + '        if "flash_attention" in self.config._attn_implementation:\n'
-            + "            return hidden_states\n        return labels\n"
-        ),
-    )
+    BAD = (_model(_FLASH.format('self.config._attn_implementation == "flash_attention_2"')),)
+    GOOD = (_model(_FLASH.format('"flash_attention" in self.config._attn_implementation')),)
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:
@@ -166,13 +152,8 @@ class SequenceParallelInEvaluation(Rule):
     target = "veomni"
     obligations = ("VEO-SP-04",)
     failure_modes = ("training-gated-sp",)
-    BAD = (
-        _example(
-            _FORWARD
-            + "        if self.training and get_parallel_state().sp_enabled:\n            return hidden_states\n"
-        ),
-    )
-    GOOD = (_example(_FORWARD + "        if get_parallel_state().sp_enabled:\n            return hidden_states\n"),)
+    BAD = (_model(_SUM.format("self.training and "), _PARALLEL),)
+    GOOD = (_model(_SUM.format(""), _PARALLEL),)
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:

@@ -8,6 +8,7 @@ from typing import Any
 
 from omni_checkers.engine.files import File, read_file, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
+from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.configs import nested_text_configs
 from omni_checkers.veomni.facts.constants import veomni_package
 from omni_checkers.veomni.facts.generated import Generated
@@ -17,32 +18,33 @@ from omni_kit.upstream.python.source import dotted
 from omni_kit.upstream.transformers.configs import ConfigClass, ModelConfig
 from omni_kit.upstream.transformers.defaults import default_config
 
-_FILE = "generated/patched_modeling_olmoe_gpu.py"
-_HEAD = """\
-# Source: transformers.models.olmoe.modeling_olmoe
-import torch
-from torch import nn
-from transformers import PreTrainedModel
-from transformers.models.olmoe.configuration_olmoe import OlmoeConfig
-from veomni.ops.dispatch import OpSlot
-
-"""
 _ROTARY = {"liger_rotary_pos_emb", "LigerRopeFunction", "npu_rotary_mul"}
-_EXPERTS = """\
-veomni_moe = OpSlot("moe_experts", "standard")
+_NORM = '''\
 
 
-class OlmoeExperts(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.gate_up_proj = nn.Parameter(torch.empty(8, 4, 6))
-        self.limit = config.swiglu_limit
+config.add_post_import_block(
+    """
+    from veomni.ops.dispatch import OpSlot
 
-    def forward(self, x, index, weights):
-        if veomni_moe.use_non_eager_impl:
-            return {fused}
-        return torch.clamp(x @ self.gate_up_proj, max=self.limit)
-"""
+    veomni_rms_norm = OpSlot("{operation}", "standard")
+    """
+)
+
+
+@config.override_method("OlmoeRMSNorm.forward", description="a slot for the fused kernel")
+def olmoe_rms_norm_forward(self, hidden_states):
+    if veomni_rms_norm.use_non_eager_impl:
+        return veomni_rms_norm(hidden_states, {given})
+    input_dtype = hidden_states.dtype
+    hidden_states = hidden_states.to(torch.float32)
+    variance = hidden_states.pow(2).mean(-1, keepdim=True)
+    hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon)
+    return self.weight * hidden_states.to(input_dtype)
+'''
+
+
+def _example(operation: str = "rms_norm", given: str = "self.weight, self.variance_epsilon") -> dict[str, str]:
+    return {GPU_CONFIG: patch_config(_NORM.format(operation=operation, given=given))}
 
 
 class SlotsAreRegistered(Rule):
@@ -59,8 +61,8 @@ class SlotsAreRegistered(Rule):
     target = "veomni"
     obligations = ("VEO-NPU-05", "VEO-PG-11")
     failure_modes = ("kernel-registry-key",)
-    BAD = ({_FILE: _HEAD + 'veomni_rms_norm = OpSlot("rmsnorm", "standard")\n'},)
-    GOOD = ({_FILE: _HEAD + 'veomni_rms_norm = OpSlot("rms_norm", "standard")\n'},)
+    BAD = (_example(operation="rmsnorm"),)
+    GOOD = (_example(),)
 
     def check(self, generated: list[Generated], model_dir: ModelDir, files: dict[Path, File]) -> Findings:
         package = veomni_package(model_dir)
@@ -161,8 +163,8 @@ class FusedPathSeesAll(Rule):
     target = "veomni"
     obligations = ("VEO-MOE-03",)
     failure_modes = ("fused-path-drops-arg",)
-    BAD = ({_FILE: _HEAD + _EXPERTS.format(fused="veomni_moe(x, index, weights, self.gate_up_proj)")},)
-    GOOD = ({_FILE: _HEAD + _EXPERTS.format(fused="veomni_moe(self, x, index, weights)")},)
+    BAD = (_example(given="self.variance_epsilon"),)
+    GOOD = (_example(),)
 
     def check(self, generated: list[Generated]) -> Findings:
         judged = False

@@ -7,31 +7,20 @@ from typing import TypeGuard
 
 from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.veomni.examples import GPU_CONFIG, LOSS, OUTPUT, loss_contract, patch_config
 from omni_checkers.veomni.facts.generated import Generated, upstream_function
 from omni_kit.upstream.python.source import dotted
 
 _HEADS = ("ForCausalLM", "ForConditionalGeneration", "ForSequenceClassification", "ForTokenClassification")
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
-_FILE = "generated/patched_modeling_olmoe_gpu.py"
-_HEAD = """\
-# Source: transformers.models.olmoe.modeling_olmoe
-import torch
-from transformers import PreTrainedModel
-from veomni.utils.constants import IGNORE_INDEX
-from veomni.utils.model_outputs import MoeCausalLMOutputWithLogProbs
+_MASK = "    labels = torch.where(labels > 0, labels, {})\n"
+_CONSTANT = '\n\nconfig.add_import("veomni.utils.constants", names=["IGNORE_INDEX"])\n'
 
 
-class OlmoeForCausalLM(PreTrainedModel):
-    def forward(self, hidden_states, labels=None, aux_loss=0):
-        loss, logits, aux = self.loss_function(hidden_states, labels)
-"""
-
-
-def _example(text: str) -> dict[str, str]:
-    return {_FILE: _HEAD + text}
-
-
-_RETURN = "        return MoeCausalLMOutputWithLogProbs(loss=loss, logits=logits, fused_linear_aux=aux)\n"
+def _example(before: str = "", output: str = OUTPUT) -> dict[str, str]:
+    """A language model that does something before it computes the loss."""
+    body = f"{before}    loss, logits, aux = {LOSS}\n{output}"
+    return {GPU_CONFIG: patch_config(_CONSTANT if "IGNORE_INDEX" in before else "", loss_contract(body))}
 
 
 class LossOutOfPlace(Rule):
@@ -49,8 +38,8 @@ class LossOutOfPlace(Rule):
     severity = Severity.info
     target = "veomni"
     obligations = ("VEO-LOSS-07",)
-    BAD = (_example("        loss += 0.01 * aux_loss\n" + _RETURN),)
-    GOOD = (_example("        loss = loss + 0.01 * aux_loss\n" + _RETURN),)
+    BAD = (_example(output=OUTPUT.replace("loss = loss +", "loss +=")),)
+    GOOD = (_example(),)
 
     def check(self, generated: list[Generated]) -> Findings:
         for item, owner, function in _heads(generated):
@@ -82,8 +71,8 @@ class AuxiliaryPayloadIsReturned(Rule):
     target = "veomni"
     obligations = ("VEO-LOSS-10", "VEO-OMNI-12")
     failure_modes = ("loss-wrapper-arity",)
-    BAD = (_example("        return MoeCausalLMOutputWithLogProbs(loss=loss, logits=logits)\n"),)
-    GOOD = (_example(_RETURN),)
+    BAD = (_example(output="    return MoeCausalLMOutputWithLogProbs(loss=loss, logits=logits)\n"),)
+    GOOD = (_example(),)
 
     def check(self, generated: list[Generated]) -> Findings:
         for item, owner, function in _heads(generated):
@@ -112,8 +101,8 @@ class MaskedLabelsByConstant(Rule):
     target = "veomni"
     obligations = ("VEO-LOSS-11",)
     failure_modes = ("loss-normalisation",)
-    BAD = (_example("        labels = torch.where(labels > 0, labels, -100)\n" + _RETURN),)
-    GOOD = (_example("        labels = torch.where(labels > 0, labels, IGNORE_INDEX)\n" + _RETURN),)
+    BAD = (_example(before=_MASK.format("-100")),)
+    GOOD = (_example(before=_MASK.format("IGNORE_INDEX")),)
 
     def check(self, generated: list[Generated], files: dict[Path, File]) -> Findings:
         spliced = {item.config.file.path for item in generated if item.config is not None}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.veomni.examples import GENERATED, GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated, PatchConfigFile, upstream_function
 from omni_kit.upstream.library import Library
 from omni_kit.upstream.python.source import dotted
@@ -14,25 +15,13 @@ _REGISTER = {"override_method", "replace_class", "replace_function", "modify_ini
 _COMMAND = re.compile(r"patchgen(?:\s+run)?\s+([\w./]+)")
 _BASED = re.compile(r"^#\s+Based on:\s*transformers==([\w.]+)", re.MULTILINE)
 _MARK = re.compile(r"^\s*#\s*-{2,}\s*(Patch\.[\w.]+)\s*-{2,}\s*$")
-_FILE = "olmoe_gpu_patch_gen_config.py"
-_CONFIG = '''\
-"""Regenerate with: {command}"""
-
-from veomni.patchgen.patch_spec import PatchConfig
-
-config = PatchConfig(
-    source_module="transformers.models.olmoe.modeling_olmoe",
-    target_file="patched_modeling_olmoe_gpu.py",
-    description="Olmoe",
-)
-
-'''
-_NAMED = _CONFIG.format(command="omni-kit patchgen run olmoe/olmoe_gpu_patch_gen_config.py")
+_OTHER = "omni-kit patchgen run qwen3_moe/qwen3_moe_gpu_patch_gen_config.py"
 _NORM = """\
 
+
 @config.override_method("OlmoeRMSNorm.forward"{description})
-def rms_norm(self, hidden_states):
-{body}    return hidden_states
+def olmoe_rms_norm_forward(self, hidden_states):
+{body}    return nn.functional.rms_norm(hidden_states, self.weight.shape, self.weight, self.variance_epsilon)
 """
 _MARKED = "    # --- Patch.1 ---\n    # --- Patch.1 ---\n    # --- Patch.2 ---\n"
 _FEATURES = """\
@@ -44,8 +33,22 @@ from transformers import PreTrainedModel
 class Qwen2VLModel(PreTrainedModel):
     def get_image_features(self, pixel_values, image_grid_thw=None, **kwargs):
         outputs = self.visual(pixel_values, grid_thw=image_grid_thw, **kwargs)
-{body}        return outputs
+{image}        return outputs
+
+    def get_video_features(self, pixel_values_videos, video_grid_thw=None, **kwargs):
+        outputs = self.visual(pixel_values_videos, grid_thw=video_grid_thw, **kwargs)
+{video}        return outputs
 """
+_SPLIT = """\
+        lengths = ({kind}_grid_thw.prod(-1) // self.visual.spatial_merge_size**2).tolist()
+        outputs.pooler_output = torch.split(outputs.pooler_output, lengths)
+"""
+
+
+def _features(*split: str) -> dict[str, str]:
+    """The feature methods of a model; those for these kinds hand out one tensor for each."""
+    bodies = {kind: _SPLIT.format(kind=kind) if kind in split else "" for kind in ("image", "video")}
+    return {"generated/patched_modeling_qwen2_vl_gpu.py": _FEATURES.format(**bodies)}
 
 
 class NoInitModification(Rule):
@@ -65,12 +68,22 @@ class NoInitModification(Rule):
     failure_modes = ("missing-self-attribute",)
     BAD = (
         {
-            _FILE: _NAMED
-            + '\n@config.modify_init("OlmoeRMSNorm")\ndef init(original, self, hidden_size, eps=1e-6):\n'
-            + "    original(self, hidden_size, eps)\n    self.fused = True\n"
+            GPU_CONFIG: patch_config(
+                '\n\n@config.modify_init("OlmoeRMSNorm")\ndef init(original, self, hidden_size, eps=1e-6):\n'
+                + "    original(self, hidden_size, eps)\n    self.fused = True\n"
+            )
         },
     )
-    GOOD = ({_FILE: _NAMED + _NORM.format(description=', description="as it is"', body="")},)
+    GOOD = (
+        {
+            GPU_CONFIG: patch_config(
+                '\n\n@config.override_method("OlmoeRMSNorm.__init__", description="told apart from others")\n'
+                + "def olmoe_rms_norm_init(self, hidden_size, eps=1e-5):\n    nn.Module.__init__(self)\n"
+                + "    self.weight = nn.Parameter(torch.ones(hidden_size))\n    self.variance_epsilon = eps\n"
+                + "    self.fused = True\n"
+            )
+        },
+    )
 
     def check(self, patch_configs: list[PatchConfigFile]) -> Findings:
         for config in _present(patch_configs):
@@ -95,8 +108,8 @@ class ConfigNamesItsCommand(Rule):
     target = "veomni"
     obligations = ("VEO-PG-28", "VEO-PG-30")
     failure_modes = ("upstream-drift-body",)
-    BAD = ({_FILE: _CONFIG.format(command="omni-kit patchgen run qwen3_moe/qwen3_moe_gpu_patch_gen_config.py")},)
-    GOOD = ({_FILE: _NAMED},)
+    BAD = ({GPU_CONFIG: re.sub(r"omni-kit patchgen run [\w/.]+", _OTHER, patch_config())},)
+    GOOD = ({GPU_CONFIG: patch_config()},)
 
     def check(self, patch_configs: list[PatchConfigFile]) -> Findings:
         for config in _present(patch_configs):
@@ -129,12 +142,12 @@ class PatchesSayWhy(Rule):
     obligations = ("VEO-PG-25", "VEO-PG-26", "VEO-PG-31")
     failure_modes = ("upstream-drift-body",)
     BAD = (
-        {_FILE: _NAMED + _NORM.format(description="", body="")},
-        {_FILE: _NAMED + _NORM.format(description=', description="fused"', body=_MARKED)},
+        {GPU_CONFIG: patch_config(_NORM.format(description="", body=""))},
+        {GPU_CONFIG: patch_config(_NORM.format(description=', description="one kernel"', body=_MARKED))},
     )
     GOOD = (
-        {_FILE: _NAMED + _NORM.format(description=', description="as it is"', body="")},
-        {_FILE: _NAMED + _NORM.format(description="", body="    # the kernel wants float32\n")},
+        {GPU_CONFIG: patch_config(_NORM.format(description=', description="one kernel"', body=""))},
+        {GPU_CONFIG: patch_config(_NORM.format(description="", body="    # one kernel in place of six\n"))},
     )
 
     def check(self, patch_configs: list[PatchConfigFile]) -> Findings:
@@ -168,14 +181,10 @@ class GeneratedForInstalled(Rule):
     failure_modes = ("upstream-drift-body",)
     BAD = (
         {
-            "generated/patched_modeling_olmoe_gpu.py": "# Source: transformers.models.olmoe.modeling_olmoe\n"
-            + "# Based on: transformers==5.0.0\n"
+            GENERATED: "# Source: transformers.models.olmoe.modeling_olmoe\n# Based on: transformers==5.0.0\n",
         },
     )
-    GOOD = (
-        {"generated/patched_modeling_olmoe_gpu.py": "# Source: transformers.models.olmoe.modeling_olmoe\nX = 1\n"},
-        {},
-    )
+    GOOD = ({GPU_CONFIG: patch_config()},)
 
     def check(self, generated: list[Generated], transformers: Library) -> Findings:
         for item in generated:
@@ -204,14 +213,8 @@ class FeaturesKeepTheirForm(Rule):
     obligations = ("VEO-PG-41",)
     failure_modes = ("override-signature-drift",)
     example_of = "qwen2_vl"
-    BAD = ({"generated/patched_modeling_qwen2_vl_gpu.py": _FEATURES.format(body="")},)
-    GOOD = (
-        {
-            "generated/patched_modeling_qwen2_vl_gpu.py": _FEATURES.format(
-                body="        outputs.pooler_output = torch.split(outputs.pooler_output, [1, 2])\n"
-            )
-        },
-    )
+    BAD = (_features("video"),)
+    GOOD = (_features("image", "video"),)
 
     def check(self, generated: list[Generated]) -> Findings:
         judged = False

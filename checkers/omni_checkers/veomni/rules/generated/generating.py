@@ -4,28 +4,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.veomni.examples import (
+    GPU_CONFIG,
+    LOSS,
+    NPU_CONFIG,
+    OUTPUT,
+    REGISTER_BOTH,
+    loss_contract,
+    patch_config,
+)
 from omni_checkers.veomni.facts.generated import Generated, PatchConfigFile
 from omni_checkers.veomni.facts.regenerate import Regenerated
 
 if TYPE_CHECKING:
     from omni_kit.patchgen.diagnostics import Diagnostic
 
-_NPU = "olmoe_npu_patch_gen_config.py"
 _NOTHING: list[Generated] = []
-_CONFIG = """\
-from veomni.patchgen.patch_spec import PatchConfig
-
-config = PatchConfig(
-    source_module="transformers.models.olmoe.modeling_olmoe",
-    target_file="{target}",
-    description="Olmoe",
-)
-"""
-_PATCHED = '''\
+_PACKED = '''\
 
 
-@config.override_method("OlmoeForCausalLM.forward")
-def forward(self, input_ids=None, {parameter}=None, **kwargs):
+@config.override_method("OlmoeForCausalLM.forward", description="packed sequences")
+def olmoe_for_causal_lm_forward(self, input_ids=None, packed=None, **kwargs):
     """Runs the model."""
     return self.model(input_ids)
 '''
@@ -47,8 +46,8 @@ class ConfigsAreFound(Rule):
     severity = Severity.warning
     target = "veomni"
     obligations = ("VEO-REG-18",)
-    BAD = ({"patches.py": _CONFIG.format(target="patched_modeling_olmoe_gpu.py")},)
-    GOOD = ({"olmoe_npu_patch_gen_config.py": _CONFIG.format(target="patched_modeling_olmoe_npu.py")},)
+    BAD = ({"patches.py": patch_config()},)
+    GOOD = ({GPU_CONFIG: patch_config()},)
 
     def check(self, patch_configs: list[PatchConfigFile]) -> Findings:
         if not patch_configs:
@@ -92,13 +91,8 @@ class ConfigsRaiseNoWarning(Rule):
         "router-logits-dropped",
         "override-signature-drift",
     )
-    BAD = (
-        {
-            "olmoe_gpu_patch_gen_config.py": _CONFIG.format(target="patched_modeling_olmoe_gpu.py")
-            + _PATCHED.format(parameter="packed")
-        },
-    )
-    GOOD = ({"olmoe_gpu_patch_gen_config.py": _CONFIG.format(target="patched_modeling_olmoe_gpu.py")},)
+    BAD = ({GPU_CONFIG: patch_config(_PACKED)},)
+    GOOD = ({GPU_CONFIG: patch_config(loss_contract(f"    loss, logits, aux = {LOSS}\n{OUTPUT}"))},)
 
     def check(self, regenerated: list[Regenerated]) -> Findings:
         said = set()
@@ -130,13 +124,16 @@ class ConfigsGenerate(Rule):
     target = "veomni"
     obligations = ("VEO-PG-37",)
     BAD = (
-        {
-            _NPU: _CONFIG.format(target="patched_modeling_olmoe_npu.py")
-            + "\nconfig.exclude_from_output(*open('names'))\n"
-        },
-        {_NPU: _CONFIG.format(target="patched_modeling_olmoe_npu.py") + "\nconfig.exclude_from_output('OlmoeNorm')\n"},
+        {NPU_CONFIG: patch_config("\nconfig.exclude_from_output(*open('names'))\n", device="npu")},
+        {NPU_CONFIG: patch_config("\nconfig.exclude_from_output('OlmoeNorm')\n", device="npu")},
     )
-    GOOD = ({_NPU: _CONFIG.format(target="patched_modeling_olmoe_npu.py")},)
+    GOOD = (
+        {
+            NPU_CONFIG: patch_config("\nconfig.exclude_from_output('OlmoeMLP')\n", device="npu"),
+            GPU_CONFIG: patch_config(),
+            "__init__.py": REGISTER_BOTH,
+        },
+    )
 
     def check(self, regenerated: list[Regenerated], generated: list[Generated] = _NOTHING) -> Findings:
         judged = {item.config.file.path for item in generated if item.config is not None}

@@ -7,12 +7,29 @@ from pathlib import Path
 from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_checkers.symbolic import Module, Program
+from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.constants import package_program, veomni_package
 from omni_kit.targets.veomni.model_dir import ModelDir
 from omni_kit.upstream.library import Library
 
-_HEAD = "# Source: transformers.models.olmoe.modeling_olmoe\n"
-_FILE = "generated/patched_modeling_olmoe_gpu.py"
+_PATCH = """\
+
+
+config.add_import("transformers.activations", names=["{name}"])
+
+
+@config.override_method("OlmoeMLP.forward", description="the activation by name")
+def olmoe_mlp_forward(self, x):
+    return self.down_proj({name}(self.gate_proj(x)) * self.up_proj(x))
+"""
+
+
+def _example(name: str) -> dict[str, str]:
+    """A patch config that imports a name, and says that the generated file does so, too."""
+    own = f"from torch import nn\nfrom transformers.activations import {name}\n"
+    return {GPU_CONFIG: patch_config(_PATCH.format(name=name)).replace("from torch import nn\n", own)}
+
+
 _OPTIONAL = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
 
@@ -37,8 +54,8 @@ class ImportsExist(Rule):
         "VEO-SP-11",
     )
     failure_modes = ("removed-upstream-import",)
-    BAD = ({_FILE: _HEAD + "from transformers.modeling_utils import PreTrainedModel, no_init_weights_at_all\n"},)
-    GOOD = ({_FILE: _HEAD + "from transformers.modeling_utils import PreTrainedModel\n"},)
+    BAD = (_example("fast_silu"),)
+    GOOD = (_example("silu"),)
 
     def check(self, files: dict[Path, File], model_dir: ModelDir, program: Program, transformers: Library) -> Findings:
         package = veomni_package(model_dir)

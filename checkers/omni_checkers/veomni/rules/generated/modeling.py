@@ -4,19 +4,45 @@ import ast
 import builtins
 import symtable
 from collections.abc import Iterator
-from typing import ClassVar
 
 from omni_checkers.engine.files import File
-from omni_checkers.engine.rule import Example, Finding, Findings, NotApplicable, Rule
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.symbolic import Module, Program
+from omni_checkers.veomni.examples import GENERATED, GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated, exported, upstream_own
 from omni_checkers.veomni.facts.regenerate import Regenerated, difference
 from omni_kit.upstream.python.source import dotted
 
 _MODULE_NAMES = {*dir(builtins), "__file__", "__name__", "__package__", "__doc__", "__spec__", "__loader__", "__path__"}
-_FILE = "generated/patched_modeling_olmoe_gpu.py"
 _SOURCE = "# Source: transformers.models.olmoe.modeling_olmoe\n"
 _DECORATOR = "use_experts_implementation"
+_IMPORTED = "from torch import nn\nfrom transformers.integrations import use_experts_implementation\n"
+_EXPERTS = """\
+
+
+@config.replace_class("OlmoeExperts", description="without a loop: every expert works on every token")
+{decorator}class PatchedOlmoeExperts(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        experts, hidden, inner = config.num_local_experts, config.hidden_size, config.intermediate_size
+        self.gate_up_proj = nn.Parameter(torch.empty(experts, 2 * inner, hidden))
+        self.down_proj = nn.Parameter(torch.empty(experts, hidden, inner))
+        self.act_fn = nn.SiLU()
+
+    def forward(self, hidden_states, top_k_index, top_k_weights):
+        gate, up = torch.einsum("th,eih->tei", hidden_states, self.gate_up_proj).chunk(2, dim=-1)
+        outputs = torch.einsum("tei,ehi->teh", self.act_fn(gate) * up, self.down_proj)
+        chosen = outputs.take_along_dim(top_k_index[..., None], dim=1)
+        return (chosen * top_k_weights[..., None]).sum(dim=1)
+"""
+_ROTARY = """\
+
+
+@config.replace_function("apply_rotary_pos_emb", description="one line for each")
+def olmoe_apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    return q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin
+"""
 
 
 class NoExpertsDecorator(Rule):
@@ -35,19 +61,12 @@ class NoExpertsDecorator(Rule):
     failure_modes = ("silent-eager-fallback",)
     BAD = (
         {
-            "generated/patched_modeling_olmoe_gpu.py": """\
-# Source: transformers.models.olmoe.modeling_olmoe
-from torch import nn
-from transformers.integrations import use_experts_implementation
-
-
-@use_experts_implementation
-class OlmoeExperts(nn.Module):
-    pass
-"""
+            GPU_CONFIG: patch_config(_EXPERTS.format(decorator=f"@{_DECORATOR}\n")).replace(
+                "from torch import nn\n", _IMPORTED
+            )
         },
         {
-            "generated/patched_modeling_olmoe_gpu.py": """\
+            GENERATED: """\
 # Source: transformers.models.olmoe.modeling_olmoe
 from torch import nn
 from transformers.integrations import moe
@@ -59,18 +78,7 @@ class OlmoeExperts(nn.Module):
 """
         },
     )
-    GOOD = (
-        {
-            "generated/patched_modeling_olmoe_gpu.py": """\
-# Source: transformers.models.olmoe.modeling_olmoe
-from torch import nn
-
-
-class OlmoeExperts(nn.Module):
-    pass
-"""
-        },
-    )
+    GOOD = ({GPU_CONFIG: patch_config(_EXPERTS.format(decorator=""))},)
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:
@@ -100,6 +108,7 @@ class GeneratedIsCurrent(Rule):
     id = "VEO402"
     name = "generated-file-is-what-its-config-makes"
     target = "veomni"
+    staleness = True
     obligations = (
         "VEO-PG-37",
         "VEO-PG-35",
@@ -118,7 +127,7 @@ class GeneratedIsCurrent(Rule):
     )
     BAD = (
         {
-            "generated/patched_modeling_olmoe_gpu.py": '''\
+            GENERATED: '''\
 # Source: transformers.models.olmoe.modeling_olmoe
 from torch import nn
 
@@ -128,7 +137,7 @@ class OlmoeRMSNorm(nn.RMSNorm):
 '''
         },
     )
-    GOOD: ClassVar[tuple[Example, ...]] = ({},)
+    GOOD = ({GPU_CONFIG: patch_config()},)
 
     def check(self, generated: list[Generated], regenerated: list[Regenerated]) -> Findings:
         made = {item.config.file.path: item for item in generated if item.config is not None}
@@ -156,7 +165,7 @@ class NoUndefinedNames(Rule):
     failure_modes = ("removed-upstream-import",)
     BAD = (
         {
-            "generated/patched_modeling_olmoe_gpu.py": """\
+            GENERATED: """\
 # Source: transformers.models.olmoe.modeling_olmoe
 import torch
 
@@ -170,22 +179,7 @@ def apply_rotary_pos_emb(q, cos):
 """
         },
     )
-    GOOD = (
-        {
-            "generated/patched_modeling_olmoe_gpu.py": """\
-# Source: transformers.models.olmoe.modeling_olmoe
-import torch
-
-
-def apply_rotary_pos_emb(q, cos):
-    return rotate_half(q) * cos
-
-
-def rotate_half(x):
-    return torch.cat((-x, x), dim=-1)
-"""
-        },
-    )
+    GOOD = ({GPU_CONFIG: patch_config(_ROTARY)},)
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:
@@ -211,8 +205,8 @@ class ExportedNamesExist(Rule):
     name = "exported-names-exist"
     target = "veomni"
     obligations = ("VEO-PG-16", "VEO-PG-13")
-    BAD = ({_FILE: _SOURCE + '__all__ = ["OlmoeForCausalLM"]\n'},)
-    GOOD = ({_FILE: _SOURCE + 'class OlmoeForCausalLM:\n    pass\n\n\n__all__ = ["OlmoeForCausalLM"]\n'},)
+    BAD = ({GENERATED: _SOURCE + '__all__ = ["OlmoeForCausalLM", "OlmoeModel", "OlmoeHead"]\n'},)
+    GOOD = ({GENERATED: _SOURCE + 'class OlmoeForCausalLM:\n    pass\n\n\n__all__ = ["OlmoeForCausalLM"]\n'},)
 
     def check(self, program: Program, generated: list[Generated]) -> Findings:
         for item in generated:

@@ -6,25 +6,18 @@ from dataclasses import dataclass
 
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
+from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated
 from omni_kit.upstream.python.source import SourceFile, dotted
 
-_FILE = "generated/patched_modeling_olmoe_gpu.py"
-_HEAD = """\
-# Source: transformers.models.olmoe.modeling_olmoe
-from torch import nn
+_PATCH = """\
 
 
-class OlmoeAttention(nn.Module):
-    def forward(self, hidden_states, position_embeddings, attention_mask=None, **kwargs):
-        return hidden_states
-
-
-class OlmoeDecoderLayer(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        self.self_attn = OlmoeAttention()
-
+@config.override_method("OlmoeSparseMoeBlock.forward", description="without views of the shape")
+def olmoe_sparse_moe_block_forward(self, hidden_states):
+    tokens = hidden_states.flatten(0, 1)
+    _, weights, index = self.gate({gate})
+    return self.experts({experts}).view_as(hidden_states)
 """
 _OPEN = {"can_return_tuple", "capture_outputs", "check_model_inputs", "merge_with_config_defaults", "deprecate_kwarg"}
 _PLAIN = {"staticmethod", "classmethod", "torch.no_grad", "auto_docstring", "dynamic_rope_update", "lru_cache"}
@@ -49,24 +42,10 @@ class CallsFitSignatures(Rule):
     obligations = ("VEO-PG-40", "VEO-NPU-03", "VEO-PG-39")
     failure_modes = ("override-signature-drift", "gpu-npu-fork-drift")
     BAD = (
-        {
-            _FILE: _HEAD
-            + "    def forward(self, x, position_embeddings):\n"
-            + "        return self.self_attn(hidden_states=x, attention_mask=None)\n"
-        },
-        {
-            _FILE: _HEAD
-            + "    def forward(self, x, position_embeddings):\n        return self.feed(x)\n\n"
-            + "    def feed(self):\n        return None\n"
-        },
+        {GPU_CONFIG: patch_config(_PATCH.format(gate="tokens", experts="tokens, index"))},
+        {GPU_CONFIG: patch_config(_PATCH.format(gate="tokens, top_k=8", experts="tokens, index, weights"))},
     )
-    GOOD = (
-        {
-            _FILE: _HEAD
-            + "    def forward(self, x, position_embeddings, **kwargs):\n"
-            + "        return self.self_attn(x, position_embeddings=position_embeddings, use_cache=False)\n"
-        },
-    )
+    GOOD = ({GPU_CONFIG: patch_config(_PATCH.format(gate="tokens", experts="tokens, index, weights"))},)
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:

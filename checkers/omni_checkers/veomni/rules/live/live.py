@@ -5,32 +5,23 @@ from pathlib import Path
 from typing import Any
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.registry import MODELING, Registration
 from omni_kit.upstream.library import Library
 from omni_kit.upstream.transformers.configs import model_types
 
 Imported = Mapping[str, Any]
-_REGISTER = """\
-from veomni.models.loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("olmoe")
-def register_olmoe_modeling(architecture):
-    from .checkpoint_tensor_converter import create_olmoe_checkpoint_tensor_converter
-    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM, OlmoeModel
-
-    for cls in (OlmoeForCausalLM, OlmoeModel):
-        cls._create_checkpoint_tensor_converter = {converter}
-    {body}
-"""
 _CONVERTER = "staticmethod(create_olmoe_checkpoint_tensor_converter)"
-_BY_NAME = 'return OlmoeModel if architecture == "OlmoeModel" else OlmoeForCausalLM'
-_GOOD = {"__init__.py": _REGISTER.format(converter=_CONVERTER, body=_BY_NAME)}
+_GOOD = {"__init__.py": REGISTER}
+
+
+def _with(statement: str) -> dict[str, str]:
+    """The register function with a statement before it returns."""
+    return {"__init__.py": REGISTER.replace("    return ", f"    {statement}\n    return ")}
 
 
 def _hook(value: str) -> dict[str, str]:
-    body = f"OlmoeForCausalLM.get_position_id_func = lambda self: {value}\n    {_BY_NAME}"
-    return {"__init__.py": _REGISTER.format(converter=_CONVERTER, body=body)}
+    return _with(f"OlmoeForCausalLM.get_position_id_func = lambda self: {value}")
 
 
 class PackageImports(Rule):
@@ -75,7 +66,7 @@ class CallsReturnArchitecture(Rule):
     level = "import"
     requires = ("torch", "veomni")
     obligations = ("VEO-REG-02", "VEO-REG-11", "VEO-REG-16")
-    BAD = ({"__init__.py": _REGISTER.format(converter=_CONVERTER, body="return OlmoeForCausalLM")},)
+    BAD = ({"__init__.py": REGISTER.rpartition("{")[0] + "OlmoeForCausalLM\n"},)
     GOOD = (_GOOD,)
 
     def check(self, imported: Imported, registrations: list[Registration], path: Path) -> Findings:
@@ -107,14 +98,7 @@ class ClassesBuild(Rule):
     requires = ("torch", "veomni")
     obligations = ("VEO-TEST-01", "VEO-PG-14", "VEO-REG-07", "VEO-MOE-24")
     failure_modes = ("missing-self-attribute", "nested-config-read")
-    BAD = (
-        {
-            "__init__.py": _REGISTER.format(
-                converter=_CONVERTER,
-                body="OlmoeForCausalLM.__init__ = lambda self, config: config.no_such_value\n    " + _BY_NAME,
-            )
-        },
-    )
+    BAD = (_with("OlmoeForCausalLM.__init__ = lambda self, config: config.no_such_value"),)
     GOOD = (_GOOD,)
 
     def check(self, imported: Imported, path: Path) -> Findings:
@@ -185,7 +169,7 @@ class ToyCheckpointLoads(Rule):
         "tied-weights",
         "blind-integration-test",
     )
-    BAD = ({"__init__.py": _REGISTER.format(converter="None", body=_BY_NAME)},)
+    BAD = ({"__init__.py": REGISTER.replace(_CONVERTER, "None")},)
     GOOD = (_GOOD,)
 
     def check(

@@ -35,9 +35,6 @@ def collate_multimodal_metadata(batch, sp_pad):
 class Qwen3VLModel(PreTrainedModel):
     config: Qwen3VLConfig
 
-    def get_rope_index(self, **kwargs):
-        return kwargs
-
 
 class Qwen3VLForConditionalGeneration(PreTrainedModel):
     config: Qwen3VLConfig
@@ -168,8 +165,8 @@ class PlaceholdersOfThePipeline(Rule):
     obligations = ("VEO-VLM-09",)
     failure_modes = ("placeholder-position-ids",)
     example_of = "qwen3_vl"
-    BAD = (_example(_POSITIONS.replace("        config.image_token_id = IMAGE_INPUT_INDEX\n", "")),)
-    GOOD = (_example(_POSITIONS),)
+    BAD = (_example(_POSITIONS.replace("        config.image_token_id = IMAGE_INPUT_INDEX\n", "") + _METADATA),)
+    GOOD = (_example(_POSITIONS + _METADATA),)
 
     def check(self, generated: list[Generated]) -> Findings:
         for item, owner, function in _hooks(generated):

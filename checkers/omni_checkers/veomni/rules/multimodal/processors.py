@@ -16,9 +16,9 @@ _HEAD = """\
 from transformers.processing_utils import ProcessorMixin
 
 
-class Qwen3OmniMoeProcessor(ProcessorMixin):
+class Qwen2_5OmniProcessor(ProcessorMixin):
 """
-_FILE = "processing_qwen3_omni_moe.py"
+_FILE = "processing_qwen2_5_omni.py"
 
 
 class AbsentMediaAreEmpty(Rule):
@@ -35,7 +35,7 @@ class AbsentMediaAreEmpty(Rule):
     target = "veomni"
     obligations = ("VEO-OMNI-05",)
     failure_modes = ("data-contract",)
-    example_of = "qwen3_omni_moe"
+    example_of = "qwen2_5_omni"
     BAD = (
         {
             _FILE: _HEAD
@@ -80,7 +80,7 @@ class ProcessorTakesPipelineNames(Rule):
     target = "veomni"
     obligations = ("VEO-OMNI-06",)
     failure_modes = ("data-contract",)
-    example_of = "qwen3_omni_moe"
+    example_of = "qwen2_5_omni"
     BAD = (
         {
             _FILE: _HEAD

@@ -19,16 +19,17 @@ from veomni.distributed.parallel_state import get_parallel_state
 
 
 class Qwen3VLModel(PreTrainedModel):
-    def forward(self, input_ids, position_ids=None):
 """
 _GATHER = """\
+    def whole_tokens(self, input_ids):
         parts = [torch.zeros_like(input_ids) for _ in range(get_parallel_state().sp_size)]
         dist.all_gather(parts, input_ids, group=get_parallel_state().sp_group)
         return torch.cat(parts, dim={dim})
 """
 _POSITIONS = """\
+    def positions(self, input_ids, mm_token_type_ids, position_ids=None):
         if position_ids is None:
-{body}            position_ids = self.get_rope_index(input_ids)
+{body}            position_ids = self.get_rope_index(input_ids, mm_token_type_ids)
         return position_ids
 """
 _RAISES = """\

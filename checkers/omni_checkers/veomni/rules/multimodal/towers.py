@@ -24,9 +24,6 @@ from veomni.distributed.parallel_state import get_parallel_state
 class Qwen3VLVisionModel(PreTrainedModel):
     config: Qwen3VLVisionConfig
 
-    def forward(self, pixel_values, grid_thw):
-        return pixel_values
-
 """
 _DUMMY = """\
     def dummy_forward(self):
@@ -43,16 +40,19 @@ class Qwen3VLModel(PreTrainedModel):
 
     def __init__(self, config):
         super().__init__(config)
-        self.visual = Qwen3VLVisionModel(config.vision_config)
+        self.visual = Qwen3VLVisionModel._from_config(config.vision_config)
+        self.language_model = Qwen3VLTextModel._from_config(config.text_config)
+        self.rope_deltas = None
+        self.post_init()
 
-    def forward(self, x, pixel_values=None):
+    def with_pictures(self, embeds, pixel_values=None, grid_thw=None):
         if pixel_values is not None:
-            return x + self.visual(pixel_values, None)
+            return embeds + self.visual(pixel_values, grid_thw)
 """
 _FALLBACK = """\
         if get_parallel_state().fsdp_enabled:
-            return x + self.visual.dummy_forward().mean() * 0.0
-        return x
+            return embeds + self.visual.dummy_forward().mean() * 0.0
+        return embeds
 """
 
 
@@ -102,7 +102,7 @@ class DummiesAreCalled(Rule):
     obligations = ("VEO-VLM-02", "VEO-OMNI-01")
     failure_modes = ("dummy-forward-shape-sp",)
     example_of = "qwen3_vl"
-    BAD = (_example(_DUMMY, _MODEL, "        return x\n"),)
+    BAD = (_example(_DUMMY, _MODEL, "        return embeds\n"),)
     GOOD = (_example(_DUMMY, _MODEL, _FALLBACK),)
 
     def check(self, generated: list[Generated]) -> Findings:

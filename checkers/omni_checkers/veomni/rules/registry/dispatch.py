@@ -4,27 +4,18 @@ from collections.abc import Iterator
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.symbolic import Class, Function, Program
+from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.generated import Generated, exported
 from omni_checkers.veomni.facts.registry import MODELING, Registration, dispatch, imported_modules
 
-_REGISTER = """\
-from veomni.models.loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("olmoe")
-def register_olmoe_modeling(architecture):
-    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM, OlmoeModel
-
-"""
-_GENERIC_FIRST = """\
+_GENERIC_FIRST = (
+    REGISTER.rpartition("    return ")[0]
+    + """\
     if "Olmoe" in architecture:
         return OlmoeForCausalLM
     return OlmoeModel
 """
-_BY_NAME = """\
-    architecture = architecture or "OlmoeForCausalLM"
-    return {"OlmoeForCausalLM": OlmoeForCausalLM, "OlmoeModel": OlmoeModel}[architecture]
-"""
+)
 
 
 class ArchitectureIsReturned(Rule):
@@ -43,8 +34,8 @@ class ArchitectureIsReturned(Rule):
     name = "register-function-returns-named-architecture"
     target = "veomni"
     obligations = ("VEO-REG-02", "VEO-REG-11", "VEO-REG-16")
-    BAD = ({"__init__.py": _REGISTER + _GENERIC_FIRST},)
-    GOOD = ({"__init__.py": _REGISTER + _BY_NAME},)
+    BAD = ({"__init__.py": _GENERIC_FIRST},)
+    GOOD = ({"__init__.py": REGISTER},)
 
     def check(self, program: Program, registrations: list[Registration], generated: list[Generated]) -> Findings:
         judged = 0
@@ -73,8 +64,8 @@ class NoArchitectureIsAccepted(Rule):
     severity = Severity.warning
     target = "veomni"
     obligations = ("VEO-REG-02",)
-    BAD = ({"__init__.py": _REGISTER + _GENERIC_FIRST},)
-    GOOD = ({"__init__.py": _REGISTER + _BY_NAME},)
+    BAD = ({"__init__.py": _GENERIC_FIRST},)
+    GOOD = ({"__init__.py": REGISTER},)
 
     def check(self, program: Program, registrations: list[Registration]) -> Findings:
         for registration in _modeling(registrations):
@@ -100,8 +91,8 @@ class ModelingIsImportedLate(Rule):
     severity = Severity.info
     target = "veomni"
     obligations = ("VEO-REG-06",)
-    BAD = ({"__init__.py": "from .generated import patched_modeling_olmoe_gpu\n" + _REGISTER + _BY_NAME},)
-    GOOD = ({"__init__.py": _REGISTER + _BY_NAME},)
+    BAD = ({"__init__.py": "from .generated import patched_modeling_olmoe_gpu\n" + REGISTER},)
+    GOOD = ({"__init__.py": REGISTER},)
 
     def check(self, program: Program, generated: list[Generated]) -> Findings:
         modules = {item.source.module: item for item in generated}

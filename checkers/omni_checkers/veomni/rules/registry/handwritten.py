@@ -5,59 +5,34 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from omni_checkers.engine.files import File, walked
-from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.engine.rule import Example, Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.symbolic import Class, Evaluator, Function, Oracle, Program, Symbol
 from omni_checkers.symbolic.signals import Raised
 from omni_checkers.symbolic.values import Value
+from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.registry import CONFIG, Registration, Returned
 from omni_kit.upstream.library import Library
 from omni_kit.upstream.python.source import dotted
 from omni_kit.upstream.transformers.configs import model_types
 
 PROCESSOR = "MODEL_PROCESSOR_REGISTRY"
-_REGISTER = """\
-from veomni.models.loader import MODEL_CONFIG_REGISTRY, MODEL_PROCESSOR_REGISTRY, MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("olmoe")
-def register_olmoe_modeling(architecture):
-    from .{module} import OlmoeForCausalLM
-
-    return OlmoeForCausalLM
-"""
-_GENERATED = _REGISTER.format(module="generated.patched_modeling_olmoe_gpu")
-_CONFIGS = """\
+_CONFIG = """\
 
 
 @MODEL_CONFIG_REGISTRY.register("olmoe")
 def register_olmoe_config():
-    from .configuration_olmoe import {name}
+    from .configuration_olmoe import VeOmniOlmoeConfig
 
-    return {name}
+    return VeOmniOlmoeConfig
 """
-_CONFIG_FILE = """\
-from transformers import OlmoeConfig, PretrainedConfig
+_PROCESSOR = """\
 
 
-class VeOmniOlmoeConfig(OlmoeConfig):
-    tie_word_embeddings = False
-
-
-class Olmoe(PretrainedConfig):
-    model_type = "olmo_e"
-
-
-class OlmoeWrapper:
-    pass
-"""
-_PROCESSORS = """\
-
-
-@MODEL_PROCESSOR_REGISTRY.register("{key}")
+@MODEL_PROCESSOR_REGISTRY.register("Qwen2_5OmniProcessor")
 def register_processor():
-    from .processing_olmoe import {name}
+    from .processing_olmoe import Qwen2_5OmniProcessor
 
-    return {name}
+    return Qwen2_5OmniProcessor
 """
 _PROCESSOR_FILE = """\
 from transformers.models.qwen2_5_omni.processing_qwen2_5_omni import Qwen2_5OmniProcessor as HFProcessor
@@ -66,6 +41,19 @@ from transformers.models.qwen2_5_omni.processing_qwen2_5_omni import Qwen2_5Omni
 class Qwen2_5OmniProcessor(HFProcessor):
     pass
 """
+
+
+def _with_config(definition: str) -> Example:
+    """A model with a config class of its own."""
+    register = REGISTER.replace("import MODELING", "import MODEL_CONFIG_REGISTRY, MODELING") + _CONFIG
+    return {"__init__.py": register, "configuration_olmoe.py": definition}
+
+
+def _with_processor(key: str) -> Example:
+    """A model with a processor of its own, under a key."""
+    register = REGISTER.replace("import MODELING", "import MODEL_PROCESSOR_REGISTRY, MODELING")
+    registered = _PROCESSOR.replace('"Qwen2_5OmniProcessor"', f'"{key}"')
+    return {"__init__.py": register + registered, "processing_olmoe.py": _PROCESSOR_FILE}
 
 
 class ModelingIsGenerated(Rule):
@@ -88,9 +76,9 @@ class ModelingIsGenerated(Rule):
     failure_modes = ("upstream-drift-body",)
     BAD = (
         {
-            "__init__.py": _REGISTER.format(module="modeling_olmoe"),
+            "__init__.py": REGISTER.replace("generated.patched_modeling_olmoe_gpu", "modeling_olmoe"),
             "modeling_olmoe.py": "from transformers import PreTrainedModel\n\n\n"
-            + "class OlmoeForCausalLM(PreTrainedModel):\n    pass\n",
+            + "class OlmoeModel(PreTrainedModel):\n    pass\n\n\nclass OlmoeForCausalLM(PreTrainedModel):\n    pass\n",
         },
         {
             "gpu_patch.py": """\
@@ -102,7 +90,7 @@ def apply_veomni_patch():
 """
         },
     )
-    GOOD = ({"__init__.py": _GENERATED},)
+    GOOD = ({"__init__.py": REGISTER},)
 
     def check(
         self, program: Program, returned: list[Returned], files: dict[Path, File], transformers: Library
@@ -139,11 +127,17 @@ class ConfigIsOfItsType(Rule):
     obligations = ("VEO-REG-07", "VEO-REG-14")
     failure_modes = ("nested-config-read",)
     BAD = (
-        {"__init__.py": _GENERATED + _CONFIGS.format(name="Olmoe"), "configuration_olmoe.py": _CONFIG_FILE},
-        {"__init__.py": _GENERATED + _CONFIGS.format(name="OlmoeWrapper"), "configuration_olmoe.py": _CONFIG_FILE},
+        _with_config(
+            "from transformers import PretrainedConfig\n\n\n"
+            + 'class VeOmniOlmoeConfig(PretrainedConfig):\n    model_type = "olmo_e"\n'
+        ),
+        _with_config("class VeOmniOlmoeConfig:\n    tie_word_embeddings = False\n"),
     )
     GOOD = (
-        {"__init__.py": _GENERATED + _CONFIGS.format(name="VeOmniOlmoeConfig"), "configuration_olmoe.py": _CONFIG_FILE},
+        _with_config(
+            "from transformers import OlmoeConfig\n\n\n"
+            + "class VeOmniOlmoeConfig(OlmoeConfig):\n    tie_word_embeddings = False\n"
+        ),
     )
 
     def check(self, program: Program, registrations: list[Registration]) -> Findings:
@@ -179,18 +173,8 @@ class ProcessorByClassName(Rule):
     target = "veomni"
     obligations = ("VEO-REG-03", "VEO-REG-08")
     failure_modes = ("data-contract",)
-    BAD = (
-        {
-            "__init__.py": _GENERATED + _PROCESSORS.format(key="olmoe", name="Qwen2_5OmniProcessor"),
-            "processing_olmoe.py": _PROCESSOR_FILE,
-        },
-    )
-    GOOD = (
-        {
-            "__init__.py": _GENERATED + _PROCESSORS.format(key="Qwen2_5OmniProcessor", name="Qwen2_5OmniProcessor"),
-            "processing_olmoe.py": _PROCESSOR_FILE,
-        },
-    )
+    BAD = (_with_processor("olmoe"),)
+    GOOD = (_with_processor("Qwen2_5OmniProcessor"),)
 
     def check(self, program: Program, registrations: list[Registration], transformers: Library) -> Findings:
         known = model_types(transformers)

@@ -7,6 +7,7 @@ from omni_checkers.engine.files import File, read_file
 from omni_checkers.engine.rule import Edit, Finding, Findings, NotApplicable, Rule
 from omni_checkers.symbolic import Evaluator, Module, Oracle, Program
 from omni_checkers.symbolic.signals import Raised
+from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.registry import CONFIG, MODELING, Registration
 from omni_kit.targets.veomni.checkout import registrants
@@ -45,33 +46,9 @@ def setup():
         return OlmoeForCausalLM
 """
         },
-        {
-            "__init__.py": """\
-from veomni.models.loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("OlmoeForCausalLM")
-def register_olmoe_modeling(architecture):
-    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM
-
-    return OlmoeForCausalLM
-"""
-        },
+        {"__init__.py": REGISTER.replace('"olmoe"', '"OlmoeForCausalLM"', 1)},
     )
-    GOOD = (
-        {
-            "__init__.py": """\
-from veomni.models.loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("olmoe")
-def register_olmoe_modeling(architecture):
-    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM
-
-    return OlmoeForCausalLM
-"""
-        },
-    )
+    GOOD = ({"__init__.py": REGISTER},)
 
     def check(self, model_dir: ModelDir, registrations: list[Registration], transformers: Library) -> Findings:
         known = set(model_types(transformers))
@@ -101,34 +78,8 @@ class KeyIsPatchedModel(Rule):
     name = "registry-key-is-model-type-of-patched-source"
     target = "veomni"
     obligations = ("VEO-REG-01",)
-    BAD = (
-        {
-            "__init__.py": """\
-from veomni.models.loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("mixtral")
-def register_olmoe_modeling(architecture):
-    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM
-
-    return OlmoeForCausalLM
-"""
-        },
-    )
-    GOOD = (
-        {
-            "__init__.py": """\
-from veomni.models.loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register(key="olmoe")
-def register_olmoe_modeling(architecture):
-    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM
-
-    return OlmoeForCausalLM
-"""
-        },
-    )
+    BAD = ({"__init__.py": REGISTER.replace('"olmoe"', '"mixtral"', 1)},)
+    GOOD = ({"__init__.py": REGISTER.replace('"olmoe"', 'key="olmoe"', 1)},)
 
     def check(self, registrations: list[Registration], generated: list[Generated], transformers: Library) -> Findings:
         sources = {item.source_module for item in generated if item.source_module}
@@ -200,37 +151,8 @@ class KeyRegisteredOnce(Rule):
     name = "registry-key-is-registered-once"
     target = "veomni"
     obligations = ("VEO-REG-01",)
-    BAD = (
-        {
-            "__init__.py": """\
-from veomni.models.loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("olmoe")
-def register_olmoe_modeling(architecture):
-    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM
-
-    return OlmoeForCausalLM
-
-
-MODELING_REGISTRY["olmoe"] = register_olmoe_modeling
-"""
-        },
-    )
-    GOOD = (
-        {
-            "__init__.py": """\
-from veomni.models.loader import MODELING_REGISTRY
-
-
-@MODELING_REGISTRY.register("olmoe")
-def register_olmoe_modeling(architecture):
-    from .generated.patched_modeling_olmoe_gpu import OlmoeForCausalLM
-
-    return OlmoeForCausalLM
-"""
-        },
-    )
+    BAD = ({"__init__.py": REGISTER + '\n\nMODELING_REGISTRY["olmoe"] = register_olmoe_modeling\n'},)
+    GOOD = ({"__init__.py": REGISTER},)
 
     def check(self, model_dir: ModelDir, registrations: list[Registration]) -> Findings:
         seen: dict[tuple[str, str], int] = {}

@@ -29,6 +29,7 @@ TEST_CASES = [pytest.param("./tests/toy_config/{toy}/config.json", False, id="{n
 _PATCH, _E2E = f"{_UP}tests/models/test_models_patch.py", f"{_UP}tests/e2e/test_e2e_parallel.py"
 _TOY = f"{_UP}tests/toy_config/llama_toy/config.json"
 _LLAMA = {_TOY: '{"model_type": "llama"}', _PATCH: _CASES.format(toy="llama_toy", name="llama3.1")}
+_NOTE = {f"{_UP}tests/toy_config/llama_toy/README.md": "meta-llama/Llama-3.1-8B with 2 layers.\n"}
 _MEDIA = ("vision_config", "audio_config", "thinker_config")
 
 
@@ -79,7 +80,7 @@ class TestListsNameTheModel(Rule):
     failure_modes = ("blind-integration-test",)
     example_of = "llama"
     BAD = ({**_LLAMA, _E2E: _CASES.format(toy="qwen3_toy", name="qwen3")},)
-    GOOD = ({**_LLAMA, _E2E: _CASES.format(toy="llama_toy", name="llama3.1")},)
+    GOOD = ({**_LLAMA, **_NOTE, _E2E: _CASES.format(toy="llama_toy", name="llama3.1")},)
 
     def check(self, model_dir: ModelDir, kinds: frozenset[Kind]) -> Findings:
         suites = [suite for suite in SUITES if (model_dir.sys_path / suite.path).is_file()]
@@ -109,7 +110,7 @@ class ToyConfigsAreExplained(Rule):
     failure_modes = ("blind-integration-test",)
     example_of = "llama"
     BAD = (_LLAMA,)
-    GOOD = ({**_LLAMA, f"{_UP}tests/toy_config/llama_toy/README.md": "meta-llama/Llama-3.1-8B with 2 layers.\n"},)
+    GOOD = ({**_LLAMA, **_NOTE},)
 
     def check(self, model_dir: ModelDir, path: Path) -> Findings:
         root = model_dir.sys_path / "tests" / "toy_config"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.symbolic import Class
+from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.experts import Experts
 from omni_checkers.veomni.facts.plan import METHOD, ShardingPlan, Skeletons
 from omni_checkers.veomni.facts.registry import Returned
@@ -33,37 +34,6 @@ def _plan_source(*keys: str) -> str:
     return _BASE + "".join(f'                "{key}": Shard(0),\n' for key in keys) + _END
 
 
-_MODELING = """\
-# Source: transformers.models.olmoe.modeling_olmoe
-import torch
-from torch import nn
-from transformers import OlmoeConfig, PreTrainedModel
-
-
-class OlmoeExperts(nn.Module):
-    def __init__(self, config: OlmoeConfig):
-        super().__init__()
-        shape = (config.num_experts, 2 * config.intermediate_size, config.hidden_size)
-        self.gate_up_proj = nn.Parameter(torch.empty(*shape))
-
-
-class OlmoeModel(PreTrainedModel):
-    def __init__(self, config: OlmoeConfig):
-        super().__init__(config)
-        self.layers = nn.ModuleList([OlmoeExperts(config) for _ in range(config.num_hidden_layers)])
-
-
-class OlmoeForCausalLM(PreTrainedModel):
-    def __init__(self, config: OlmoeConfig):
-        super().__init__(config)
-        self.model = OlmoeModel(config)
-{plan}"""
-_METHOD = """
-    def get_parallel_plan(self):
-        from ..parallel_plan import get_parallel_plan
-
-        return get_parallel_plan()
-"""
 _GATE_UP = "model.layers.*.mlp.experts.gate_up_proj"
 _DOWN = "model.layers.*.mlp.experts.down_proj"
 
@@ -149,8 +119,8 @@ class PlanWhereExperts(Rule):
     kinds = WITH_EXPERTS
     obligations = ("VEO-MOE-07",)
     failure_modes = ("ep-plan-stale",)
-    BAD = ({"generated/patched_modeling_olmoe_gpu.py": _MODELING.format(plan="")},)
-    GOOD = ({"generated/patched_modeling_olmoe_gpu.py": _MODELING.format(plan=_METHOD)},)
+    BAD = ({GPU_CONFIG: patch_config().partition("\n\n@config")[0]},)
+    GOOD = ({GPU_CONFIG: patch_config()},)
 
     def check(self, returned: list[Returned], experts: Experts) -> Findings:
         judged = 0
