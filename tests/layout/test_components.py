@@ -9,8 +9,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from omni_kit.layout import check_layout
+from omni_kit.layout.loading import loading
 from tests.conftest import run_cli
-from tests.diffusers_models import WAN, save
+from tests.diffusers_models import WAN, save, shallow_config
 
 FILE = "diffusion_pytorch_model.safetensors"
 # What the original authors of Wan call the parts that diffusers renames.
@@ -104,6 +105,16 @@ def test_what_does_not_fit_is_found(
     assert not verdict.ok
     assert not verdict.untested
     assert code in {finding.code for finding in verdict.findings}
+
+
+def test_routed_experts_of_a_denoiser_load_as_they_lie(tmp_path: Path) -> None:
+    """HiDream routes, and holds its experts one by one, as they lie on disk."""
+    small = {"attention_head_dim": 16, "axes_dims_rope": [8, 4, 4], "num_layers": 1, "num_single_layers": 1}
+    name = "HiDreamImageTransformer2DModel"
+    verdict = check_layout(str(save(name, tmp_path, {**shallow_config(name), **small})))
+    assert verdict.ok
+    assert {tree.num_experts for tree in verdict.subtrees} == {4}
+    assert loading(verdict).converter == "none"
 
 
 def test_what_could_not_be_read_is_not_judged(tmp_path: Path) -> None:

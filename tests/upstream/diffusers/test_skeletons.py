@@ -65,7 +65,8 @@ def test_what_cannot_be_read_is_said() -> None:
         ("WanTransformer9DModel", {}, "has no class WanTransformer9DModel"),
         ("WanTransformerBlock", {}, "is no model"),
         ("WanTransformer3DModel", {"num_layers": "two"}, "num_layers is 'two'"),
-        ("WanTransformer3DModel", {"num_layers": 10**9}, "more than 1000"),
+        ("WanTransformer3DModel", {"num_layers": 10**9}, "not within 1000"),
+        ("WanTransformer3DModel", {"eps": float("nan")}, "eps is nan"),
         ("WanTransformer3DModel", {"patch_size": {"t": 1}}, "patch_size is"),
     ],
 )

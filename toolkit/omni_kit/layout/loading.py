@@ -8,6 +8,7 @@ from omni_kit.layout.expected import expect
 from omni_kit.layout.subtrees import Subtree
 from omni_kit.layout.taxonomy import Converter, Disk, Memory
 from omni_kit.layout.verdict import LayoutVerdict
+from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.model import Model
 
 # Modules that hold their experts so are what a converter can make.
@@ -63,6 +64,8 @@ def loading(verdict: LayoutVerdict) -> Loading:
     subtrees = [subtree for subtree in verdict.subtrees if subtree.role != "attention"]
     if not subtrees:
         return Loading(Converter.none, "the checkpoint has no experts", Disk.none, evidence="headers")
+    if isinstance(verdict.model, ComponentModel):
+        return Loading(Converter.none, f"{verdict.model.library.name} loads its checkpoints as they lie", Disk.none)
     if (refusal := _refusal(subtrees)) is not None:
         return refusal
     others = [subtree for subtree in subtrees if not _as_held(subtree)]

@@ -321,10 +321,10 @@ def _of_class(given: str, name: str, library: Library, values: Mapping[str, Any]
     cls = find_class(library, name)
     if place.startswith(f"{MODULAR}/") or (cls is not None and is_transformer(cls)):
         return Subject(given, library, name, values=values)
-    close = get_close_matches(name, transformer_names(library), n=1, cutoff=0)
+    close = get_close_matches(name, transformer_names(library), n=1)
     raise BadInput(
         f"{name} is no transformer: it stands in {library.name}/{place}",
-        f"give a whole transformer, such as {close[0]}, or a pipeline that has one" if close else "give a transformer",
+        f"give a transformer{f', such as {close[0]},' if close else ''} or a pipeline that has one",
     )
 
 

@@ -80,7 +80,10 @@ def component_model(library: Library, class_name: str, values: Mapping[str, Any]
             f"{library.name} {library.version} has no class {class_name}", "give another --diffusers, or a newer one"
         )
     if not is_model(cls):
-        raise BadInput(f"{class_name} is no model of {library.name}: {cls.source.where(cls.node)}", "give a model's")
+        raise BadInput(
+            f"{class_name} is no model of {library.name}: {cls.source.where(cls.node)}",
+            "give a model, which has weights, or the whole pipeline",
+        )
     given = {name: value for name, value in values.items() if not name.startswith("_")}
     model = ComponentModel(library, cls, given)
     for name, value in given.items():
@@ -99,5 +102,5 @@ def _check(model: ComponentModel, name: str, value: Any) -> None:
         raise BadInput(f"config.json: {name} is {value!r}, {model.class_name} has {default!r}", "correct config.json")
     most = _MOST_LAYERS if name.endswith(("layers", "depth", "blocks")) else _MOST
     for number in value if isinstance(value, list | tuple) else [value]:
-        if isinstance(number, int) and abs(number) > most:
-            raise BadInput(f"config.json: {name} is {number}, more than {most}", "correct config.json")
+        if isinstance(number, int | float) and not abs(number) <= most:  # what is not a number is not less either
+            raise BadInput(f"config.json: {name} is {number}, not within {most}", "correct config.json")

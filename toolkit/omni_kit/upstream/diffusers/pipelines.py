@@ -140,7 +140,8 @@ class Pipeline:
 
     def _component(self, name: str, library: str, class_name: str, evidence: str, optional: bool) -> Component:
         """Raises BadInput where diffusers does not have the class."""
-        own = library == self.library.name or (self.library.root / PIPELINES / library).is_dir()
+        folder = self.library.root / PIPELINES / library  # where classes of one pipeline alone are
+        own = library == self.library.name or (library.isidentifier() and folder.is_dir())
         place = place_of(self.library, class_name) if own else None
         if own and place is None:
             version = f"{self.library.name} {self.library.version}"

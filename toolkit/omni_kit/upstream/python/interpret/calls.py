@@ -67,7 +67,7 @@ class Calls(Expressions):
             return self.is_instance(node)
         package, _, function_name = name.partition(".")
         if package in {"math", "np", "numpy"} and function_name in _MATH:
-            return UNKNOWN if UNKNOWN in args else _MATH[function_name](*args)
+            return UNKNOWN if UNKNOWN in args or any(map(_endless, args)) else _MATH[function_name](*args)
         if name == "torch.Size":
             return tuple(args[0])
         if name in {"copy.copy", "copy.deepcopy", "deepcopy"}:

@@ -4,6 +4,7 @@ import ast
 from typing import Any, cast
 
 from omni_kit.errors import BadInput
+from omni_kit.upstream.python.interpret.binding import argument_names, bind
 from omni_kit.upstream.python.interpret.calls import Calls
 from omni_kit.upstream.python.interpret.classes import ClassRef, FunctionRef, readable
 from omni_kit.upstream.python.interpret.expressions import BINARY, MAX_ITEMS
@@ -63,9 +64,9 @@ def _initialise(mro: tuple[ClassRef | str, ...], module: Module, args: list[Any]
             if _initialise_root(entry, module, args, kwargs):
                 return
         elif (init := entry.defines("__init__")) is not None:
-            scope = _bind(init, [module, *args], kwargs)
+            scope = bind(init, [module, *args], kwargs)
             if any((dotted(decorator) or "").endswith(_KEEPS) for decorator in init.decorator_list):
-                _keep(module, {name: scope[name] for name in _names(init)[1:]})
+                _keep(module, {name: scope[name] for name in argument_names(init)[1:]})
             Frame(entry, module, scope).run(init.body)
             return
 
@@ -86,34 +87,6 @@ def _initialise_root(name: str, module: Module, args: list[Any], kwargs: dict[st
         where = module.cls.source.where(module.cls.node)
         module.attributes.update(layer_parameters(name.removeprefix("nn."), args, kwargs, where) or {})
     return name == "PreTrainedModel" or name.startswith("nn.")
-
-
-def _names(function: ast.FunctionDef) -> list[str]:
-    return [arg.arg for arg in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
-
-
-def _bind(init: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    names = [arg.arg for arg in (*init.args.posonlyargs, *init.args.args)]
-    scope: dict[str, Any] = dict.fromkeys(_names(init), UNKNOWN)
-    defaults = [*zip(names[len(names) - len(init.args.defaults) :], init.args.defaults, strict=True)]
-    defaults += [(a.arg, d) for a, d in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True) if d]
-    for name, node in defaults:
-        scope[name] = _literal(node)
-    scope.update(zip(names, args, strict=False))
-    scope.update({k: v for k, v in kwargs.items() if k in scope})
-    if init.args.vararg is not None:
-        scope[init.args.vararg.arg] = args[len(names) :]
-    if init.args.kwarg is not None:
-        scope[init.args.kwarg.arg] = {k: v for k, v in kwargs.items() if k not in scope}
-    return scope
-
-
-def _literal(node: ast.expr) -> Any:
-    """What a default is worth; UNKNOWN where it is no literal."""
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError):
-        return UNKNOWN
 
 
 class Frame(Calls):
@@ -234,7 +207,7 @@ class Frame(Calls):
             return
         if (method := self.super_method(call) or self.module_method(call)) is not None:
             module, cls, body = method
-            Frame(cls, module, _bind(body, [module, *self.args(call)], self.kwargs(call))).run(body.body)
+            Frame(cls, module, bind(body, [module, *self.args(call)], self.kwargs(call))).run(body.body)
         elif (dotted(call.func) or "") == "self.register_buffer":
             self.register_buffer(call)
         elif (dotted(call.func) or "") in _SETTERS:
@@ -248,7 +221,7 @@ class Frame(Calls):
 
     def add_item(self, function: ast.Attribute, call: ast.Call) -> None:
         """`.append(x)` or `.insert(i, x)`, to a list or to a container of modules; its items count on from 0."""
-        target, args = self.value(function.value), self.args(call)
+        target, args = self.value(function.value), self.args(call) or [UNKNOWN]
         place, item = (args[0], args[-1]) if function.attr == "insert" and len(args) > 1 else (None, args[0])
         items = target.items() if isinstance(target, Module) else target
         if place is UNKNOWN or not isinstance(items, list):
@@ -258,7 +231,7 @@ class Frame(Calls):
         if isinstance(target, Module):
             target.attributes.update({str(number): [one] for number, one in enumerate(items)})
             if item is UNKNOWN:
-                target.unresolved[str(len(items) - 1)] = ast.unparse(call.args[-1])
+                target.unresolved[str(len(items) - 1)] = ast.unparse(call)
 
     def module_method(self, call: ast.Call) -> tuple[Module, ClassRef, ast.FunctionDef] | None:
         """The module and the method that `self.name(...)` or `self.part.name(...)` calls, if the library defines it."""
@@ -358,7 +331,7 @@ class Frame(Calls):
 
     def run_function(self, function: FunctionRef, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """What a function returns; UNKNOWN where that hangs on what is not known, or where calls go too deep."""
-        return self.returned_by(function, self.owner, function.node, _bind(function.node, args, kwargs))
+        return self.returned_by(function, self.owner, function.node, bind(function.node, args, kwargs))
 
     def method_call(self, node: ast.Call, args: list[Any]) -> Any:
         """What a method of this module, or of a part of it, returns; else as plain values answer."""
@@ -366,7 +339,7 @@ class Frame(Calls):
         if found is None:
             return super().method_call(node, args)
         module, cls, body = found
-        return self.returned_by(cls, module, body, _bind(body, [module, *args], self.kwargs(node)))
+        return self.returned_by(cls, module, body, bind(body, [module, *args], self.kwargs(node)))
 
     def returned_by(
         self, home: ClassRef | FunctionRef, owner: Module | Config, node: ast.FunctionDef, scope: dict[str, Any]
