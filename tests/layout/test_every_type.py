@@ -77,7 +77,7 @@ def layouts_are_true(name: str, verdict: LayoutVerdict, model: Any, disk: dict[s
     for tree in verdict.subtrees:
         if tree.role == "attention":
             continue
-        expected = EXPECTED.get(verdict.model.config.model_type if verdict.model else "", SPLIT)
+        expected = EXPECTED.get(verdict.model.name if verdict.model else "", SPLIT)
         assert (tree.disk, tree.memory) in expected, (name, tree)
         if tree.disk in UNSUPPORTED:
             continue

@@ -87,7 +87,7 @@ def test_every_converter_gives_the_parameters(modules: list[str], fewest: int, t
         try:
             said = write_converter(verdict, directory / "mine.py")
         except BadInput as error:
-            refused.add((verdict.model.config.model_type, error.message.partition(" by ")[2].partition("(")[0]))
+            refused.add((verdict.model.name, error.message.partition(" by ")[2].partition("(")[0]))
             continue
         if said.startswith("no converter was written: the modules hold them"):
             loads_as_it_lies(verdict, model, tensors)

@@ -6,6 +6,7 @@ from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.examples import FOLDER
+from omni_kit.layout import refuse_original
 from omni_kit.resources import resource_dir
 from omni_kit.targets.protocol import Integration, IntegrationPlan, Request, Target, handler_of, package_of
 from omni_kit.targets.registry import targets
@@ -14,13 +15,18 @@ from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.subject import Subject, open_source
 
 
-def inspect(source: str, transformers: Path | None = None) -> dict[str, Any]:
+def inspect(source: str, transformers: Path | None = None, diffusers: Path | None = None) -> dict[str, Any]:
     """The JSON object of inspect, with `notes`.
 
+    Args:
+        transformers, diffusers: unpacked libraries to read instead of the installed ones.
+
     Raises:
-        BadInput: SOURCE is not understood, or has no model that its library knows.
+        BadInput: SOURCE is not understood, has no model that its library knows, or is in the layout of the original
+            authors of a model of diffusers.
     """
-    subject = open_source(source, transformers=transformers)
+    subject = open_source(source, transformers=transformers, diffusers=diffusers)
+    refuse_original(subject)
     facts = subject.profile
     plans, notes = {}, []
     for name, target in targets().items():
@@ -34,13 +40,13 @@ def inspect(source: str, transformers: Path | None = None) -> dict[str, Any]:
         **facts.as_json(),
         "nearest_reference": _nearest(facts),
         "targets": plans,
-        "notes": [*notes, *_unread(subject)],
+        "notes": [*subject.notes, *notes, *_unread(subject)],
     }
 
 
 def _unread(subject: Subject) -> list[str]:
     """What of the model could not be read from source."""
-    model = subject.known_model
+    model = subject.loaded
     unresolved = model.skeleton.unresolved if model is not None else ()
     if not unresolved:
         return []

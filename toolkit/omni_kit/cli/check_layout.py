@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from omni_kit.cli.app import app
-from omni_kit.cli.options import FormatOption, FullOption, SourceArgument, TransformersOption
+from omni_kit.cli.options import DiffusersOption, FormatOption, FullOption, SourceArgument, TransformersOption
 from omni_kit.errors import MissingRequirement
 from omni_kit.output import Format, Output, table
 
@@ -23,7 +23,9 @@ _COLOURS = {"native": "green", "convertible": "green", "mixed": "yellow", "not-m
 @app.command("check-layout")
 def check_layout_command(
     source: SourceArgument,
-    model_type: Annotated[str | None, typer.Option(help="Take this model_type instead of the config's.")] = None,
+    model_type: Annotated[
+        str | None, typer.Option(help="Take this model_type, or class of diffusers, instead of the config's.")
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A config.json to use instead of the one beside the weights.")
     ] = None,
@@ -38,10 +40,14 @@ def check_layout_command(
         typer.Option("--emit-converter", metavar="FILE", help="Write the converter module for this layout."),
     ] = None,
     transformers: TransformersOption = None,
+    diffusers: DiffusersOption = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Tell the expert layout of a checkpoint from headers alone, and account for every key. Needs no torch."""
+    """Tell the expert layout of a checkpoint from headers alone, and account for every key. Needs no torch.
+
+    Of a pipeline of diffusers, its denoiser is looked at. Original authors' layouts are refused with their conversion.
+    """
     from omni_kit.layout import check_layout
     from omni_kit.layout.loading import loading
 
@@ -52,6 +58,7 @@ def check_layout_command(
         assume=assume,
         against_model=against_model,
         transformers=transformers,
+        diffusers=diffusers,
     )
     needed, notes = loading(verdict), []
     if emit_converter is not None:

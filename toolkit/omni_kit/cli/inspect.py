@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from omni_kit.cli.app import app
-from omni_kit.cli.options import FormatOption, FullOption, SourceArgument, TransformersOption
+from omni_kit.cli.options import DiffusersOption, FormatOption, FullOption, SourceArgument, TransformersOption
 from omni_kit.output import Format, Output, table
 
 
@@ -14,13 +14,17 @@ from omni_kit.output import Format, Output, table
 def inspect_command(
     source: SourceArgument,
     transformers: TransformersOption = None,
+    diffusers: DiffusersOption = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Tell what a model is: kind, traits, experts, and what an integration of it would take. Needs no torch."""
+    """Tell what a model is: kind, traits, experts, and what an integration of it would take. Needs no torch.
+
+    Of a pipeline of diffusers, the model is its denoiser; the other components are listed beside it.
+    """
     from omni_kit.inspection import inspect
 
-    report = inspect(source, transformers)
+    report = inspect(source, transformers, diffusers)
     Output("inspect", fmt, full).finish(
         report, ok=True, human=lambda console: _render(report, console), notes=report.pop("notes")
     )
@@ -39,9 +43,15 @@ def _render(report: dict[str, Any], console: Console) -> None:
         console.print(escape(f"nearest   {name}; read it with: omni-kit reference show {name}"), soft_wrap=True)
     rows = table("trait", "value", "evidence")
     for trait in report["traits"]:
-        rows.add_row(trait["name"], str(trait["value"]), escape(trait["evidence"]))
+        rows.add_row(trait["name"], escape(str(trait["value"])), escape(trait["evidence"]))
     if report["traits"]:
         console.print(rows)
+    parts = table("component", "role", "class", "evidence")
+    for part in report["components"]:
+        shown = f"{part['library']} {part['class_name']}{' (optional)' if part['optional'] else ''}"
+        parts.add_row(*map(escape, (part["name"], part["role"], shown, part["evidence"])))
+    if report["components"]:
+        console.print(parts)
     for target, plan in report["targets"].items():
         console.print(f"\n[bold]{target}[/bold]: {plan['complexity']}, {len(plan['files'])} files")
         sites = table("site", "decision", "reason", "evidence")

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from omni_kit.cli.app import app
-from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption, TransformersOption
+from omni_kit.cli.options import DiffOption, DiffusersOption, DryRunOption, FormatOption, FullOption, TransformersOption
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.output import Format, Output, table
 
@@ -25,7 +25,7 @@ def new_model_command(
         typer.Option(
             "--from",
             metavar="SOURCE",
-            help="A checkpoint directory, a config.json, a model_type, or a class of diffusers.",
+            help="A checkpoint directory, a config.json, a model_type, a class of diffusers, or a pipeline.",
         ),
     ],
     target: Annotated[
@@ -42,6 +42,7 @@ def new_model_command(
     diff: DiffOption = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that somebody changed.")] = False,
     transformers: TransformersOption = None,
+    diffusers: DiffusersOption = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
@@ -54,7 +55,7 @@ def new_model_command(
     try:
         scaffold = new_model(
             name, source, target=target, style="in-tree" if style == "in-tree" else "plugin", into=into, kind=kind,
-            force=force, dry_run=dry_run or diff, transformers=transformers,
+            force=force, dry_run=dry_run or diff, transformers=transformers, diffusers=diffusers,
         )  # fmt: skip
     except Refusal as refusal:
         _refuse(output, refusal)

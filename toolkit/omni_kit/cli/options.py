@@ -14,13 +14,20 @@ SourceArgument = Annotated[
     typer.Argument(
         metavar="SOURCE",
         help="A checkpoint directory, config.json, *.safetensors, *.safetensors.index.json, "
-        "model_index.json, a model_type, a class of diffusers, or hf://org/name.",
+        "model_index.json, a pipeline's or a component's directory, a model_type, a class of diffusers, "
+        "or hf://org/name.",
     ),
 ]
 TransformersOption = Annotated[
     Path | None,
     typer.Option(
         "--transformers", metavar="PATH", help="Another unpacked transformers to read instead of the installed one."
+    ),
+]
+DiffusersOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--diffusers", metavar="PATH", help="Another unpacked diffusers to read instead of the installed one."
     ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be written; write nothing.")]

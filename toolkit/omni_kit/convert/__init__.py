@@ -10,7 +10,7 @@ from omni_kit.convert.forms import Form
 from omni_kit.convert.plan import ConversionPlan, make_plan, parse_size
 from omni_kit.convert.run import JOBS, Converted, Progress, run_plan
 from omni_kit.errors import BadInput
-from omni_kit.layout import Checkpoint, judge, read_checkpoint
+from omni_kit.layout import Checkpoint, judge, read_weights
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.models import UpstreamModel
 
@@ -61,7 +61,7 @@ def convert(
     subject = open_source(source, transformers=transformers)
     if subject.weights is None or subject.directory is None:
         raise BadInput(f"{source} has no safetensors files to convert", "give a checkpoint directory, file or index")
-    checkpoint = read_checkpoint(subject.weights)
+    checkpoint = read_weights(subject)
     notes = (*subject.notes, *_whole(checkpoint, subject.known_model))
     plan = replace(make_plan(checkpoint, subject.known_model, form, target, size), notes=notes)
     return run_plan(plan, subject.directory, destination, resume=resume, verify=verify, jobs=jobs, progress=progress)

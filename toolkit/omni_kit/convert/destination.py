@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from omni_kit.convert.casts import CASTS
 from omni_kit.convert.plan import ConversionPlan, Shard
 from omni_kit.errors import BadInput
-from omni_kit.layout.checkpoint import INDEX_SUFFIX
+from omni_kit.upstream.places import INDEX_SUFFIX
 
 STATE = ".omni-kit-convert.json"
 _LOCK = ".omni-kit-convert.lock"

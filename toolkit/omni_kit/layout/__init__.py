@@ -7,11 +7,12 @@ from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import Checkpoint, read_checkpoint
 from omni_kit.layout.expected import expect
 from omni_kit.layout.findings import LayoutFinding
+from omni_kit.layout.originals import read_weights, refuse_original
 from omni_kit.layout.verdict import LayoutVerdict, judge, prove
 from omni_kit.upstream.python.source import without_collection
 from omni_kit.upstream.subject import Subject, open_source
 
-__all__ = ["Checkpoint", "LayoutVerdict", "check_layout", "judge", "read_checkpoint"]
+__all__ = ["Checkpoint", "LayoutVerdict", "check_layout", "judge", "read_checkpoint", "read_weights", "refuse_original"]
 
 
 def check_layout(
@@ -22,27 +23,30 @@ def check_layout(
     assume: str | None = None,
     against_model: bool = False,
     transformers: Path | None = None,
+    diffusers: Path | None = None,
 ) -> LayoutVerdict:
     """Tells the expert layout of the checkpoint at `source`; of a model without weights, the one that it will have.
 
     Args:
-        source: a checkpoint directory, a safetensors file, an index, a config.json or a model_type.
+        source: a checkpoint directory, a safetensors file, an index, a config.json, a model_type, a class of diffusers,
+            a model_index.json or a pipeline's directory, of which the denoiser is looked at.
         model_type: instead of the one in the config.
         config: a config.json to use instead of the one beside the weights.
         assume: the layout to take where the file leaves it open.
         against_model: prove it with transformers' own loader on the meta device; needs torch.
-        transformers: another unpacked transformers to read the recipe from.
+        transformers, diffusers: other unpacked libraries to read instead of the installed ones.
 
     Raises:
-        BadInput: neither weights nor a model of transformers, damaged files, or an unknown model_type.
+        BadInput: neither weights nor a model that is known, damaged files, an unknown model_type, or a checkpoint in
+            the layout of a model's original authors.
         MissingRequirement: `against_model` without torch.
     """
-    subject = open_source(source, transformers=transformers, config=config, model_type=model_type)
+    subject = open_source(source, transformers=transformers, diffusers=diffusers, config=config, model_type=model_type)
     if subject.weights is None:
         return _expected(subject, against_model)
     with without_collection():
-        checkpoint = read_checkpoint(subject.weights)
-        verdict = judge(checkpoint, subject.known_model, assume)
+        checkpoint = read_weights(subject)
+        verdict = judge(checkpoint, subject.loaded, assume)
     said = tuple(LayoutFinding("whole-checkpoint", "info", note) for note in subject.notes)
     verdict = replace(verdict, findings=(*said, *verdict.findings))
     return prove(verdict, checkpoint) if against_model else verdict
@@ -50,7 +54,7 @@ def check_layout(
 
 def _expected(subject: Subject, against_model: bool) -> LayoutVerdict:
     """What the library declares for a model of which there are no weights to look at."""
-    if against_model or (model := subject.known_model) is None:
+    if against_model or (model := subject.loaded) is None:
         raise BadInput(f"{subject.given} has no safetensors files to look at", "give a checkpoint directory or index")
     with without_collection():
         return expect(model)

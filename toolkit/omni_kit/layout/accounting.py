@@ -10,8 +10,8 @@ from omni_kit.layout.fitting import Feeds, Misfit, Shape
 from omni_kit.layout.groups import ExpertGroup
 from omni_kit.layout.ignoring import Ignoring
 from omni_kit.layout.quantised import packs, unpacked
+from omni_kit.upstream.model import Model
 from omni_kit.upstream.python.skeleton import Parameter
-from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.recipes.book import Route
 from omni_kit.upstream.transformers.recipes.rope import with_heads
 
@@ -64,7 +64,7 @@ class Accounting:
         return not (self.unmapped or self.missing or self.misfits or self.not_judged)
 
 
-def account(checkpoint: Checkpoint, model: UpstreamModel, groups: Sequence[ExpertGroup] = ()) -> Accounting:
+def account(checkpoint: Checkpoint, model: Model, groups: Sequence[ExpertGroup] = ()) -> Accounting:
     """Maps every key, and what its shape becomes, through the recipe onto the parameters of the modeling source.
 
     Args:
@@ -101,7 +101,7 @@ def _counted(found: Counter[tuple[str, str]]) -> tuple[Ignored, ...]:
 class _Tally:
     """What has been found out about the keys so far."""
 
-    def __init__(self, checkpoint: Checkpoint, model: UpstreamModel) -> None:
+    def __init__(self, checkpoint: Checkpoint, model: Model) -> None:
         self._checkpoint = checkpoint
         self._prefix = model.skeleton.base_prefix
         self._parameters = model.skeleton.names()
@@ -211,7 +211,7 @@ def _holds(parameter: Parameter, expert: tuple[int, ...]) -> bool:
     return parameter.shape is None or parameter.shape[1:] in {(rows, columns), (2 * rows, columns)}
 
 
-def _proof(checkpoint: Checkpoint, model: UpstreamModel) -> str:
+def _proof(checkpoint: Checkpoint, model: Model) -> str:
     unknown = len(model.skeleton.unresolved)
     what = "names" if checkpoint.names_only else "names and shapes"
     proof = f"{what} against {model.class_name} as read from source"

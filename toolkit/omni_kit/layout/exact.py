@@ -8,7 +8,7 @@ from omni_kit.layout.disk import DiskReading
 from omni_kit.layout.groups import ExpertGroup
 from omni_kit.layout.quantised import packs, unpacked
 from omni_kit.layout.taxonomy import INTERLEAVED, PAIRED, TURNED, Disk, plain
-from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.model import Model
 from omni_kit.upstream.transformers.recipes.running import SCALE
 
 BIAS = "_bias"
@@ -66,9 +66,9 @@ def keys_of(group: ExpertGroup, reading: DiskReading, ending: str) -> list[list[
     return [[f"{group.stacked[leaf]}{ending}"] for leaf in reading.names]
 
 
-def block_rows(model: UpstreamModel) -> int | None:
+def block_rows(model: Model) -> int | None:
     """How many rows share one FP8 scale, as the config says; None where it does not."""
-    given = model.config.given.get("quantization_config")
+    given = model.given.get("quantization_config")
     sizes = given.get("weight_block_size") if isinstance(given, Mapping) else None
     return sizes[0] if isinstance(sizes, list) and sizes and isinstance(sizes[0], int) else None
 

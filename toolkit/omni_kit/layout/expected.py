@@ -8,13 +8,13 @@ from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.findings import LayoutFinding
 from omni_kit.layout.headers import TensorInfo
 from omni_kit.layout.verdict import LayoutVerdict, judge
-from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.model import Model
 from omni_kit.upstream.transformers.recipes.expression import whole
 from omni_kit.upstream.transformers.recipes.rope import with_heads
 from omni_kit.upstream.transformers.recipes.running import to_hub
 
 
-def expect(model: UpstreamModel) -> LayoutVerdict:
+def expect(model: Model) -> LayoutVerdict:
     """The verdict on the checkpoint that the library declares for a model, said to be that.
 
     Raises:
@@ -27,7 +27,7 @@ def expect(model: UpstreamModel) -> LayoutVerdict:
     return replace(verdict, accounting=accounting, findings=findings)
 
 
-def expected_checkpoint(model: UpstreamModel) -> Checkpoint:
+def expected_checkpoint(model: Model) -> Checkpoint:
     """Names and shapes of the tensors that loading would turn into the model's parameters.
 
     Raises:

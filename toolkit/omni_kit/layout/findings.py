@@ -7,7 +7,7 @@ from omni_kit.layout.accounting import Accounting
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.subtrees import JudgedGroup, Subtree
 from omni_kit.layout.taxonomy import Disk, Memory, plain
-from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.model import Model
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ def findings_of(
     judged: Sequence[JudgedGroup],
     subtrees: Sequence[Subtree],
     checkpoint: Checkpoint,
-    model: UpstreamModel | None,
+    model: Model | None,
     accounting: Accounting | None,
 ) -> Iterator[LayoutFinding]:
     """All findings, the experts' first."""
@@ -39,7 +39,7 @@ def findings_of(
     yield from _misfits(accounting)
 
 
-def _number_of_experts(one: JudgedGroup, model: UpstreamModel | None) -> Iterator[LayoutFinding]:
+def _number_of_experts(one: JudgedGroup, model: Model | None) -> Iterator[LayoutFinding]:
     """Experts that are missing from a layer, or too many for it: loading would make a stack of another size."""
     counts = _expected(one, model)
     count, most = min(counts), max(counts)
@@ -58,7 +58,7 @@ def _number_of_experts(one: JudgedGroup, model: UpstreamModel | None) -> Iterato
         yield LayoutFinding("expert-count", "error", f"{one.group.prefix} {verb} {have} experts, the model has {most}")
 
 
-def _expected(one: JudgedGroup, model: UpstreamModel | None) -> set[int]:
+def _expected(one: JudgedGroup, model: Model | None) -> set[int]:
     """How many experts the parameters have that a group feeds; where none are known, as many as there seem to be.
 
     Experts of two widths feed two stacks; some stack more gates than downs, for experts that compute nothing.
@@ -86,7 +86,7 @@ def _without_model(judged: Sequence[JudgedGroup]) -> LayoutFinding:
     return LayoutFinding("no-config", "warning", message)
 
 
-def _against_recipe(subtree: Subtree, model: UpstreamModel, marked: bool) -> Iterator[LayoutFinding]:
+def _against_recipe(subtree: Subtree, model: Model, marked: bool) -> Iterator[LayoutFinding]:
     """Where the file and what transformers declares disagree, both are said."""
     operations = {op.name for t in (model.recipe.transforms if model.recipe else ()) for op in t.operations}
     prefix = subtree.prefix

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.quantised import beside
-from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.model import Model
 
 # What makes speech of what a model thinks; left out unless the config asks for audio.
 _SPEECH = frozenset({"talker", "code2wav", "token2wav"})
@@ -21,7 +21,7 @@ _ANNOUNCED = re.compile(r"mtp|nextn|next_n|multi_token")
 class Ignoring:
     """The reasons for which keys of one checkpoint feed nothing of one model."""
 
-    def __init__(self, checkpoint: Checkpoint, model: UpstreamModel) -> None:
+    def __init__(self, checkpoint: Checkpoint, model: Model) -> None:
         self._model = model
         self._checkpoint = checkpoint
         self._listed = [re.compile(pattern) for pattern in _ignore_list(model)]
@@ -97,7 +97,7 @@ class Ignoring:
     @cached_property
     def _said(self) -> int:
         """How many such layers the config speaks of; no limit where it only says that there are some."""
-        values = self._model.config.given
+        values = self._model.given
         parts = [values, *(value for value in values.values() if isinstance(value, Mapping))]
         said = [value for part in parts for key, value in part.items() if _ANNOUNCED.search(str(key)) and value]
         counts = [value for value in said if isinstance(value, int) and not isinstance(value, bool)]
@@ -116,7 +116,7 @@ class Ignoring:
         return any(name.startswith(f"{part}.") for name in built)
 
 
-def _ignore_list(model: UpstreamModel) -> list[str]:
+def _ignore_list(model: Model) -> list[str]:
     """`_keys_to_ignore_on_load_unexpected` of the class and of its pre-trained base."""
     found: list[str] = []
     for name, node in model.source.classes.items():

@@ -8,7 +8,8 @@ from omni_kit.layout.expected import expect
 from omni_kit.layout.subtrees import Subtree
 from omni_kit.layout.taxonomy import Converter, Disk, Memory
 from omni_kit.layout.verdict import LayoutVerdict
-from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.diffusers.models import ComponentModel
+from omni_kit.upstream.model import Model
 
 # Modules that hold their experts so are what a converter can make.
 _MADE = frozenset({Memory.canonical, Memory.canonical_two_width, Memory.no_gate})
@@ -63,6 +64,8 @@ def loading(verdict: LayoutVerdict) -> Loading:
     subtrees = [subtree for subtree in verdict.subtrees if subtree.role != "attention"]
     if not subtrees:
         return Loading(Converter.none, "the checkpoint has no experts", Disk.none, evidence="headers")
+    if isinstance(verdict.model, ComponentModel):
+        return Loading(Converter.none, f"{verdict.model.library.name} loads its checkpoints as they lie", Disk.none)
     if (refusal := _refusal(subtrees)) is not None:
         return refusal
     others = [subtree for subtree in subtrees if not _as_held(subtree)]
@@ -95,7 +98,7 @@ def _refusal(subtrees: Sequence[Subtree]) -> Loading | None:
     return None
 
 
-def converts_experts(model: UpstreamModel) -> bool:
+def converts_experts(model: Model) -> bool:
     """Whether loading the checkpoint that the library declares for a model needs a converter, or may need one."""
     try:
         return loading(expect(model)).converter is not Converter.none

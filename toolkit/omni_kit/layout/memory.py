@@ -5,14 +5,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from omni_kit.layout.taxonomy import PAIRS, RETRIEVAL, Memory, pair_orientation, plain
+from omni_kit.upstream.model import Model
 from omni_kit.upstream.python.skeleton import Parameter
 from omni_kit.upstream.python.source import read_source
-from omni_kit.upstream.transformers.models import UpstreamModel
 
 _EXPERT = re.compile(r"\.(?:expert_)?[0-9]+\.[^.]+\.(?:weight|bias)$")
 
 
-def memory_layout(model: UpstreamModel, targets: tuple[str, ...]) -> Memory:
+def memory_layout(model: Model, targets: tuple[str, ...]) -> Memory:
     """The layout in memory of the parameters that one group feeds.
 
     Args:
@@ -30,7 +30,7 @@ def memory_layout(model: UpstreamModel, targets: tuple[str, ...]) -> Memory:
     return found[0] if len(set(found)) == 1 else Memory.none
 
 
-def interleaves(model: UpstreamModel) -> bool:
+def interleaves(model: Model) -> bool:
     """Whether gate and up alternate: the experts' forward takes every second column, or the recipe interleaves."""
     operations = {op.name for t in (model.recipe.transforms if model.recipe else ()) for op in t.operations}
     if "Interleave" in operations:
@@ -39,7 +39,7 @@ def interleaves(model: UpstreamModel) -> bool:
     return any(_takes_every_second(node) for node in _classes(model, holders))
 
 
-def _classes(model: UpstreamModel, places: Iterable[tuple[str, str]]) -> Iterator[ast.ClassDef]:
+def _classes(model: Model, places: Iterable[tuple[str, str]]) -> Iterator[ast.ClassDef]:
     """Classes by the file that they stand in, as evidence cites it; a sub-model's are in another than the model's."""
     for file, name in sorted(places):
         path = model.library.root.parent / file
@@ -61,7 +61,7 @@ def _box(name: str) -> str:
     return plain(name).rpartition(".")[0]
 
 
-def _box_layout(model: UpstreamModel, box: str) -> Memory:
+def _box_layout(model: Model, box: str) -> Memory:
     leaves = model.skeleton.by_module.get(box, {})
     for pair in PAIRS:
         if set(pair) <= leaves.keys():
@@ -75,7 +75,7 @@ def _box_layout(model: UpstreamModel, box: str) -> Memory:
     return Memory.none
 
 
-def _pair_layout(model: UpstreamModel, pair: tuple[str, str], leaves: Mapping[str, Parameter]) -> Memory:
+def _pair_layout(model: Model, pair: tuple[str, str], leaves: Mapping[str, Parameter]) -> Memory:
     gate_up, down = (tuple(d or 0 for d in leaves[name].shape or ()) for name in pair)
     # some stack more gates than downs: experts that compute nothing
     orientation = pair_orientation((*down[:1], *gate_up[1:]), down)

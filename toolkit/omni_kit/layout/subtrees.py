@@ -11,7 +11,7 @@ from omni_kit.layout.exact import block_rows, obstacle, open_without_model, pack
 from omni_kit.layout.groups import ExpertGroup
 from omni_kit.layout.memory import memory_layout
 from omni_kit.layout.taxonomy import CONVERTERS, Converter, Disk, Memory
-from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.model import Model
 from omni_kit.upstream.transformers.traits import expert_parameters
 
 # A word of the prefix -> the role of the experts below it.
@@ -70,7 +70,7 @@ def judge_group(
     group: ExpertGroup,
     reading: DiskReading,
     checkpoint: Checkpoint,
-    model: UpstreamModel | None,
+    model: Model | None,
     accounting: Accounting | None,
 ) -> JudgedGroup:
     """All that the headers, and the model where it is known, tell of one group."""
@@ -120,7 +120,7 @@ def merge(judged: Sequence[JudgedGroup], checkpoint: Checkpoint) -> Iterator[Sub
         )
 
 
-def _memory(model: UpstreamModel | None, fed: tuple[str, ...], predicts: bool) -> Memory:
+def _memory(model: Model | None, fed: tuple[str, ...], predicts: bool) -> Memory:
     """How the module holds what a group feeds; a layer that is not built would hold it as the others do."""
     if model is None:
         return Memory.none

@@ -13,6 +13,7 @@ from omni_kit.layout.groups import expert_groups
 from omni_kit.layout.memory import interleaves
 from omni_kit.layout.subtrees import Subtree, judge_group, merge
 from omni_kit.layout.taxonomy import Converter, Disk
+from omni_kit.upstream.model import Model
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import EXPERT_COUNTS, text_config
 
@@ -24,7 +25,7 @@ MOST_BELIEVED = 256
 class LayoutVerdict:
     """What check-layout reports."""
 
-    model: UpstreamModel | None
+    model: Model | None
     subtrees: tuple[Subtree, ...]
     verdict: str
     converter: Converter | None
@@ -66,7 +67,7 @@ class LayoutVerdict:
         recipe = self.model.recipe if self.model else None
         accounting = self.accounting
         return {
-            "model_type": self.model.config.model_type if self.model else None,
+            "model_type": self.model.name if self.model else None,
             "recipe": None
             if recipe is None
             else {
@@ -93,7 +94,7 @@ class LayoutVerdict:
         }
 
 
-def judge(checkpoint: Checkpoint, model: UpstreamModel | None, assume: str | None = None) -> LayoutVerdict:
+def judge(checkpoint: Checkpoint, model: Model | None, assume: str | None = None) -> LayoutVerdict:
     """Judges a checkpoint.
 
     Args:
@@ -127,8 +128,10 @@ def judge(checkpoint: Checkpoint, model: UpstreamModel | None, assume: str | Non
     )
 
 
-def _believe(model: UpstreamModel, checkpoint: Checkpoint) -> None:
+def _believe(model: Model, checkpoint: Checkpoint) -> None:
     """Refuses a config with more layers than the file has tensors, or more experts than any of its dimensions."""
+    if not isinstance(model, UpstreamModel):  # whose config was looked at when it was opened
+        return
     config, tensors = text_config(model), checkpoint.tensors
     shapes = (info.shape for info in tensors.values() if info is not None)
     widest = max((size for shape in shapes for size in shape), default=0)
@@ -151,6 +154,9 @@ def prove(verdict: LayoutVerdict, checkpoint: Checkpoint) -> LayoutVerdict:
     """
     if verdict.model is None or verdict.accounting is None:
         raise BadInput("--against-model needs to know the model", "give --model-type, or --config FILE")
+    if not isinstance(verdict.model, UpstreamModel):
+        name = verdict.model.class_name
+        raise BadInput(f"--against-model proves models of transformers; {name} is none", "leave the option out")
     proof = prove_loading(checkpoint, verdict.model, verdict.accounting)
     found = [
         LayoutFinding(f"load-{what}", "error", f"{len(names)} parameters {said}, {names[0]} first")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.files import inside
-from omni_kit.layout import LayoutVerdict, judge, read_checkpoint
+from omni_kit.layout import LayoutVerdict, judge, read_weights, refuse_original
 from omni_kit.scaffold.answers import ANSWERS, BASE, dump_answers, dump_base, load_answers
 from omni_kit.scaffold.codemods import apply_edit
 from omni_kit.scaffold.render import render, templates_of
@@ -46,6 +46,7 @@ def new_model(
     force: bool = False,
     dry_run: bool = False,
     transformers: Path | None = None,
+    diffusers: Path | None = None,
 ) -> Scaffold:
     """Makes an integration of the model at `source`.
 
@@ -57,6 +58,7 @@ def new_model(
         kind: refuse if the model turns out to be of another kind.
         force: overwrite files that somebody changed.
         dry_run: decide everything, write nothing.
+        transformers, diffusers: unpacked libraries to read instead of the installed ones.
 
     Raises:
         BadInput: a bad name, an unknown source or target.
@@ -67,7 +69,9 @@ def new_model(
     _check_into(into)
     if style == "plugin":
         _check_package(name, into)
-    plan, files, edited = draft(name, source, target=target, style=style, into=into, kind=kind, library=transformers)
+    plan, files, edited = draft(
+        name, source, target=target, style=style, into=into, kind=kind, transformers=transformers, diffusers=diffusers
+    )
     answers_path, base_path = (f"{plan.base}/{own}" for own in (ANSWERS, BASE))
     known = {**load_answers(inside(into, answers_path)).files, **_own(into, answers_path, base_path)}
     changes = compare(into, files, edited, known, force)
@@ -85,14 +89,16 @@ def draft(
     style: Style,
     into: Path,
     kind: str | None = None,
-    library: Path | None = None,
+    transformers: Path | None = None,
+    diffusers: Path | None = None,
 ) -> tuple[IntegrationPlan, dict[str, str], dict[str, str]]:
     """The plan of an integration, its own files by path, and the framework's files after the edits by path.
 
     Raises:
         BadInput: as `new_model`.
     """
-    subject = open_source(source, transformers=library)
+    subject = open_source(source, transformers=transformers, diffusers=diffusers)
+    refuse_original(subject)
     _check_kind(subject, kind)
     owner = get_target(target) if target else _only_taker(subject)
     handler = _scaffolder(owner, subject)
@@ -169,7 +175,7 @@ def _verdict(subject: Subject) -> LayoutVerdict | None:
     """The layout of the given checkpoint; None where none was given."""
     if subject.weights is None:
         return None
-    verdict = judge(read_checkpoint(subject.weights), subject.known_model)
+    verdict = judge(read_weights(subject), subject.loaded)
     if not verdict.ok:
         reasons = "; ".join(finding.message for finding in verdict.findings) or verdict.verdict
         raise Refusal(

@@ -27,11 +27,22 @@ class Experts:
 
 @dataclass(frozen=True)
 class Component:
-    """One part of a pipeline: its name there, and the library and class that it is of."""
+    """One part of a pipeline.
+
+    Attributes:
+        name: as the pipeline calls it.
+        library, class_name: what it is of.
+        role: denoiser, autoencoder, encoder, tokenizer, processor, scheduler, controlnet, guider or other.
+        optional: the pipeline works without it.
+        evidence: where that was read.
+    """
 
     name: str
     library: str
     class_name: str
+    role: str = "other"
+    optional: bool = False
+    evidence: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,7 +53,7 @@ class ModelProfile:
         model_type: of transformers; of diffusers, the class.
         library, library_version: whose classes it is of.
         kind_evidence: what told the kind.
-        components: the parts of a pipeline.
+        components: the parts of the pipeline that it is of, its own part first.
     """
 
     model_type: str

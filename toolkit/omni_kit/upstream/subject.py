@@ -1,6 +1,5 @@
 """The one door for SOURCE: whatever was given becomes a Subject, whose kind and profile are read when asked for."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,10 +11,22 @@ from typing import Any
 from omni_kit.errors import BadInput
 from omni_kit.files import is_file
 from omni_kit.upstream.diffusers import traits as diffusers_traits
-from omni_kit.upstream.diffusers.classes import class_names, is_diffusers_class
+from omni_kit.upstream.diffusers.classes import (
+    MODULAR,
+    PIPELINES,
+    class_names,
+    find_class,
+    is_diffusers_class,
+    is_transformer,
+    place_of,
+    transformer_names,
+)
+from omni_kit.upstream.diffusers.models import ComponentModel, component_model
+from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline, find_pipeline
 from omni_kit.upstream.hub import SCHEME, HubRepo, hub_file, parse_hub
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.library import Library, find_library
+from omni_kit.upstream.places import INDEX_SUFFIX, one_of_several, path_of, pickled_at, read_json, weights_at
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.transformers import traits as transformers_traits
 from omni_kit.upstream.transformers.autoclasses import config_of
@@ -25,16 +36,9 @@ from omni_kit.upstream.transformers.defaults import default_values
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 
 TRANSFORMERS, DIFFUSERS = "transformers", "diffusers"
-_INDEX = ".safetensors.index.json"
-_PIPELINE = "model_index.json"
-_SHARD = re.compile(r"-[0-9]{5}-of-(?P<count>[0-9]{5})\.safetensors$")
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-_PICKLED = "it is a pickle, which can run code when it is read: save it with safe_serialization first"
-_OTHER_FORMATS = {
-    ".gguf": "GGUF files are made for inference: take the checkpoint that this one was made from",
-    **dict.fromkeys((".bin", ".pt", ".pth", ".ckpt", ".pkl"), _PICKLED),
-}
 _CLASS = "_class_name"  # how diffusers signs its configs
+_PREFIX = f"{DIFFUSERS}:"
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class Subject:
             configs.
         values: what its config.json, or model_index.json, says; empty when there is none.
         notes: what was understood otherwise than it was typed.
+        pipeline: the pipeline whose denoiser it is, where a pipeline was given.
+        diffusers: the unpacked diffusers to read instead of the installed one.
     """
 
     given: str
@@ -59,6 +65,8 @@ class Subject:
     weights: Path | HubRepo | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    pipeline: Pipeline | None = None
+    diffusers: Path | None = None
 
     @property
     def architectures(self) -> list[str]:
@@ -114,6 +122,31 @@ class Subject:
         """
         return self.model if self.identified and self.library.name == TRANSFORMERS else None
 
+    @property
+    def known_class(self) -> bool:
+        """Whether it is of a class that diffusers has: original authors sign configs, too, by classes of their own."""
+        return self.library.name == DIFFUSERS and find_class(self.library, self.name) is not None
+
+    @cached_property
+    def component(self) -> ComponentModel | None:
+        """What diffusers has for it; None where it is none of diffusers.
+
+        Raises:
+            BadInput: diffusers has no such class, it is no model, or a value of its config can be none of it.
+        """
+        if self.library.name != DIFFUSERS:
+            return None
+        return component_model(self.library, self.name, self.values)
+
+    @property
+    def loaded(self) -> UpstreamModel | ComponentModel | None:
+        """What its weights are loaded into: `known_model`, or `component`; None where nothing says which model it is.
+
+        Raises:
+            BadInput: as these.
+        """
+        return self.known_model or self.component
+
     @cached_property
     def profile(self) -> ModelProfile:
         """What it is, with the evidence.
@@ -121,8 +154,10 @@ class Subject:
         Raises:
             BadInput: as `model`; or diffusers has no such class.
         """
-        if self.library.name == DIFFUSERS:
-            return diffusers_traits.profile(self.library, self.name, self.values)
+        if self.library.name == DIFFUSERS and (place_of(self.library, self.name) or "").startswith(f"{MODULAR}/"):
+            return diffusers_traits.modular_profile(self.library, self.name)
+        if (component := self.component) is not None:
+            return diffusers_traits.profile(component, self.pipeline.components if self.pipeline is not None else ())
         return transformers_traits.profile(self.model)
 
     @property
@@ -143,21 +178,25 @@ def open_source(
     config: Path | None = None,
     model_type: str | None = None,
 ) -> Subject:
-    """Understands SOURCE.
+    """Understands SOURCE. Of a pipeline, the subject is its denoiser; the other components stand beside it.
 
     Args:
         given: a path, the name of a model_type or of a class of diffusers, or hf://org/name.
         transformers, diffusers: unpacked libraries to read instead of the installed ones.
         config: a config.json to use instead of the one beside the weights.
-        model_type: to take instead of the config's.
+        model_type: to take instead of the config's; or a class of diffusers.
 
     Raises:
-        BadInput: it is neither an existing path of a known sort nor a name that a library knows.
+        BadInput: it is neither an existing path of a known sort nor a name that a library knows; or a class or a
+            pipeline of diffusers that is, or has, no transformer.
         MissingRequirement: the library that it is of is not installed.
     """
     libraries = _Libraries(transformers, diffusers)
-    found = _opened(given, libraries, config)
-    return replace(found, library=libraries.transformers, name=model_type) if model_type else found
+    found = replace(_opened(given, libraries, config), diffusers=diffusers)
+    if not model_type:
+        return found
+    of_diffusers = model_type[:1].isupper() and is_diffusers_class(model_type, libraries.diffusers)
+    return replace(found, library=libraries.diffusers if of_diffusers else libraries.transformers, name=model_type)
 
 
 @dataclass(frozen=True)
@@ -179,58 +218,113 @@ class _Libraries:
 def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     if given.startswith(SCHEME):
         return _from_hub(given, libraries, config)
-    path = _path(given)
+    path = path_of(given)
     if path is None:
         return _named(given, libraries, config)
     if not path.is_dir() and not is_file(path):
         raise BadInput(f"{given} is neither a file nor a directory", "give a checkpoint, or a config.json")
-    if (index := _pipeline_index(path)) is not None and config is None:
-        return _described(given, libraries, index.parent, _weights_of_pipeline(index.parent), read_json(index))
+    if (index := _pipeline_index(path)) is not None:
+        return _pipeline(given, libraries, index, config)
     directory = path if path.is_dir() else path.parent
-    beside = config or (
-        path if path.suffix == ".json" and not path.name.endswith(_INDEX) else directory / "config.json"
-    )
+    own = path.suffix == ".json" and not path.name.endswith(INDEX_SUFFIX)
+    beside = config or (path if own else directory / "config.json")
     values = read_json(beside) if beside.exists() or config else {}
-    found = _described(given, libraries, directory, _weights(path, given), values)
-    if _one_of_several(path):
+    found = _described(given, libraries, directory, weights_at(path, given), values)
+    if found.library.name == DIFFUSERS and path.is_dir():
+        _refuse_pickles(directory, found.weights)
+    if one_of_several(path):
         note = f"{path.name} is one shard of several: read as {directory}"
         return replace(found, weights=directory, notes=(note,))
     return found
 
 
-def _one_of_several(path: Path) -> bool:
-    """Whether a file is a shard of a checkpoint that has others, by its name or by an index beside it."""
-    if path.suffix != ".safetensors" or path.is_dir():
-        return False
-    match = _SHARD.search(path.name)
-    if match is not None and int(match["count"]) > 1:
-        return True
-    for index in sorted(path.parent.glob(f"*{_INDEX}")):
-        placed = read_json(index).get("weight_map")
-        names = {name for name in placed.values() if isinstance(name, str)} if isinstance(placed, dict) else set()
-        if path.name in names and len(names) > 1:
-            return True
-    return False
+def _refuse_pickles(directory: Path, weights: Path | HubRepo | None) -> None:
+    """Weights that lie there as pickles alone are not read; a config alone is fine."""
+    if weights is None and (pickled := pickled_at(directory)):
+        raise BadInput(
+            f"{directory} has only pickled weights ({pickled[0]}), which can run code when they are read",
+            "save them with save_pretrained(..., safe_serialization=True) first",
+        )
 
 
-def _path(given: str) -> Path | None:
-    """What lies there; None where nothing does, or where nothing can be called so."""
-    try:
-        path = Path(given).expanduser()
-        return path if path.exists() else None
-    except (OSError, ValueError, RuntimeError):  # too long, a character that no name has, nobody's home
-        return None
+def _pipeline_index(path: Path) -> Path | None:
+    """The model_index.json that `path` is or holds."""
+    index = path / INDEX if path.is_dir() else path
+    return index if index.name == INDEX and index.is_file() else None
+
+
+def _pipeline(given: str, libraries: _Libraries, index: Path, config: Path | None) -> Subject:
+    """The denoiser of a pipeline, with its config and weights where its directory has them."""
+    pipeline = _indexed(libraries, read_json(index))
+    name = pipeline.denoiser.name
+    if Path(name).name != name:
+        raise BadInput(f"{INDEX} calls a component '{name}', which is no directory beside it", "correct it")
+    folder = index.parent / name
+    beside = config or folder / "config.json"
+    values = read_json(beside) if beside.exists() or config else {}
+    weights = weights_at(folder, str(folder)) if (folder / "config.json").is_file() else None
+    if folder.is_dir():
+        _refuse_pickles(folder, weights)
+    return _denoiser(given, pipeline, values, folder if folder.is_dir() else index.parent, weights)
+
+
+def _indexed(libraries: _Libraries, values: Mapping[str, Any]) -> Pipeline:
+    """The pipeline that a model_index.json describes."""
+    class_name = values.get(_CLASS)
+    if not isinstance(class_name, str):
+        raise BadInput(f"{INDEX} does not say its {_CLASS}: diffusers did not write it", "give a pipeline of diffusers")
+    return find_pipeline(libraries.diffusers, class_name, values)
+
+
+def _denoiser(
+    given: str, pipeline: Pipeline, values: Mapping[str, Any], directory: Path | None, weights: Path | HubRepo | None
+) -> Subject:
+    """The subject of a pipeline, whose config must not contradict the index."""
+    denoiser = pipeline.denoiser
+    if (said := values.get(_CLASS, denoiser.class_name)) != denoiser.class_name:
+        raise BadInput(
+            f"{denoiser.name} is a {denoiser.class_name} by {INDEX} and a {said} by its config.json", "correct one"
+        )
+    name = pipeline.cls.node.name
+    others = [one.name for one in pipeline.components if one.role == denoiser.role and one is not denoiser]
+    notes = [f"{name} also has {other}, another denoiser: give its directory to look at it" for other in others]
+    notes += [f"{name} asks for {part}, which {INDEX} leaves out" for part in pipeline.lacking]
+    found = Subject(given, pipeline.library, denoiser.class_name, directory, weights, values, tuple(notes))
+    return replace(found, pipeline=pipeline)
 
 
 def _named(given: str, libraries: _Libraries, config: Path | None) -> Subject:
-    library = libraries.transformers
+    library, values = libraries.transformers, read_json(config) if config else {}
     if given in model_types(library):
-        return Subject(given, library, given, values=read_json(config) if config else {})
-    if not given.islower() and given.isidentifier() and is_diffusers_class(given, libraries.diffusers):
-        return Subject(given, libraries.diffusers, given, values=read_json(config) if config else {})
+        return Subject(given, library, given, values=values)
+    name = given.removeprefix(_PREFIX)
+    if name[:1].isupper() and name.isidentifier() and _defines(libraries.diffusers, name):
+        return _of_class(given, name, libraries.diffusers, values)
+    if given.startswith(_PREFIX):
+        version = libraries.diffusers.version
+        raise BadInput(f"{DIFFUSERS} {version} has no class '{name}'", _meant(name, libraries))
     raise BadInput(
         f"'{given}' is neither a file, a directory nor a model_type of {library.name} {library.version}",
         _meant(given, libraries),
+    )
+
+
+def _defines(library: Library, name: str) -> bool:
+    return is_diffusers_class(name, library) or place_of(library, name) is not None
+
+
+def _of_class(given: str, name: str, library: Library, values: Mapping[str, Any]) -> Subject:
+    """A transformer by its name, or the denoiser of a pipeline by the pipeline's name."""
+    place = place_of(library, name) or "__init__.py"
+    if place.startswith(f"{PIPELINES}/") and name.endswith("Pipeline"):
+        return _denoiser(given, find_pipeline(library, name, {}), values, None, None)
+    cls = find_class(library, name)
+    if place.startswith(f"{MODULAR}/") or (cls is not None and is_transformer(cls)):
+        return Subject(given, library, name, values=values)
+    close = get_close_matches(name, transformer_names(library), n=1)
+    raise BadInput(
+        f"{name} is no transformer: it stands in {library.name}/{place}",
+        f"give a transformer{f', such as {close[0]},' if close else ''} or a pipeline that has one",
     )
 
 
@@ -250,6 +344,10 @@ def _meant(given: str, libraries: _Libraries) -> str:
 def _from_hub(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     repo = parse_hub(given)
     file = config or hub_file(repo, "config.json")
+    if file is None and (index := hub_file(repo, INDEX)) is not None:
+        pipeline = _indexed(libraries, read_json(index))
+        inner = hub_file(repo, f"{pipeline.denoiser.name}/config.json")
+        return _denoiser(given, pipeline, read_json(inner) if inner is not None else {}, None, None)
     return _described(given, libraries, None, repo, read_json(file) if file is not None else {})
 
 
@@ -263,59 +361,3 @@ def _described(
     if not isinstance(model_type, str | None):
         raise BadInput(f"config.json: model_type is {shown(model_type)}, expected a text", "correct config.json")
     return Subject(given, libraries.transformers, model_type or "", directory, weights, values)
-
-
-def _pipeline_index(path: Path) -> Path | None:
-    """The model_index.json that `path` is or holds."""
-    index = path / _PIPELINE if path.is_dir() else path
-    return index if index.name == _PIPELINE and index.is_file() else None
-
-
-def _weights_of_pipeline(root: Path) -> Path | None:
-    """The weights of its denoiser."""
-    inner = root / "transformer"
-    return inner if any(inner.glob("*.safetensors")) else None
-
-
-def _weights(path: Path, given: str) -> Path | None:
-    if path.is_dir():
-        has_weights = any(path.glob("*.safetensors")) or any(path.glob(f"*{_INDEX}"))
-        if not has_weights and not (path / "config.json").is_file():
-            pickled = sorted(item.name for item in path.glob("*.bin"))
-            if pickled:
-                raise BadInput(f"{given} has only pickled weights ({pickled[0]})", "save it as safetensors first")
-            raise BadInput(f"{given} holds neither config.json nor safetensors files")
-        return path if has_weights else None
-    if path.suffix == ".safetensors" or path.name.endswith(_INDEX):
-        return path
-    if path.suffix == ".json":
-        return None
-    if way := _OTHER_FORMATS.get(path.suffix):
-        raise BadInput(f"{given} is no safetensors file", way)
-    raise BadInput(f"{given} is no config.json, *.safetensors or *{_INDEX}")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file.
-
-    Raises:
-        BadInput: unreadable, not JSON, or not an object.
-    """
-    if path.exists() and not is_file(path):
-        raise BadInput(f"{path} is no file", "give a file")
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        json.dumps(value, ensure_ascii=False).encode()  # a lone half of a character is no text
-    except (OSError, ValueError, RecursionError) as error:
-        raise BadInput(f"cannot read {path}: {_reason(error)}") from error
-    if not isinstance(value, dict):
-        raise BadInput(f"{path} is not a JSON object")
-    return value
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or "it cannot be opened"
-    if isinstance(error, UnicodeEncodeError):
-        return "it has a text with half a character (a lone surrogate)"
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -10,6 +10,7 @@ from omni_kit.targets.veomni.finding import at, find
 from omni_kit.targets.veomni.installing import INSTALL_VEOMNI
 from omni_kit.targets.veomni.text.handler import MultimodalHandler, TextHandler
 from omni_kit.upstream.kinds import MULTIMODAL, Kind
+from omni_kit.upstream.transformers.models import UpstreamModel
 
 
 class VeOmni:
@@ -44,7 +45,7 @@ class VeOmni:
         from omni_kit.targets.veomni.text.converter import converter_context, layout_of
 
         layout = layout_of(verdict)
-        if not layout.needs_converter or verdict.model is None:
+        if not layout.needs_converter or not isinstance(verdict.model, UpstreamModel):
             return layout.reason
         context = converter_context(verdict.model, layout, name)
         return NewFile(path, "text/checkpoint_tensor_converter.py.jinja", context=vars(context))

@@ -6,11 +6,15 @@ from functools import cache
 from pathlib import Path
 
 from omni_kit.upstream.library import Library, find_library
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.source import read_source
 
 _CLASS = re.compile(r"^class (\w+)\b", re.MULTILINE)
-# Where the library keeps its models and pipelines; the first part of a file's place tells what a class is.
+# Where the library keeps its classes; the first parts of a file's place tell what a class is.
 MODELS, TRANSFORMERS = "models", "models/transformers"
-PIPELINES, MODULAR = "pipelines", "modular_pipelines"
+PIPELINES, MODULAR, SCHEDULERS, GUIDERS = "pipelines", "modular_pipelines", "schedulers", "guiders"
+_PLACES = (MODELS, PIPELINES, MODULAR, SCHEDULERS, GUIDERS)
+_MODEL = "ModelMixin"  # what every model of the library is
 
 
 def is_diffusers_class(name: str, library: Library | None = None) -> bool:
@@ -40,9 +44,38 @@ def class_names(library: Library) -> list[str]:
 
 def place_of(library: Library, name: str) -> str | None:
     """The file that defines a class, relative to the package ("models/transformers/transformer_wan.py"), or None."""
-    return next(
-        (found[name] for part in (MODELS, PIPELINES, MODULAR) if name in (found := _defined(library, part))), None
-    )
+    return next((found[name] for part in _PLACES if name in (found := _defined(library, part))), None)
+
+
+def find_class(library: Library, name: str) -> ClassRef | None:
+    """A class with the file that defines it, or None.
+
+    Raises:
+        BadInput: that file is no Python that can be read.
+    """
+    place = place_of(library, name)
+    if place is None:
+        return None
+    source = read_source(library, library.root / place)
+    return ClassRef(source, source.classes[name]) if name in source.classes else None
+
+
+def is_model(cls: ClassRef) -> bool:
+    """Whether a class is a whole model, and no part of one."""
+    return any(isinstance(entry, ClassRef) and entry.node.name == _MODEL for entry in cls.mro[1:])
+
+
+def is_transformer(cls: ClassRef) -> bool:
+    """Whether a class is a whole model, and one of those that the library calls transformers."""
+    folder = cls.source.path.parent
+    return is_model(cls) and folder == cls.source.library.root / TRANSFORMERS
+
+
+def transformer_names(library: Library) -> list[str]:
+    """The names of the transformers that the library exports, in the order of their files."""
+    exported = _exported(library.root)
+    names = (name for name in sorted(_defined(library, TRANSFORMERS).items(), key=lambda item: item[1]))
+    return [name for name, _ in names if name in exported]
 
 
 @cache

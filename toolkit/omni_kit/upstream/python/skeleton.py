@@ -89,14 +89,25 @@ def build_skeleton(source: SourceFile, class_name: str, config: Config) -> Skele
     Raises:
         BadInput: the file has no such class.
     """
-    interpreter = Interpreter(source)
-    root = interpreter.build(class_name, [config], {})
+    return _skeleton(Interpreter(source).build(class_name, [config], {}), config.model_type)
+
+
+def build_from_arguments(source: SourceFile, class_name: str, arguments: Mapping[str, Any]) -> Skeleton:
+    """The same for a class whose config is the named arguments of its constructor.
+
+    Raises:
+        BadInput: the file has no such class.
+    """
+    return _skeleton(Interpreter(source).build(class_name, [], dict(arguments)), class_name)
+
+
+def _skeleton(root: Module, model_type: str) -> Skeleton:
     parameters = tuple(_parameters(root, "", True))
     pretrained = [(path, module) for path, module in _modules(root, "") if module.pretrained]
     return Skeleton(
-        class_name,
+        root.class_name,
         parameters,
-        submodels=tuple((path, module.class_name, _model_type(module, config)) for path, module in pretrained),
+        submodels=tuple((path, module.class_name, _model_type(module, model_type)) for path, module in pretrained),
         unresolved=tuple(_unresolved(root, "")),
         base_prefix=str(_class_attribute(root, "base_model_prefix") or ""),
         tied=dict(_tied(pretrained, [parameter.name for parameter in parameters])),
@@ -130,10 +141,10 @@ def _tied(pretrained: Sequence[tuple[str, Module]], names: Sequence[str]) -> Ite
             yield from ((f"{prefix}{a}", f"{prefix}{b}") for a, b in zip(ties, cycle(goals), strict=False))
 
 
-def _model_type(module: Module, root: Config) -> str:
-    """The model_type of the config that a sub-model was built with."""
+def _model_type(module: Module, root: str) -> str:
+    """The model_type of the config that a sub-model was built with; that of the whole where it has none."""
     configs = [value for value in module.attributes.get("config", ()) if isinstance(value, Config)]
-    return configs[0].model_type if configs else root.model_type
+    return configs[0].model_type if configs else root
 
 
 def _parameters(module: Module, prefix: str, certain: bool) -> Iterator[Parameter]:

@@ -55,14 +55,18 @@ class SourceFile:
                 found[node.targets[0].id] = node.value
         return found
 
+    @property
+    def package(self) -> str:
+        """The package that relative imports of this file start from."""
+        return self.module if self.path.name == "__init__.py" else self.module.rpartition(".")[0]
+
     @cached_property
     def imports(self) -> dict[str, Imported]:
         """Names bound by imports anywhere at the top level, guarded ones included."""
         found: dict[str, Imported] = {}
-        package = self.module if self.path.name == "__init__.py" else self.module.rpartition(".")[0]
         for node in _top_level(self.tree.body):
             if isinstance(node, ast.ImportFrom):
-                module = absolute_module(package, node)
+                module = absolute_module(self.package, node)
                 for alias in node.names:
                     found[alias.asname or alias.name] = Imported(module, alias.name)
             elif isinstance(node, ast.Import):
@@ -134,7 +138,11 @@ class SourceFile:
     def _home(self, name: str) -> "tuple[SourceFile, str] | None":
         """The file of the library that a name is imported from, and what it is called there."""
         imported = self.imports.get(name)
-        if imported is None or imported.name is None:
+        return self.home_of(imported) if imported is not None else None
+
+    def home_of(self, imported: Imported) -> "tuple[SourceFile, str] | None":
+        """The file of the library that something is imported from, and what it is called there; None for a module."""
+        if imported.name is None:
             return None
         file = self.library.module_file(imported.module)
         if file is None or file == self.path:

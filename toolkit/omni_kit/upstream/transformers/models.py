@@ -1,7 +1,9 @@
 """One upstream model: config, the modeling source of its class, its skeleton and its recipe."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.upstream.library import Library
@@ -35,6 +37,16 @@ class UpstreamModel:
     config: ModelConfig
     source: SourceFile
     class_name: str
+
+    @property
+    def name(self) -> str:
+        """What tells it from other models: its model_type."""
+        return self.config.model_type
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """What its config says, without the defaults of its class."""
+        return self.config.given
 
     @cached_property
     def built_config(self) -> ConfigView:

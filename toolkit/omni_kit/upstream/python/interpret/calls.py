@@ -1,6 +1,7 @@
 """The values of calls in a constructor: torch and its modules, Auto classes, classes of the library."""
 
 import ast
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +13,17 @@ from omni_kit.upstream.python.interpret.values import UNKNOWN, Config, Module, T
 from omni_kit.upstream.python.source import dotted
 
 _BUILTINS: dict[str, Callable[..., Any]] = {
-    "int": int, "len": len, "min": min, "max": max, "range": range, "list": list, "tuple": tuple, "sum": sum,
+    "int": int, "min": min, "max": max, "range": range, "list": list, "tuple": tuple, "sum": sum, "dict": dict,
     "enumerate": lambda x: list(enumerate(x)), "zip": lambda *x: list(zip(*x, strict=False)), "bool": bool,
     "str": str, "float": float, "round": round, "abs": abs, "set": set, "sorted": sorted, "any": any, "all": all,
+    "len": lambda x: len(x.items() if isinstance(x, Module) else x), "reversed": lambda x: list(reversed(x)),
+}  # fmt: skip
+_PLAIN: dict[str, type] = {
+    "int": int, "float": float, "str": str, "bool": bool, "list": list, "tuple": tuple, "dict": dict,
+    "numbers.Integral": int,
+}  # fmt: skip
+_MATH: dict[str, Callable[..., Any]] = {
+    "prod": math.prod, "sqrt": math.sqrt, "log": math.log, "log2": math.log2, "ceil": math.ceil, "floor": math.floor,
 }  # fmt: skip
 _SHAPED = {"torch.empty", "torch.zeros", "torch.ones", "torch.randn", "torch.rand", "torch.full"}
 
@@ -54,6 +63,13 @@ class Calls(Expressions):
             return self.attribute_call(name, args)
         if name in _BUILTINS and name not in self.scope:
             return UNKNOWN if UNKNOWN in args or any(map(_endless, args)) else _BUILTINS[name](*args)
+        if name == "isinstance":
+            return self.is_instance(node)
+        package, _, function_name = name.partition(".")
+        if package in {"math", "np", "numpy"} and function_name in _MATH:
+            return UNKNOWN if UNKNOWN in args or any(map(_endless, args)) else _MATH[function_name](*args)
+        if name == "torch.Size":
+            return tuple(args[0])
         if name in {"copy.copy", "copy.deepcopy", "deepcopy"}:
             return args[0].copy() if isinstance(args[0], Config) else args[0]
         if name == "load_backbone":
@@ -81,6 +97,15 @@ class Calls(Expressions):
         if isinstance(function, FunctionRef):
             return self.run_function(function, args, kwargs)
         return self.method_call(node, args)
+
+    def is_instance(self, node: ast.Call) -> Any:
+        """Whether a plain value is of a type, or of one of several."""
+        value, kinds = self.value(node.args[0]), node.args[1]
+        names = [dotted(kind) for kind in (kinds.elts if isinstance(kinds, ast.Tuple) else [kinds])]
+        plain = value is None or isinstance(value, tuple(_PLAIN.values()))
+        if not plain or not all(name in _PLAIN for name in names):
+            return UNKNOWN
+        return isinstance(value, tuple(_PLAIN[str(name)] for name in names))
 
     def chosen(self, node: ast.Call) -> ast.Call:
         """A call of an entry of one of the file's tables, `NORMS[config.norm](...)`, as a call of what stands there."""

@@ -10,7 +10,7 @@ from omni_kit.upstream.python.source import SourceFile, dotted
 # What a function may consist of for its value to be told: anything else could change it unseen.
 _FOLLOWED = (
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.If, ast.For, ast.With, ast.Return, ast.Expr, ast.Pass, ast.Assert,
-    ast.Import, ast.ImportFrom,
+    ast.Import, ast.ImportFrom, ast.Raise,
 )  # fmt: skip
 # Bases whose own constructors are known and not followed.
 _ROOTS = frozenset({"PreTrainedModel", "nn.Module", "torch.nn.Module"})

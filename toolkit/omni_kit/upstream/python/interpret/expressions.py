@@ -8,6 +8,7 @@ from typing import Any
 
 from omni_kit.upstream.python.interpret.classes import ClassRef, ClassTable, FunctionRef
 from omni_kit.upstream.python.interpret.values import UNKNOWN, Config, Module, Tensor
+from omni_kit.upstream.python.source import Imported, SourceFile
 
 MAX_ITEMS = 4096
 
@@ -83,16 +84,24 @@ class Expressions(ABC):
         """A variable of the method, a constant or a class of the file."""
         if node.id in self.scope:
             return self.scope[node.id]
-        resolved = self.source.resolve_class(node.id)
-        if resolved is not None:
-            return ClassRef(*resolved)
-        function = self.source.resolve_function(node.id)
-        if function is not None:
-            return FunctionRef(*function)
+        if (defined := self.defined(self.source, node.id)) is not UNKNOWN:
+            return defined
         constant = self.source.constants.get(node.id)
         if constant is not None:
             return self.value(constant)
         return self.class_table(node.id)
+
+    def defined(self, source: SourceFile, name: str) -> Any:
+        """The class or the function that a name means in a file."""
+        if (cls := source.resolve_class(name)) is not None:
+            return ClassRef(*cls)
+        function = source.resolve_function(name)
+        return FunctionRef(*function) if function is not None else UNKNOWN
+
+    def imported(self, imported: Imported) -> Any:
+        """The class or the function of the library that an import brings."""
+        home = self.source.home_of(imported)
+        return self.defined(*home) if home is not None else UNKNOWN
 
     def class_table(self, name: str) -> Any:
         """A table of classes of another file, as activations have one: a dict, or `Maker(dict)`, which makes them."""
@@ -112,6 +121,8 @@ class Expressions(ABC):
         base = self.value(node.value)
         if isinstance(base, Config):
             return base.get(node.attr)
+        if isinstance(base, Tensor):
+            return base.shape if node.attr == "shape" and base.shape is not None else UNKNOWN
         if isinstance(base, Module) and node.attr == "config" and "config" not in base.attributes:
             return UNKNOWN
         if isinstance(base, Module):
@@ -143,6 +154,8 @@ class Expressions(ABC):
     def get_binop(self, node: ast.BinOp) -> Any:
         """An operation on two known values."""
         left, right = self.value(node.left), self.value(node.right)
+        if isinstance(left, Tensor) != isinstance(right, Tensor):  # a number scales or shifts it
+            return left if isinstance(left, Tensor) else right
         return UNKNOWN if UNKNOWN in (left, right) else BINARY[type(node.op)](left, right)
 
     def get_unaryop(self, node: ast.UnaryOp) -> Any:

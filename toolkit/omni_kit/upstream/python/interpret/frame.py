@@ -4,14 +4,16 @@ import ast
 from typing import Any, cast
 
 from omni_kit.errors import BadInput
+from omni_kit.upstream.python.interpret.binding import argument_names, bind
 from omni_kit.upstream.python.interpret.calls import Calls
 from omni_kit.upstream.python.interpret.classes import ClassRef, FunctionRef, readable
 from omni_kit.upstream.python.interpret.expressions import BINARY, MAX_ITEMS
 from omni_kit.upstream.python.interpret.layers import layer_parameters
-from omni_kit.upstream.python.interpret.values import UNKNOWN, Config, Module, Tensor
-from omni_kit.upstream.python.source import SourceFile, dotted
+from omni_kit.upstream.python.interpret.values import UNKNOWN, Arguments, Config, Module, Tensor
+from omni_kit.upstream.python.source import Imported, SourceFile, absolute_module, dotted
 
 _DEEPEST = 32
+_KEEPS = "register_to_config"  # how a constructor says that its arguments are the config
 _SETTERS = frozenset({"self.add_module", "self.register_module", "self.register_parameter", "setattr"})
 
 
@@ -36,6 +38,17 @@ class Interpreter:
             raise BadInput(f"{self.source.path.name} has no class {class_name}")
         return construct(ClassRef(*found), args, kwargs)
 
+    def call(self, function_name: str, kwargs: dict[str, Any]) -> Any:
+        """What a function of the file returns for named arguments; UNKNOWN where that cannot be told, or it has none.
+
+        Plain values, and tensors of which the shape counts, are what it can work with.
+        """
+        node = self.source.functions.get(function_name)
+        if node is None:
+            return UNKNOWN
+        function = FunctionRef(self.source, node)
+        return Frame(function, Module(function_name), {}).run_function(function, [], kwargs)
+
 
 def construct(cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module:
     """The module that calling a class gives."""
@@ -51,8 +64,18 @@ def _initialise(mro: tuple[ClassRef | str, ...], module: Module, args: list[Any]
             if _initialise_root(entry, module, args, kwargs):
                 return
         elif (init := entry.defines("__init__")) is not None:
-            Frame(entry, module, _bind(init, [module, *args], kwargs)).run(init.body)
+            scope = bind(init, [module, *args], kwargs)
+            if any((dotted(decorator) or "").endswith(_KEEPS) for decorator in init.decorator_list):
+                _keep(module, {name: scope[name] for name in argument_names(init)[1:]})
+            Frame(entry, module, scope).run(init.body)
             return
+
+
+def _keep(module: Module, values: dict[str, Any]) -> None:
+    """Arguments become a part of the module's config; those of a base's constructor join those of the class."""
+    found = module.attributes.setdefault("config", [Arguments(module.class_name, {})])[0]
+    for name, value in values.items() if isinstance(found, Arguments) else ():
+        found.set(name, value, certain=True)
 
 
 def _initialise_root(name: str, module: Module, args: list[Any], kwargs: dict[str, Any]) -> bool:
@@ -64,22 +87,6 @@ def _initialise_root(name: str, module: Module, args: list[Any], kwargs: dict[st
         where = module.cls.source.where(module.cls.node)
         module.attributes.update(layer_parameters(name.removeprefix("nn."), args, kwargs, where) or {})
     return name == "PreTrainedModel" or name.startswith("nn.")
-
-
-def _bind(init: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    names = [arg.arg for arg in (*init.args.posonlyargs, *init.args.args)]
-    scope: dict[str, Any] = dict.fromkeys([*names, *(a.arg for a in init.args.kwonlyargs)], UNKNOWN)
-    defaults = [*zip(names[len(names) - len(init.args.defaults) :], init.args.defaults, strict=True)]
-    defaults += [(a.arg, d) for a, d in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True) if d]
-    for name, node in defaults:
-        scope[name] = node.value if isinstance(node, ast.Constant) else UNKNOWN
-    scope.update(zip(names, args, strict=False))
-    scope.update({k: v for k, v in kwargs.items() if k in scope})
-    if init.args.vararg is not None:
-        scope[init.args.vararg.arg] = args[len(names) :]
-    if init.args.kwarg is not None:
-        scope[init.args.kwarg.arg] = {k: v for k, v in kwargs.items() if k not in scope}
-    return scope
 
 
 class Frame(Calls):
@@ -149,14 +156,21 @@ class Frame(Calls):
         if isinstance(items, Module):
             items = items.items()
         if items is UNKNOWN or not isinstance(items, (list, tuple, range)) or len(items) > MAX_ITEMS:
-            self.undecided = True
             made = any(isinstance(part, ast.Call) and self.may_be_module(part) for part in ast.walk(node))
+            # calls for their effect on the items, as on all parameters of a module, leave what is returned as it is
+            self.undecided |= made or not all(isinstance(part, ast.Expr) for part in node.body)
             if made and isinstance(self.owner, Module):
                 self.owner.unresolved["*"] = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
             return
         for item in items:
             self.store(node.target, item, node.iter)
             self.block(node.body)
+
+    def do_importfrom(self, node: ast.ImportFrom) -> None:
+        """An import inside of a method: classes and functions of the library."""
+        module = absolute_module(self.source.package, node)
+        for alias in node.names:
+            self.scope[alias.asname or alias.name] = self.imported(Imported(module, alias.name))
 
     def do_with(self, node: ast.With) -> None:
         """The body of a `with`."""
@@ -169,6 +183,11 @@ class Frame(Calls):
             return
         self.returned = self.value(node.value) if node.value is not None else None
         raise _Return
+
+    def do_raise(self, node: ast.Raise) -> None:
+        """Ends a function without a value, unless it is not certain that it is reached."""
+        if self.depth and not self.uncertain:
+            raise _Return
 
     def do_expr(self, node: ast.Expr) -> None:
         """A call for its effect: `super().__init__`, `register_buffer`, `append` and methods of modules."""
@@ -183,28 +202,36 @@ class Frame(Calls):
         if self.is_super(call, "__init__") and isinstance(self.owner, Module):
             _initialise(self.above(self.owner), self.owner, self.args(call), self.kwargs(call))
             return
+        if (dotted(call.func) or "") == f"self.{_KEEPS}" and isinstance(self.owner, Module):
+            _keep(self.owner, self.kwargs(call))
+            return
         if (method := self.super_method(call) or self.module_method(call)) is not None:
             module, cls, body = method
-            Frame(cls, module, _bind(body, [module, *self.args(call)], self.kwargs(call))).run(body.body)
+            Frame(cls, module, bind(body, [module, *self.args(call)], self.kwargs(call))).run(body.body)
         elif (dotted(call.func) or "") == "self.register_buffer":
             self.register_buffer(call)
         elif (dotted(call.func) or "") in _SETTERS:
             args = self.args(call)[-2:]
             if len(args) == 2 and isinstance(args[0], str):
                 self.set_attribute(args[0], args[1], call)
-        elif isinstance(call.func, ast.Attribute) and call.func.attr == "append":
-            self.append(call.func, call)
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in {"append", "insert"}:
+            self.add_item(call.func, call)
         else:
             self.value(call)
 
-    def append(self, function: ast.Attribute, call: ast.Call) -> None:
-        """`.append(...)` to a list, or to a container of modules that is an attribute of self."""
-        target = self.value(function.value)
-        item = self.args(call)[0] if call.args else UNKNOWN
+    def add_item(self, function: ast.Attribute, call: ast.Call) -> None:
+        """`.append(x)` or `.insert(i, x)`, to a list or to a container of modules; its items count on from 0."""
+        target, args = self.value(function.value), self.args(call) or [UNKNOWN]
+        place, item = (args[0], args[-1]) if function.attr == "insert" and len(args) > 1 else (None, args[0])
+        items = target.items() if isinstance(target, Module) else target
+        if place is UNKNOWN or not isinstance(items, list):
+            self.undecided = True
+            return
+        items.insert(len(items) if place is None else place, item)
         if isinstance(target, Module):
-            target.attributes[str(len(target.items()))] = [item]
-        elif isinstance(target, list) and call.args:
-            target.append(item)
+            target.attributes.update({str(number): [one] for number, one in enumerate(items)})
+            if item is UNKNOWN:
+                target.unresolved[str(len(items) - 1)] = ast.unparse(call)
 
     def module_method(self, call: ast.Call) -> tuple[Module, ClassRef, ast.FunctionDef] | None:
         """The module and the method that `self.name(...)` or `self.part.name(...)` calls, if the library defines it."""
@@ -271,6 +298,8 @@ class Frame(Calls):
             container, key = self.value(target.value), self.value(target.slice)
             if isinstance(container, Module) and key is not UNKNOWN:
                 container.attributes[str(key)] = [value]
+            elif isinstance(container, dict) and key is not UNKNOWN:
+                container[key] = value if not self.uncertain else UNKNOWN
 
     def store_below(self, owner: Any, name: str, value: Any) -> None:
         """Sets an attribute of a config, or of a module that was built before."""
@@ -302,7 +331,7 @@ class Frame(Calls):
 
     def run_function(self, function: FunctionRef, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """What a function returns; UNKNOWN where that hangs on what is not known, or where calls go too deep."""
-        return self.returned_by(function, self.owner, function.node, _bind(function.node, args, kwargs))
+        return self.returned_by(function, self.owner, function.node, bind(function.node, args, kwargs))
 
     def method_call(self, node: ast.Call, args: list[Any]) -> Any:
         """What a method of this module, or of a part of it, returns; else as plain values answer."""
@@ -310,7 +339,7 @@ class Frame(Calls):
         if found is None:
             return super().method_call(node, args)
         module, cls, body = found
-        return self.returned_by(cls, module, body, _bind(body, [module, *args], self.kwargs(node)))
+        return self.returned_by(cls, module, body, bind(body, [module, *args], self.kwargs(node)))
 
     def returned_by(
         self, home: ClassRef | FunctionRef, owner: Module | Config, node: ast.FunctionDef, scope: dict[str, Any]
@@ -331,7 +360,8 @@ class Frame(Calls):
         last = name.rpartition(".")[2]
         function = self.source.functions.get(name)
         makes = function is not None and "nn." in ast.unparse(function)
-        return makes or last[:1].isupper() or last.endswith("from_config")
+        wraps = any(isinstance(argument, ast.Call) and self.may_be_module(argument) for argument in call.args)
+        return makes or wraps or last[:1].isupper() or last.endswith("from_config")
 
     def construct(self, cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module | Config:
         """A config where one is being built, else the module that calling the class gives."""

@@ -53,7 +53,8 @@ def known_shape(values: tuple[Any, ...]) -> tuple[int | None, ...]:
 
 def _linear(kind: str, call: Arguments) -> dict[str, list[Any]]:
     rows, columns, bias = call.take(1, "out_features"), call.take(0, "in_features"), call.take(2, "bias", True)
-    return call.tensors(weight=(rows, columns), **({} if bias is False or bias is None else {"bias": (rows,)}))
+    tensors = call.tensors(weight=(rows, columns), **({} if bias is False or bias is None else {"bias": (rows,)}))
+    return {**tensors, "in_features": [columns], "out_features": [rows]}
 
 
 def _embedding(kind: str, call: Arguments) -> dict[str, list[Any]]:
@@ -63,9 +64,9 @@ def _embedding(kind: str, call: Arguments) -> dict[str, list[Any]]:
 def _norm(kind: str, call: Arguments) -> dict[str, list[Any]]:
     size = call.take(0, "normalized_shape")
     shape = tuple(size) if isinstance(size, (list, tuple)) else (size,)
-    if call.kwargs.get("elementwise_affine") is False:
+    if call.take(2, "elementwise_affine", True) is False:
         return {}
-    biased = kind == "LayerNorm" and call.kwargs.get("bias", True) is not False
+    biased = kind == "LayerNorm" and call.take(3, "bias", True) is not False
     return call.tensors(weight=shape, **({"bias": shape} if biased else {}))
 
 

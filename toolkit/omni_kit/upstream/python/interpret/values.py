@@ -78,3 +78,45 @@ class Config(ABC):
     @abstractmethod
     def copy(self) -> "Config":
         """A config of its own with the same values."""
+
+
+class Arguments(Config):
+    """The arguments of a constructor that keeps them as its config."""
+
+    def __init__(self, class_name: str, values: Mapping[str, Any]) -> None:
+        self._class_name = class_name
+        self._values = dict(values)
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """See `Config`; nothing tells here what was given from what is so by default."""
+        return self._values
+
+    @property
+    def model_type(self) -> str:
+        """See `Config`; it is the class whose constructor it is."""
+        return self._class_name
+
+    def model_class(self, source: SourceFile, name: str) -> "ClassRef | None":
+        """See `Config`; no class is chosen by such a config."""
+        return None
+
+    def get(self, name: str) -> Any:
+        """See `Config`."""
+        return self._values.get(name, UNKNOWN)
+
+    def has(self, name: str) -> bool:
+        """See `Config`."""
+        return name in self._values
+
+    def set(self, name: str, value: Any, certain: bool) -> None:
+        """See `Config`."""
+        self._values[name] = value if certain else UNKNOWN
+
+    def make(self, cls: ClassRef, values: dict[str, Any]) -> "Config | None":
+        """See `Config`; it makes none."""
+        return None
+
+    def copy(self) -> "Arguments":
+        """See `Config`."""
+        return Arguments(self._class_name, self._values)

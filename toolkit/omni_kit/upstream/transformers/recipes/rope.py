@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from omni_kit.upstream.model import Model
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.recipes.book import Recipe
@@ -10,14 +11,14 @@ from omni_kit.upstream.transformers.recipes.transform import Operation, Transfor
 PERMUTE = "PermuteForRope"
 
 
-def with_heads(model: UpstreamModel) -> Recipe | None:
+def with_heads(model: Model) -> Recipe | None:
     """The model's recipe, in which every PermuteForRope says how many heads there are and which tensors it means.
 
     Where the config does not say, the operation stays as it is.
     """
     recipe = model.recipe
-    if recipe is None:
-        return None
+    if recipe is None or not isinstance(model, UpstreamModel):
+        return recipe
     return replace(recipe, transforms=tuple(_bound(transform, model) for transform in recipe.transforms))
 
 

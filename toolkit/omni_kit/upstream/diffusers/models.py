@@ -1,0 +1,106 @@
+"""A model of diffusers with the values of its config: the arguments of its class's constructor."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.diffusers.classes import find_class, is_model
+from omni_kit.upstream.diffusers.signatures import Argument, arguments
+from omni_kit.upstream.library import Library
+from omni_kit.upstream.python.interpret import UNKNOWN, ClassRef
+from omni_kit.upstream.python.skeleton import Skeleton, build_from_arguments
+from omni_kit.upstream.python.source import SourceFile
+
+# Layers are built one by one: far more than any model has, and few enough to be gone through.
+_MOST_LAYERS = 1000
+_MOST = 2**31
+
+
+@dataclass(frozen=True)
+class ComponentModel:
+    """What diffusers has for one config.
+
+    Attributes:
+        cls: the class, with the file that defines it.
+        given: what config.json says, without the keys in which diffusers signs it.
+    """
+
+    library: Library
+    cls: ClassRef
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What tells it from other models: its class."""
+        return self.cls.node.name
+
+    @property
+    def class_name(self) -> str:
+        """The name of the class."""
+        return self.cls.node.name
+
+    @property
+    def source(self) -> SourceFile:
+        """The file that defines the class."""
+        return self.cls.source
+
+    @property
+    def recipe(self) -> None:
+        """diffusers changes nothing of its own checkpoints while it loads them."""
+
+    @cached_property
+    def arguments(self) -> Mapping[str, Argument]:
+        """What the constructor takes, by name, in order."""
+        return arguments(self.cls)
+
+    def value(self, name: str) -> tuple[Any, str]:
+        """What an argument is, and where that was read; UNKNOWN where there is none such, or no plain default."""
+        if name in self.given and name in self.arguments:
+            return self.given[name], f"config.json: {name}"
+        argument = self.arguments.get(name)
+        return (argument.default, argument.where) if argument is not None else (UNKNOWN, "")
+
+    @cached_property
+    def skeleton(self) -> Skeleton:
+        """Names and shapes of the class's parameters, with this config."""
+        return build_from_arguments(self.source, self.class_name, self.given)
+
+
+def component_model(library: Library, class_name: str, values: Mapping[str, Any]) -> ComponentModel:
+    """The model of a class with the values of its config.json.
+
+    Raises:
+        BadInput: the library has no such class, it is no model, or a value is none that the constructor could take.
+    """
+    cls = find_class(library, class_name)
+    if cls is None:
+        raise BadInput(
+            f"{library.name} {library.version} has no class {class_name}", "give another --diffusers, or a newer one"
+        )
+    if not is_model(cls):
+        raise BadInput(
+            f"{class_name} is no model of {library.name}: {cls.source.where(cls.node)}",
+            "give a model, which has weights, or the whole pipeline",
+        )
+    given = {name: value for name, value in values.items() if not name.startswith("_")}
+    model = ComponentModel(library, cls, given)
+    for name, value in given.items():
+        _check(model, name, value)
+    return model
+
+
+def _check(model: ComponentModel, name: str, value: Any) -> None:
+    """Refuses what is neither what the constructor has by default, nor another number or list in its place."""
+    argument = model.arguments.get(name)
+    if argument is None or value is None:
+        return
+    default = argument.default
+    numbers = isinstance(default, int | float | list | tuple) and not isinstance(default, bool)
+    if numbers and not isinstance(value, int | float | list | tuple):
+        raise BadInput(f"config.json: {name} is {value!r}, {model.class_name} has {default!r}", "correct config.json")
+    most = _MOST_LAYERS if name.endswith(("layers", "depth", "blocks")) else _MOST
+    for number in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(number, int | float) and not abs(number) <= most:  # what is not a number is not less either
+            raise BadInput(f"config.json: {name} is {number}, not within {most}", "correct config.json")

@@ -1,0 +1,148 @@
+"""Checkpoints in the layout of a model's original authors, told as diffusers' own loader of single files tells them."""
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import takewhile
+from typing import Any
+
+from omni_kit.upstream.diffusers.classes import find_class
+from omni_kit.upstream.diffusers.models import ComponentModel
+from omni_kit.upstream.library import Library
+from omni_kit.upstream.python.interpret import Interpreter, Tensor
+from omni_kit.upstream.python.source import SourceFile, dotted, read_source
+
+# Where diffusers keeps its tables, and what they are called there.
+_KEYS_FILE, _CLASSES_FILE = "loaders/single_file_utils.py", "loaders/single_file_model.py"
+_KEYS, _REPOSITORIES, _TELL = "CHECKPOINT_KEY_NAMES", "DIFFUSERS_DEFAULT_PIPELINE_PATHS", "infer_diffusers_model_type"
+_CLASSES, _CONVERTER = "SINGLE_FILE_LOADABLE_CLASSES", "checkpoint_mapping_fn"
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+_SHORTEST = 3  # letters that the names of a format and of its class begin with in common
+
+Shapes = Mapping[str, tuple[int, ...] | None]
+
+
+@dataclass(frozen=True)
+class Original:
+    """The layout that a checkpoint is in.
+
+    Attributes:
+        name: what diffusers calls it ("flux-dev").
+        class_name: the class that loads it by `from_single_file`; empty where only whole pipelines do.
+        converter: the function of diffusers that renames its keys; empty without a class.
+        repository: whose config diffusers takes for it.
+    """
+
+    name: str
+    class_name: str
+    converter: str
+    repository: str
+
+
+def original_layout(library: Library, tensors: Shapes, own: ComponentModel | None = None) -> Original | None:
+    """The original authors' layout that the names of tensors tell; None where they are in diffusers' or unknown.
+
+    Args:
+        tensors: every key of the checkpoint with its shape; None for a shape that is not known.
+        own: the model that its config says it is of.
+    """
+    if own is not None and _is_of(own, tensors):
+        return None
+    source = _file(library, _KEYS_FILE)
+    name = _told(source, tensors) if source is not None else ""
+    if source is None or not name:
+        return None
+    converters = _converters(library)
+    class_name = own.class_name if own is not None and own.class_name in converters else _loads(name, list(converters))
+    cls = find_class(library, class_name) if class_name else None
+    if cls is not None and _is_of(ComponentModel(library, cls), tensors):
+        return None
+    paths = _table(source, _REPOSITORIES).get(name, {})
+    return Original(
+        name, class_name, converters.get(class_name, ("", ""))[0], str(paths.get("pretrained_model_name_or_path", ""))
+    )
+
+
+def _is_of(model: ComponentModel, tensors: Shapes) -> bool:
+    """Whether most keys are names of a class's own parameters, however many layers it has."""
+    own = {parameter.pattern for parameter in model.skeleton.parameters}
+    patterns = {_NUMBER.sub("*", key) for key in tensors}
+    return 2 * len(patterns & own) > len(patterns)
+
+
+def _told(source: SourceFile, tensors: Shapes) -> str:
+    """What diffusers' own function says; empty where none of its key names is there, and it only falls back."""
+    rows = (row if isinstance(row, list) else [row] for row in _table(source, _KEYS).values())
+    keys = {key for row in rows for key in row}
+    if not keys & tensors.keys():
+        return ""
+    told = Interpreter(source).call(_TELL, {"checkpoint": {key: Tensor(shape) for key, shape in tensors.items()}})
+    fallback = Interpreter(source).call(_TELL, {"checkpoint": {}})
+    own_key = _table(source, _KEYS).get(str(fallback))
+    if not isinstance(told, str) or (told == fallback and own_key not in tensors):
+        return ""
+    return told
+
+
+def _loads(name: str, classes: Sequence[str]) -> str:
+    """The class that a format is of, by the words of its name; empty where no class is called like it."""
+    words = [word.lower() for word in re.split(r"[-_.]", name)]
+    joined = "".join(words)
+    able = [one for one in classes if one.lower().startswith(joined[:_SHORTEST])]
+    ranked = sorted(
+        able,
+        key=lambda one: (
+            -sum(len(word) for word in words if word in one.lower()),
+            -_in_common(joined, one.lower()),
+            len(one),
+        ),
+    )
+    return ranked[0] if ranked else ""
+
+
+def _in_common(first: str, second: str) -> int:
+    """With how many letters two words begin alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
+
+
+@cache
+def _converters(library: Library) -> dict[str, tuple[str, str]]:
+    """Class -> the function that renames the keys of its originals, and where that is said.
+
+    Classes whose originals have its own names are not among them.
+    """
+    source = _file(library, _CLASSES_FILE)
+    table = source.constants.get(_CLASSES) if source is not None else None
+    found: dict[str, tuple[str, str]] = {}
+    for key, value in zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ():
+        inner = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
+        function = next((item for name, item in inner if name is not None and _text(name) == _CONVERTER), None)
+        if source is not None and key is not None and function is not None and (name := dotted(function)):
+            found[_text(key)] = name, source.where(function)
+    return found
+
+
+def converter_of(library: Library, class_name: str) -> tuple[str, str]:
+    """The function of diffusers that renames the keys of a class's original checkpoints, and where; empty without."""
+    return _converters(library).get(class_name, ("", ""))
+
+
+def _file(library: Library, place: str) -> SourceFile | None:
+    path = library.root / place
+    return read_source(library, path) if path.is_file() else None
+
+
+def _table(source: SourceFile, name: str) -> dict[str, Any]:
+    """A table of literals; empty where it is not there, or is none."""
+    node = source.constants.get(name)
+    try:
+        value = ast.literal_eval(node) if node is not None else {}
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _text(node: ast.expr) -> str:
+    return str(node.value) if isinstance(node, ast.Constant) else ""

@@ -1,0 +1,52 @@
+"""What constructors and forwards of diffusers take, as their signatures say it."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from omni_kit.upstream.python.interpret import UNKNOWN, ClassRef
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a method.
+
+    Attributes:
+        default: the literal that it is by default; UNKNOWN where it has none, or one that is no literal.
+        required: it has no default.
+        annotation: as written; empty without one.
+        where: file:line.
+    """
+
+    name: str
+    default: Any
+    required: bool
+    annotation: str
+    where: str
+
+
+def arguments(cls: ClassRef, method: str = "__init__") -> dict[str, Argument]:
+    """The named arguments of a method after `self`, in order; none where neither the class nor a base has it."""
+    found = cls.method(method)
+    if found is None:
+        return {}
+    home, node = found
+    return {one.name: one for one in _arguments(home, node)}
+
+
+def _arguments(home: ClassRef, node: ast.FunctionDef) -> Iterator[Argument]:
+    positional = [*node.args.posonlyargs, *node.args.args]
+    without = len(positional) - len(node.args.defaults)
+    defaults = [*[None] * without, *node.args.defaults, *node.args.kw_defaults]
+    for argument, default in list(zip([*positional, *node.args.kwonlyargs], defaults, strict=True))[1:]:
+        annotation = ast.unparse(argument.annotation) if argument.annotation is not None else ""
+        where = home.source.where(argument)
+        yield Argument(argument.arg, _literal(default), default is None, annotation, where)
+
+
+def _literal(node: ast.expr | None) -> Any:
+    try:
+        return UNKNOWN if node is None else ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return UNKNOWN

@@ -1,0 +1,41 @@
+"""What a checkpoint is accounted against: a class of a library with a config, whichever library it is."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from omni_kit.upstream.library import Library
+from omni_kit.upstream.python.skeleton import Skeleton
+from omni_kit.upstream.python.source import SourceFile
+from omni_kit.upstream.transformers.recipes.book import Recipe
+
+
+class Model(Protocol):
+    """One upstream model: of transformers, or of diffusers."""
+
+    @property
+    def library(self) -> Library:
+        """The library that defines it."""
+
+    @property
+    def name(self) -> str:
+        """What tells it from other models: its model_type, or its class."""
+
+    @property
+    def class_name(self) -> str:
+        """The class that its weights are loaded into."""
+
+    @property
+    def source(self) -> SourceFile:
+        """The file that defines the class."""
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """What its config says."""
+
+    @property
+    def skeleton(self) -> Skeleton:
+        """Names and shapes of its parameters."""
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """What loading does to a checkpoint; None where it takes it as it is."""

@@ -1,0 +1,95 @@
+"""What lies at a path: weights that can be read, configs, and what is refused."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from omni_kit.errors import BadInput
+from omni_kit.files import is_file
+
+INDEX_SUFFIX = ".safetensors.index.json"
+_SHARD = re.compile(r"-[0-9]{5}-of-(?P<count>[0-9]{5})\.safetensors$")
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_PICKLED = "it is a pickle, which can run code when it is read: save it with safe_serialization first"
+_OTHER_FORMATS = {
+    ".gguf": "GGUF files are made for inference: take the checkpoint that this one was made from",
+    **dict.fromkeys(_PICKLES, _PICKLED),
+}
+
+
+def path_of(given: str) -> Path | None:
+    """What lies there; None where nothing does, or where nothing can be called so."""
+    try:
+        path = Path(given).expanduser()
+        return path if path.exists() else None
+    except (OSError, ValueError, RuntimeError):  # too long, a character that no name has, nobody's home
+        return None
+
+
+def weights_at(path: Path, given: str) -> Path | None:
+    """The shard, the index or the directory to read headers from; None where there are only configs.
+
+    Raises:
+        BadInput: what lies there holds neither, or weights of another format.
+    """
+    if path.is_dir():
+        has_weights = any(path.glob("*.safetensors")) or any(path.glob(f"*{INDEX_SUFFIX}"))
+        if not has_weights and not (path / "config.json").is_file():
+            if pickled := pickled_at(path):
+                raise BadInput(f"{given} has only pickled weights ({pickled[0]})", "save it as safetensors first")
+            raise BadInput(f"{given} holds neither config.json nor safetensors files")
+        return path if has_weights else None
+    if path.suffix == ".safetensors" or path.name.endswith(INDEX_SUFFIX):
+        return path
+    if path.suffix == ".json":
+        return None
+    if way := _OTHER_FORMATS.get(path.suffix):
+        raise BadInput(f"{given} is no safetensors file", way)
+    raise BadInput(f"{given} is no config.json, *.safetensors or *{INDEX_SUFFIX}")
+
+
+def pickled_at(directory: Path) -> list[str]:
+    """The names of the pickles in a directory, in order."""
+    return sorted(item.name for item in directory.iterdir() if item.suffix in _PICKLES)
+
+
+def one_of_several(path: Path) -> bool:
+    """Whether a file is a shard of a checkpoint that has others, by its name or by an index beside it."""
+    if path.suffix != ".safetensors" or path.is_dir():
+        return False
+    match = _SHARD.search(path.name)
+    if match is not None and int(match["count"]) > 1:
+        return True
+    for index in sorted(path.parent.glob(f"*{INDEX_SUFFIX}")):
+        placed = read_json(index).get("weight_map")
+        names = {name for name in placed.values() if isinstance(name, str)} if isinstance(placed, dict) else set()
+        if path.name in names and len(names) > 1:
+            return True
+    return False
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file.
+
+    Raises:
+        BadInput: unreadable, not JSON, or not an object.
+    """
+    if path.exists() and not is_file(path):
+        raise BadInput(f"{path} is no file", "give a file")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(value, ensure_ascii=False).encode()  # a lone half of a character is no text
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadInput(f"cannot read {path}: {_reason(error)}") from error
+    if not isinstance(value, dict):
+        raise BadInput(f"{path} is not a JSON object")
+    return value
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or "it cannot be opened"
+    if isinstance(error, UnicodeEncodeError):
+        return "it has a text with half a character (a lone surrogate)"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
