@@ -25,7 +25,7 @@ NEEDED: dict[str, dict[str, Any]] = {
         "cross_attention_dim": 1408, "norm_type": "ada_norm_single", "norm_elementwise_affine": False,
     },
     "LuminaNextDiT2DModel": {
-        "n_kv_heads": 8, "cross_attention_dim": 2048, "hidden_size": 128, "num_attention_heads": 8, "num_layers": 2,
+        "num_kv_heads": 8, "cross_attention_dim": 2048, "hidden_size": 128, "num_attention_heads": 8, "num_layers": 2,
     },
     "OmniGenTransformer2DModel": {"rope_scaling": {"long_factor": [1.0] * 48, "short_factor": [1.0] * 48}},
     "Transformer2DModel": {"in_channels": 32, "cross_attention_dim": 24},

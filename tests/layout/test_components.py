@@ -166,6 +166,16 @@ def test_an_original_layout_is_refused_with_its_conversion(wan: Path, tmp_path: 
     assert "original authors" in answer["error"]
 
 
+def test_shards_of_an_original_are_refused_too(wan: Path, tmp_path: Path) -> None:
+    theirs = original(load_file(wan / FILE))
+    halves = [dict(list(theirs.items())[part::2]) for part in (0, 1)]
+    for number, half in enumerate(halves, 1):
+        save_file(half, tmp_path / f"model-{number:05}-of-00002.safetensors")
+    code, answer = run_cli("check-layout", str(tmp_path))
+    assert code == 2
+    assert "from_single_file(a state dict of all its shards)" in answer["hint"]
+
+
 def test_a_file_of_diffusers_without_a_config_is_no_original(wan: Path, tmp_path: Path) -> None:
     """Nothing says which model it is; that is all that is wrong with it, and --model-type mends it."""
     alone = tmp_path / "alone.safetensors"

@@ -82,6 +82,16 @@ def test_a_format_is_called_as_diffusers_calls_it(name: str) -> None:
     assert (found.name, found.class_name) == (name, class_name)
 
 
+def test_names_alone_tell_a_format_but_not_its_size() -> None:
+    """An index without its shards has no shapes, and the size of the model hangs on them."""
+    found = original_layout(DIFFUSERS, dict.fromkeys(ORIGINALS["wan-t2v-1.3B"][0]))
+    assert found is not None
+    assert (found.name, found.class_name, found.repository) == ("wan", "WanTransformer3DModel", "")
+    flux = original_layout(DIFFUSERS, dict.fromkeys(ORIGINALS["flux-schnell"][0]))
+    assert flux is not None
+    assert flux.class_name == "FluxTransformer2DModel"
+
+
 def test_conversion_and_config_are_those_of_the_tables() -> None:
     from diffusers.loaders.single_file_model import SINGLE_FILE_LOADABLE_CLASSES
     from diffusers.loaders.single_file_utils import DIFFUSERS_DEFAULT_PIPELINE_PATHS

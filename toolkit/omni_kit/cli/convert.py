@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from omni_kit.cli.app import app
-from omni_kit.cli.options import FormatOption, FullOption, SourceArgument, TransformersOption
+from omni_kit.cli.options import DiffusersOption, FormatOption, FullOption, SourceArgument, TransformersOption
 from omni_kit.output import Format, Output
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def convert_command(
     resume: Annotated[bool, typer.Option("--resume", help="Finish an interrupted run of the same command.")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Threads.")] = 4,
     transformers: TransformersOption = None,
+    diffusers: DiffusersOption = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
@@ -46,7 +47,7 @@ def convert_command(
     output = Output("convert", fmt, full)
     done = convert(
         source, destination, to=to, dtype=dtype, shard_size=shard_size, verify=verify, resume=resume, jobs=jobs,
-        transformers=transformers, progress=output.progress,
+        transformers=transformers, diffusers=diffusers, progress=output.progress,
     )  # fmt: skip
     if done.rank:
         raise typer.Exit()

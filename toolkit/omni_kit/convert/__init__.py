@@ -34,6 +34,7 @@ def convert(
     resume: bool = False,
     jobs: int = JOBS,
     transformers: Path | None = None,
+    diffusers: Path | None = None,
     progress: Progress = _silent,
 ) -> Converted:
     """Converts a checkpoint.
@@ -47,7 +48,7 @@ def convert(
         verify: read everything again and compare content hashes.
         resume: finish an interrupted run of the same command.
         jobs: threads.
-        transformers: another unpacked transformers to read the recipe from.
+        transformers, diffusers: other unpacked libraries to read instead of the installed ones.
         progress: wraps the steps while they are waited for, with a word for what is done.
 
     Raises:
@@ -58,7 +59,7 @@ def convert(
     form = Form(_one_of(to, Form, "form"))
     target = CASTS[_one_of(dtype, CASTS, "dtype")] if dtype else None
     size = parse_size(shard_size)
-    subject = open_source(source, transformers=transformers)
+    subject = open_source(source, transformers=transformers, diffusers=diffusers)
     if subject.weights is None or subject.directory is None:
         raise BadInput(f"{source} has no safetensors files to convert", "give a checkpoint directory, file or index")
     checkpoint = read_weights(subject)

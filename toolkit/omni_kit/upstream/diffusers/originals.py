@@ -73,17 +73,19 @@ def _is_of(model: ComponentModel, tensors: Shapes) -> bool:
 
 
 def _told(source: SourceFile, tensors: Shapes) -> str:
-    """What diffusers' own function says; empty where none of its key names is there, and it only falls back."""
-    rows = (row if isinstance(row, list) else [row] for row in _table(source, _KEYS).values())
-    keys = {key for row in rows for key in row}
-    if not keys & tensors.keys():
+    """What diffusers' own function says; empty where none of its key names is there, and it only falls back.
+
+    Where that hangs on shapes that are not known, it is the table's own name of the keys.
+    """
+    rows = {name: row if isinstance(row, list) else [row] for name, row in _table(source, _KEYS).items()}
+    named = next((str(name) for name, row in rows.items() if tensors.keys() & set(row)), "")
+    if not named:
         return ""
     told = Interpreter(source).call(_TELL, {"checkpoint": {key: Tensor(shape) for key, shape in tensors.items()}})
     fallback = Interpreter(source).call(_TELL, {"checkpoint": {}})
-    own_key = _table(source, _KEYS).get(str(fallback))
-    if not isinstance(told, str) or (told == fallback and own_key not in tensors):
+    if told == fallback and not tensors.keys() & set(rows.get(str(fallback), [])):
         return ""
-    return told
+    return told if isinstance(told, str) and None not in tensors.values() else named
 
 
 def _loads(name: str, classes: Sequence[str]) -> str:
