@@ -101,8 +101,9 @@ def test_a_kind_that_several_targets_take_wants_one_named(tmp_path: Path) -> Non
 
 def test_a_kind_that_it_does_not_know_is_refused(tmp_path: Path) -> None:
     code, answer = run_cli("new-model", "hall", "--from", "qwen3_vl", "--target", "lantern", "--into", str(tmp_path))
-    assert code == 2
-    assert "kind 'vlm'; lantern integrations are scaffolded for llm, moe" in answer["error"]
+    assert code == 1
+    assert "kind 'vlm'; lantern integrations are scaffolded for llm, moe" in answer["notes"][0]
+    assert not list(tmp_path.iterdir())
 
 
 def test_its_rule_fires_and_stays_quiet(plugin: Path, tmp_path: Path) -> None:
