@@ -1,5 +1,8 @@
 """What is said about sequence parallelism is what the level `sp` shows: held against its verdicts, taken by a run."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from omni_kit.targets.veomni.text.sequence import cut_sequences
@@ -31,3 +34,11 @@ def test_where_it_fails(model_type: str) -> None:
     fits, reason, _ = cut_sequences(subject.model, find_sites(subject.model, subject.profile))
     assert not fits
     assert FAILS[model_type] in reason
+
+
+def test_a_list_that_is_none_is_no_list(tmp_path: Path) -> None:
+    """Nothing checks the type of a key that the config class does not declare."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model_type": "llama", "layer_types": 2.5}))
+    subject = open_source(str(config))
+    assert cut_sequences(subject.model, find_sites(subject.model, subject.profile))[0]

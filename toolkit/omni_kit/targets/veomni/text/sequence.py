@@ -25,7 +25,8 @@ def cut_sequences(model: UpstreamModel, sites: list[Site]) -> tuple[bool, str, s
     if mixing is not None:
         return False, f"{mixing.owner} mixes neighbouring tokens, of which a process has a part only", mixing.where
     types = model.find("layer_types", "layers_block_type")
-    odd = [kind for kind in (types.value if types else ()) or () if not _ATTENDS.fullmatch(str(kind))]
+    listed = types.value if types is not None and isinstance(types.value, (list, tuple)) else ()
+    odd = [kind for kind in listed if not _ATTENDS.fullmatch(str(kind))]
     if types is not None and odd:
         return False, f"layers of type {odd[0]} are no attention over tokens, which VeOmni would spread", types.evidence
     settings = model.config.cls.source
