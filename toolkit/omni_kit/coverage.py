@@ -21,11 +21,10 @@ from omni_kit.patchgen import run_config
 from omni_kit.scaffold import new_model
 from omni_kit.upstream.library import find_library
 from omni_kit.upstream.subject import open_source
-from omni_kit.upstream.transformers.autoclasses import auto_table
+from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table
 
 LEVELS = ("keys", "roundtrip", "forward", "backward")
 TARGET = "veomni"
-_TABLE = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"
 _PROCESSES = 2
 _LONGEST = 300
 
@@ -55,7 +54,7 @@ class Case:
 
 def model_types() -> list[str]:
     """Every model_type that the installed transformers has a causal language model for, in order."""
-    return sorted(auto_table(find_library("transformers"), _TABLE))
+    return sorted(auto_table(find_library("transformers"), CAUSAL_TABLE))
 
 
 def cover(types: Sequence[str]) -> list[Case]:

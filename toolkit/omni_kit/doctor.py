@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from omni_kit.targets.protocol import Requirement
 from omni_kit.targets.registry import chosen, faults
 
 
@@ -54,18 +55,22 @@ def examine(target: str | None = None) -> list[Component]:
     Raises:
         BadInput: there is no such target.
     """
-    components = [Component("python", sys.version.split()[0], "everything", "ok", "")]
-    components += [_package(name, "everything", "pip install omni-kit") for name in _BASE]
-    modules = {name: name.replace("-", "_") for name in _BASE}
-    for item in chosen(target):
-        components += [_package(r.name, f"{item.name}: {r.needed_by}", r.install) for r in item.requirements]
-        modules |= {r.name: r.module or r.name.replace("-", "_") for r in item.requirements}
-    fixes = {"": "pip install omni-kit"} | {r.name: r.install for item in chosen(target) for r in item.requirements}
-    installed = list(dict.fromkeys(modules[c.name] for c in components if c.name in modules and c.status == "ok"))
-    problems = imported(installed)
-    tried = [_tried(c, problems.get(modules.get(c.name, ""), ""), fixes.get(c.name, fixes[""])) for c in components]
-    tried.insert(1 + len(_BASE), _ruff())
-    return tried + [_unusable(name, why) for name, why in faults().items() if target in (None, name)]
+    own = [Requirement(name, "everything", "pip install omni-kit") for name in _BASE]
+    theirs = [
+        replace(needed, needed_by=f"{item.name}: {needed.needed_by}")
+        for item in chosen(target)
+        for needed in item.requirements
+    ]
+    looked_at = [(needed, _package(needed.name, needed.needed_by, needed.install)) for needed in (*own, *theirs)]
+    problems = imported(list(dict.fromkeys(_module(needed) for needed, found in looked_at if found.status == "ok")))
+    tried = [_tried(found, problems.get(_module(needed), ""), needed.install) for needed, found in looked_at]
+    python = Component("python", sys.version.split()[0], "everything", "ok", "")
+    unusable = [_unusable(name, why) for name, why in faults().items() if target in (None, name)]
+    return [python, *tried[: len(own)], _ruff(), *tried[len(own) :], *unusable]
+
+
+def _module(needed: Requirement) -> str:
+    return needed.module or needed.name.replace("-", "_")
 
 
 def _unusable(name: str, why: str) -> Component:
@@ -82,9 +87,9 @@ def _package(name: str, needed_by: str, fix: str) -> Component:
 
 
 def _tried(component: Component, problem: str, fix: str) -> Component:
-    return (
-        replace(component, status="broken", fix=f"{fix} --force-reinstall", problem=problem) if problem else component
-    )
+    if not problem:
+        return component
+    return replace(component, status="broken", fix=f"{fix} --force-reinstall", problem=problem)
 
 
 def imported(modules: Sequence[str]) -> dict[str, str]:

@@ -8,10 +8,13 @@ from omni_kit.upstream.library import Library
 from omni_kit.upstream.python.source import SourceFile, dotted, read_source
 from omni_kit.upstream.transformers.configs import ConfigClass, named_config_class
 
+# The table of what the library calls a causal language model.
+CAUSAL_TABLE = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"
+
 
 @cache
 def auto_table(library: Library, table: str) -> Mapping[str, str]:
-    """One table of `models/auto/modeling_auto.py` ("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"): model_type -> class name.
+    """One table of `models/auto/modeling_auto.py` (as `CAUSAL_TABLE`): model_type -> class name.
 
     Where a table names several classes for a type, the first counts. An unknown table is empty.
     """

@@ -10,14 +10,14 @@ from omni_kit.upstream.library import Library
 from omni_kit.upstream.python.interpret import UNKNOWN
 from omni_kit.upstream.python.skeleton import Skeleton, build_skeleton
 from omni_kit.upstream.python.source import SourceFile
-from omni_kit.upstream.transformers.autoclasses import auto_table, find_class
+from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table, find_class
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.configs import ModelConfig, Value
 from omni_kit.upstream.transformers.recipes.book import Recipe
 from omni_kit.upstream.transformers.recipes.reading import recipe_book
 
 _TABLES = (
-    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+    CAUSAL_TABLE,
     "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
     "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES",
     "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",

@@ -19,6 +19,8 @@ EXPERT_WIDTHS = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediat
 _SHARED = ("n_shared_experts", "num_shared_experts", "shared_expert_intermediate_size", "moe_num_shared_experts")
 # Where a config keeps that of its text model, outermost first.
 TEXT_PARTS = ("thinker_config", "text_config")
+# How classes that answer in tokens of text are called, with few exceptions.
+CAUSAL_ENDINGS = ("ForCausalLM", "LMHeadModel")
 _MASKED = "MODEL_FOR_MASKED_LM_MAPPING_NAMES"
 _ATTENTION = re.compile(r"ALL_ATTENTION_FUNCTIONS|scaled_dot_product_attention|[sS]oftmax\(|AutoModel")
 _NESTED = {"vision_config": "vision", "audio_config": "audio"}
@@ -79,7 +81,7 @@ def kind_of(model: UpstreamModel) -> tuple[Kind, str]:
 def _speaks(model: UpstreamModel) -> str:
     """The class that answers in text."""
     names = (model.class_name, *model.heads)
-    return next((name for name in names if name.endswith(("ForCausalLM", "LMHeadModel"))), "")
+    return next((name for name in names if name.endswith(CAUSAL_ENDINGS)), "")
 
 
 def _silent(model: UpstreamModel) -> str:

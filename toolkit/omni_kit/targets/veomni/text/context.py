@@ -77,7 +77,7 @@ def text_context(
         models=MODELS,
         test_path=f"tests/models/{test}" if in_tree else f"{name}/tests/{test}",
         veomni="...." if in_tree else "veomni.",
-        veomni_models="..." if in_tree else "veomni.models.",
+        veomni_models=models_package(request),
         model_type=model_type,
         shipped=not in_tree and model_type in shipped_model_types(),
         source_module=model.source.module,
@@ -95,6 +95,11 @@ def text_context(
         converter=converter,
         disk=disk,
     )
+
+
+def models_package(request: Request) -> str:
+    """The package of VeOmni's models as an integration's files import from it, with a dot at the end."""
+    return "..." if request.style == "in-tree" else "veomni.models."
 
 
 def _import_lines(patches: PatchSet) -> list[str]:

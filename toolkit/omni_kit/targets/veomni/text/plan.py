@@ -12,7 +12,7 @@ from omni_kit.layout.expected import expect
 from omni_kit.layout.loading import Loading
 from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request, Todo
 from omni_kit.targets.veomni.checkout import MODELS, find_checkout, registrants, shipped_model_types
-from omni_kit.targets.veomni.text.context import TextContext, text_context
+from omni_kit.targets.veomni.text.context import TextContext, models_package, text_context
 from omni_kit.targets.veomni.text.converter import class_prefix, converter_context, layout_of
 from omni_kit.targets.veomni.text.patches import derive_patches
 from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
@@ -22,7 +22,6 @@ from omni_kit.toys.configs.language import toy_config
 from omni_kit.upstream.subject import Subject
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.models import UpstreamModel
-from omni_kit.upstream.transformers.traits import stacked_parameters
 
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
@@ -135,8 +134,8 @@ class _Planner:
 
     @cached_property
     def plain(self) -> PlainContext:
-        models = "..." if self.in_tree else "veomni.models."
-        return plain_context(self.model, self.request.name, class_prefix(self.request.name), models)
+        name, models = self.request.name, models_package(self.request)
+        return plain_context(self.model, name, class_prefix(name), models)
 
     def files(self) -> Iterator[NewFile]:
         name, base, context = self.request.name, self.base, vars(self.context)
@@ -199,7 +198,7 @@ class _Planner:
 
     def _plan_decision(self) -> Decision:
         if self.expert_parallel:
-            keys = ", ".join(parameter.pattern for parameter in stacked_parameters(self.model.skeleton))
+            keys = ", ".join(self.context.plan_keys)
             return Decision("parallel plan", "ep: Shard(0)", "everything that is stacked by expert", keys)
         experts = next((site for site in self.sites if site.site == "experts"), None)
         reason = "the experts keep upstream's forward, which needs them all in one process"

@@ -14,9 +14,9 @@ from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.match import match_function
 from omni_kit.upstream.python.source import dotted, read_source
-from omni_kit.upstream.transformers.autoclasses import auto_table
+from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table
 from omni_kit.upstream.transformers.models import UpstreamModel
-from omni_kit.upstream.transformers.traits import expert_parameters
+from omni_kit.upstream.transformers.traits import CAUSAL_ENDINGS, expert_parameters
 
 SLOTS: Mapping[str, tuple[str, str, str]] = {
     "rms-norm": ("veomni_rms_norm", "rms_norm", "standard"),
@@ -26,8 +26,6 @@ SLOTS: Mapping[str, tuple[str, str, str]] = {
     "causal-lm-loss": ("veomni_causal_lm_loss", "cross_entropy_loss", "causal"),
     "load-balancing-loss": ("veomni_load_balancing_loss", "load_balancing_loss", "standard"),
 }
-_CAUSAL = ("ForCausalLM", "LMHeadModel")
-_CAUSAL_TABLE = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"
 _SILU = {"silu", "swish"}
 
 _RMS_NORM = """
@@ -198,9 +196,9 @@ def _experts(model: UpstreamModel, profile: ModelProfile) -> Iterator[Site]:
 
 def causal_head(model: UpstreamModel) -> str | None:
     """The class that answers in tokens of text: the model's own, else the first of its file."""
-    known = auto_table(model.library, _CAUSAL_TABLE).values()
+    known = auto_table(model.library, CAUSAL_TABLE).values()
     names = (model.class_name, *model.heads)
-    return next((name for name in names if name.endswith(_CAUSAL) or name in known), None)
+    return next((name for name in names if name.endswith(CAUSAL_ENDINGS) or name in known), None)
 
 
 def answers_with_a_loss(model: UpstreamModel) -> bool:
