@@ -7,6 +7,7 @@ from pathlib import Path
 from omni_kit.targets.veomni.model_dir import find_model_dir, registers
 
 MODELS = "veomni/models/transformers"
+DIFFUSION_MODELS = "veomni/models/diffusers"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import Integration
-from omni_kit.targets.veomni.checkout import MODELS, find_checkout
+from omni_kit.targets.veomni.checkout import DIFFUSION_MODELS, MODELS, find_checkout
 from omni_kit.targets.veomni.dit.directories import denoiser_class
 from omni_kit.targets.veomni.model_dir import ModelDir, cannot_be_parsed, find_model_dir, registers
 from omni_kit.upstream.kinds import Kind
@@ -39,7 +39,8 @@ def find(path: Path) -> Sequence[Integration]:
     checkout = find_checkout(path)
     if checkout is None and (own := at(path)) is not None:
         return [own]
-    found = list(_walk(checkout.root / MODELS if checkout is not None else path, _DEPTH))
+    roots = [checkout.root / MODELS, checkout.root / DIFFUSION_MODELS] if checkout is not None else [path]
+    found = [entry for root in roots for entry in _walk(root, _DEPTH)]
     return found or [integration(find_model_dir(path))]
 
 

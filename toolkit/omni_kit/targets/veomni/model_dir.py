@@ -1,6 +1,7 @@
 """Recognises the directory of one VeOmni model: a plugin package or a directory of VeOmni itself."""
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,9 @@ from omni_kit.upstream.python.source import parse_file
 
 REGISTRY = "MODELING_REGISTRY"
 _HINT = "give the directory of one model, whose __init__.py registers it with MODELING_REGISTRY"
+# A diffusion model is two packages: the transformer's config names the model that makes its conditions.
+_COMPANION = re.compile(r"^\s+condition_model_type\b.*=", re.MULTILINE)
+_PAIR = ("_condition", "_transformer")
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,8 @@ class ModelDir:
         style: "in-tree" inside a `veomni` package, "plugin" everywhere else.
         import_name: dotted name that imports the directory.
         sys_path: the directory that must come first on `sys.path` for that name to mean this directory.
-        registered: MODELING_REGISTRY key -> line of `__init__.py`.
+        registered: MODELING_REGISTRY key -> line of the `__init__.py` that registers it: of the directory, or of one of
+            the two packages that a diffusion model consists of.
     """
 
     path: Path
@@ -44,7 +49,7 @@ def find_model_dir(path: Path) -> ModelDir:
         raise BadInput(f"{path} is no directory" if path.exists() else f"{path} does not exist", _HINT)
     if not init.is_file():
         raise BadInput(f"{path} is no Python package: it has no __init__.py", _HINT)
-    registered = _registrations(_parse(init))
+    registered = _registrations(_parse(init)) or _of_a_pair(path)
     if not registered:
         raise BadInput(f"{init} registers nothing with {REGISTRY}", _HINT)
     root = _outermost_package(path)
@@ -73,6 +78,22 @@ def cannot_be_parsed(path: Path) -> bool:
     except (OSError, UnicodeDecodeError):
         return False
     return False
+
+
+def _of_a_pair(path: Path) -> dict[str, int]:
+    """What the packages of a diffusion model register; empty where `path` holds no such two packages."""
+    parts = [entry for entry in sorted(path.iterdir()) if (entry / "__init__.py").is_file()]
+    if not any(part.name.endswith(_PAIR) or _names_companion(part) for part in parts):
+        return {}
+    return {key: line for part in parts for key, line in _registrations(_parse(part / "__init__.py")).items()}
+
+
+def _names_companion(package: Path) -> bool:
+    """Whether a package's own modules say which model makes the conditions of its model."""
+    try:
+        return any(_COMPANION.search(file.read_text(encoding="utf-8")) for file in sorted(package.glob("*.py")))
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _parse(file: Path) -> ast.Module:
