@@ -40,11 +40,23 @@ def registrants(models: Path, key: str) -> list[Path]:
 @cache
 def shipped_model_types() -> frozenset[str]:
     """The model_types that the installed VeOmni registers itself; empty when it is not installed."""
+    return _shipped(MODELS)
+
+
+@cache
+def shipped_diffusers_keys() -> frozenset[str]:
+    """The keys of diffusion models that the installed VeOmni registers itself; empty when it is not installed."""
+    return _shipped(DIFFUSION_MODELS)
+
+
+def _shipped(where: str) -> frozenset[str]:
     from importlib.util import find_spec
 
     spec = find_spec("veomni")
     if spec is None or not spec.submodule_search_locations:
         return frozenset()
-    models = Path(next(iter(spec.submodule_search_locations))).parent / MODELS
+    models = Path(next(iter(spec.submodule_search_locations))).parent / where
+    if not models.is_dir():
+        return frozenset()
     directories = [entry for entry in sorted(models.iterdir()) if registers(entry)]
     return frozenset(key for entry in directories for key in find_model_dir(entry).registered)

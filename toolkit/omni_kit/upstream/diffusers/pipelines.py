@@ -13,6 +13,7 @@ from omni_kit.upstream.diffusers.classes import (
     PIPELINES,
     SCHEDULERS,
     TRANSFORMERS,
+    class_names,
     find_class,
     is_model,
     is_transformer,
@@ -187,3 +188,22 @@ def _names(annotation: str) -> list[str]:
     """The names in an annotation: `A | None`, `Union[A, B]`."""
     nodes = ast.walk(ast.parse(annotation, mode="eval")) if annotation else ()
     return [node.id for node in nodes if isinstance(node, ast.Name)]
+
+
+def pipeline_of(library: Library, transformer: str) -> Pipeline | None:
+    """The plainest pipeline whose denoiser is a class: one that is called with a prompt, of the shortest name.
+
+    A pipeline that asks for a picture, or for weights beside its own, is for another task.
+    """
+    found = []
+    for name in class_names(library):
+        place = place_of(library, name) or ""
+        if place.startswith(f"{PIPELINES}/") and name.endswith("Pipeline") and (cls := find_class(library, name)):
+            pipeline = Pipeline(library, cls)
+            if _asks_for(cls, transformer) and not any(one.required for one in arguments(cls, "__call__").values()):
+                found.append((len([one for one in pipeline.components if one.role == "controlnet"]), len(name), name))
+    return find_pipeline(library, min(found)[2], {}) if found else None
+
+
+def _asks_for(cls: ClassRef, transformer: str) -> bool:
+    return any(transformer in _names(one.annotation) for one in arguments(cls).values())

@@ -146,19 +146,33 @@ def _positions(model: ComponentModel) -> Iterator[Trait]:
 
 def _attention(model: ComponentModel) -> Iterator[Trait]:
     """Classes of attention that the model is built of, the processors that run in them, and the kernel they call."""
+    attention, processors = _attending(model)
+    for trait, classes in (("attention", attention), ("attention-processor", processors)):
+        for cls in classes:
+            yield Trait(trait, cls.node.name, cls.source.where(cls.node))
+    for kernel, where in attention_kernels(model).items():
+        yield Trait("attention-kernel", kernel, where)
+
+
+def attention_kernels(model: ComponentModel) -> dict[str, str]:
+    """The functions that the model's attention ends in, and where each is called."""
+    attention, processors = _attending(model)
+    found: dict[str, str] = {}
+    for kernel in _KERNELS:
+        calls = (one for cls in (*processors, *attention) for one in _calls(cls, kernel))
+        if (where := next(calls, None)) is not None:
+            found[kernel] = where
+    return found
+
+
+def _attending(model: ComponentModel) -> tuple[list[ClassRef], list[ClassRef]]:
+    """The classes of attention that a model is built of, and those of processors."""
     built = [(by, cls) for by, cls in built_classes(model.cls) if _names_attention(cls.node.name)]
     attention = [cls for _, cls in built if "Processor" not in cls.node.name]
     running = [(by, cls) for by, cls in built if "Processor" in cls.node.name]
     # what a shared class of attention would take by default gives way to what the model's own classes name
     own = [cls for by, cls in running if by.source.path.parent == model.source.path.parent]
-    processors = own or [cls for _, cls in running]
-    for trait, classes in (("attention", attention), ("attention-processor", processors)):
-        for cls in classes:
-            yield Trait(trait, cls.node.name, cls.source.where(cls.node))
-    for kernel in _KERNELS:
-        calls = (one for cls in (*processors, *attention) for one in _calls(cls, kernel))
-        if (where := next(calls, None)) is not None:
-            yield Trait("attention-kernel", kernel, where)
+    return attention, own or [cls for _, cls in running]
 
 
 def _names_attention(name: str) -> bool:

@@ -1,8 +1,7 @@
-"""What VeOmni does with diffusion transformers: its wrappers are compared with the classes that they wrap."""
+"""What VeOmni does with diffusion transformers: wrappers over classes of diffusers, with models of their conditions."""
 
 from pathlib import Path
 
-from omni_kit.errors import Refusal
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import DENOISER, DIFFUSERS, Candidate
 from omni_kit.targets.veomni.comparing import candidate
@@ -13,13 +12,15 @@ _SIDE = "omni_kit.targets.veomni.dit.side:VeOmniDiffusionBuilder"
 
 
 class DitHandler:
-    """Compares wrappers over classes of diffusers."""
+    """Scaffolds wrappers over classes of diffusers, and compares them with these."""
 
-    templates = ""
+    templates = "dit"
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
-        """Nothing: there are no templates for wrappers."""
-        raise Refusal(f"VeOmni integrations of kind '{subject.kind}' are compared and checked, and not scaffolded yet")
+        """Two packages, the transformer and the model of its conditions, with configs, toy and test."""
+        from omni_kit.targets.veomni.dit.plan import make_plan  # whoever only checks need not wait for it
+
+        return make_plan(subject, request)
 
     def candidate(self, path: Path) -> Candidate:
         """A wrapper's directory beside the class of diffusers that it registers a model for."""

@@ -24,8 +24,12 @@ def in_low_precision(meshes: Sequence[Mesh]) -> list[Mesh]:
 
 
 def shares_by_flash(model: Any, mesh: Mesh) -> bool:
-    """Whether sequences are exchanged by VeOmni's flash attention, and not by the wrapper itself."""
-    return "ulysses" in mesh.sizes and bool(getattr(model, "_supports_flash_attn", False))
+    """Whether sequences are exchanged by VeOmni's flash attention, and not by the wrapper itself.
+
+    diffusers' processors are given a `_parallel_config` where they share sequences themselves.
+    """
+    own = any(getattr(one, "_parallel_config", None) is not None for one in model.attn_processors.values())
+    return "ulysses" in mesh.sizes and bool(getattr(model, "_supports_flash_attn", False)) and not own
 
 
 def step(

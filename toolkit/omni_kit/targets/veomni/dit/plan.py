@@ -1,0 +1,215 @@
+"""The files and edits of a VeOmni integration of a diffusion transformer, derived from the class of diffusers."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from omni_kit.errors import BadInput, Refusal
+from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request, Todo
+from omni_kit.targets.veomni.checkout import DIFFUSION_MODELS, find_checkout, registrants
+from omni_kit.targets.veomni.dit.conditions import ConditionContext, Conditions
+from omni_kit.targets.veomni.dit.transformer import TransformerContext, has_plan, transformer_context
+from omni_kit.toys.configs.denoiser import toy_denoiser
+from omni_kit.upstream.diffusers.blocks import block_classes
+from omni_kit.upstream.diffusers.models import ComponentModel
+from omni_kit.upstream.diffusers.pipelines import pipeline_of
+from omni_kit.upstream.diffusers.signatures import arguments
+from omni_kit.upstream.diffusers.traits import attention_kernels
+from omni_kit.upstream.python.interpret import UNKNOWN
+from omni_kit.upstream.subject import Subject
+
+
+def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
+    """The whole plan of one integration.
+
+    Raises:
+        BadInput: the model is no diffusion transformer that is trained by its latents, or `into` is no VeOmni checkout
+            for an in-tree integration.
+    """
+    planner = _Planner(subject, request)
+    planner.refuse_what_cannot_be_trained()
+    return IntegrationPlan(
+        base=planner.base,
+        files=tuple(planner.files()),
+        edits=tuple(planner.edits()) if planner.in_tree else (),
+        decisions=tuple(planner.decisions()),
+        todo=tuple(planner.todo()),
+        next=planner.next(),
+    )
+
+
+@dataclass(frozen=True)
+class _Planner:
+    """What the parts of a plan are derived from."""
+
+    subject: Subject
+    request: Request
+
+    @property
+    def model(self) -> ComponentModel:
+        if (component := self.subject.component) is None:
+            raise BadInput(f"{self.subject.given} is of {self.subject.library.name}, and no model of diffusers")
+        return component
+
+    @property
+    def in_tree(self) -> bool:
+        return self.request.style == "in-tree"
+
+    def refuse_what_cannot_be_trained(self) -> None:
+        """Raises where forward takes no step: what it answers is no denoising."""
+        if not arguments(self.model.cls, "forward"):
+            raise Refusal(f"{self.model.class_name} has no forward of its own: there is nothing to wrap")
+
+    @cached_property
+    def base(self) -> str:
+        if not self.in_tree:
+            return self.request.name
+        if find_checkout(self.request.into) is None:
+            raise BadInput(f"{self.request.into} is no VeOmni checkout", "give its root with --into")
+        for owner in registrants(self.request.into / DIFFUSION_MODELS, self.model.class_name):
+            if owner.name != self.request.name:
+                raise Refusal(
+                    f"{DIFFUSION_MODELS}/{owner.name} of this checkout registers '{self.model.class_name}' already",
+                    "use --style plugin for a package that overrides it",
+                )
+        return f"{DIFFUSION_MODELS}/{self.request.name}"
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        found = self.subject.pipeline or pipeline_of(self.model.library, self.model.class_name)
+        return Conditions(self.model, found)
+
+    @cached_property
+    def transformer(self) -> TransformerContext:
+        return transformer_context(self.model, self.request)
+
+    @cached_property
+    def condition(self) -> ConditionContext:
+        return self.conditions.context(self.transformer)
+
+    @property
+    def _configs(self) -> tuple[str, str]:
+        """Where the YAML file of a training and the JSON file of the model go."""
+        name = self.request.name
+        if self.in_tree:
+            return f"configs/dit/{name}_sft.yaml", f"configs/model_configs/{name}/{name}.json"
+        return f"{self.base}/configs/{name}_sft.yaml", f"{self.base}/configs/{name}.json"
+
+    @property
+    def _test(self) -> str:
+        test = f"test_{self.request.name}_parity.py"
+        return f"tests/models/{test}" if self.in_tree else f"{self.base}/tests/{test}"
+
+    def files(self) -> Iterator[NewFile]:
+        name, base = self.request.name, self.base
+        yaml, config = self._configs
+        shared = {
+            **vars(self.transformer), "in_tree": self.in_tree, "models": DIFFUSION_MODELS, "config_path": config,
+            "test_path": self._test, "yaml_path": yaml, "pipeline": self.condition.pipeline,
+        }  # fmt: skip
+        yield NewFile(f"{base}/__init__.py", "__init__.py.jinja", context=shared)
+        yield from self._package("transformer", vars(self.transformer), ["attention"], self.transformer.kernels)
+        if self.transformer.plan:
+            place = f"{base}/{name}_transformer/sequence_parallel.py"
+            yield NewFile(place, "transformer/sequence_parallel.py.jinja", context=vars(self.transformer))
+        yield from self._package("condition", vars(self.condition), [], False)
+        yield NewFile(yaml, "sft.yaml.jinja", context=shared)
+        yield NewFile(config, text=_json({**self._values, **self._signed}))
+        yield NewFile(self._test, "test_parity.py.jinja", context=shared)
+        toy = f"{base}/toy_config.json"
+        yield NewFile(toy, text=_json({"_class_name": self.model.class_name, **toy_denoiser(self._values)}))
+        if not self.in_tree:
+            yield NewFile(f"{base}/README.md", "README.md.jinja", context=shared)
+
+    def _package(self, part: str, context: dict[str, object], more: list[str], wanted: bool) -> Iterator[NewFile]:
+        """One of the two packages: what registers it, its config, its model, and what the model needs beside it."""
+        folder = f"{self.base}/{self.request.name}_{part}"
+        ending = f"{self.request.name}_{part}.py"
+        yield NewFile(f"{folder}/__init__.py", f"{part}/__init__.py.jinja", context=context)
+        yield NewFile(f"{folder}/configuration_{ending}", f"{part}/configuration.py.jinja", context=context)
+        offline = part == "condition" and self.conditions.pipeline is None
+        model = "modeling_offline" if offline else "modeling"
+        yield NewFile(f"{folder}/modeling_{ending}", f"{part}/{model}.py.jinja", context=context)
+        for module in more if wanted else ():
+            yield NewFile(f"{folder}/{module}.py", f"{part}/{module}.py.jinja", context=context)
+
+    @property
+    def _values(self) -> dict[str, object]:
+        """Every argument of the constructor: as the config says it, else by default."""
+        known = {name: self.model.value(name)[0] for name in self.model.arguments}
+        return {name: None if value is UNKNOWN else value for name, value in known.items()}
+
+    @property
+    def _signed(self) -> dict[str, str]:
+        return {
+            "_class_name": self.model.class_name,
+            "model_type": self.transformer.key,
+            "condition_model_type": self.transformer.condition_key,
+        }
+
+    def edits(self) -> Iterator[ListEntry | ImportEntry]:
+        aggregate = f"{DIFFUSION_MODELS}/__init__.py"
+        yield ImportEntry(aggregate, ".", self.request.name)
+        yield ListEntry(aggregate, "__all__", f'"{self.request.name}"')
+
+    def decisions(self) -> Iterator[Decision]:
+        model, context = self.model, self.transformer
+        blocks, where = block_classes(model.cls)
+        yield Decision("blocks", ", ".join(blocks) or "none", "what FSDP wraps", where)
+        kernels = attention_kernels(model)
+        names = ", ".join(kernels)
+        if context.kernels:
+            reason = "its processors call diffusers' dispatch, in whose place VeOmni's kernels are called"
+            yield Decision("attention", "VeOmni's kernels", reason, kernels["dispatch_attention_fn"])
+        else:
+            reason = f"its attention ends in {names or 'code of its own'}, which no kernel can be put in the place of"
+            yield Decision("attention", "upstream's", reason, next(iter(kernels.values()), ""))
+        yield self._sharing()
+        yield from self._asking()
+
+    def _sharing(self) -> Decision:
+        what = "sequence parallelism"
+        if self.transformer.plan:
+            found = self.model.cls.assigned("_cp_plan")
+            where = found[0].source.where(found[1]) if found is not None else ""
+            return Decision(what, "by upstream's plan", "cut and joined where _cp_plan says", where)
+        reason = (
+            "its attention does not go through diffusers' dispatch"
+            if has_plan(self.model)
+            else "the class has no _cp_plan: where its sequence may be cut is not said"
+        )
+        return Decision(what, "none", reason, self.model.source.where(self.model.cls.node))
+
+    def _asking(self) -> Iterator[Decision]:
+        denoising = self.conditions.denoising
+        if denoising is None:
+            reason = f"no pipeline of diffusers {self.model.library.version} asks it with a prompt alone"
+            yield Decision("conditions", "computed beforehand", reason, "")
+            return
+        where = denoising.pipeline.cls.source.where(denoising.pipeline.cls.node)
+        given = "given" if self.subject.pipeline is not None else "the plainest one whose denoiser it is"
+        yield Decision("conditions", denoising.pipeline.cls.node.name, given, where)
+        scale = denoising.scale
+        yield Decision("latents", scale.convention or "as they are", "as the pipeline scales them", scale.where)
+        yield Decision("step", self.condition.step_text, "what the pipeline hands over for a step", denoising.where)
+        if denoising.sign < 0:
+            yield Decision("target", "clean - noise", "the pipeline turns the sign of the answer", denoising.where)
+
+    def todo(self) -> Iterator[Todo]:
+        name = self.request.name
+        place = f"{self.base}/{name}_condition/modeling_{name}_condition.py"
+        if self.conditions.denoising is None:
+            yield Todo(place, 1, "write get_condition: how prompts and media become latents and conditions")
+        elif self.conditions.unit is None:
+            yield Todo(place, 1, "write _step: how the pipeline tells the transformer a step could not be read")
+
+    def next(self) -> tuple[str, ...]:
+        place = self.request.into / PurePosixPath(self.base)
+        return (shlex.join(["omni-kit", "check", str(place)]), shlex.join(["omni-kit", "parity", str(place)]))
+
+
+def _json(values: dict[str, object]) -> str:
+    return json.dumps(values, indent=2) + "\n"

@@ -1,0 +1,148 @@
+"""What the templates of a transformer are rendered with."""
+
+import ast
+import builtins
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from omni_kit.targets.protocol import Request
+from omni_kit.targets.veomni.checkout import shipped_diffusers_keys
+from omni_kit.targets.veomni.text.converter import class_prefix
+from omni_kit.upstream.diffusers.blocks import block_classes, joined_streams
+from omni_kit.upstream.diffusers.models import ComponentModel
+from omni_kit.upstream.diffusers.signatures import Argument, arguments
+from omni_kit.upstream.diffusers.traits import attention_kernels
+from omni_kit.upstream.python.interpret import UNKNOWN
+
+DISPATCH = "dispatch_attention_fn"
+_NOT_FED = "return_dict"
+_STREAMS = ("hidden_states", "encoder_hidden_states")
+_PLAN = "_cp_plan"
+
+
+@dataclass(frozen=True)
+class Given:
+    """An argument as the templates write it; the default is Python text."""
+
+    name: str
+    default: str
+    annotation: str
+
+
+@dataclass(frozen=True)
+class TransformerContext:
+    """The names that the templates of a transformer may use.
+
+    Attributes:
+        name, class_name: the integration's name, and as the beginning of class names.
+        upstream: the class of diffusers, of `library_version`; `key`, as which it is registered.
+        condition_key: as which the model of its conditions is registered.
+        veomni: what imports of VeOmni begin with; `shipped`, that the installed VeOmni registers the key itself.
+        arguments: of the constructor.
+        inputs: of forward, save the switch for its return type; `return_dict`, that it has that switch.
+        takes_latents: upstream's forward has an argument of the name that VeOmni gives clean latents.
+        kernels: its attention goes through diffusers' dispatch, so VeOmni's kernels can stand there.
+        plan: sequences are shared, as upstream's plan says.
+        streams: which streams attention joins, in order, as Python text; "None" where that cannot be told.
+        checkpointing, blocks: whether upstream checkpoints, and the classes that must not be split.
+        learned_variance: the answer has a variance behind the prediction.
+    """
+
+    name: str
+    class_name: str
+    upstream: str
+    key: str
+    condition_key: str
+    veomni: str
+    shipped: bool
+    library_version: str
+    arguments: Sequence[Given]
+    inputs: Sequence[Argument]
+    return_dict: bool
+    takes_latents: bool
+    kernels: bool
+    plan: bool
+    streams: str
+    checkpointing: bool
+    blocks: Sequence[str]
+    learned_variance: bool
+
+
+def transformer_context(model: ComponentModel, request: Request) -> TransformerContext:
+    """The context of one transformer."""
+    taken = arguments(model.cls, "forward")
+    dispatched = DISPATCH in attention_kernels(model)
+    plan = has_plan(model) and dispatched
+    return TransformerContext(
+        name=request.name,
+        class_name=class_prefix(request.name),
+        upstream=model.class_name,
+        key=model.class_name,
+        condition_key=f"{model.class_name}Condition",
+        veomni="....." if request.style == "in-tree" else "veomni.",
+        shipped=request.style == "plugin" and model.class_name in shipped_diffusers_keys(),
+        library_version=model.library.version,
+        arguments=[_given(one) for one in model.arguments.values()],
+        inputs=[one for name, one in taken.items() if name != _NOT_FED],
+        return_dict=_NOT_FED in taken,
+        takes_latents="latents" in taken,
+        kernels=dispatched,
+        plan=plan,
+        streams=repr(_streams(model)) if plan else "()",
+        checkpointing=checkpoints(model),
+        blocks=block_classes(model.cls)[0],
+        learned_variance=_learns_variance(model),
+    )
+
+
+def has_plan(model: ComponentModel) -> bool:
+    """Whether the class says how a sequence is shared among processes."""
+    found = model.cls.assigned(_PLAN)
+    return found is not None and isinstance(found[1], ast.Dict) and bool(found[1].keys)
+
+
+def checkpoints(model: ComponentModel) -> bool:
+    """Whether the class says that its forward checkpoints."""
+    found = model.cls.assigned("_supports_gradient_checkpointing")
+    return found is not None and isinstance(found[1], ast.Constant) and found[1].value is True
+
+
+def _given(argument: Argument) -> Given:
+    default = "None" if argument.default is UNKNOWN else repr(argument.default)
+    return Given(argument.name, default, argument.annotation if _plain(argument.annotation) else "")
+
+
+def _plain(annotation: str) -> bool:
+    """Whether an annotation needs no import."""
+    if not annotation:
+        return False
+    nodes = list(ast.walk(ast.parse(annotation, mode="eval")))
+    strings = any(isinstance(node, ast.Constant) and isinstance(node.value, str) for node in nodes)
+    return not strings and all(hasattr(builtins, node.id) for node in nodes if isinstance(node, ast.Name))
+
+
+def _streams(model: ComponentModel) -> tuple[str, ...] | None:
+    """The streams that the plan cuts at one place and attention joins; None where their order cannot be told."""
+    found = model.cls.assigned(_PLAN)
+    entries = found[1].values if found is not None and isinstance(found[1], ast.Dict) else []
+    cut = [_keys(entry) for entry in entries if isinstance(entry, ast.Dict)]
+    if not any(set(_STREAMS) <= set(names) for names in cut):
+        return ()
+    return joined_streams(model.cls, _STREAMS)
+
+
+def _keys(entry: ast.Dict) -> list[object]:
+    return [key.value for key in entry.keys if isinstance(key, ast.Constant)]
+
+
+def _learns_variance(model: ComponentModel) -> bool:
+    """Whether as many channels again come out as go in."""
+    values: Mapping[str, object] = {name: model.value(name)[0] for name in ("in_channels", "out_channels")}
+    taken, given = values["in_channels"], values["out_channels"]
+    doubled = isinstance(taken, int) and isinstance(given, int) and given == 2 * taken
+    return doubled or model.value("learn_sigma")[0] is True
+
+
+def fed(context: TransformerContext) -> Iterator[str]:
+    """The names of what forward is fed."""
+    return (one.name for one in context.inputs)

@@ -1,0 +1,177 @@
+"""How a pipeline calls its denoiser, read from its `__call__`: what it hands over, in which units, and what it makes of
+the answer; and how latents are scaled between its autoencoder and its denoiser."""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from omni_kit.upstream.diffusers.affine import Affine, evaluate
+from omni_kit.upstream.diffusers.models import ComponentModel
+from omni_kit.upstream.diffusers.pipelines import Pipeline
+from omni_kit.upstream.diffusers.signatures import arguments
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.source import dotted
+
+_STEP = ("timestep", "timesteps", "t")
+_SWITCH = "return_dict"
+_MEAN, _DEVIATION, _SHIFT, _SCALE, _NORM = "latents_mean", "latents_std", "shift_factor", "scaling_factor", "bn"
+
+
+@dataclass(frozen=True)
+class LatentScale:
+    """How a pipeline scales latents.
+
+    Attributes:
+        convention: "batch-norm statistics", "mean and deviation", "shift and scale", "scale"; empty for none.
+        mean, deviation: where the pipeline takes them from, after "self." ("vae.config.latents_mean").
+        scaled: a factor comes on top of mean and deviation.
+        where: file:line.
+    """
+
+    convention: str
+    mean: str = ""
+    deviation: str = ""
+    scaled: bool = False
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Denoising:
+    """A pipeline's call of its denoiser.
+
+    Attributes:
+        pipeline: whose `__call__` is read.
+        denoiser: the model that is called.
+    """
+
+    pipeline: Pipeline
+    denoiser: ComponentModel
+
+    @cached_property
+    def _function(self) -> ast.FunctionDef:
+        found = self.pipeline.cls.method("__call__")
+        return found[1] if found is not None else ast.parse("def __call__(self): ...").body[0]  # type: ignore[return-value]
+
+    @cached_property
+    def call(self) -> ast.Call | None:
+        """The call of the denoiser that is handed most; None where none is seen."""
+        name = f"self.{self.pipeline.denoiser.name}"
+        names = {name} | {
+            node.targets[0].id
+            for node in ast.walk(self._function)
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and dotted(node.value) == name
+        }
+        calls = [node for node in ast.walk(self._function) if isinstance(node, ast.Call) and dotted(node.func) in names]
+        return max(calls, key=lambda node: (len(node.keywords) + len(node.args), -node.lineno), default=None)
+
+    @property
+    def where(self) -> str:
+        """Where the denoiser is called; empty where that is not seen."""
+        return self.pipeline.cls.source.where(self.call) if self.call is not None else ""
+
+    @cached_property
+    def handed(self) -> Mapping[str, ast.expr]:
+        """The arguments of the denoiser's forward that it is called with, and what they are."""
+        if self.call is None:
+            return {}
+        order = list(arguments(self.denoiser.cls, "forward"))
+        named = {one.arg: one.value for one in self.call.keywords if one.arg is not None and one.arg != _SWITCH}
+        return {**dict(zip(order, self.call.args, strict=False)), **named}
+
+    @property
+    def latents(self) -> str:
+        """The argument that holds latents: the first of forward."""
+        return next(iter(arguments(self.denoiser.cls, "forward")), "")
+
+    @property
+    def step(self) -> str:
+        """The argument that holds the step; empty where there is none."""
+        return next((name for name in arguments(self.denoiser.cls, "forward") if name in _STEP), "")
+
+    @property
+    def conditions(self) -> list[str]:
+        """What else forward takes."""
+        apart = (self.latents, self.step, _SWITCH)
+        return [name for name in arguments(self.denoiser.cls, "forward") if name not in apart]
+
+    @cached_property
+    def unit(self) -> Affine | None:
+        """What the denoiser is given for a step of the scheduler; None where that cannot be read."""
+        value = self.handed.get(self.step)
+        if value is None or self.call is None:
+            return None
+        loop = next((node for node in ast.walk(self._function) if _holds(node, self.call)), None)
+        step = _steps_variable(loop) if loop is not None else ""
+        config = f"self.{self.pipeline.denoiser.name}.config"
+        constants = {f"{config}.{name}": self.denoiser.value(name)[0] for name in self.denoiser.arguments}
+        return evaluate(value, step, self._assigned, constants, self.call.lineno)
+
+    @cached_property
+    def _assigned(self) -> Sequence[tuple[int, str, ast.expr]]:
+        """Line, name and value of every assignment to a name."""
+        found = [
+            (node.lineno, node.targets[0].id, node.value)
+            for node in ast.walk(self._function)
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        ]
+        return sorted(found, key=lambda one: one[0])
+
+    @cached_property
+    def sign(self) -> int:
+        """-1 where the pipeline turns the sign of the answer before it steps, else 1."""
+        if self.call is None:
+            return 1
+        held, sign = set(_targets(self._function, self.call)), 1
+        for line, name, value in self._assigned:
+            used = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
+            if line > self.call.lineno and used & held:
+                held.add(name)
+                sign = -sign if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub) else sign
+        return sign
+
+    @cached_property
+    def scale(self) -> LatentScale:
+        """How latents are scaled, by what the pipeline reads of its autoencoder."""
+        prefix = f"self.{self.autoencoder}."
+        read = {name.removeprefix("self."): node for node in self._nodes() if (name := dotted(node) or "").startswith(prefix)}
+        last = {name.rpartition(".")[2]: name for name in read}
+        where = {name: self.pipeline.cls.source.where(read[last[name]]) for name in last}
+        if norm := next((name for name in read if name.startswith(f"{self.autoencoder}.{_NORM}.")), None):
+            return LatentScale("batch-norm statistics", where=self.pipeline.cls.source.where(read[norm]))
+        if _MEAN in last and _DEVIATION in last:
+            return LatentScale("mean and deviation", last[_MEAN], last[_DEVIATION], _SCALE in last, where[_MEAN])
+        if _SHIFT in last:
+            return LatentScale("shift and scale", where=where[_SHIFT])
+        return LatentScale("scale", where=where[_SCALE]) if _SCALE in last else LatentScale("")
+
+    @property
+    def autoencoder(self) -> str:
+        """The component that makes latents; "vae" where none is declared."""
+        found = (one.name for one in self.pipeline.components if one.role == "autoencoder")
+        return next(found, "vae")
+
+    def _nodes(self) -> Iterator[ast.AST]:
+        for entry in self.pipeline.cls.mro:
+            if isinstance(entry, ClassRef) and entry.source.path == self.pipeline.cls.source.path:
+                yield from ast.walk(entry.node)
+
+
+def _holds(node: ast.AST, call: ast.Call) -> bool:
+    """Whether a loop over steps is around a call."""
+    return isinstance(node, ast.For) and bool(_steps_variable(node)) and any(one is call for one in ast.walk(node))
+
+
+def _steps_variable(loop: ast.AST) -> str:
+    """`t` of `for i, t in enumerate(timesteps)`, and of `for t in timesteps`; empty for another loop."""
+    if not isinstance(loop, ast.For) or "timesteps" not in ast.unparse(loop.iter):
+        return ""
+    names = [node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)]
+    return names[-1] if names else ""
+
+
+def _targets(function: ast.FunctionDef, call: ast.Call) -> Iterator[str]:
+    """The names that the result of a call is assigned to."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and any(inner is call for inner in ast.walk(node.value)):
+            yield from (name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name))
