@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all lint unit install reference coverage-models test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove clean
+.PHONY: demo test test-all lint unit install reference coverage-models coverage-dit test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove clean
 
 demo: $(READY)
 	$(BIN)/omni-kit demo --into demo --keep
@@ -41,7 +41,11 @@ reference: $(READY)
 
 # Every causal language model through the whole path: which are proven, and why the others are not.
 coverage-models: $(READY)
-	$(BIN)/python -m omni_kit.coverage --into docs/models.md
+	$(BIN)/python -m omni_kit.coverage language --into docs/models.md
+
+# Every diffusion transformer of diffusers, likewise.
+coverage-dit: $(READY)
+	$(BIN)/python -m omni_kit.coverage denoisers --into docs/dit-models.md
 
 # The rooms that read transformers, against a second version placed beside the pinned one.
 MATRIX := $(VENV)/transformers-5.23.0

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.coverage import Case, as_markdown, cover_with, model_types
+from omni_kit.coverage.case import Case
+from omni_kit.coverage.language import cover_with, names, page
 from omni_kit.parity.processes.workers import Sides
 
 PROVEN = {
@@ -48,10 +49,10 @@ def test_refused_for_what_is_true(model_type: str, sides: Sides, tmp_path: Path)
 
 
 def test_the_sample_is_of_what_is_covered() -> None:
-    assert {*PROVEN, *REFUSED} <= set(model_types())
+    assert {*PROVEN, *REFUSED} <= set(names())
 
 
 def test_the_page_cuts_no_cell_and_names_no_machine() -> None:
     case = Case("m", "llm", "fault", "A | B (/home/me/.venv/lib/python3.11/site-packages/torch/nn.py:3)")
-    row = as_markdown([case]).splitlines()[-1]
+    row = page([case]).splitlines()[-1]
     assert row == r"| m | llm | fault | A \| B (site-packages/torch/nn.py:3) |"

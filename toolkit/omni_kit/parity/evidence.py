@@ -22,6 +22,9 @@ class Evidence(Protocol):
     def exported(self) -> Tensors:
         """What upstream holds after it has loaded what it exports."""
 
+    def exported_config(self) -> str:
+        """How the config.json that it exports differs from the one that it was loaded with; empty where it does not."""
+
     def results(self, what: str) -> Tensors:
         """Its "outputs" or "gradients"."""
 
@@ -60,6 +63,10 @@ class PlantedEvidence:
     def exported(self) -> Tensors:
         """See `Evidence`; a fault in what is loaded is seen before anything is exported."""
         return self._pair.state()
+
+    def exported_config(self) -> str:
+        """See `Evidence`; as `exported`."""
+        return ""
 
     def results(self, what: str) -> Tensors:
         """See `Evidence`."""

@@ -1,5 +1,6 @@
 """Tensors in files: how the two processes hand each other what they computed."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -24,3 +25,29 @@ def load_tensors(file: Path) -> Tensors:
 def state_of(model: torch.nn.Module) -> Tensors:
     """Parameters and persistent buffers, tied ones under each of their names."""
     return {name: tensor for name, tensor in model.state_dict().items() if isinstance(tensor, torch.Tensor)}
+
+
+def config_difference(one: Path, other: Path) -> str:
+    """How the config.json of `other` differs from that of `one`, by the first key; empty where neither differs.
+
+    Keys with an underscore in front say by whom and from where it was written; of these the class alone counts.
+    """
+    first, second = (_config(directory) for directory in (one, other))
+    if first is None or second is None:
+        return "" if first is None else "no config.json"
+    for name in sorted(first.keys() | second.keys()):
+        if name not in second:
+            return f"config.json lacks {name}"
+        if name not in first:
+            return f"config.json says {name}, which upstream's does not"
+        if first[name] != second[name]:
+            return f"config.json: {name} is {second[name]!r}, upstream's {first[name]!r}"
+    return ""
+
+
+def _config(directory: Path) -> dict[str, object] | None:
+    file = directory / "config.json"
+    if not file.is_file():
+        return None
+    values = json.loads(file.read_text(encoding="utf-8"))
+    return {name: value for name, value in values.items() if name == "_class_name" or not name.startswith("_")}

@@ -34,4 +34,5 @@ class Roundtrip(Level):
         if Ability.export not in case.offers:
             return LevelVerdict(loaded, tolerance=0.0, said="loading alone: there is nothing to export")
         exported = compare_exactly(state, case.evidence.exported())
-        return LevelVerdict(exported, "" if exported.ok else f"saving: {exported.reason('tensors')}", 0.0)
+        wrong = case.evidence.exported_config() if exported.ok else exported.reason("tensors")
+        return LevelVerdict(exported, f"saving: {wrong}" if wrong else "", 0.0)

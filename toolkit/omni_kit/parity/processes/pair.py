@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from omni_kit.parity.compare.attention import load_calls
-from omni_kit.parity.compare.files import load_tensors
+from omni_kit.parity.compare.files import config_difference, load_tensors
 from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.trace import Recording
 from omni_kit.parity.processes.side import Pairs
@@ -147,6 +147,11 @@ class Pair:
         except StepError as error:
             raise StepError(f"upstream cannot load what was exported: {error}", blames_candidate=True) from error
         return load_tensors(file)
+
+    def exported_config(self) -> str:
+        """How the exported config.json differs from the checkpoint's; empty where it does not."""
+        self.exported()
+        return config_difference(self.checkpoint, self.where / CANDIDATE / "export")
 
     @_once
     def ran(self) -> list[str]:

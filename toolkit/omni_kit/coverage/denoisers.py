@@ -1,0 +1,92 @@
+"""Every diffusion transformer of the installed diffusers."""
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from omni_kit.coverage.case import LEVELS, Case, Outcome, as_markdown, in_shares, proof
+from omni_kit.errors import OmniKitError
+from omni_kit.parity import make_toy_checkpoint, run_parity
+from omni_kit.parity.processes.workers import Sides
+from omni_kit.scaffold import new_model
+from omni_kit.upstream.diffusers.classes import transformer_names
+from omni_kit.upstream.library import find_library
+
+TARGET = "veomni"
+_SHARED, _ALONE = "equal", "no plan"
+_MEANING: dict[Outcome, str] = {
+    "proven": f"new-model, check and parity at {', '.join(LEVELS)} pass, with no edit by hand; what is saved is, in "
+    "tensors and config.json, what diffusers saves, and diffusers loads it",
+    "refused": "new-model says why it would not be right, and writes nothing",
+    "no toy": "diffusers cannot build or run it small, so nothing could be compared",
+    "fault": "something on the way failed",
+}
+
+
+def names() -> list[str]:
+    """Every class of a transformer that the installed diffusers exports."""
+    return transformer_names(find_library("diffusers"))
+
+
+def cover(classes: Sequence[str]) -> list[Case]:
+    """Brings models through the path; in the order given."""
+    return in_shares(classes, _cover_share)
+
+
+def cover_with(classes: Sequence[str], place: Path, sides: Sides) -> Iterator[Case]:
+    """The same one after the other, with processes that are there; what is written stays below `place`."""
+    for name in classes:
+        yield _case(name, place / name, sides)
+
+
+def _cover_share(classes: Sequence[str]) -> list[Case]:
+    with tempfile.TemporaryDirectory(prefix="omni-kit-coverage-") as place:
+        logs = Path(place) / "logs"
+        logs.mkdir()
+        with Sides(logs) as sides:
+            return list(cover_with(classes, Path(place), sides))
+
+
+def _case(name: str, place: Path, sides: Sides) -> Case:
+    package = _package(name)
+    try:
+        scaffold = new_model(package, name, target=TARGET, into=place)
+    except OmniKitError as error:
+        return Case(name, "", "refused", error.message)
+    try:
+        checkpoint = make_toy_checkpoint(name, place / "checkpoint", sides=sides)
+    except OmniKitError as error:
+        return Case(name, "", "no toy", error.message.partition(": ")[2] or error.message)
+    outcome, reason = proof(place / package, checkpoint, sides)
+    shares = any(one.what == "sequence parallelism" and one.choice != "none" for one in scaffold.plan.decisions)
+    about = _shared(place / package, checkpoint, sides) if shares and outcome == "proven" else _ALONE
+    return Case(name, about, outcome, reason)
+
+
+def _shared(directory: Path, checkpoint: Path, sides: Sides) -> str:
+    """What two and four processes that share sequences say."""
+    try:
+        (level,) = run_parity(directory, ["sp"], checkpoint=checkpoint, sides=sides).levels
+    except OmniKitError as error:
+        return error.message
+    return f"{_SHARED} ({level.max_rel or 0.0:.0e})" if level.status == "pass" else f"{level.status}: {level.reason}"
+
+
+def _package(name: str) -> str:
+    """WanTransformer3DModel -> wan_transformer3_d."""
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name.removesuffix("Model"))
+    return "_".join(words).lower()
+
+
+def page(cases: Sequence[Case]) -> str:
+    """How many of what, and a table."""
+    library = find_library("diffusers")
+    heading = [
+        "# Diffusion transformers of diffusers, brought into VeOmni",
+        "",
+        f"Made by `make coverage-dit` with {library.name} {library.version}: every transformer that it exports, from a",
+        "toy with the library's own class. A toy is small and keeps the model's decisions. Where the class says how a",
+        "sequence is shared among processes, two and four of them are compared with one, on even and odd lengths.",
+    ]
+    return as_markdown(heading, _MEANING, ("class", "sequence parallelism"), cases)

@@ -1,0 +1,89 @@
+"""Every causal language model of the installed transformers."""
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from omni_kit.coverage.case import LEVELS, Case, Outcome, as_markdown, in_shares, proof
+from omni_kit.errors import BadInput, OmniKitError
+from omni_kit.parity import make_toy_checkpoint
+from omni_kit.parity.processes.workers import Sides
+from omni_kit.patchgen import run_config
+from omni_kit.scaffold import new_model
+from omni_kit.upstream.library import find_library
+from omni_kit.upstream.subject import open_source
+from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table
+
+TARGET = "veomni"
+_MEANING: dict[Outcome, str] = {
+    "proven": f"new-model, patchgen, check and parity at {', '.join(LEVELS)} pass, with no edit by hand",
+    "refused": "new-model says why it would not be right, and writes nothing",
+    "no toy": "transformers cannot build or run it small, so nothing could be compared",
+    "fault": "something on the way failed",
+}
+
+
+def names() -> list[str]:
+    """Every model_type that the installed transformers has a causal language model for, in order."""
+    return sorted(auto_table(find_library("transformers"), CAUSAL_TABLE))
+
+
+def cover(types: Sequence[str]) -> list[Case]:
+    """Brings models through the path; in the order given."""
+    return in_shares(types, _cover_share)
+
+
+def cover_with(types: Sequence[str], place: Path, sides: Sides) -> Iterator[Case]:
+    """The same one after the other, with processes that are there; what is written stays below `place`."""
+    for name in types:
+        yield _case(name, place / name, sides)
+
+
+def _cover_share(types: Sequence[str]) -> list[Case]:
+    with tempfile.TemporaryDirectory(prefix="omni-kit-coverage-") as place:
+        logs = Path(place) / "logs"
+        logs.mkdir()
+        with Sides(logs) as sides:
+            return list(cover_with(types, Path(place), sides))
+
+
+def _case(name: str, place: Path, sides: Sides) -> Case:
+    kind, package = "", re.sub(r"\W", "_", name)
+    try:
+        kind = open_source(name).kind
+        new_model(package, name, target=TARGET, into=place, dry_run=True)
+    except OmniKitError as error:
+        return Case(name, kind, "refused", error.message)
+    try:
+        checkpoint = make_toy_checkpoint(name, place / "checkpoint", sides=sides)
+    except BadInput as error:
+        return Case(name, kind, "no toy", error.message.partition(": ")[2])
+    try:
+        new_model(package, str(checkpoint), target=TARGET, into=place)
+    except OmniKitError as error:
+        return Case(name, kind, "refused", error.message)
+    return Case(name, kind, *_proof(place / package, checkpoint, sides))
+
+
+def _proof(directory: Path, checkpoint: Path, sides: Sides) -> tuple[Outcome, str]:
+    try:
+        for config in directory.glob("*_patch_gen_config.py"):
+            wrong = [item.message for item in run_config(config).diagnostics if item.severity == "error"]
+            if wrong:
+                return "fault", f"patchgen: {wrong[0]}"
+    except OmniKitError as error:
+        return "fault", error.message
+    return proof(directory, checkpoint, sides)
+
+
+def page(cases: Sequence[Case]) -> str:
+    """How many of what, and a table."""
+    library = find_library("transformers")
+    heading = [
+        "# Causal language models of transformers, brought into VeOmni",
+        "",
+        f"Made by `make coverage-models` with {library.name} {library.version}: every model_type that has a causal",
+        "language model, from a toy with the library's own classes. A toy is small and keeps the model's decisions.",
+    ]
+    return as_markdown(heading, _MEANING, ("model_type", "kind"), cases)
