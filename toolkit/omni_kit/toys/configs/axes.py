@@ -10,15 +10,14 @@ _PAIR = 2  # rope turns pairs
 def fit_axes(toy: dict[str, Any], config: Mapping[str, Any], head: int) -> None:
     """Sets the axes of a toy whose heads are `head` wide.
 
-    Real axes fill a head, or half of it where only a part is turned. Where they are more than a head they are no parts
-    of it but positions, and stay as they are.
+    Axes fill a head: where the real ones do not, one is missing before them, and is added. Where they are more than a
+    head they are no parts of it but positions, and stay as they are.
     """
     for key in (key for key in NAMES if isinstance(toy.get(key), (list, tuple))):
         real = config[key] or toy[key]
-        whole = _head_dim(config) or sum(real)
-        width = head * sum(real) // whole
-        if width <= head:
-            toy[key] = type(toy[key])(_axes(real, width))
+        rest = (_head_dim(config) or sum(real)) - sum(real)
+        if rest >= 0:
+            toy[key] = type(toy[key])(_axes([rest, *real] if rest else real, head))
 
 
 def _head_dim(config: Mapping[str, Any]) -> int | None:

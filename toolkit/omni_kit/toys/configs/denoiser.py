@@ -15,6 +15,7 @@ INNER = HEADS * HEAD_DIM
 _SECOND = "audio_"  # what a second stream's arguments begin with; its heads have another width
 _SECOND_HEAD_DIM = 12
 _FEW_HEADS = 2
+_EIGHTHS = 16  # a head of which rope takes eighths, without saying so in its arguments
 _PATCH = 2
 _LAYERS = 2
 _SECOND_TEXT = 26
@@ -27,7 +28,7 @@ SIZES: Mapping[str, int] = {
     "freq_dim": 32,
     "time_embed_dim": 36,
     "text_dim": 28,
-    "text_embed_dim": 28,
+    "text_embed_dim": 40,  # divides by 8, the heads of some poolings
     "joint_attention_dim": 28,
     "caption_channels": 28,
     "cross_attention_dim": 28,
@@ -39,7 +40,7 @@ SIZES: Mapping[str, int] = {
     "multiple_of": 24,
 }
 # For all other widths, in the order of the arguments.
-_WIDTHS = (60, 68, 76, 84, 92, 100, 108, 116, 124, 132, 140, 148, 156, 164, 172, 180)
+_WIDTHS = (56, 64, 72, 88, 96, 104, 120, 128, 136, 144, 152, 168, 176, 184, 192, 200)
 # Widths of the whole: as wide as the heads are together.
 _WHOLE = ("hidden_size", "dim", "d_model", "model_dim")
 # Room for positions: never more than these, which the small inputs do not fill. A square, as some take its root.
@@ -51,6 +52,7 @@ AT_MOST: Mapping[str, int] = {
     "sample_width": 14,
     "sample_frames": 9,
     "num_embeddings": 13,
+    "max_text_seq_length": 9,
     "text_len": 9,
     "text_len_t5": 5,
     "video_length": 3,
@@ -63,7 +65,7 @@ _IS_LAYERS = re.compile(r"(layers|depth|_blocks|num_scale)$")
 _IS_HEADS = re.compile(r"(^|_)(num|n)(_\w+)?_heads$")
 _IS_FEW_HEADS = re.compile(r"(kv|key_value)(_\w+)?_heads$")
 _IS_HEAD_DIM = re.compile(r"(head_dim|dim_head|d_kv)$")
-_IS_WIDTH = re.compile(r"(^|_)(dims?|channels|ff|size|querie|token)(_\w+)?$")
+_IS_WIDTH = re.compile(r"(^|_)(dims?\d?|channels|ff|size|querie|token)(_\w+)?$")
 _IS_NO_WIDTH = re.compile(r"patch|sample|scale|every|batch|multiple|target_size|max_size|base_|num_groups|pos_embed")
 _IS_LAYERS_OF_TEXT = re.compile(r"^(llama|text)\w*_layers$")
 
@@ -87,6 +89,8 @@ def toy_denoiser(config: Mapping[str, Any]) -> dict[str, Any]:
     fit_channels(toy, config, _SECOND)
     _fit_widths(toy, config)
     _fit_layers_of_text(toy)
+    if "time_position_encoding_type" in toy:
+        toy["attention_head_dim"] = _EIGHTHS
     fit_axes(toy, config, HEAD_DIM)
     return toy
 
@@ -97,6 +101,8 @@ def _shrunk(key: str, value: Any, free: Iterator[int]) -> Any:
         return 0.0
     if key.endswith("layers") and isinstance(value, (list, tuple)):  # numbers of layers that differ from the others
         return type(value)(layer for layer in value if layer < _LAYERS)
+    if key.endswith("max_resolution") and isinstance(value, (list, tuple)):
+        return type(value)(min(side, AT_MOST["sample_size"]) for side in value)
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         return value
     rule = next((rule for matches, rule in _RULES if matches(key)), None)
@@ -142,6 +148,8 @@ def _fit_none(toy: dict[str, Any]) -> None:
             toy[key] = {str(size): _PYRAMID for size in _PYRAMID_SIZES}
         elif key == "rope_scaling":
             toy[key] = {"short_factor": [], "long_factor": []}
+    for key in (key for key, value in toy.items() if key.startswith("has_") and value is False):
+        toy[key] = True  # what a model may have is proven only where the toy has it; some forwards need it
     if isinstance(toy.get("rope_scaling"), dict):
         toy["rope_scaling"] = {key: _factors(key, value) for key, value in toy["rope_scaling"].items()}
 

@@ -4,7 +4,7 @@ A sample holds tensors alone, under names that say where they belong:
     hidden_states              the argument itself
     x[0], x[1]                 an argument that is a list
     image_rotary_emb(0)        one that is a tuple
-    added_cond_kwargs{size}    one that is a dict; digits are numbers
+    added_cond_kwargs{size}    one that is a dict; digits are numbers; {} is an empty one
     states[0](1)               one that holds others
     num_frames#                plain numbers as Python has them: 3, or [[1, 4, 6]]
 """
@@ -21,7 +21,7 @@ from omni_kit.toys.tensors import Tensors
 TARGET = "training_target"
 SHAPES = "img_shapes"  # lists of (frames, rows, columns), one for each picture; numbers without the sign
 _NUMBERS = "#"
-_STEP = re.compile(r"\[(\d+)\]|\((\d+)\)|\{(\w+)\}")
+_STEP = re.compile(r"\[(\d+)\]|\((\d+)\)|\{(\w*)\}")
 _HEAD = re.compile(r"\w+")
 
 
@@ -45,7 +45,7 @@ def _steps(key: str) -> list[tuple[str, Any]]:
     """The way from an argument to a tensor: what kind of container, and where in it."""
     found: list[tuple[str, Any]] = []
     for row, pair, name in _STEP.findall(key):
-        if name:
+        if not row and not pair:
             found.append(("{", int(name) if name.isdigit() else name))
         else:
             found.append(("[", int(row)) if row else ("(", int(pair)))
@@ -62,6 +62,8 @@ def _nested(items: list[tuple[list[tuple[str, Any]], Any]]) -> Any:
     """One value, or the container that its items say."""
     if not items[0][0]:
         return items[0][1]
+    if items[0][0][0] == ("{", ""):
+        return {}
     kind = items[0][0][0][0]
     inner: dict[Any, list[tuple[list[tuple[str, Any]], Any]]] = {}
     for steps, value in items:
