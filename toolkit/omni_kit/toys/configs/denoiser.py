@@ -3,39 +3,71 @@
 diffusers has no config classes: a config is the arguments of a model's constructor. So the rules go by their names.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from omni_kit.toys.configs.axes import NAMES as AXES, fit_axes
+from omni_kit.toys.configs.latents import fit_channels
 
 HEADS, HEAD_DIM = 4, 20  # heads divide by 4, so that a toy can be spread; a width of 20 has rope axes of two sizes
 INNER = HEADS * HEAD_DIM
-_LATENT, _LATENT_AND_MORE = 6, 14
-_AXIS = 2  # rope turns pairs
+_SECOND = "audio_"  # what a second stream's arguments begin with; its heads have another width
+_SECOND_HEAD_DIM = 12
+_FEW_HEADS = 2
+_EIGHTHS = 16  # a head of which rope takes eighths, without saying so in its arguments
+_PATCH = 2
+_LAYERS = 2
+_SECOND_TEXT = 26
+_PYRAMID, _PYRAMID_SIZES = 12, (4, 8, 16)  # channels of an encoder that halves pictures
 
 # Every value differs from every other, from the inner width, and from a patch of latent channels.
 SIZES: Mapping[str, int] = {
-    "num_attention_heads": HEADS,
     "attention_head_dim": HEAD_DIM,
-    "num_key_value_heads": 2,
-    "hidden_size": INNER,
-    "caption_projection_dim": INNER,
     "ffn_dim": 112,
     "freq_dim": 32,
     "time_embed_dim": 36,
     "text_dim": 28,
-    "text_embed_dim": 28,
+    "text_embed_dim": 40,  # divides by 8, the heads of some poolings
     "joint_attention_dim": 28,
     "caption_channels": 28,
     "cross_attention_dim": 28,
     "pooled_projection_dim": 44,
     "image_dim": 52,
     "added_kv_proj_dim": INNER,
+    "caption_projection_dim": INNER,
+    "norm_num_groups": 2,  # divides every number of channels here
+    "multiple_of": 24,
 }
-# Room for positions: never more than these, which the small inputs do not fill.
-AT_MOST: Mapping[str, int] = {"rope_max_seq_len": 64, "pos_embed_max_size": 24, "sample_size": 16}
-_AXES = ("axes_dims_rope", "axes_dim", "axes_dims", "rope_axes_dim")
-_LAYERS = "layers"
-_FEWEST = 2
+# For all other widths, in the order of the arguments.
+_WIDTHS = (56, 64, 72, 88, 96, 104, 120, 128, 136, 144, 152, 168, 176, 184, 192, 200)
+# Widths of the whole: as wide as the heads are together.
+_WHOLE = ("hidden_size", "dim", "d_model", "model_dim")
+# Room for positions: never more than these, which the small inputs do not fill. A square, as some take its root.
+AT_MOST: Mapping[str, int] = {
+    "rope_max_seq_len": 64,
+    "pos_embed_max_size": 36,
+    "sample_size": 16,
+    "sample_height": 12,
+    "sample_width": 14,
+    "sample_frames": 9,
+    "num_embeddings": 13,
+    "max_text_seq_length": 9,
+    "text_len": 9,
+    "text_len_t5": 5,
+    "video_length": 3,
+    "vocab_size": 72,
+    "pad_token_id": 0,
+    "multiple_of": 24,
+    "motion_encoder_size": 16,
+}
+_IS_LAYERS = re.compile(r"(layers|depth|_blocks|num_scale)$")
+_IS_HEADS = re.compile(r"(^|_)(num|n)(_\w+)?_heads$")
+_IS_FEW_HEADS = re.compile(r"(kv|key_value)(_\w+)?_heads$")
+_IS_HEAD_DIM = re.compile(r"(head_dim|dim_head|d_kv)$")
+_IS_WIDTH = re.compile(r"(^|_)(dims?\d?|channels|ff|size|querie|token)(_\w+)?$")
+_IS_NO_WIDTH = re.compile(r"patch|sample|scale|every|batch|multiple|target_size|max_size|base_|num_groups|pos_embed")
+_IS_LAYERS_OF_TEXT = re.compile(r"^(llama|text)\w*_layers$")
 
 
 def toy_denoiser(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,47 +80,105 @@ def toy_denoiser(config: Mapping[str, Any]) -> dict[str, Any]:
         A new dict. What is a decision and no size (norms, biases, patches, what is embedded) stays as it is; channels
         that are equal, or packed patches of each other, stay so, because predictions are compared with latents.
     """
-    toy = {key: _shrunk(key, value) for key, value in config.items()}
-    _fit_channels(toy, config)
-    for key in (key for key in _AXES if isinstance(toy.get(key), (list, tuple))):
-        toy[key] = type(toy[key])(_axes(toy[key], int(toy.get("attention_head_dim") or HEAD_DIM)))
+    toy = dict(config)
+    free = iter(_WIDTHS)
+    for key, value in config.items():
+        toy[key] = _shrunk(key, value, free)
+    _fit_none(toy)
+    _fit_heads(toy, config)
+    fit_channels(toy, config, _SECOND)
+    _fit_widths(toy, config)
+    _fit_layers_of_text(toy)
+    if "time_position_encoding_type" in toy:
+        toy["attention_head_dim"] = _EIGHTHS
+    fit_axes(toy, config, HEAD_DIM)
     return toy
 
 
-def _shrunk(key: str, value: Any) -> Any:
-    if key.endswith("dropout"):
+def _shrunk(key: str, value: Any, free: Iterator[int]) -> Any:
+    """One argument by itself; relations between arguments come later."""
+    if key.endswith(("dropout", "dropout_rate")):
         return 0.0
-    if key.endswith(_LAYERS) and isinstance(value, (list, tuple)):  # numbers of layers that differ from the others
-        return type(value)(layer for layer in value if layer < _FEWEST)
+    if key.endswith("layers") and isinstance(value, (list, tuple)):  # numbers of layers that differ from the others
+        return type(value)(layer for layer in value if layer < _LAYERS)
+    if key.endswith("max_resolution") and isinstance(value, (list, tuple)):
+        return type(value)(min(side, AT_MOST["sample_size"]) for side in value)
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         return value
-    if key.endswith(_LAYERS):
-        return min(value, _FEWEST)
-    return min(value, AT_MOST[key]) if key in AT_MOST else SIZES.get(key, value)
+    rule = next((rule for matches, rule in _RULES if matches(key)), None)
+    return value if rule is None else rule(key, value, free)
 
 
-def _fit_channels(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
-    """Latent channels that come in and go out, in the relation that the real ones have."""
-    going_in, out, patch = (config.get(key) for key in ("in_channels", "out_channels", "patch_size"))
-    if going_in is None:
-        return
-    packed = math.prod(patch) if isinstance(patch, (list, tuple)) else int(patch or 1) ** 2
-    toy["in_channels"] = _LATENT
-    if out is None:
-        return
-    toy["out_channels"] = _LATENT
-    if going_in != out:  # packed patches; or latents with a mask or a picture beside them
-        toy["in_channels"] = packed * _LATENT if going_in == packed * out else _LATENT_AND_MORE
+_Rule = Callable[[str, int, Iterator[int]], int]
 
 
-def _axes(axes: Sequence[int], width: int) -> list[int]:
-    """Even axes of different sizes that add up to `width`, in about the proportion of the real ones."""
-    found = [max(_AXIS, width * axis // sum(axes) // _AXIS * _AXIS) for axis in axes]
-    found[-1] += width - sum(found)
-    for _ in axes:
-        twins = ((i, j) for j in range(len(found)) for i in range(j) if found[i] == found[j] > _AXIS)
-        if (pair := next(twins, None)) is None:
-            break
-        found[pair[0]] -= _AXIS
-        found[pair[1]] += _AXIS
-    return found
+def _heads(key: str, value: int, free: Iterator[int]) -> int:
+    return HEADS
+
+
+def _width(key: str, value: int, free: Iterator[int]) -> int:
+    return next(free)
+
+
+# The first whose test a name passes.
+_RULES: Sequence[tuple[Callable[[str], Any], _Rule]] = (
+    (AT_MOST.__contains__, lambda key, value, free: min(value, AT_MOST[key])),
+    (_IS_LAYERS.search, lambda key, value, free: _LAYERS),
+    (_IS_FEW_HEADS.search, lambda key, value, free: _FEW_HEADS),
+    (_IS_HEADS.search, lambda key, value, free: HEADS),
+    (_IS_HEAD_DIM.search, lambda key, value, free: _SECOND_HEAD_DIM if key.startswith(_SECOND) else HEAD_DIM),
+    (SIZES.__contains__, lambda key, value, free: SIZES[key]),
+    (_WHOLE.__contains__, lambda key, value, free: INNER),
+    (_IS_NO_WIDTH.search, lambda key, value, free: value),
+    (_IS_WIDTH.search, lambda key, value, free: next(free)),
+)
+
+
+def _fit_none(toy: dict[str, Any]) -> None:
+    """Sizes that have no default and that no such model is without."""
+    if "patch_size" in toy and toy["patch_size"] is None and "num_vector_embeds" not in toy:
+        toy["patch_size"] = _PATCH
+    texts = "caption_channels", "cross_attention_dim"
+    if all(key in toy and toy[key] is None for key in texts):
+        toy |= {key: SIZES[key] for key in texts}
+    for key in (key for key, value in toy.items() if value is None):
+        if key in AXES:
+            toy[key] = [HEAD_DIM // 2] * 2  # rows and columns
+        elif key.endswith("_channel_sizes"):
+            toy[key] = {str(size): _PYRAMID for size in _PYRAMID_SIZES}
+        elif key == "rope_scaling":
+            toy[key] = {"short_factor": [], "long_factor": []}
+    for key in (key for key, value in toy.items() if key.startswith("has_") and value is False):
+        toy[key] = True  # what a model may have is proven only where the toy has it; some forwards need it
+    if isinstance(toy.get("rope_scaling"), dict):
+        toy["rope_scaling"] = {key: _factors(key, value) for key, value in toy["rope_scaling"].items()}
+
+
+def _factors(key: str, value: Any) -> Any:
+    """A factor for each pair of a head, where there is one for each."""
+    first = 1.0 if key.startswith("short") else 1.5
+    return [first + step / HEAD_DIM for step in range(HEAD_DIM // 2)] if isinstance(value, list) else value
+
+
+def _fit_heads(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
+    """Keys and values have as many heads as queries where they do in reality."""
+    every = [key for key in config if _IS_HEADS.search(key) and not _IS_FEW_HEADS.search(key)]
+    for key in (key for key in config if _IS_FEW_HEADS.search(key)):
+        if config[key] in (None, *(config[one] for one in every)):
+            toy[key] = HEADS
+
+
+def _fit_widths(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
+    """Widths that follow from others."""
+    for second in ("", _SECOND):
+        if toy.get("caption_channels") and toy.get(f"{second}cross_attention_dim"):
+            # Captions are projected to the width of the whole before the blocks look at them.
+            toy[f"{second}cross_attention_dim"] = HEADS * (_SECOND_HEAD_DIM if second else HEAD_DIM)
+
+
+def _fit_layers_of_text(toy: dict[str, Any]) -> None:
+    """Where each block has its own layer of a text encoder: as many as blocks, and captions of two widths."""
+    blocks = sum(value for key, value in toy.items() if key.startswith("num_") and _IS_LAYERS.search(key))
+    for key in (key for key in toy if _IS_LAYERS_OF_TEXT.search(key)):
+        toy[key] = list(range(blocks))
+        toy["caption_channels"] = [SIZES["caption_channels"], _SECOND_TEXT]

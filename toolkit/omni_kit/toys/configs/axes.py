@@ -1,0 +1,38 @@
+"""Axes of rope in a toy: even, of different sizes, and as much of a head as the real ones are."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+NAMES = ("axes_dims_rope", "axes_dim", "axes_dims", "axes_dim_rope", "rope_axes_dim", "rope_dim")
+_PAIR = 2  # rope turns pairs
+
+
+def fit_axes(toy: dict[str, Any], config: Mapping[str, Any], head: int) -> None:
+    """Sets the axes of a toy whose heads are `head` wide.
+
+    Axes fill a head: where the real ones do not, one is missing before them, and is added. Where they are more than a
+    head they are no parts of it but positions, and stay as they are.
+    """
+    for key in (key for key in NAMES if isinstance(toy.get(key), (list, tuple))):
+        real = config[key] or toy[key]
+        rest = (_head_dim(config) or sum(real)) - sum(real)
+        if rest >= 0:
+            toy[key] = type(toy[key])(_axes([rest, *real] if rest else real, head))
+
+
+def _head_dim(config: Mapping[str, Any]) -> int | None:
+    found = config.get("attention_head_dim")
+    return found if isinstance(found, int) else None
+
+
+def _axes(axes: Sequence[int], width: int) -> list[int]:
+    """Even axes of different sizes that add up to `width`, in about the proportion of the real ones."""
+    found = [max(_PAIR, width * axis // sum(axes) // _PAIR * _PAIR) for axis in axes]
+    found[-1] += width - sum(found)
+    for _ in axes:
+        twins = ((i, j) for j in range(len(found)) for i in range(j) if found[i] == found[j] > _PAIR)
+        if (pair := next(twins, None)) is None:
+            break
+        found[pair[0]] -= _PAIR
+        found[pair[1]] += _PAIR
+    return found

@@ -1,0 +1,26 @@
+"""How a diffusion transformer is fed and what it answers, on either side.
+
+A batch is a few samples of different sizes. Each is a call of its own, because the samples of real training differ in
+resolution and length, and wrappers take them one at a time. In files a sample's tensors are called "0.hidden_states".
+
+The rooms: `arguments` (names of tensors and the arguments that they stand for), `samples` (batches and losses), `sizes`
+and `roles` (what an argument may be, by its name), `trial` (which of it the model takes), `inputs` (all of it together).
+"""
+
+from omni_kit.toys.feeds.denoiser.arguments import TARGET, as_arguments, ask
+from omni_kit.toys.feeds.denoiser.feed import DenoiserFeed
+from omni_kit.toys.feeds.denoiser.inputs import denoiser_inputs
+from omni_kit.toys.feeds.denoiser.samples import clean_latents, denoised, different_samples, named, samples_of
+
+__all__ = [
+    "TARGET",
+    "DenoiserFeed",
+    "as_arguments",
+    "ask",
+    "clean_latents",
+    "denoised",
+    "denoiser_inputs",
+    "different_samples",
+    "named",
+    "samples_of",
+]

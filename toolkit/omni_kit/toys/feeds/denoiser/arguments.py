@@ -1,0 +1,98 @@
+"""Names of tensors, and the arguments of a forward that they stand for.
+
+A sample holds tensors alone, under names that say where they belong:
+    hidden_states              the argument itself
+    x[0], x[1]                 an argument that is a list
+    image_rotary_emb(0)        one that is a tuple
+    added_cond_kwargs{size}    one that is a dict; digits are numbers; {} is an empty one
+    states[0](1)               one that holds others
+    num_frames#                plain numbers as Python has them: 3, or [[1, 4, 6]]
+"""
+
+import inspect
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from omni_kit.toys.tensors import Tensors
+
+TARGET = "training_target"
+SHAPES = "img_shapes"  # lists of (frames, rows, columns), one for each picture; numbers without the sign
+_NUMBERS = "#"
+_STEP = re.compile(r"\[(\d+)\]|\((\d+)\)|\{(\w*)\}")
+_HEAD = re.compile(r"\w+")
+
+
+def as_arguments(sample: Tensors) -> dict[str, Any]:
+    """The arguments of forward: the tensors where their names say, and sizes as plain numbers."""
+    groups: dict[str, list[tuple[list[tuple[str, Any]], Any]]] = {}
+    for key, value in sample.items():
+        if key == TARGET:
+            continue
+        name = _HEAD.match(key)[0]  # type: ignore[index]
+        groups.setdefault(name, []).append((_steps(key), _value(key, value)))
+    return {name: _nested(items) for name, items in groups.items()}
+
+
+def argument_of(key: str) -> str:
+    """The argument that a tensor belongs to."""
+    return key.rstrip(_NUMBERS) if _HEAD.fullmatch(key.rstrip(_NUMBERS)) else _HEAD.match(key)[0]  # type: ignore[index]
+
+
+def _steps(key: str) -> list[tuple[str, Any]]:
+    """The way from an argument to a tensor: what kind of container, and where in it."""
+    found: list[tuple[str, Any]] = []
+    for row, pair, name in _STEP.findall(key):
+        if not row and not pair:
+            found.append(("{", int(name) if name.isdigit() else name))
+        else:
+            found.append(("[", int(row)) if row else ("(", int(pair)))
+    return found
+
+
+def _value(key: str, value: torch.Tensor) -> Any:
+    if key == SHAPES:
+        return [[tuple(size) for size in one] for one in value.tolist()]
+    return value.tolist() if key.endswith(_NUMBERS) else value
+
+
+def _nested(items: list[tuple[list[tuple[str, Any]], Any]]) -> Any:
+    """One value, or the container that its items say."""
+    if not items[0][0]:
+        return items[0][1]
+    if items[0][0][0] == ("{", ""):
+        return {}
+    kind = items[0][0][0][0]
+    inner: dict[Any, list[tuple[list[tuple[str, Any]], Any]]] = {}
+    for steps, value in items:
+        inner.setdefault(steps[0][1], []).append((steps[1:], value))
+    if kind == "{":
+        return {key: _nested(inner[key]) for key in inner}
+    ordered = [_nested(inner[key]) for key in sorted(inner)]
+    return ordered if kind == "[" else tuple(ordered)
+
+
+def ask(model: Any, sample: Tensors) -> torch.Tensor:
+    """What a model of diffusers answers to a sample.
+
+    Returns:
+        The prediction as the model gives it; several, as pictures and sound, laid out one after the other as [1, N].
+    """
+    plain = {} if "return_dict" not in _parameters(model) else {"return_dict": False}
+    answers = list(_tensors(model(**as_arguments(sample), **plain)))
+    return answers[0] if len(answers) == 1 else torch.cat([answer.flatten() for answer in answers])[None]
+
+
+def _parameters(model: Any) -> Iterable[str]:
+    return inspect.signature(inspect.unwrap(type(model).forward)).parameters
+
+
+def _tensors(answer: Any) -> Iterable[torch.Tensor]:
+    """The tensors of an answer, in order; those that stand in lists and tuples, too."""
+    if isinstance(answer, torch.Tensor):
+        yield answer
+    elif isinstance(answer, (list, tuple)):
+        for one in answer:
+            yield from _tensors(one)

@@ -1,0 +1,80 @@
+"""Embeddings: of texts, of pictures, of a whole condition; and of what widths they may be."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from omni_kit.toys.feeds.denoiser.masks import masked
+from omni_kit.toys.feeds.denoiser.options import Argument, Option, option, several, values, words
+from omni_kit.toys.feeds.denoiser.sizes import Sizes
+
+_POOLED = re.compile(r"pool|global|proj_embedding|style|timestep_cond")
+_SPELLINGS = (
+    (re.compile(r"encoder_hidden_states|caption|cap|context|(joint|cross)_attention|txt|encodings"), "text"),
+    (re.compile(r"image|img|clip|vit"), "image"),
+    (re.compile(r"pooled?|global"), "pooled"),
+)
+_EMPTY = frozenset({"dim", "channels", "hidden", "states", "embeds", "embed", "size", "num", "in", "out"})
+_WORD = re.compile(r"_|(?<=\D)(?=\d)")
+_LISTS = ("caption_channels",)  # widths of several texts
+
+
+def embedding(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """A text [1, words, width], a vector [1, width], one of either for each block, or lists of them."""
+    fill, text, widths = values(argument.name), words(argument.name), near(argument.name, sizes)
+    vectors = [option(fill, 1, width) for width in widths]
+    lists = [*_lists(argument.name, widths, sizes)]
+    if argument.is_list:
+        yield from lists
+    if _POOLED.search(argument.name) or argument.rank == 2:
+        yield from vectors
+    yield from (option(fill, 1, text, width) for width in widths)
+    yield from vectors
+    yield from (option(fill, sizes.blocks, 1, text, width) for width in widths)
+    yield from (option(fill, 1, 2, text, width) for width in widths)
+    yield from lists
+
+
+def _lists(name: str, widths: Sequence[int], sizes: Sizes) -> Iterator[Option]:
+    """The texts of a batch of one, without its batch; or one text for each block."""
+    for width in widths:
+        yield option(values(name), words(name), width, where="[0]")
+    for width in widths:
+        texts = (option(values(f"{name} {at}"), 1, words(name), width, where=f"[{at}]") for at in range(sizes.blocks))
+        yield several(*texts)
+
+
+def texts_and_masks(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """Two texts of different lengths, each with its mask."""
+    for width in near(argument.name, sizes):
+        yield several(
+            *(
+                several(
+                    option(values(f"text{number}"), 1, words(number), width, where=f"[{at}](0)"),
+                    option(masked(), 1, words(number), where=f"[{at}](1)"),
+                )
+                for at, number in enumerate(("", "_2"))
+            )
+        )
+
+
+def near(name: str, sizes: Sizes) -> list[int]:
+    """Widths that an argument may have: of the constructor's arguments that are called like it, then the layers'."""
+    meant = _words(name)
+    ranked = sorted(_named_widths(sizes), key=lambda item: -len(meant & _words(item[0])))
+    close = [width for key, width in ranked if meant & _words(key) and width > 2]
+    return list(dict.fromkeys([*close, *sizes.widths]))
+
+
+def _named_widths(sizes: Sizes) -> Iterator[tuple[str, int]]:
+    for key, value in sizes.config.items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            yield key, value
+        elif key in _LISTS and isinstance(value, (list, tuple)):
+            yield from ((key, width) for width in value)
+
+
+def _words(name: str) -> frozenset[str]:
+    """What a name says, in one spelling."""
+    for spelling, word in _SPELLINGS:
+        name = spelling.sub(word, name)
+    return frozenset(_WORD.split(name)) - _EMPTY

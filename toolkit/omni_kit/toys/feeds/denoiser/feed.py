@@ -1,0 +1,61 @@
+"""The feed of diffusion transformers, as the rest of the house knows feeds."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from omni_kit.toys.feeds.denoiser.arguments import SHAPES
+from omni_kit.toys.feeds.denoiser.inputs import denoiser_inputs
+from omni_kit.toys.feeds.denoiser.samples import PREDICTION, different_samples, samples_of
+from omni_kit.toys.feeds.protocol import Batch, Run
+from omni_kit.toys.tensors import Tensors
+
+_COLOURS = 3
+
+
+class DenoiserFeed:
+    """Latents, times, text embeddings and targets for a diffusion transformer."""
+
+    def batch(self, model: Any, run: Run) -> Tensors:
+        """Two samples of different sizes; see `denoiser_inputs`."""
+        return denoiser_inputs(model)
+
+    def mask(self, batch: Tensors) -> torch.Tensor:
+        """Every element of every sample counts."""
+        return torch.ones(1, 1, dtype=torch.long)
+
+    def judged(self, names: Sequence[str]) -> list[str]:
+        """The predictions."""
+        return [name for name in names if name.startswith(PREDICTION)]
+
+    def whole(self, batch: Tensors) -> list[Batch]:
+        """Samples of an even and of an odd number of patches."""
+        return [[[sample]] for sample in samples_of(batch)]
+
+    def apart(self, batch: Tensors, count: int) -> list[Batch]:
+        """The samples, and then again with the order of their channels turned."""
+        return [[[sample] for sample in different_samples(batch, count)]]
+
+    def frames(self, batch: Tensors, answers: Tensors) -> Mapping[str, torch.Tensor]:
+        """The middle frame of each prediction that is a picture or a film, its first channels as colours."""
+        found = {
+            name: _frame(answers[name], batch.get(f"{name.removeprefix(PREDICTION)}.{SHAPES}"))
+            for name in sorted(self.judged(list(answers)))
+        }
+        return {name: frame for name, frame in found.items() if frame is not None}
+
+
+def _frame(sample: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor | None:
+    """The middle frame of the first channels, [rows, columns, 3]; None of what is no picture."""
+    if sizes is not None:  # [1, patches, channels], the picture itself first
+        frames, rows, columns = sizes[0, 0].tolist()
+        grid = sample[0, : frames * rows * columns].reshape(frames, rows, columns, -1)
+    elif sample.dim() == 5:  # [1, channels, frames, rows, columns]
+        grid = sample[0].movedim(0, -1)
+    elif sample.dim() == 4:  # [1, channels, rows, columns], or of a list [channels, frames, rows, columns]
+        grid = sample.movedim(1, -1) if len(sample) == 1 else sample.movedim(0, -1)
+    else:
+        return None
+    colours = grid[len(grid) // 2, ..., :_COLOURS].float()
+    return colours if colours.shape[-1] == _COLOURS else None

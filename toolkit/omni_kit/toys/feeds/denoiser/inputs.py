@@ -1,0 +1,109 @@
+"""Two samples for a diffusion transformer, by the arguments that its forward names."""
+
+import inspect
+import re
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from omni_kit.errors import BadInput
+from omni_kit.toys.feeds.denoiser.arguments import TARGET
+from omni_kit.toys.feeds.denoiser.layouts import Layout, layouts
+from omni_kit.toys.feeds.denoiser.options import Argument, Role
+from omni_kit.toys.feeds.denoiser.roles import options_of, role_of
+from omni_kit.toys.feeds.denoiser.sizes import SCALE, Sizes, widths_of
+from omni_kit.toys.feeds.denoiser.trial import Chosen, Trial
+from omni_kit.toys.tensors import Tensors
+from omni_kit.toys.weights import shuffled_ramp
+
+_SAMPLES = 2
+_HINT = "omni_kit/toys/feeds/denoiser/roles.py says what an argument may be, by its name: add a role"
+
+
+def denoiser_inputs(model: Any) -> Tensors:
+    """Two samples for a diffusion transformer of diffusers, by the arguments that its forward names.
+
+    Returns:
+        For each sample, what forward takes, and `training_target`, of the shape of its answer: velocities.
+
+    Raises:
+        BadInput: forward wants something that there is no rule for.
+    """
+    inputs: Tensors = {}
+    for index in range(_SAMPLES):
+        sample, answer = _sample(model, index)
+        sample[TARGET] = SCALE * shuffled_ramp(f"denoiser {index} target", answer.shape)
+        inputs |= {f"{index}.{name}": tensor for name, tensor in sample.items()}
+    return inputs
+
+
+def _sample(model: Any, index: int) -> tuple[Tensors, torch.Tensor]:
+    """The inputs of a sample, and what the model answers to them."""
+    sizes = Sizes(index, model.config, widths_of(model))
+    latents, choices, alike = _choices(model, sizes)
+
+    def make(chosen: Chosen) -> Tensors:
+        layout: Layout = choices[latents][chosen[latents]]
+        laid = replace(sizes, film=layout.film, square=layout.square)
+        options = ((name, choices[name][at]) for name, at in chosen.items())
+        made = {name: option(laid) for name, option in options if option is not None}
+        return _placed({name + where: one for name, parts in made.items() for where, one in parts.items()}, model)
+
+    trial = Trial(model, choices, make, alike)
+    chosen, reach = trial.run()
+    if reach.answer is None:
+        name = type(model).__name__
+        raise BadInput(f"{name}.forward takes nothing that there is a rule for yet: {reach.error}", _HINT)
+    chosen = trial.settle(chosen)
+    answer = trial.reach(chosen).answer
+    return make(chosen), reach.answer if answer is None else answer
+
+
+def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[list[str]]]:
+    """Which argument the latents are; what each argument may be; which arguments have one role.
+
+    Raises:
+        BadInput: an argument must be given and is no data.
+    """
+    arguments = _arguments(model)
+    latents = next((one for one in arguments if _NOISY.search(one.name)), arguments[0])
+    choices: dict[str, list[Any]] = {latents.name: [*layouts(latents, sizes, [one.name for one in arguments])]}
+    roles: dict[Role, list[str]] = {}
+    for argument in (one for one in arguments if one is not latents):
+        role = role_of(argument)
+        if role is not None:
+            choices[argument.name] = options_of(role, argument, sizes)
+            roles.setdefault(role, []).append(argument.name)
+        elif argument.required:
+            name = f"{type(model).__name__}.forward"
+            raise BadInput(f"{name} wants '{argument.name}', for which there is no rule yet", _HINT)
+    return latents.name, choices, [names for names in roles.values() if len(names) > 1]
+
+
+def _arguments(model: Any) -> list[Argument]:
+    forward = inspect.unwrap(type(model).forward)
+    parameters = list(inspect.signature(forward).parameters.values())[1:]
+    sigmas = "img_shapes" in (one.name for one in parameters) or bool(_SCALED.search(inspect.getsource(forward)))
+    return [
+        Argument(one.name, str(one.annotation), one.default is one.empty, sigmas, _rank(forward, one.name))
+        for one in parameters
+        if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+    ]
+
+
+_NOISY = re.compile(r"^(hidden_states|x|sample|latents|decoder_input_tokens)$")
+_SCALED = re.compile(r"(timestep|\bt|noise_time)\b[^\n=]*\* *(1000|self\.\w*(t_scale|max))")
+
+
+def _rank(forward: Any, name: str) -> int | None:
+    """How many dimensions the documentation gives an argument; the last shape, where there are several."""
+    said = re.search(rf"^ *{name} \(.*$", inspect.getdoc(forward) or "", re.MULTILINE)
+    shapes = re.findall(r"\(([^()`]*,[^()`]*)\)", said[0]) if said else []
+    return len([part for part in shapes[-1].split(",") if part.strip()]) if shapes else None
+
+
+def _placed(sample: Tensors, model: nn.Module) -> Tensors:
+    device = next(model.parameters()).device
+    return {name: tensor.to(device) for name, tensor in sample.items()}

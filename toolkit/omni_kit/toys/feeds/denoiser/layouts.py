@@ -1,0 +1,73 @@
+"""How noisy latents may be laid out."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from omni_kit.toys.feeds.denoiser.arguments import SHAPES
+from omni_kit.toys.feeds.denoiser.options import Argument
+from omni_kit.toys.feeds.denoiser.sizes import PICTURES, Sizes, is_film
+from omni_kit.toys.tensors import Tensors
+
+_CHANNELS = ("in_channels", "in_visual_dim", "input_dims", "embedding_dim", "latent_channels")
+_OTHER_WIDTHS = 8
+_ITEM = "[0]"
+_PACKED = frozenset({"img_ids", "latent_ids", "height"})  # who says where patches are gets them in a row
+_ROW, _PICTURE, _VECTOR = "1nc", "1chw", "1c"
+_FILMS = ("1cfhw", "1fchw", "1fhwc")
+_FRAMES = "fchw"  # frames as a batch
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way to lay latents out.
+
+    Attributes:
+        axes: what the axes are: 1, c(hannels), f(rames), h (rows), w (columns), n (patches), p (patches of pictures).
+        inside: "[0]" where the latents are the only item of a list.
+        square: as many rows as columns.
+    """
+
+    axes: str
+    film: bool
+    channels: int
+    inside: str = ""
+    square: bool = False
+
+    def __call__(self, sizes: Sizes) -> Tensors:
+        """The latents of a sample."""
+        frames, rows, columns = sizes.latents
+        pictures = sum(math.prod(size) for size in PICTURES[sizes.index])
+        known = {"1": 1, "c": self.channels, "f": frames, "h": rows, "w": columns, "n": sizes.tokens, "p": pictures}
+        return {self.inside: sizes.values("latents", [known[axis] for axis in self.axes])}
+
+
+def layouts(argument: Argument, sizes: Sizes, names: Sequence[str]) -> list[Layout]:
+    """How the latents of a model may be laid out, the likeliest first.
+
+    Args:
+        names: of all arguments of the forward.
+    """
+    ways = list(dict.fromkeys(_ways(argument, is_film(sizes.config), names)))
+    if argument.rank is not None and SHAPES not in names:
+        ways.sort(key=lambda way: len(way.axes) != argument.rank)
+    named = [sizes.config[key] for key in _CHANNELS if isinstance(sizes.config.get(key), int)]
+    widths = dict.fromkeys([*named, *sizes.widths[:_OTHER_WIDTHS]])
+    return [replace(way, channels=width, square=square) for square in (False, True) for width in widths for way in ways]
+
+
+def _ways(argument: Argument, film: bool, names: Sequence[str]) -> Iterator[Layout]:
+    films = [Layout(axes, True, 0) for axes in _FILMS]
+    pictures = [Layout(_PICTURE, False, 0)]
+    if SHAPES in names:
+        yield Layout("1pc", False, 0)
+    if argument.is_list:
+        yield Layout("cfhw", film, 0, _ITEM)
+    if not _PACKED.isdisjoint(names):
+        yield Layout(_ROW, film or "num_frames" in names, 0)
+    elif "num_frames" in names:
+        yield Layout(_FRAMES, True, 0)
+    yield from [*films, *pictures] if film else [*pictures, *films]
+    yield from (Layout(axes, film, 0) for axes in (_ROW, _FRAMES, "1cn", _VECTOR))
+    yield from (Layout("cfhw", way, 0, _ITEM) for way in (True, False))
+    yield Layout("chw", False, 0, _ITEM)

@@ -1,0 +1,47 @@
+"""Masks: over a text, over patches, over both, and over the places of latents."""
+
+from collections.abc import Iterator
+from itertools import product
+
+import torch
+
+from omni_kit.toys.feeds.denoiser.options import LATENTS, PICTURE, Argument, Dim, Fill, Option, option, patches, plus, words
+from omni_kit.toys.feeds.denoiser.sizes import Sizes
+
+_MASKED = (2, -1)  # a mask need not be a suffix
+_KINDS = (torch.bool, torch.long, torch.float32, torch.int32)
+
+
+def masked(kind: torch.dtype = torch.float32) -> Fill:
+    """Ones, and zeros at two places of every row."""
+
+    def fill(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
+        mask = torch.ones(*shape, dtype=kind)
+        mask[..., _MASKED] = 0
+        return mask
+
+    return fill
+
+
+def mask(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """Masks of bools, whole numbers and floats; of rows, then of latents, then of squares."""
+    text = words(argument.name)
+    spans: tuple[Dim, ...] = (text, patches, plus(text, patches), plus(text, patches, 1))
+    for span, kind in product(spans, _KINDS):
+        yield option(masked(kind), 1, span)
+    for kind in _KINDS:
+        yield option(masked(kind), 1, 1, *PICTURE)
+        yield option(masked(kind), 1, 1, *LATENTS)
+        yield option(masked(kind), 1, *LATENTS)
+    for span, kind in product(spans, _KINDS):
+        yield option(masked(kind), 1, span, span)
+
+
+def dropped(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """Which patches, or whether all of a sample, go without their condition."""
+    yield option(_dropped, 1, patches)
+    yield option(lambda sizes, shape: torch.zeros(*shape, dtype=torch.bool), 1)
+
+
+def _dropped(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
+    return ~masked(torch.bool)(sizes, shape)

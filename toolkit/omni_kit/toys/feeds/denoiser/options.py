@@ -1,0 +1,93 @@
+"""What an argument of a forward may be: ways to make it, of which a trial chooses."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from omni_kit.toys.feeds.denoiser.sizes import Sizes
+from omni_kit.toys.tensors import Tensors
+
+# Makes an argument of a sample: tensors under what comes after the argument's name ("" for the argument itself).
+Option = Callable[[Sizes], Tensors]
+Dim = int | Callable[[Sizes], int]
+Fill = Callable[[Sizes, tuple[int, ...]], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a forward.
+
+    Attributes:
+        annotation: as written.
+        required: it has no default.
+        sigmas: times are given as parts of one, not of a thousand.
+        rank: how many dimensions it has, as documented; None where that is not said.
+    """
+
+    name: str
+    annotation: str
+    required: bool
+    sigmas: bool
+    rank: int | None = None
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a list, or may be one."""
+        return "list" in self.annotation.lower()
+
+
+# What a role offers for an argument, the likeliest first; None leaves it out.
+Role = Callable[[Argument, Sizes], Iterator[Option | None]]
+
+
+def option(fill: Fill, *dims: Dim, where: str = "") -> Option:
+    """A tensor of the dimensions, each a number or what a sample has of something."""
+
+    def make(sizes: Sizes) -> Tensors:
+        return {where: fill(sizes, tuple(dim if isinstance(dim, int) else dim(sizes) for dim in dims))}
+
+    return make
+
+
+def several(*options: Option) -> Option:
+    """Options that make one argument together."""
+
+    def make(sizes: Sizes) -> Tensors:
+        return {where: tensor for one in options for where, tensor in one(sizes).items()}
+
+    return make
+
+
+def values(name: str) -> Fill:
+    """Numbers of which no two are alike."""
+    return lambda sizes, shape: sizes.values(name, shape)
+
+
+def words(name: str) -> Dim:
+    """How long the text is that an argument belongs to."""
+    return lambda sizes: sizes.text(name)
+
+
+def plus(*dims: Dim) -> Dim:
+    """As long as several things together."""
+    return lambda sizes: sum(dim if isinstance(dim, int) else dim(sizes) for dim in dims)
+
+
+def patches(sizes: Sizes) -> int:
+    """How many patches the latents have."""
+    return sizes.tokens
+
+
+def frames(sizes: Sizes) -> int:
+    """How many patches the latents have in time."""
+    return sizes.grid[0]
+
+
+def latent(axis: int, times: int = 1, more: int = 0) -> Dim:
+    """How long an axis of the latents is: 0 frames, 1 rows, 2 columns."""
+    return lambda sizes: times * sizes.latents[axis] + more
+
+
+LATENTS = (latent(0), latent(1), latent(2))
+PICTURE = LATENTS[1:]

@@ -1,0 +1,107 @@
+"""Positions: of patches and words, as numbers or as what rope makes of them."""
+
+import re
+from collections.abc import Iterator
+from itertools import product
+
+import torch
+
+from omni_kit.toys.feeds.denoiser.options import Argument, Dim, Fill, Option, frames, option, patches, plus, several, words
+from omni_kit.toys.feeds.denoiser.sizes import Sizes
+from omni_kit.toys.tensors import Tensors
+
+_THETA = 100.0
+_SIDE = 40  # rows and columns of a table of positions from which a model cuts what it needs
+_OF_TEXT = re.compile(r"txt|text")
+_AXES = re.compile(r"axes|rope_dim")
+_MOST_AXES = 4
+
+
+def ids(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """A row of positions for each patch or word, with and without a batch; then positions in a sequence."""
+    place = _word_ids if _OF_TEXT.search(argument.name) else _patch_ids
+    lists = [len(value) for key, value in sizes.config.items() if _AXES.search(key) and isinstance(value, (list, tuple))]
+    for count in dict.fromkeys((*lists, 3, 4, 2, 1)):
+        yield option(place, count)
+        yield option(_batched(place), count)
+    yield from indices(argument, sizes)
+
+
+def _batched(fill: Fill) -> Fill:
+    return lambda sizes, shape: fill(sizes, shape)[None]
+
+
+def _patch_ids(sizes: Sizes, axes: tuple[int, ...]) -> torch.Tensor:
+    """[patches, axes]: the last axes of picture, frame, row and column."""
+    spans = [torch.arange(size) for size in (1, *sizes.grid)[-axes[0] :]]
+    return torch.stack(torch.meshgrid(*spans, indexing="ij"), dim=-1).reshape(-1, min(axes[0], _MOST_AXES)).float()
+
+
+def _word_ids(sizes: Sizes, axes: tuple[int, ...]) -> torch.Tensor:
+    """[words, axes]: which word it is, on the first axis and the last, of which a model may turn either."""
+    found = torch.zeros(sizes.text("text"), *axes)
+    found[:, 0] = found[:, -1] = torch.arange(len(found))
+    return found
+
+
+def indices(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """Positions of frames, of patches, of words, of all in a row; then one row for each axis of the grid."""
+    text = words(argument.name)
+    spans: tuple[Dim, ...] = (frames, text, patches, plus(text, 1, patches), plus(text, patches), 1)
+    for span in spans:
+        yield option(_count, 1, span)
+        yield option(_count, span)
+    yield several(*(option(_count, _along(axis), where=f"({axis})") for axis in range(3)))
+
+
+def _count(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
+    return torch.arange(shape[-1]).reshape(shape)
+
+
+def _along(axis: int) -> Dim:
+    return lambda sizes: sizes.grid[axis]
+
+
+def rope(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """Cosines and sines of positions, for a head or a part of it; then complex ones, in a row or as a table."""
+    spans: tuple[Dim, ...] = (patches, plus(patches, words("text")), plus(patches, 1))
+    widths = _turned(sizes)
+    for span, width in product(spans, widths):
+        yield _cos_sin(span, width)
+    for width in widths:
+        yield option(_table, _SIDE, _SIDE, width)
+    for span, width in product(spans, widths):
+        yield option(_complex, span, width)
+
+
+def _turned(sizes: Sizes) -> list[int]:
+    """How much of a head may be turned: all, or half."""
+    heads = next((value for key, value in sizes.config.items() if key.endswith("num_attention_heads")), 1)
+    whole = next((value for key, value in sizes.config.items() if key in ("hidden_size", "dim")), 0)
+    head = next((value for key, value in sizes.config.items() if "head_dim" in key and isinstance(value, int)), 0)
+    return [part for width in (head, whole // heads) if width for part in (width, width // 2)]
+
+
+def _angles(length: int, width: int) -> torch.Tensor:
+    return torch.outer(torch.arange(length).float(), _THETA ** -torch.linspace(0, 1, width // 2))
+
+
+def _cos_sin(span: Dim, width: int) -> Option:
+    def make(sizes: Sizes) -> Tensors:
+        angles = _angles(span if isinstance(span, int) else span(sizes), width).repeat_interleave(2, dim=-1)
+        return {"(0)": angles.cos(), "(1)": angles.sin()}
+
+    return make
+
+
+def _complex(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
+    angles = _angles(*shape[-2:])
+    return torch.polar(torch.ones_like(angles), angles)
+
+
+def _table(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
+    """[rows, columns, width / 2]: the first half of the pairs turns with the row, the second with the column."""
+    turned = _complex(sizes, shape[1:])
+    half = turned.shape[-1] // 2
+    by_row = turned[:, None, :half].expand(-1, shape[1], -1)
+    return torch.cat([by_row, turned[None, :, half:].expand(shape[0], -1, -1)], dim=-1)

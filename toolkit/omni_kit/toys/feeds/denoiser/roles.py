@@ -1,0 +1,53 @@
+"""What role an argument of a forward plays, by its name."""
+
+import re
+from collections.abc import Sequence
+
+from omni_kit.toys.feeds.denoiser import beside, embeddings, masks, positions, scalars
+from omni_kit.toys.feeds.denoiser.options import Argument, Option, Role
+from omni_kit.toys.feeds.denoiser.sizes import Sizes
+
+# The first whose pattern is found in the name; None for what is no data: switches, residuals of other models, caches,
+# and what a forward works out by itself when it is not given.
+_ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
+    (re.compile(pattern), role)
+    for pattern, role in (
+        (r"^added_cond_kwargs$", scalars.added),
+        (r"^cross_attention_kwargs$", scalars.nothing),
+        (r"controlnet|kwargs$|^return_dict$|^skip_layers$|cache|^enable_|^sparse|scale(_factor)?$", None),
+        (r"^img_sizes$|(video|audio)_coords$|^(f_)?patch_size$|^txt_seq_lens$", None),
+        (r"^img_shapes$", scalars.picture_sizes),
+        (r"^(t|(audio_)?timesteps?|timestep_r|(audio_)?sigma|ofs|\w*noise_time)$", scalars.time),
+        (r"guidance$", scalars.guidance),
+        (r"^encodings_and_masks$", embeddings.texts_and_masks),
+        (r"(original|target|meta)_size$|crop_coords$", scalars.pair),
+        (r"image_sizes$", beside.places),
+        (r"pixel_values$", beside.pixels),
+        (r"rotary|^rope|^freqs_cis$", positions.rope),
+        (r"mask(s|_t5|_2)?$", masks.mask),
+        (r"^indices|position_ids$|rope_pos$", positions.indices),
+        (r"(input|token)_ids?$", scalars.tokens),
+        (r"(^|_)ids$|coords$", positions.ids),
+        (r"^class_labels$|^style$|^additional_t_cond$", scalars.label),
+        (r"_drop$", masks.dropped),
+        (r"^(audio_)?(num_frames|height|width)$", scalars.number),
+        (r"^fps$", scalars.fps),
+        (r"latents|(pose|control|audio)_hidden_states$|^noise", beside.latents),
+    )
+)
+# Numbers and switches, of which those that are data have roles.
+_PLAIN = re.compile(r"(<class ')?(int|bool|float|str)('>)?( \| None)?")
+
+
+def role_of(argument: Argument) -> Role | None:
+    """What role an argument plays; that of an embedding where its name does not say; None where it is no data."""
+    for pattern, role in _ROLES:
+        if pattern.search(argument.name):
+            return role
+    return None if _PLAIN.fullmatch(argument.annotation) else embeddings.embedding
+
+
+def options_of(role: Role, argument: Argument, sizes: Sizes) -> list[Option | None]:
+    """What an argument may be, the likeliest first; None leaves out what need not be given."""
+    found = list(role(argument, sizes))
+    return found if argument.required or None in found else [*found, None]

@@ -1,0 +1,65 @@
+"""Samples of a batch, and what is made of the answers to them."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from omni_kit.toys.feeds.denoiser.arguments import TARGET
+from omni_kit.toys.tensors import Tensors
+
+PREDICTION = "sample."
+_NOISY = "hidden_states"
+
+
+def samples_of(inputs: Tensors) -> list[Tensors]:
+    """The samples of a batch."""
+    found: dict[str, Tensors] = {}
+    for key, tensor in inputs.items():
+        index, _, name = key.partition(".")
+        found.setdefault(index, {})[name] = tensor
+    return [found[index] for index in sorted(found, key=int)]
+
+
+def different_samples(inputs: Tensors, count: int) -> list[Tensors]:
+    """As many samples as are wanted: those of the batch, and then again with the order of their channels turned."""
+    samples = samples_of(inputs)
+    turned = [{**one, **{name: one[name].flip(-1) for name in (noisy_name(one), TARGET)}} for one in samples]
+    return [*samples, *turned][:count]
+
+
+def noisy_name(sample: Tensors) -> str:
+    """What the noisy latents of a sample are called: the usual name, or what is shaped as the answer, or the largest."""
+    if _NOISY in sample:
+        return _NOISY
+    floats = {name: one for name, one in sorted(sample.items()) if name != TARGET and one.is_floating_point()}
+    alike = (name for name, one in floats.items() if one.shape == sample[TARGET].shape)
+    return next(alike, max(floats, key=lambda name: floats[name].numel()))
+
+
+def denoised(samples: Sequence[Tensors], answer: Callable[[Tensors], torch.Tensor]) -> Tensors:
+    """What upstream gives for a batch, with the loss of flow matching, of which diffusers' models have none.
+
+    Returns:
+        sample.0, sample.1, ...: predictions; loss []: the mean over samples of the mean squared error, in float32.
+    """
+    predictions = [answer(sample) for sample in samples]
+    errors = [
+        (prediction.float() - sample[TARGET].float()).square().flatten(1).mean(1)
+        for prediction, sample in zip(predictions, samples, strict=True)
+    ]
+    return named(predictions, torch.stack([error.mean() for error in errors]).mean())
+
+
+def named(predictions: Sequence[torch.Tensor], loss: torch.Tensor) -> Tensors:
+    """Outputs under the names that both sides use."""
+    return {**{f"{PREDICTION}{index}": tensor for index, tensor in enumerate(predictions)}, "loss": loss}
+
+
+def clean_latents(sample: Tensors) -> torch.Tensor | None:
+    """What the noisy latents of a sample were made of, given its target; None where the two have other shapes."""
+    noisy, target = sample[noisy_name(sample)], sample[TARGET]
+    time = sample.get("timestep")
+    if time is None or noisy.shape != target.shape:
+        return None
+    sigma = time if time.is_floating_point() else time / 1000
+    return noisy - sigma.to(noisy.dtype) * target

@@ -1,0 +1,103 @@
+"""Single numbers: times, strengths, classes, sizes."""
+
+from collections.abc import Iterator
+
+import torch
+
+from omni_kit.toys.feeds.denoiser.options import Argument, Dim, Fill, Option, frames, option, patches, words
+from omni_kit.toys.feeds.denoiser.sizes import PICTURES, Sizes
+from omni_kit.toys.tensors import Tensors
+
+# Of a thousand steps. Exact in bfloat16 as they are and as sigmas, so that what is lost there is the model's.
+_TIMESTEPS = (250, 812)
+_SIGMAS = (0.25, 0.8125)
+_GUIDANCE = (3.5, 5.0)
+_FPS = (30, 24)
+_PIXELS = 8.0  # for each patch
+
+
+def time(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """One time for the sample, for each frame, or for each patch; as a number without dimensions at last."""
+    whole = _of(_SIGMAS if argument.sigmas else _TIMESTEPS)
+    yield option(whole, 1)
+    yield option(_of(tuple(map(float, _TIMESTEPS))), 1)
+    yield option(whole, frames)
+    yield option(whole, 1, frames)
+    yield option(whole, 1, patches)
+    yield option(whole)
+
+
+def guidance(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """How strongly the condition guides."""
+    yield option(_of(_GUIDANCE), 1)
+
+
+def label(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """A class; the only one where there is one."""
+    yield option(_of((0, 1)), 1)
+    yield option(_of((0, 0)), 1)
+
+
+def tokens(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """Numbers of words, one for each place of a text or of the patches."""
+    for span in (words(argument.name), patches):
+        yield option(lambda sizes, shape: 1 + torch.arange(shape[-1])[None], 1, span)
+
+
+def pair(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """Rows and columns of pixels; or three such pairs. Each argument has its own."""
+    salt = float(len(argument.name))
+
+    def pairs(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
+        rows_columns = torch.tensor([[_PIXELS * size + salt for size in sizes.grid[1:]]])
+        return torch.cat([rows_columns + step for step in range(shape[-1] // 2)], dim=-1)
+
+    yield option(pairs, 1, 2)
+    yield option(pairs, 1, 6)
+
+
+def number(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """The length that the name says, in patches or in elements of the latents."""
+    axis = 0 if "frame" in argument.name else 1 if "height" in argument.name else 2
+    if "audio" in argument.name:
+        yield _plain(words(argument.name))
+    yield _plain(lambda sizes: sizes.grid[axis])
+    yield _plain(lambda sizes: sizes.latents[axis])
+
+
+def fps(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """Frames in a second; or which of a few such rates."""
+    yield _plain(lambda sizes: _FPS[sizes.index])
+    yield option(_of((0, 1)), 1)
+
+
+def picture_sizes(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """Frames, rows and columns of each picture of a row of patches."""
+    yield option(lambda sizes, shape: torch.tensor([PICTURES[sizes.index]]))
+
+
+def added(argument: Argument, sizes: Sizes) -> Iterator[Option | None]:
+    """Sizes of a picture beside its time, where a model takes them."""
+
+    def make(sizes: Sizes) -> Tensors:
+        rows, columns = sizes.grid[1:]
+        resolution = torch.tensor([[_PIXELS * rows, _PIXELS * columns]])
+        return {"{resolution}": resolution, "{aspect_ratio}": torch.tensor([[rows / columns]])}
+
+    yield None
+    yield make
+
+
+def nothing(argument: Argument, sizes: Sizes) -> Iterator[Option | None]:
+    """Nothing; or no arguments, for a model that hands them on without looking whether there are any."""
+    yield None
+    yield option(lambda sizes, shape: torch.zeros(shape), 0, where="{}")
+
+
+def _of(numbers: tuple[float, ...]) -> Fill:
+    """The number of a sample, everywhere."""
+    return lambda sizes, shape: torch.tensor(numbers[sizes.index]).expand(shape).clone()
+
+
+def _plain(dim: Dim) -> Option:
+    return lambda sizes: {"#": torch.tensor(dim if isinstance(dim, int) else dim(sizes))}

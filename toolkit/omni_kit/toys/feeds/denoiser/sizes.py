@@ -1,0 +1,116 @@
+"""How large a sample is: of what its latents are laid out, how long its texts are, what widths its model takes."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import nn
+
+from omni_kit.toys.weights import shuffled_ramp
+
+# Frames, rows and columns of patches, and the length of the text. No two sizes of a sample are alike.
+_GRIDS = ((3, 4, 2), (2, 5, 3))
+PICTURES = (((1, 4, 6),), ((1, 5, 3), (1, 2, 4)))  # the second sample has a picture as its condition
+_SIDES = (4, 5)  # where a model takes squares alone
+_TEXT = (9, 7)
+_LONGER = 2  # how much longer a second text is than the first, and a third than the second
+SCALE = 2.0  # inputs as large as latents and embeddings are
+_SECOND = re.compile(r"(_2|_t5|t5$|audio|llama|image|siglip)")
+# Lengths that some models have parameters or positions for, and so take no other: which text, and the argument.
+_FIXED = (
+    (re.compile(r"t5$"), "text_len_t5"),
+    (re.compile(r"^(?!.*t5$)"), "text_len"),
+    (re.compile(""), "max_text_seq_length"),
+    (re.compile(""), "num_embeddings"),
+)
+_FILM = re.compile(r"frame|video|temporal|patch_size_t|rope_max_seq_len|f_patch")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """One sample to be made.
+
+    Attributes:
+        index: which of the samples.
+        config: the model's.
+        widths: what the model's layers take, in the order of the layers.
+        film: latents have frames.
+        square: they have as many rows as columns.
+    """
+
+    index: int
+    config: Mapping[str, Any]
+    widths: tuple[int, ...]
+    film: bool = False
+    square: bool = False
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Frames, rows and columns, in patches."""
+        frames, rows, columns = _GRIDS[self.index]
+        if self.square:
+            rows = columns = _SIDES[self.index]
+        fixed = self.config.get("video_length")  # as many as there are positions for
+        return (fixed or frames) if self.film else 1, rows, columns
+
+    @property
+    def tokens(self) -> int:
+        """How many patches there are."""
+        return math.prod(self.grid)
+
+    @property
+    def latents(self) -> tuple[int, int, int]:
+        """Frames, rows and columns, in elements of the latents."""
+        frames, rows, columns = self.grid
+        step_frames, step_rows, step_columns = patch_of(self.config)
+        return frames * step_frames if self.film else 1, rows * step_rows, columns * step_columns
+
+    def text(self, name: str) -> int:
+        """How long a text is; a second one is longer."""
+        fixed = next((key for pattern, key in _FIXED if pattern.search(name) and self.config.get(key)), None)
+        if fixed:
+            return int(self.config[fixed])
+        return _TEXT[self.index] + (_LONGER if _SECOND.search(name) else 0)
+
+    def values(self, name: str, shape: Sequence[int]) -> torch.Tensor:
+        """Numbers of which no two are alike."""
+        return SCALE * shuffled_ramp(f"denoiser {self.index} {name}", tuple(shape))
+
+    @cached_property
+    def blocks(self) -> int:
+        """How many blocks the model has, of all kinds that follow each other."""
+        keys = ("num_layers", "num_single_layers")
+        return sum(self.config.get(key) or 0 for key in keys)
+
+
+def patch_of(config: Mapping[str, Any]) -> tuple[int, int, int]:
+    """How many frames, rows and columns of latents make a patch."""
+    if "all_patch_size" in config:  # one of several that a call may choose
+        return config["all_f_patch_size"][0], config["all_patch_size"][0], config["all_patch_size"][0]
+    patch = config.get("patch_size", 1)
+    if isinstance(patch, (list, tuple)):
+        return (1, *patch) if len(patch) == 2 else tuple(patch)  # type: ignore[return-value]
+    rows = int(patch or 1)
+    return int(config.get("patch_size_t") or 1), rows, rows
+
+
+def is_film(config: Mapping[str, Any]) -> bool:
+    """Whether a model's latents have frames, as the names and the shape of its patches say."""
+    patch = config.get("patch_size")
+    return (isinstance(patch, (list, tuple)) and len(patch) == 3) or any(map(_FILM.search, config))
+
+
+def widths_of(model: nn.Module) -> tuple[int, ...]:
+    """What widths the layers of a model take, each once, in the order of the layers."""
+    found: dict[int, None] = {}
+    for module in model.modules():
+        for attribute in ("in_features", "in_channels", "num_features"):
+            if isinstance(width := getattr(module, attribute, None), int):
+                found[width] = None
+        if isinstance(shape := getattr(module, "normalized_shape", None), tuple):
+            found[shape[-1]] = None
+    return tuple(found)

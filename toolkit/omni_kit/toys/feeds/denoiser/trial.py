@@ -1,0 +1,174 @@
+"""Which of several inputs a model takes, asked of the model itself: bounded, and the same at every run.
+
+How far a forward comes before it fails is counted in operations of torch. A wrong width fails at the first layer that
+sees it, so of several choices for one argument the right one comes furthest, whatever is wrong with the others.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from omni_kit.toys.feeds.denoiser.arguments import TARGET, ask
+from omni_kit.toys.feeds.denoiser.samples import noisy_name
+from omni_kit.toys.tensors import Tensors
+
+_ROUNDS = 8
+_LIKELY = 12
+_IDLE = 5
+
+Choices = Mapping[str, list[Any]]
+Chosen = dict[str, int]
+Maker = Callable[[Chosen], Tensors]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a forward came.
+
+    Attributes:
+        operations: how many of torch's operations were done.
+        answer: what it answered; None where it failed, or where the answer is not finite.
+        error: why it failed, in one line.
+    """
+
+    operations: int
+    answer: torch.Tensor | None = None
+    error: str = ""
+
+
+@dataclass
+class Trial:
+    """Chooses for every argument.
+
+    Attributes:
+        choices: for each argument what it may be, the likeliest first; None leaves it out.
+        make: the inputs of a sample, of what was chosen.
+        alike: arguments that have one role, where there are several.
+    """
+
+    model: Any
+    choices: Choices
+    make: Maker
+    alike: Sequence[Sequence[str]] = ()
+    _known: dict[tuple[int, ...], Reach] = field(default_factory=dict)
+
+    def reach(self, chosen: Chosen) -> Reach:
+        """How far the model comes with a choice."""
+        key = tuple(chosen.values())
+        if key not in self._known:
+            self._known[key] = how_far(self.model, lambda: self.make(chosen))
+        return self._known[key]
+
+    def run(self) -> tuple[Chosen, Reach]:
+        """The first choice with which the model answers, found one argument at a time; the furthest if there is none.
+
+        It is looked for from everything that may be given, and then from as little as may be.
+        """
+        most = dict.fromkeys(self.choices, 0)
+        least = {name: options.index(None) if None in options else 0 for name, options in self.choices.items()}
+        found = self._from(most)
+        return found if found[1].answer is not None else max(found, self._from(least), key=_succeeded)
+
+    def _from(self, chosen: Chosen) -> tuple[Chosen, Reach]:
+        best = self.reach(chosen)
+        for _ in range(_ROUNDS):
+            if best.answer is not None:
+                break
+            before, (chosen, best) = chosen, self._better(chosen, best)
+            if chosen == before:
+                break
+        return chosen, best
+
+    def _better(self, chosen: Chosen, best: Reach) -> tuple[Chosen, Reach]:
+        """With one change: the first with which the model answers, or else the one that comes furthest.
+
+        The likeliest choices come first; all the others only where none of those comes further.
+        """
+        for most in (_LIKELY, None):
+            found = chosen, best
+            for tried in self._changes(chosen, most):
+                reach = self.reach(tried)
+                if reach.answer is not None:
+                    return tried, reach
+                if reach.operations > found[1].operations:
+                    found = tried, reach
+            if found[1].operations > best.operations:
+                break
+        return found
+
+    def _changes(self, chosen: Chosen, most: int | None) -> Iterator[Chosen]:
+        """Of one argument, or of all that have the same role: what fits one fits the others, too."""
+        for alike in self.alike:
+            for index in range(1, min(len(self.choices[name]) for name in alike)):
+                if most is None or index < most:
+                    yield {**chosen, **dict.fromkeys(alike, index)}
+        for name, options in self.choices.items():
+            likely = [*range(len(options))][:most]
+            absent = [options.index(None)] if None in options else []
+            for index in dict.fromkeys([*likely, *absent]):
+                yield {**chosen, name: index}
+
+    def settle(self, chosen: Chosen) -> Chosen:
+        """Leaves out what has no effect, and adds what may be left out but has one."""
+        for name in (name for name, options in self.choices.items() if None in options):
+            chosen = self._settled(chosen, name)
+        return chosen
+
+    def _settled(self, chosen: Chosen, name: str) -> Chosen:
+        """The first choice for an argument that makes a difference; without it where there is none."""
+        options = self.choices[name]
+        absent = {**chosen, name: options.index(None)}
+        without, idle = self.reach(absent), 0
+        for index in dict.fromkeys((chosen[name], *range(len(options)))):
+            reach = self.reach({**chosen, name: index})
+            if options[index] is None or reach.answer is None:
+                continue
+            if _differ(reach, without):
+                return {**chosen, name: index}
+            idle += 1
+            if idle == _IDLE:  # the model takes it, and does nothing with it
+                break
+        return absent if without.answer is not None else chosen
+
+
+def _succeeded(found: tuple[Chosen, Reach]) -> tuple[bool, int]:
+    return found[1].answer is not None, found[1].operations
+
+
+def _differ(one: Reach, other: Reach) -> bool:
+    if one.answer is None or other.answer is None:
+        return True
+    return not torch.equal(one.answer, other.answer)
+
+
+def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
+    """Calls a model with what `make` makes."""
+    counter = _Counter()
+    # Whatever is wrong with an input shows as some error of the code that meets it first.
+    try:
+        sample = make()
+        with torch.no_grad(), counter:
+            answer = ask(model, sample)
+    except Exception as error:
+        return Reach(counter.count, error=f"{type(error).__name__}: {error}")
+    if answer.numel() == 0 or not bool(torch.isfinite(answer).all()):
+        return Reach(counter.count, error="its answer is not finite")
+    if len(answer) != len(sample[noisy_name({**sample, TARGET: answer})]):
+        return Reach(counter.count, error="it takes one sample for several")
+    return Reach(counter.count, answer)
+
+
+class _Counter(TorchDispatchMode):
+    """Counts operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        done = func(*args, **(kwargs or {}))
+        self.count += 1
+        return done
