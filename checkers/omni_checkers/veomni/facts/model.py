@@ -10,6 +10,7 @@ from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Program
 from omni_checkers.veomni.facts.constants import constant, veomni_package
 from omni_checkers.veomni.facts.conversion import converter_classes, factories, rehearsals
+from omni_checkers.veomni.facts.diffusion import diffusion, speaks_of_diffusion
 from omni_checkers.veomni.facts.experts import experts
 from omni_checkers.veomni.facts.generated import generated, patch_configs
 from omni_checkers.veomni.facts.origins import written_at
@@ -59,8 +60,12 @@ def transformers() -> Library:
     return find_library("transformers")
 
 
-def kinds(registrations: list[Registration], transformers: Library) -> frozenset[Kind]:
+def kinds(
+    registrations: list[Registration], transformers: Library, model_dir: ModelDir, files: Files
+) -> frozenset[Kind]:
     """What kinds of model the directory registers; empty where that cannot be told."""
+    if speaks_of_diffusion(model_dir, files):
+        return frozenset({Kind.dit})
     found = set()
     for key in {item.key for item in registrations if item.registry == MODELING and item.key}:
         try:
@@ -88,4 +93,5 @@ PROVIDERS: dict[str, Callable[..., Any]] = {
     "plans": plans,
     "skeletons": skeletons,
     "experts": experts,
+    "diffusion": diffusion,
 }

@@ -137,8 +137,21 @@ def _explored(run: Callable[[Oracle], T]) -> Iterator[T]:
         raise NotApplicable(f"the register functions cannot be followed: {error}") from error
 
 
+class _Importing(Evaluator):
+    """Executes the packages below the directory, too, as soon as a module imports them or something inside them."""
+
+    def imported(self, module_name: str, name: str | None) -> Value:
+        if self.depth == 0 and self.program.contains(module_name):
+            parts = module_name.split(".") + ([name] if name is not None else [])
+            for length in range(1, len(parts) + 1):
+                inner = self.program.module(".".join(parts[:length]))
+                if inner is not None and inner.is_package and inner.path.is_file():
+                    self.run_module(inner)
+        return super().imported(module_name, name)
+
+
 def _imported(program: Program, oracle: Oracle) -> Evaluator:
-    evaluator = Evaluator(program, oracle)
+    evaluator = _Importing(program, oracle)
     module = program.module(program.name)
     assert module is not None
     try:

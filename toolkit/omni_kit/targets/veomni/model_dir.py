@@ -60,6 +60,15 @@ def find_model_dir(path: Path) -> ModelDir:
     return ModelDir(path, "in-tree" if in_tree else "plugin", ".".join(parts), root.parent, registered)
 
 
+def place_of(model: ModelDir, key: str) -> tuple[Path, int]:
+    """The file and the line that register a key: those of the directory itself, or of a package inside it."""
+    line = model.registered.get(key, 1)
+    for init in (model.path / "__init__.py", *sorted(model.path.glob("*/__init__.py"))):
+        if _registrations(_parse(init)).get(key) == line:
+            return init, line
+    return model.path / "__init__.py", 1
+
+
 def registers(path: Path) -> bool:
     """Whether a directory registers a model."""
     try:

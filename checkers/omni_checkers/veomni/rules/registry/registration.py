@@ -11,7 +11,7 @@ from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.registry import CONFIG, MODELING, Registration
 from omni_kit.targets.veomni.checkout import registrants
-from omni_kit.targets.veomni.model_dir import ModelDir
+from omni_kit.targets.veomni.model_dir import ModelDir, place_of
 from omni_kit.upstream.library import Library
 from omni_kit.upstream.transformers.configs import model_types
 
@@ -31,7 +31,7 @@ class RegisteredAtImport(Rule):
     id = "VEO101"
     name = "registered-at-import-under-a-real-model-type"
     target = "veomni"
-    obligations = ("VEO-REG-01", "VEO-REG-06")
+    obligations = ("VEO-REG-01", "VEO-REG-06", "DIT-16")
     BAD = (
         {
             "__init__.py": """\
@@ -54,10 +54,10 @@ def setup():
         known = set(model_types(transformers))
         own = {item.key for item in registrations if item.registry == CONFIG}
         keys = {item.key for item in registrations if item.registry == MODELING}
-        for key, line in model_dir.registered.items():
+        for key in model_dir.registered:
             if key not in keys and None not in keys:
                 message = f"'{key}' is not registered by importing the package: the call is never reached"
-                yield Finding(message, model_dir.path / "__init__.py", line)
+                yield Finding(message, *_reached_from(model_dir, key))
         for item in registrations:
             if item.registry == MODELING and item.key is not None and item.key not in known | own:
                 unknown = f"'{item.key}' is no model_type of transformers {transformers.version}"
@@ -100,7 +100,9 @@ class KeyIsPatchedModel(Rule):
 
 
 class ImportedByAggregate(Rule):
-    """A model of VeOmni itself is imported by `veomni/models/transformers/__init__.py`.
+    """A model of VeOmni itself is imported by the `__init__.py` of the folder that it lies in.
+
+    That is `veomni/models/transformers` for language models, and `veomni/models/diffusers` for diffusion models.
 
     Why: nothing else imports the package, so its registration never happens and VeOmni says "Unknown Modeling name" for
     a model that lies in its own tree.
@@ -111,7 +113,7 @@ class ImportedByAggregate(Rule):
     id = "VEO103"
     name = "package-imported-by-aggregate"
     target = "veomni"
-    obligations = ("VEO-REG-10",)
+    obligations = ("VEO-REG-10", "DIT-16")
     fixable = True
     example_of = "qwen3_vl_moe"
     BAD = ({"../__init__.py": "from . import llama, qwen3_moe\n"},)
@@ -169,11 +171,18 @@ class KeyRegisteredOnce(Rule):
 
 def _elsewhere(model_dir: ModelDir) -> Findings:
     """Keys that another directory of the checkout registers, too."""
-    for key, line in model_dir.registered.items():
+    for key in model_dir.registered:
         for owner in registrants(model_dir.path.parent, key):
             if owner != model_dir.path:
                 message = f"'{key}' is registered by {owner.name}, too: which of them counts is left to chance"
-                yield Finding(message, model_dir.path / "__init__.py", line)
+                yield Finding(message, *place_of(model_dir, key))
+
+
+def _reached_from(model_dir: ModelDir, key: str) -> tuple[Path, int]:
+    """Where a call stands that is never reached; for one in a package inside, the file that forgets to import it."""
+    file, line = place_of(model_dir, key)
+    top = model_dir.path / "__init__.py"
+    return (file, line) if file == top else (top, 1)
 
 
 def _added(file: File, node: ast.ImportFrom, name: str) -> Edit:

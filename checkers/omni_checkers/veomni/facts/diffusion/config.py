@@ -1,0 +1,89 @@
+"""The config of a transformer as it would be: executed symbolically, with diffusers' signature in its hands."""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omni_checkers.symbolic import Call, Class, Evaluator, Function, Opaque, Oracle, Partial, Program, Symbol, TooManyPaths
+from omni_checkers.symbolic.signals import Raised
+from omni_checkers.symbolic.values import Record, Value, show
+from omni_kit.upstream.diffusers.signatures import arguments
+from omni_kit.upstream.python.interpret import ClassRef
+
+# What transformers' PretrainedConfig.to_dict gives besides the attributes.
+_INHERITED = ("dtype", "model_type", "transformers_version", "architectures")
+
+
+class ConfigEvaluator(Evaluator):
+    """Knows what `inspect.signature` says of a class of diffusers, and what a config's own base class gives."""
+
+    def __init__(self, program: Program, upstream: ClassRef) -> None:
+        super().__init__(program, Oracle([]))
+        self.upstream = upstream
+
+    def call(self, function: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST | None) -> Value:
+        name = str(function) if isinstance(function, (Symbol, Opaque)) else ""
+        if name == "inspect.signature" and args and self.upstream.node.name in show(args[0]):
+            named = {"self": None, **arguments(self.upstream)}
+            known = {key: Record(key, {"default": Opaque(f"default of {key}"), "name": key}) for key in named}
+            return Record("signature", {"parameters": known})
+        inherited = isinstance(function, Partial) and function.args and str(function.args[0]).startswith("builtins.super")
+        if inherited and isinstance(function, Partial) and function.args[1] == "to_dict":
+            return {key: Opaque(f"inherited {key}") for key in _INHERITED}
+        return super().call(function, args, kwargs, node)
+
+
+@dataclass(frozen=True)
+class ConfigRun:
+    """What executing a config's methods gave.
+
+    Attributes:
+        attributes: what its constructor stores; None where that is not all known.
+        diffusers: what to_diffuser_dict gives; None where it is not known, or there is no such method.
+        written: what to_dict adds and leaves of what the base class gives; None as above.
+    """
+
+    attributes: Mapping[str, Value] | None
+    diffusers: Mapping[str, Value] | None
+    written: Mapping[str, Value] | None
+    error: str = ""
+
+
+def run_config(program: Program, cls: Class, upstream: ClassRef) -> ConfigRun:
+    """Builds a config whose arguments are not known, and asks it for both dicts."""
+    evaluator = ConfigEvaluator(program, upstream)
+    try:
+        made = evaluator.call(cls, [], {name: Opaque(f"<{name}>") for name in arguments(upstream)}, None)
+    except (Raised, TooManyPaths, RecursionError):
+        return ConfigRun(None, None, None)
+    if not isinstance(made, Call):
+        return ConfigRun(None, None, None)
+    stored = {name: found.value for (owner, name), found in evaluator.attributes.items() if owner is made}
+    attributes = None if _hidden(cls) else stored
+    diffusers, error = _asked(evaluator, made, "to_diffuser_dict")
+    written, _ = _asked(evaluator, made, "to_dict")
+    return ConfigRun(attributes, diffusers, written, error)
+
+
+def _asked(evaluator: ConfigEvaluator, made: Call, name: str) -> tuple[Mapping[str, Value] | None, str]:
+    try:
+        method = evaluator.attribute(made, name, 0)
+    except Raised:
+        return None, ""
+    if not isinstance(method, Function):
+        return None, ""
+    outcome = evaluator.call_function(method, [], {})
+    value: Any = outcome.value
+    known = isinstance(value, dict) and all(isinstance(key, str) for key in value)
+    return (value if known else None), outcome.raised or ""
+
+
+def _hidden(cls: Class) -> bool:
+    """Whether a class stores attributes in a way that is not followed."""
+    for node in ast.walk(cls.node):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"setattr", "vars"}:
+            return True
+        if isinstance(node, ast.Attribute) and node.attr == "__dict__":
+            return True
+    return False

@@ -1,0 +1,103 @@
+"""The rule about what the wrapper says of itself: VEO625."""
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.symbolic.values import Value
+from omni_checkers.veomni.examples_diffusion import ATTRIBUTES, MODEL, MODELING
+from omni_checkers.veomni.facts.diffusion import Diffusion
+from omni_checkers.veomni.facts.diffusion.sides import is_symbol
+from omni_kit.upstream.kinds import Kind
+from omni_kit.upstream.python.interpret import ClassRef
+
+
+class WrapperSaysWhatTrainersAsk(Rule):
+    """The wrapper names the blocks that are sharded, allows checkpointing, and is called as diffusers' class.
+
+    `_no_split_modules` names block classes that the model has; `supports_gradient_checkpointing` is True; the Python
+    name of the class is that of diffusers' class.
+
+    Why: PreTrainedModel sets `_no_split_modules` to None and stands before diffusers' class: FSDP2 then wraps no block,
+    gathers the whole model at once and runs out of memory. Checkpointing that is not allowed ends in a ValueError. And
+    diffusers writes the name of the Python class into config.json: one that it does not know cannot be loaded.
+
+    Fine when: the model is trained by DDP alone, or small enough for one unit; then silence the finding.
+    """
+
+    id = "VEO625"
+    name = "wrapper-says-what-trainers-ask"
+    target = "veomni"
+    kinds = frozenset({Kind.dit})
+    obligations = ("DIT-11", "DIT-12", "DIT-44")
+    failure_modes = ("diffusers-capability-flags",)
+    example_of = "wan_t2v"
+    BAD = (
+        {MODEL: MODELING.replace('    _no_split_modules = ["WanTransformerBlock"]\n', "")},
+        {MODEL: MODELING.replace('["WanTransformerBlock"]', '["WanBlock"]')},
+        {MODEL: MODELING.replace("    supports_gradient_checkpointing = True\n", "")},
+    )
+    GOOD = ({MODEL: MODELING.replace(ATTRIBUTES, ATTRIBUTES.replace('["WanTransformerBlock"]', '("WanTransformerBlock",)'))},)
+
+    def check(self, diffusion: Diffusion) -> Findings:
+        upstream, side = diffusion.upstream, diffusion.transformer
+        if upstream is None or side is None or side.model is None:
+            raise NotApplicable("no wrapper derives from a class of diffusers that can be read")
+        model = side.model
+        if diffusion.inherits_unseen(model):
+            raise NotApplicable("a base of the wrapper cannot be read")
+        line = list(diffusion.lineage(model))
+        first = next((n for n, one in enumerate(line) if is_symbol(one, "PreTrainedModel")), len(line))
+        second = next((n for n, one in enumerate(line) if is_symbol(one, upstream.node.name)), 0)
+        place = model.module.path, model.node.lineno
+        for message, severity in _wrong(diffusion, model, upstream, first < second):
+            yield Finding(message, *place, severity=severity)
+
+
+def _wrong(
+    diffusion: Diffusion, model: Value, upstream: ClassRef, shadowed: bool
+) -> Iterator[tuple[str, Severity | None]]:
+    blocks = diffusion.attribute(model, "_no_split_modules")
+    theirs = _names(upstream, "_no_split_modules")
+    if blocks is None and shadowed:
+        said = f", and diffusers' own {theirs} is shadowed" if theirs else ""
+        yield f"_no_split_modules is PreTrainedModel's None{said}: FSDP2 wraps no block", Severity.warning
+    elif isinstance(blocks, list | tuple | set) and all(isinstance(name, str) for name in blocks):
+        known = _classes(upstream)
+        for name in sorted(blocks) if known else ():
+            if name not in known and name not in _own(diffusion):
+                yield f"_no_split_modules names {name}, which the model has not", None
+        if not blocks:
+            yield "_no_split_modules is empty: FSDP2 wraps no block", Severity.warning
+    allowed = diffusion.attribute(model, "supports_gradient_checkpointing")
+    if shadowed and (allowed is None or allowed is False):
+        yield "supports_gradient_checkpointing is False: enabling checkpointing ends in a ValueError", None
+    name = model.name
+    if name != upstream.node.name and diffusion.known(name) is None:
+        if diffusion.attribute(model, "__name__") is None and not _renames(diffusion, model):
+            yield f"diffusers has no class {name}, which its save_pretrained writes into config.json", None
+
+
+def _renames(diffusion: Diffusion, model: Value) -> bool:
+    """Whether save_pretrained of the wrapper takes care of the name itself."""
+    method = diffusion.method(model, "save_pretrained")
+    text = ast.unparse(method.node) if method is not None else ""
+    return "_class_name" in text or "__class__" in text or "__name__" in text
+
+
+def _names(upstream: ClassRef, attribute: str) -> Sequence[str]:
+    found = upstream.assigned(attribute)
+    try:
+        value = ast.literal_eval(found[1]) if found is not None else None
+    except (ValueError, TypeError):
+        return ()
+    return list(value) if isinstance(value, list | tuple) else ()
+
+
+def _classes(upstream: ClassRef) -> set[str]:
+    """The classes that diffusers' file defines or imports."""
+    return {*upstream.source.classes, *upstream.source.imports}
+
+
+def _own(diffusion: Diffusion) -> set[str]:
+    return {node.name for file in diffusion.files.values() for node in file.nodes(ast.ClassDef)}

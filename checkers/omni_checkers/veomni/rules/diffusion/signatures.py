@@ -1,0 +1,85 @@
+"""The rule about a forward that takes the place of diffusers': VEO628."""
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from omni_checkers.engine.files import File, walked
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
+from omni_checkers.veomni.examples_diffusion import MODEL, MODELING, PARALLEL, PATCHED, REGISTER, WITH_PATCH
+from omni_checkers.veomni.facts.diffusion import Diffusion
+from omni_checkers.veomni.facts.diffusion.code import defaults, parameters
+from omni_checkers.veomni.facts.diffusion.patches import patched_forward
+from omni_kit.upstream.diffusers.signatures import Argument, arguments
+from omni_kit.upstream.kinds import Kind
+from omni_kit.upstream.python.interpret import UNKNOWN
+
+_ORDER = "    encoder_hidden_states,\n    encoder_hidden_states_image=None,\n"
+
+
+class PatchKeepsSignature(Rule):
+    """A function that replaces diffusers' forward takes what diffusers' takes: names, order, defaults, and uses it.
+
+    Why: whoever else calls the class gets the patch as well: a pipeline that shows samples during training, or the code
+    of an adapter. `return_dict=False` that disappears in `**kwargs` gives a tensor where a tuple is expected, and
+    `[0]` of it is the first sample of the batch, without an error.
+
+    Fine when: no pipeline of diffusers runs in the process; better, patch nothing and use hooks on modules.
+    """
+
+    id = "VEO628"
+    name = "patched-forward-keeps-signature"
+    target = "veomni"
+    kinds = frozenset({Kind.dit})
+    obligations = ("DIT-28",)
+    failure_modes = ("override-signature-drift", "upstream-drift-body")
+    example_of = "wan_t2v"
+    BAD = (
+        {MODEL: MODELING, PARALLEL: PATCHED.replace("    attention_kwargs=None,\n", "    **kwargs,\n"), REGISTER: WITH_PATCH},
+        {MODEL: MODELING, PARALLEL: PATCHED.replace("return_dict=True", "return_dict=False"), REGISTER: WITH_PATCH},
+    )
+    GOOD = ({MODEL: MODELING, PARALLEL: PATCHED, REGISTER: WITH_PATCH},)
+
+    def check(self, diffusion: Diffusion) -> Findings:
+        found, upstream = patched_forward(diffusion), diffusion.upstream
+        if found is None or upstream is None:
+            raise NotApplicable("diffusers' forward is not replaced")
+        file, node = found
+        taken = arguments(upstream, "forward")
+        yield from _names(file, node, taken, upstream.node.name)
+        yield from _defaults(file, node, taken, upstream.node.name)
+
+
+def _names(file: File, node: ast.FunctionDef, taken: dict[str, Argument], name: str) -> Iterator[Finding]:
+    own = parameters(node)
+    read = {item.value for item in walked(node) if isinstance(item, ast.Constant) and isinstance(item.value, str)}
+    rest = node.args.kwarg.arg if node.args.kwarg is not None else ""
+    passed = any(isinstance(item, ast.keyword) and item.arg is None and rest in ast.unparse(item) for item in walked(node))
+    lost = [one for one in taken if one not in own and not (rest and (one in read or passed))]
+    if lost:
+        how = f"disappears in **{rest}" if rest else "is refused"
+        yield Finding(f"{name}.forward takes '{lost[0]}', which {how} in {node.name}", file.path, node.lineno)
+    kept = [one for one in own if one in taken]
+    if kept != [one for one in taken if one in own]:
+        yield Finding(f"the parameters of {node.name} stand in another order than {name}.forward's", file.path, node.lineno)
+    for one in own:
+        if one not in taken and one not in defaults(node):
+            yield Finding(f"{node.name} needs '{one}', which {name}.forward does not take", file.path, node.lineno)
+
+
+def _defaults(file: File, node: ast.FunctionDef, taken: dict[str, Argument], name: str) -> Iterator[Finding]:
+    own = defaults(node)
+    for one, argument in taken.items():
+        if one not in parameters(node) or argument.required:
+            continue
+        mine: Any = UNKNOWN
+        if one in own:
+            try:
+                mine = ast.literal_eval(own[one])
+            except (ValueError, TypeError):
+                continue
+        if one not in own:
+            yield Finding(f"'{one}' has no default in {node.name}, and one in {name}.forward", file.path, node.lineno)
+        elif argument.default is not UNKNOWN and mine != argument.default:
+            message = f"'{one}' is {mine!r} by default in {node.name}, and {argument.default!r} in {name}.forward"
+            yield Finding(message, file.path, own[one].lineno)
