@@ -11,7 +11,7 @@ from omni_kit.errors import BadInput, Refusal
 from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request, Todo
 from omni_kit.targets.veomni.checkout import DIFFUSION_MODELS, find_checkout, registrants
 from omni_kit.targets.veomni.dit.conditions import ConditionContext, Conditions
-from omni_kit.targets.veomni.dit.transformer import TransformerContext, has_plan, transformer_context
+from omni_kit.targets.veomni.dit.transformer import TransformerContext, transformer_context, why_not_shared
 from omni_kit.toys.configs.denoiser import toy_denoiser
 from omni_kit.upstream.diffusers.blocks import block_classes
 from omni_kit.upstream.diffusers.models import ComponentModel
@@ -176,11 +176,7 @@ class _Planner:
             found = self.model.cls.assigned("_cp_plan")
             where = found[0].source.where(found[1]) if found is not None else ""
             return Decision(what, "by upstream's plan", "cut and joined where _cp_plan says", where)
-        reason = (
-            "its attention does not go through diffusers' dispatch"
-            if has_plan(self.model)
-            else "the class has no _cp_plan: where its sequence may be cut is not said"
-        )
+        reason = why_not_shared(self.model)
         return Decision(what, "none", reason, self.model.source.where(self.model.cls.node))
 
     def _asking(self) -> Iterator[Decision]:

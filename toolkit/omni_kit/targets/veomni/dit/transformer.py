@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from omni_kit.upstream.diffusers.blocks import block_classes, joined_streams
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.diffusers.traits import attention_kernels
-from omni_kit.upstream.python.interpret import UNKNOWN
+from omni_kit.upstream.python.interpret import UNKNOWN, ClassRef
 
 DISPATCH = "dispatch_attention_fn"
 _NOT_FED = "return_dict"
@@ -72,7 +73,7 @@ def transformer_context(model: ComponentModel, request: Request) -> TransformerC
     """The context of one transformer."""
     taken = arguments(model.cls, "forward")
     dispatched = DISPATCH in attention_kernels(model)
-    plan = has_plan(model) and dispatched
+    plan = not why_not_shared(model)
     return TransformerContext(
         name=request.name,
         class_name=class_prefix(request.name),
@@ -99,6 +100,25 @@ def has_plan(model: ComponentModel) -> bool:
     """Whether the class says how a sequence is shared among processes."""
     found = model.cls.assigned(_PLAN)
     return found is not None and isinstance(found[1], ast.Dict) and bool(found[1].keys)
+
+
+def why_not_shared(model: ComponentModel) -> str:
+    """Why sequences of a model cannot be shared among processes; empty where they can."""
+    if not has_plan(model):
+        return "the class has no _cp_plan: where its sequence may be cut is not said"
+    if DISPATCH not in attention_kernels(model):
+        return f"its attention does not go through diffusers' {DISPATCH}"
+    if told := next(_lengths_told(model), ""):
+        return f"its blocks are told a length of the whole sequence ({told}), which a share does not have"
+    return ""
+
+
+def _lengths_told(model: ComponentModel) -> Iterator[str]:
+    """Arguments of blocks that are plain numbers."""
+    for name in block_classes(model.cls)[0]:
+        found = model.source.resolve_class(name)
+        taken = arguments(ClassRef(*found), "forward") if found is not None else {}
+        yield from (one.name for one in taken.values() if re.search(r"\bint\b", one.annotation))
 
 
 def checkpoints(model: ComponentModel) -> bool:
@@ -142,7 +162,3 @@ def _learns_variance(model: ComponentModel) -> bool:
     doubled = isinstance(taken, int) and isinstance(given, int) and given == 2 * taken
     return doubled or model.value("learn_sigma")[0] is True
 
-
-def fed(context: TransformerContext) -> Iterator[str]:
-    """The names of what forward is fed."""
-    return (one.name for one in context.inputs)
