@@ -106,9 +106,30 @@ def test_a_mask_hides_some_text_and_sizes_are_those_of_the_patches() -> None:
         assert int(sample["img_shapes"].prod(-1).sum()) == sample["hidden_states"].shape[1]
 
 
+class Unknown(torch.nn.Module):
+    """A model that wants what no rule makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config: dict[str, Any] = {"in_channels": 6}
+        self.proj = torch.nn.Linear(6, 6)
+
+    def forward(self, hidden_states: torch.Tensor, kv_cache: Any) -> tuple[torch.Tensor]:
+        return (self.proj(hidden_states),)
+
+
+class Unwilling(Unknown):
+    """A model that takes nothing."""
+
+    def forward(self, hidden_states: torch.Tensor, kv_cache: Any = None) -> tuple[torch.Tensor]:
+        raise ValueError("not\ntoday")
+
+
 def test_what_no_rule_is_known_for_is_said() -> None:
-    with pytest.raises(BadInput, match="no rule yet"):
-        denoiser_inputs(build("FluxTransformer2DModel", "cpu"))
+    with pytest.raises(BadInput, match="wants 'kv_cache', for which there is no rule yet"):
+        denoiser_inputs(Unknown())
+    with pytest.raises(BadInput, match=r"takes nothing that there is a rule for yet: ValueError: not\stoday"):
+        denoiser_inputs(Unwilling())
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from omni_kit.toys.configs.axes import NAMES as AXES, fit_axes
+from omni_kit.toys.configs.axes import NAMES as AXES
+from omni_kit.toys.configs.axes import fit_axes
 from omni_kit.toys.configs.latents import fit_channels
 
 HEADS, HEAD_DIM = 4, 20  # heads divide by 4, so that a toy can be spread; a width of 20 has rope axes of two sizes
@@ -110,16 +111,6 @@ def _shrunk(key: str, value: Any, free: Iterator[int]) -> Any:
 
 
 _Rule = Callable[[str, int, Iterator[int]], int]
-
-
-def _heads(key: str, value: int, free: Iterator[int]) -> int:
-    return HEADS
-
-
-def _width(key: str, value: int, free: Iterator[int]) -> int:
-    return next(free)
-
-
 # The first whose test a name passes.
 _RULES: Sequence[tuple[Callable[[str], Any], _Rule]] = (
     (AT_MOST.__contains__, lambda key, value, free: min(value, AT_MOST[key])),

@@ -3,8 +3,9 @@
 A batch is a few samples of different sizes. Each is a call of its own, because the samples of real training differ in
 resolution and length, and wrappers take them one at a time. In files a sample's tensors are called "0.hidden_states".
 
-The rooms: `arguments` (names of tensors and the arguments that they stand for), `samples` (batches and losses), `sizes`
-and `roles` (what an argument may be, by its name), `trial` (which of it the model takes), `inputs` (all of it together).
+The rooms: `arguments` (names of tensors, and the arguments that they stand for), `samples` (batches and losses),
+`layouts` (of noisy latents), `roles` (what an argument may be, by its name; each sort has a room of its own), `trial`
+(which of it the model takes), `inputs` (all of it together).
 """
 
 from omni_kit.toys.feeds.denoiser.arguments import TARGET, as_arguments, ask

@@ -32,15 +32,16 @@ def denoiser_inputs(model: Any) -> Tensors:
         BadInput: forward wants something that there is no rule for.
     """
     inputs: Tensors = {}
+    chosen: Chosen | None = None
     for index in range(_SAMPLES):
-        sample, answer = _sample(model, index)
+        sample, answer, chosen = _sample(model, index, chosen)
         sample[TARGET] = SCALE * shuffled_ramp(f"denoiser {index} target", answer.shape)
         inputs |= {f"{index}.{name}": tensor for name, tensor in sample.items()}
     return inputs
 
 
-def _sample(model: Any, index: int) -> tuple[Tensors, torch.Tensor]:
-    """The inputs of a sample, and what the model answers to them."""
+def _sample(model: Any, index: int, before: Chosen | None) -> tuple[Tensors, torch.Tensor, Chosen]:
+    """The inputs of a sample, what the model answers to them, and what was chosen: as `before` where that will do."""
     sizes = Sizes(index, model.config, widths_of(model))
     latents, choices, alike = _choices(model, sizes)
 
@@ -52,13 +53,24 @@ def _sample(model: Any, index: int) -> tuple[Tensors, torch.Tensor]:
         return _placed({name + where: one for name, parts in made.items() for where, one in parts.items()}, model)
 
     trial = Trial(model, choices, make, alike)
+    chosen = before if before and trial.reach(before).answer is not None else trial.settle(_taken(model, trial))
+    reach = trial.reach(chosen)
+    if reach.answer is None:
+        raise BadInput(f"{type(model).__name__}.forward takes other inputs than the call before", _HINT)
+    return make(chosen), reach.answer, chosen
+
+
+def _taken(model: Any, trial: Trial) -> Chosen:
+    """Inputs that the model takes.
+
+    Raises:
+        BadInput: there are none.
+    """
     chosen, reach = trial.run()
     if reach.answer is None:
         name = type(model).__name__
         raise BadInput(f"{name}.forward takes nothing that there is a rule for yet: {reach.error}", _HINT)
-    chosen = trial.settle(chosen)
-    answer = trial.reach(chosen).answer
-    return make(chosen), reach.answer if answer is None else answer
+    return chosen
 
 
 def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[list[str]]]:

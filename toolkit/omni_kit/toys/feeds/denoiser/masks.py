@@ -5,7 +5,18 @@ from itertools import product
 
 import torch
 
-from omni_kit.toys.feeds.denoiser.options import LATENTS, PICTURE, Argument, Dim, Fill, Option, option, patches, plus, words
+from omni_kit.toys.feeds.denoiser.options import (
+    LATENTS,
+    PICTURE,
+    Argument,
+    Dim,
+    Fill,
+    Option,
+    option,
+    patches,
+    plus,
+    words,
+)
 from omni_kit.toys.feeds.denoiser.sizes import Sizes
 
 _MASKED = (2, -1)  # a mask need not be a suffix

@@ -6,7 +6,18 @@ from itertools import product
 
 import torch
 
-from omni_kit.toys.feeds.denoiser.options import Argument, Dim, Fill, Option, frames, option, patches, plus, several, words
+from omni_kit.toys.feeds.denoiser.options import (
+    Argument,
+    Dim,
+    Fill,
+    Option,
+    frames,
+    option,
+    patches,
+    plus,
+    several,
+    words,
+)
 from omni_kit.toys.feeds.denoiser.sizes import Sizes
 from omni_kit.toys.tensors import Tensors
 
@@ -15,12 +26,15 @@ _SIDE = 40  # rows and columns of a table of positions from which a model cuts w
 _OF_TEXT = re.compile(r"txt|text")
 _AXES = re.compile(r"axes|rope_dim")
 _MOST_AXES = 4
+_PLACES = 11
 
 
 def ids(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """A row of positions for each patch or word, with and without a batch; then positions in a sequence."""
     place = _word_ids if _OF_TEXT.search(argument.name) else _patch_ids
-    lists = [len(value) for key, value in sizes.config.items() if _AXES.search(key) and isinstance(value, (list, tuple))]
+    lists = [
+        len(value) for key, value in sizes.config.items() if _AXES.search(key) and isinstance(value, (list, tuple))
+    ]
     for count in dict.fromkeys((*lists, 3, 4, 2, 1)):
         yield option(place, count)
         yield option(_batched(place), count)
@@ -47,15 +61,17 @@ def _word_ids(sizes: Sizes, axes: tuple[int, ...]) -> torch.Tensor:
 def indices(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """Positions of frames, of patches, of words, of all in a row; then one row for each axis of the grid."""
     text = words(argument.name)
+    # Parts of one sequence, each with its own indices, stand at different places.
+    first = sum(map(ord, argument.name)) % _PLACES if argument.name.startswith("indices") else 0
     spans: tuple[Dim, ...] = (frames, text, patches, plus(text, 1, patches), plus(text, patches), 1)
     for span in spans:
-        yield option(_count, 1, span)
-        yield option(_count, span)
-    yield several(*(option(_count, _along(axis), where=f"({axis})") for axis in range(3)))
+        yield option(_count(first), 1, span)
+        yield option(_count(first), span)
+    yield several(*(option(_count(0), _along(axis), where=f"({axis})") for axis in range(3)))
 
 
-def _count(sizes: Sizes, shape: tuple[int, ...]) -> torch.Tensor:
-    return torch.arange(shape[-1]).reshape(shape)
+def _count(first: int) -> Fill:
+    return lambda sizes, shape: first + torch.arange(shape[-1]).reshape(shape)
 
 
 def _along(axis: int) -> Dim:

@@ -28,7 +28,7 @@ def different_samples(inputs: Tensors, count: int) -> list[Tensors]:
 
 
 def noisy_name(sample: Tensors) -> str:
-    """What the noisy latents of a sample are called: the usual name, or what is shaped as the answer, or the largest."""
+    """What the noisy latents of a sample are called: as usual, or what is shaped as the answer, or the largest."""
     if _NOISY in sample:
         return _NOISY
     floats = {name: one for name, one in sorted(sample.items()) if name != TARGET and one.is_floating_point()}

@@ -12,7 +12,7 @@ from omni_kit.toys.tensors import Tensors
 _TIMESTEPS = (250, 812)
 _SIGMAS = (0.25, 0.8125)
 _GUIDANCE = (3.5, 5.0)
-_FPS = (30, 24)
+_FPS = (30, 12)  # none is the usual 24, which is what many models take without it
 _PIXELS = 8.0  # for each patch
 
 

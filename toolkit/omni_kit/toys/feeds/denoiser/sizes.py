@@ -93,7 +93,7 @@ def patch_of(config: Mapping[str, Any]) -> tuple[int, int, int]:
         return config["all_f_patch_size"][0], config["all_patch_size"][0], config["all_patch_size"][0]
     patch = config.get("patch_size", 1)
     if isinstance(patch, (list, tuple)):
-        return (1, *patch) if len(patch) == 2 else tuple(patch)  # type: ignore[return-value]
+        return (1, *patch) if len(patch) == 2 else tuple(patch)
     rows = int(patch or 1)
     return int(config.get("patch_size_t") or 1), rows, rows
 
@@ -107,7 +107,7 @@ def is_film(config: Mapping[str, Any]) -> bool:
 def widths_of(model: nn.Module) -> tuple[int, ...]:
     """What widths the layers of a model take, each once, in the order of the layers."""
     found: dict[int, None] = {}
-    for module in model.modules():
+    for module in [*model.modules()][1:]:  # its parts
         for attribute in ("in_features", "in_channels", "num_features"):
             if isinstance(width := getattr(module, attribute, None), int):
                 found[width] = None
