@@ -11,6 +11,7 @@ from omni_kit.targets.veomni.checkout import shipped_diffusers_keys
 from omni_kit.targets.veomni.text.converter import class_prefix
 from omni_kit.upstream.diffusers.blocks import block_classes, joined_streams
 from omni_kit.upstream.diffusers.models import ComponentModel
+from omni_kit.upstream.diffusers.parts import parts_of
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.diffusers.traits import attention_kernels
 from omni_kit.upstream.python.interpret import UNKNOWN, ClassRef
@@ -19,6 +20,7 @@ DISPATCH = "dispatch_attention_fn"
 _NOT_FED = "return_dict"
 _STREAMS = ("hidden_states", "encoder_hidden_states")
 _PLAN = "_cp_plan"
+_NUMBER = re.compile(r"(Optional\[)?int\b")
 
 
 @dataclass(frozen=True)
@@ -110,15 +112,37 @@ def why_not_shared(model: ComponentModel) -> str:
         return f"its attention does not go through diffusers' {DISPATCH}"
     if told := next(_lengths_told(model), ""):
         return f"its blocks are told a length of the whole sequence ({told}), which a share does not have"
+    if left := next(_left_whole(model), ""):
+        return f"its plan cuts what one module answers, and not what its like answers: {left}"
     return ""
 
 
 def _lengths_told(model: ComponentModel) -> Iterator[str]:
-    """Arguments of blocks that are plain numbers."""
+    """Arguments of blocks that are plain numbers, and that forward hands on."""
+    forward = model.cls.method("forward")
+    handed = set(_handed(forward[1])) if forward is not None else set()
     for name in block_classes(model.cls)[0]:
         found = model.source.resolve_class(name)
         taken = arguments(ClassRef(*found), "forward") if found is not None else {}
-        yield from (one.name for one in taken.values() if re.search(r"\bint\b", one.annotation))
+        yield from (one.name for one in taken.values() if _NUMBER.match(one.annotation) and one.name in handed)
+
+
+def _handed(function: ast.FunctionDef) -> Iterator[str]:
+    """The names that a function hands to what it calls, by keyword or as they are."""
+    for call in ast.walk(function):
+        if isinstance(call, ast.Call):
+            yield from (one.arg for one in call.keywords if one.arg is not None)
+            yield from (one.id for one in call.args if isinstance(one, ast.Name))
+
+
+def _left_whole(model: ComponentModel) -> Iterator[str]:
+    """Modules of the same class as one whose answer the plan cuts, of which it says nothing."""
+    found = model.cls.assigned(_PLAN)
+    named = _keys(found[1]) if found is not None and isinstance(found[1], ast.Dict) else []
+    parts = parts_of(model.cls)
+    cut = {part.class_name for part in parts if part.name in named}
+    joins = {part.class_name for part in parts if part.class_name.startswith("nn.")}
+    yield from (part.name for part in parts if part.class_name in cut - joins and part.name not in named)
 
 
 def checkpoints(model: ComponentModel) -> bool:

@@ -99,7 +99,13 @@ def _arguments(model: Any) -> list[Argument]:
     parameters = list(inspect.signature(forward).parameters.values())[1:]
     sigmas = "img_shapes" in (one.name for one in parameters) or bool(_SCALED.search(inspect.getsource(forward)))
     return [
-        Argument(one.name, str(one.annotation), one.default is one.empty, sigmas, _rank(forward, one.name))
+        Argument(
+            one.name,
+            str(one.annotation),
+            one.default is one.empty,
+            sigmas,
+            _expected(type(model), one.name) or _rank(forward, one.name),
+        )
         for one in parameters
         if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
     ]
@@ -107,6 +113,12 @@ def _arguments(model: Any) -> list[Argument]:
 
 _NOISY = re.compile(r"^(hidden_states|x|sample|latents|decoder_input_tokens)$")
 _SCALED = re.compile(r"(timestep|\bt|noise_time)\b[^\n=]*\* *(1000|self\.\w*(t_scale|max))")
+
+
+def _expected(cls: Any, name: str) -> int | None:
+    """How many dimensions an argument has where the class says how sequences are shared among processes."""
+    cuts = (getattr(cls, "_cp_plan", None) or {}).get("", {})
+    return getattr(cuts.get(name), "expected_dims", None)
 
 
 def _rank(forward: Any, name: str) -> int | None:

@@ -27,6 +27,7 @@ _OF_TEXT = re.compile(r"txt|text")
 _AXES = re.compile(r"axes|rope_dim")
 _MOST_AXES = 4
 _PLACES = 11
+_BATCHED = 3  # dimensions of positions with a batch
 
 
 def ids(argument: Argument, sizes: Sizes) -> Iterator[Option]:
@@ -36,8 +37,8 @@ def ids(argument: Argument, sizes: Sizes) -> Iterator[Option]:
         len(value) for key, value in sizes.config.items() if _AXES.search(key) and isinstance(value, (list, tuple))
     ]
     for count in dict.fromkeys((*lists, 3, 4, 2, 1)):
-        yield option(place, count)
-        yield option(_batched(place), count)
+        both = [option(place, count), option(_batched(place), count)]
+        yield from reversed(both) if argument.rank == _BATCHED else both
     yield from indices(argument, sizes)
 
 
