@@ -1,0 +1,1 @@
+"""The VeOmni target's diffusion transformers."""
