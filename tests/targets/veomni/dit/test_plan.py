@@ -1,0 +1,168 @@
+"""What new-model writes for a diffusion transformer, against the class of diffusers."""
+
+import importlib.util
+import inspect
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import diffusers
+import pytest
+import yaml
+
+from omni_kit.errors import BadInput, Refusal
+from omni_kit.scaffold import new_model
+from omni_kit.upstream.diffusers.classes import transformer_names
+from omni_kit.upstream.library import find_library
+
+SOURCE = "SD3Transformer2DModel"
+NAMES = transformer_names(find_library("diffusers"))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plugin of a class without a plan."""
+    place = tmp_path_factory.mktemp("plugin")
+    new_model("mine", SOURCE, target="veomni", into=place)
+    return place / "mine"
+
+
+def config_of(package: Path, name: str) -> Any:
+    """The generated module of a config, imported from its file: it needs no VeOmni."""
+    file = package / f"{name}_transformer" / f"configuration_{name}_transformer.py"
+    spec = importlib.util.spec_from_file_location(f"configuration_{name}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return next(value for key, value in vars(module).items() if key.endswith("TransformerConfig"))
+
+
+SAMPLE = {"WanTransformer3DModel", "OmniGenTransformer2DModel", "T5FilmDecoder"}
+
+
+@pytest.mark.parametrize("name", [
+    name if name in SAMPLE else pytest.param(name, marks=pytest.mark.sweep) for name in NAMES
+])  # fmt: skip
+def test_a_config_has_its_constructors_arguments_and_defaults(name: str, tmp_path: Path) -> None:
+    new_model("mine", name, target="veomni", into=tmp_path)
+    real = list(inspect.signature(getattr(diffusers, name).__init__).parameters.values())[1:]
+
+    given = config_of(tmp_path / "mine", "mine")().to_diffuser_dict()
+
+    assert list(given) == [one.name for one in real]
+    assert given == {one.name: None if one.default is one.empty else one.default for one in real}
+
+
+def test_a_config_names_upstreams_class_and_no_dtype(written: Path) -> None:
+    values = config_of(written, "mine")(dtype="bfloat16").to_dict()
+
+    assert (values["_class_name"], values["_diffusers_version"]) == (SOURCE, diffusers.__version__)
+    assert "dtype" not in values
+
+
+def test_what_trainers_export_of_a_config_is_diffusers_own(written: Path, tmp_path: Path) -> None:
+    config = config_of(written, "mine")(num_layers=3)
+    config.save_pretrained(tmp_path / "ours")
+    diffusers.SD3Transformer2DModel.from_config({**config.to_diffuser_dict(), "num_layers": 3}).save_config(
+        tmp_path / "theirs"
+    )
+
+    ours, theirs = ((tmp_path / who / "config.json").read_bytes() for who in ("ours", "theirs"))
+
+    assert ours == theirs
+
+
+def test_values_that_transformers_rewrites_stay_as_they_are(tmp_path: Path) -> None:
+    new_model("mine", "OmniGenTransformer2DModel", target="veomni", into=tmp_path)
+    scaling = {"long_factor": [1.5], "short_factor": [1.0]}
+
+    config = config_of(tmp_path / "mine", "mine")(rope_scaling=scaling)
+
+    assert config.to_diffuser_dict()["rope_scaling"] == {"long_factor": [1.5], "short_factor": [1.0]}
+
+
+def test_written_twice_nothing_changes(written: Path) -> None:
+    again = new_model("mine", SOURCE, target="veomni", into=written.parent)
+
+    assert not again.refused
+    assert {change.action for change in again.changes} == {"unchanged"}
+
+
+def test_the_training_file_says_what_the_trainer_knows(written: Path) -> None:
+    values = yaml.safe_load((written / "configs" / "mine_sft.yaml").read_text(encoding="utf-8"))
+    model = json.loads((written / "configs" / "mine.json").read_text(encoding="utf-8"))
+
+    assert values["train"]["accelerator"]["fsdp_config"]["fsdp_mode"] == "fsdp2"
+    assert values["data"]["data_type"] == "diffusion"
+    assert model["_class_name"] == model["model_type"] == SOURCE
+    assert model["condition_model_type"] == f"{SOURCE}Condition"
+
+
+@pytest.mark.parametrize(("name", "says"), [
+    ("WanTransformer3DModel", ""),
+    ("SD3Transformer2DModel", "no _cp_plan"),
+    ("HeliosTransformer3DModel", "told a length of the whole sequence (original_context_length)"),
+    ("LTX2VideoTransformer3DModel", "not what its like answers: audio_rope"),
+])  # fmt: skip
+def test_sequences_are_shared_by_a_plan_that_can_hold_and_else_not_at_all(name: str, says: str, tmp_path: Path) -> None:
+    scaffold = new_model("mine", name, target="veomni", into=tmp_path)
+    (sharing,) = [one for one in scaffold.plan.decisions if one.what == "sequence parallelism"]
+    there = (tmp_path / "mine" / "mine_transformer" / "sequence_parallel.py").is_file()
+
+    assert there == (sharing.choice != "none") == (not says)
+    assert says in sharing.reason
+
+
+def test_a_class_without_a_pipeline_says_what_is_left_to_do(tmp_path: Path) -> None:
+    scaffold = new_model("mine", "OmniGenTransformer2DModel", target="veomni", into=tmp_path, dry_run=True)
+
+    assert ["get_condition" in todo.what for todo in scaffold.plan.todo] == [True]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The folders of a VeOmni checkout, with a diffusion model of its own."""
+    for folder in ("transformers", "diffusers/wan"):
+        (tmp_path / "veomni" / "models" / folder).mkdir(parents=True)
+    (tmp_path / "veomni/models/transformers/__init__.py").write_text("", encoding="utf-8")
+    models = tmp_path / "veomni/models/diffusers"
+    (models / "__init__.py").write_text('from . import wan\n\n__all__ = ["wan"]\n', encoding="utf-8")
+    (models / "wan/__init__.py").write_text(
+        "from ...loader import MODELING_REGISTRY\nMODELING_REGISTRY.register('WanTransformer3DModel')\n",
+        encoding="utf-8",
+    )
+    return tmp_path
+
+
+def test_in_tree_the_aggregate_imports_it(checkout: Path) -> None:
+    new_model("mine", SOURCE, target="veomni", into=checkout, style="in-tree")
+
+    aggregate = (checkout / "veomni/models/diffusers/__init__.py").read_text(encoding="utf-8")
+    assert "from . import mine, wan" in aggregate or "from . import wan, mine" in aggregate
+    assert '"mine"' in aggregate
+    assert (checkout / "configs/dit/mine_sft.yaml").is_file()
+    assert (checkout / "configs/model_configs/mine/mine.json").is_file()
+    assert (checkout / "tests/models/test_mine_parity.py").is_file()
+
+
+def test_in_tree_a_class_that_is_registered_already_is_refused(checkout: Path) -> None:
+    with pytest.raises(Refusal, match="diffusers/wan of this checkout registers 'WanTransformer3DModel'"):
+        new_model("mine", "WanTransformer3DModel", target="veomni", into=checkout, style="in-tree")
+
+
+def test_what_is_no_diffusion_transformer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput):
+        new_model("mine", "AutoencoderKLWan", target="veomni", into=tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.fixture(autouse=True)
+def _no_generated_modules() -> Iterator[None]:
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("configuration_"):
+            del sys.modules[name]

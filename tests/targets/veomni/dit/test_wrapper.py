@@ -1,0 +1,65 @@
+"""A generated wrapper as it runs: what it builds, saves and answers, and what it leaves alone."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omni_kit.scaffold import new_model
+
+ROOT = Path(__file__).parents[4]
+PROBE = "tests.targets.veomni.dit.wrapper_probe"
+CLASS = "WanTransformer3DModel"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    place = tmp_path_factory.mktemp("wrapper")
+    new_model("mine", CLASS, target="veomni", into=place)
+    answers = place / "answers.json"
+    command = [sys.executable, "-m", PROBE, str(place), str(answers), "mine", CLASS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert answers.is_file(), done.stderr[-3000:]
+    answered: dict[str, Any] = json.loads(answers.read_text(encoding="utf-8"))
+    return answered
+
+
+def test_diffusers_stays_as_it_is(found: dict[str, Any]) -> None:
+    assert found["untouched"]
+
+
+def test_building_takes_one_model_of_memory(found: dict[str, Any]) -> None:
+    assert found["peak"] < 1.5
+
+
+def test_what_is_saved_is_diffusers_own_and_loads_on_either_side(found: dict[str, Any]) -> None:
+    assert found["files"] == ["config.json", "diffusion_pytorch_model.safetensors"]
+    assert found["equal"]
+    assert found["again"]
+    assert found["own_keys"] == []
+
+
+def test_upstreams_class_is_saved_whatever_the_wrapper_is_called(found: dict[str, Any]) -> None:
+    assert found["renamed"] == CLASS
+
+
+def test_the_config_is_back_after_a_save_that_fails(found: dict[str, Any]) -> None:
+    assert found["failed"]
+    assert found["config_back"]
+
+
+def test_the_loss_is_the_mean_over_samples_of_their_errors(found: dict[str, Any]) -> None:
+    assert found["loss"] == pytest.approx(found["mean"], rel=1e-6)
+    assert found["without_targets"]
+
+
+def test_checkpointing_runs_and_changes_no_gradient(found: dict[str, Any]) -> None:
+    assert found["checkpoints"] > 0
+    assert found["checkpointed"]
+
+
+def test_blocks_that_must_not_be_split_are_there(found: dict[str, Any]) -> None:
+    assert found["blocks"] == found["declared"] == ["WanTransformerBlock"]
