@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from omni_kit.toys.configs.axes import NAMES as AXES
-from omni_kit.toys.configs.axes import fit_axes
+from omni_kit.toys.configs.axes import IS_AXES, fit_axes
 from omni_kit.toys.configs.latents import fit_channels
 
 HEADS, HEAD_DIM = 4, 20  # heads divide by 4, so that a toy can be spread; a width of 20 has rope axes of two sizes
@@ -133,7 +132,7 @@ def _fit_none(toy: dict[str, Any]) -> None:
     if all(key in toy and toy[key] is None for key in texts):
         toy |= {key: SIZES[key] for key in texts}
     for key in (key for key, value in toy.items() if value is None):
-        if key in AXES:
+        if IS_AXES.search(key):
             toy[key] = [HEAD_DIM // 2] * 2  # rows and columns
         elif key.endswith("_channel_sizes"):
             toy[key] = {str(size): _PYRAMID for size in _PYRAMID_SIZES}
