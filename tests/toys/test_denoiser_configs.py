@@ -74,6 +74,52 @@ def test_channels_keep_their_relation() -> None:
     assert from_picture["in_channels"] > from_picture["out_channels"] == wan["out_channels"]
 
 
+def test_axes_that_do_not_fill_a_head_lack_one_and_those_that_are_more_are_positions() -> None:
+    lacking = toy_denoiser({"attention_head_dim": 128, "axes_dims_rope": (32, 32)})["axes_dims_rope"]
+    positions = toy_denoiser({"attention_head_dim": 40, "rope_axes_dim": (256, 256)})["rope_axes_dim"]
+
+    assert len(lacking) == 3
+    assert sum(lacking) == toy_denoiser({"attention_head_dim": 128})["attention_head_dim"]
+    assert positions == (256, 256)
+
+
+def test_a_learned_sigma_and_a_picture_with_its_mask_keep_their_relations() -> None:
+    sigma = toy_denoiser({"in_channels": 4, "out_channels": 8, "patch_size": 2})
+    picture = toy_denoiser({"in_channels": 36, "latent_channels": 16, "out_channels": 16, "patch_size": (1, 2, 2)})
+
+    assert sigma["out_channels"] == 2 * sigma["in_channels"]
+    assert picture["in_channels"] == 2 * picture["latent_channels"] + 4
+
+
+def test_sizes_without_a_default_are_given() -> None:
+    config = toy_denoiser({"in_channels": None, "out_channels": None, "patch_size": None, "caption_channels": None})
+
+    assert config["in_channels"] == config["out_channels"]
+    assert config["patch_size"] == 2
+    assert config["caption_channels"] is None  # a model may look at texts without projecting them
+    assert toy_denoiser({"patch_size": None, "num_vector_embeds": None})["patch_size"] is None
+
+
+def test_captions_are_projected_to_the_width_of_the_whole() -> None:
+    captions = toy_denoiser({"caption_channels": 4096, "cross_attention_dim": 2048})
+    alone = toy_denoiser({"caption_channels": None, "cross_attention_dim": 2048})
+
+    assert captions["cross_attention_dim"] == 80
+    assert alone["cross_attention_dim"] == 28
+
+
+def test_heads_that_are_grouped_stay_so() -> None:
+    assert toy_denoiser({"num_attention_heads": 24, "num_kv_heads": 8})["num_kv_heads"] == 2
+    assert toy_denoiser({"num_attention_heads": 24, "num_kv_heads": 24})["num_kv_heads"] == 4
+
+
+def test_there_is_a_width_for_every_argument() -> None:
+    config = toy_denoiser({f"part{index}_dim": 1024 for index in range(40)})
+
+    assert len(set(config.values())) == 40
+    assert not any(width % 8 for width in config.values())
+
+
 def test_decisions_are_kept() -> None:
     config = toy("WanTransformer3DModel", qk_norm=None, cross_attn_norm=False, eps=1e-5, patch_size=(2, 2, 2))
 

@@ -1,9 +1,10 @@
 """Axes of rope in a toy: even, of different sizes, and as much of a head as the real ones are."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-NAMES = ("axes_dims_rope", "axes_dim", "axes_dims", "axes_dim_rope", "rope_axes_dim", "rope_dim")
+IS_AXES = re.compile(r"^axes_dims?(_rope)?$|^rope_(axes_)?dim(_list)?$")
 _PAIR = 2  # rope turns pairs
 
 
@@ -13,7 +14,7 @@ def fit_axes(toy: dict[str, Any], config: Mapping[str, Any], head: int) -> None:
     Axes fill a head: where the real ones do not, one is missing before them, and is added. Where they are more than a
     head they are no parts of it but positions, and stay as they are.
     """
-    for key in (key for key in NAMES if isinstance(toy.get(key), (list, tuple))):
+    for key in (key for key in toy if IS_AXES.search(key) and isinstance(toy[key], (list, tuple))):
         real = config[key] or toy[key]
         rest = (_head_dim(config) or sum(real)) - sum(real)
         if rest >= 0:

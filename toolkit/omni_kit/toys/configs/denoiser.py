@@ -5,10 +5,10 @@ diffusers has no config classes: a config is the arguments of a model's construc
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, count
 from typing import Any
 
-from omni_kit.toys.configs.axes import NAMES as AXES
-from omni_kit.toys.configs.axes import fit_axes
+from omni_kit.toys.configs.axes import IS_AXES, fit_axes
 from omni_kit.toys.configs.latents import fit_channels
 
 HEADS, HEAD_DIM = 4, 20  # heads divide by 4, so that a toy can be spread; a width of 20 has rope axes of two sizes
@@ -40,8 +40,10 @@ SIZES: Mapping[str, int] = {
     "norm_num_groups": 2,  # divides every number of channels here
     "multiple_of": 24,
 }
-# For all other widths, in the order of the arguments.
-_WIDTHS = (56, 64, 72, 88, 96, 104, 120, 128, 136, 144, 152, 168, 176, 184, 192, 200)
+# For all other widths, in the order of the arguments; eighths, as poolings have eight heads. Without INNER and ffn_dim.
+_WIDTHS = (56, 64, 72, 88, 96, 104)
+_MORE_WIDTHS = 120
+_EIGHT = 8
 # Widths of the whole: as wide as the heads are together.
 _WHOLE = ("hidden_size", "dim", "d_model", "model_dim")
 # Room for positions: never more than these, which the small inputs do not fill. A square, as some take its root.
@@ -79,10 +81,12 @@ def toy_denoiser(config: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns:
         A new dict. What is a decision and no size (norms, biases, patches, what is embedded) stays as it is; channels
-        that are equal, or packed patches of each other, stay so, because predictions are compared with latents.
+        that are equal, or packed patches of each other, stay so, because predictions are compared with latents. Sizes
+        that have no default are given, and so is a text to a model that may have one; parts that it may have
+        (`has_...`) are there.
     """
     toy = dict(config)
-    free = iter(_WIDTHS)
+    free = chain(_WIDTHS, count(_MORE_WIDTHS, _EIGHT))
     for key, value in config.items():
         toy[key] = _shrunk(key, value, free)
     _fit_none(toy)
@@ -133,11 +137,11 @@ def _fit_none(toy: dict[str, Any]) -> None:
     if all(key in toy and toy[key] is None for key in texts):
         toy |= {key: SIZES[key] for key in texts}
     for key in (key for key, value in toy.items() if value is None):
-        if key in AXES:
+        if IS_AXES.search(key):
             toy[key] = [HEAD_DIM // 2] * 2  # rows and columns
         elif key.endswith("_channel_sizes"):
             toy[key] = {str(size): _PYRAMID for size in _PYRAMID_SIZES}
-        elif key == "rope_scaling":
+        elif key == "rope_scaling" and "original_max_position_embeddings" in toy:  # one factor up to there, one beyond
             toy[key] = {"short_factor": [], "long_factor": []}
     for key in (key for key, value in toy.items() if key.startswith("has_") and value is False):
         toy[key] = True  # what a model may have is proven only where the toy has it; some forwards need it
@@ -170,6 +174,6 @@ def _fit_widths(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
 def _fit_layers_of_text(toy: dict[str, Any]) -> None:
     """Where each block has its own layer of a text encoder: as many as blocks, and captions of two widths."""
     blocks = sum(value for key, value in toy.items() if key.startswith("num_") and _IS_LAYERS.search(key))
-    for key in (key for key in toy if _IS_LAYERS_OF_TEXT.search(key)):
+    for key in (key for key, value in toy.items() if _IS_LAYERS_OF_TEXT.search(key) and not isinstance(value, int)):
         toy[key] = list(range(blocks))
         toy["caption_channels"] = [SIZES["caption_channels"], _SECOND_TEXT]

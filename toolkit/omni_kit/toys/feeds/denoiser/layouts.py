@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from omni_kit.toys.feeds.denoiser.arguments import SHAPES
 from omni_kit.toys.feeds.denoiser.options import Argument
-from omni_kit.toys.feeds.denoiser.sizes import PICTURES, Sizes, is_film
+from omni_kit.toys.feeds.denoiser.sizes import PICTURES, Sizes, is_film, patch_of
 from omni_kit.toys.tensors import Tensors
 
 _CHANNELS = ("in_channels", "in_visual_dim", "input_dims", "embedding_dim", "latent_channels")
@@ -52,7 +52,9 @@ def layouts(argument: Argument, sizes: Sizes, names: Sequence[str]) -> list[Layo
     if argument.rank is not None and SHAPES not in names:
         ways.sort(key=lambda way: len(way.axes) != argument.rank)
     named = [sizes.config[key] for key in _CHANNELS if isinstance(sizes.config.get(key), int)]
-    widths = dict.fromkeys([*named, *sizes.widths[:_OTHER_WIDTHS]])
+    whole = math.prod(patch_of(sizes.config))  # a layer may take whole patches
+    of_patches = [width // whole for width in sizes.widths[:_OTHER_WIDTHS] if width % whole == 0]
+    widths = dict.fromkeys([*named, *sizes.widths[:_OTHER_WIDTHS], *of_patches])
     return [replace(way, channels=width, square=square) for square in (False, True) for width in widths for way in ways]
 
 

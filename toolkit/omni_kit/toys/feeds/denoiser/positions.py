@@ -25,7 +25,6 @@ _THETA = 100.0
 _SIDE = 40  # rows and columns of a table of positions from which a model cuts what it needs
 _OF_TEXT = re.compile(r"txt|text")
 _AXES = re.compile(r"axes|rope_dim")
-_MOST_AXES = 4
 _PLACES = 11
 _BATCHED = 3  # dimensions of positions with a batch
 
@@ -33,13 +32,21 @@ _BATCHED = 3  # dimensions of positions with a batch
 def ids(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """A row of positions for each patch or word, with and without a batch; then positions in a sequence."""
     place = _word_ids if _OF_TEXT.search(argument.name) else _patch_ids
-    lists = [
-        len(value) for key, value in sizes.config.items() if _AXES.search(key) and isinstance(value, (list, tuple))
-    ]
-    for count in dict.fromkeys((*lists, 3, 4, 2, 1)):
-        both = [option(place, count), option(_batched(place), count)]
-        yield from reversed(both) if argument.rank == _BATCHED else both
+    yield from _rows(place, sizes, argument.rank == _BATCHED)
     yield from indices(argument, sizes)
+
+
+def _rows(place: Fill, sizes: Sizes, batched: bool = False) -> Iterator[Option]:
+    """Rows of as many axes as rope has, or of any number; those with a batch first where one is expected."""
+    lists = (value for key, value in sizes.config.items() if _AXES.search(key) and isinstance(value, (list, tuple)))
+    for count in dict.fromkeys((*map(len, lists), 3, 4, 2, 1)):
+        both = [option(place, count), option(_batched(place), count)]
+        yield from reversed(both) if batched else both
+
+
+def _all_ids(sizes: Sizes, axes: tuple[int, ...]) -> torch.Tensor:
+    """[words + patches, axes]: those of the words, then those of the patches."""
+    return torch.cat([_word_ids(sizes, axes), _patch_ids(sizes, axes)])
 
 
 def _batched(fill: Fill) -> Fill:
@@ -48,8 +55,8 @@ def _batched(fill: Fill) -> Fill:
 
 def _patch_ids(sizes: Sizes, axes: tuple[int, ...]) -> torch.Tensor:
     """[patches, axes]: the last axes of picture, frame, row and column."""
-    spans = [torch.arange(size) for size in (1, *sizes.grid)[-axes[0] :]]
-    return torch.stack(torch.meshgrid(*spans, indexing="ij"), dim=-1).reshape(-1, min(axes[0], _MOST_AXES)).float()
+    spans = [torch.arange(size) for size in (*[1] * axes[0], *sizes.grid)[-axes[0] :]]
+    return torch.stack(torch.meshgrid(*spans, indexing="ij"), dim=-1).reshape(-1, axes[0]).float()
 
 
 def _word_ids(sizes: Sizes, axes: tuple[int, ...]) -> torch.Tensor:
@@ -68,6 +75,7 @@ def indices(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     for span in spans:
         yield option(_count(first), 1, span)
         yield option(_count(first), span)
+    yield from _rows(_all_ids, sizes)
     yield several(*(option(_count(0), _along(axis), where=f"({axis})") for axis in range(3)))
 
 
@@ -92,11 +100,12 @@ def rope(argument: Argument, sizes: Sizes) -> Iterator[Option]:
 
 
 def _turned(sizes: Sizes) -> list[int]:
-    """How much of a head may be turned: all, or half."""
+    """How wide the turned part may be: a head, half of one, or all heads together."""
     heads = next((value for key, value in sizes.config.items() if key.endswith("num_attention_heads")), 1)
     whole = next((value for key, value in sizes.config.items() if key in ("hidden_size", "dim")), 0)
     head = next((value for key, value in sizes.config.items() if "head_dim" in key and isinstance(value, int)), 0)
-    return [part for width in (head, whole // heads) if width for part in (width, width // 2)]
+    parts = [part for width in (head, whole // heads) if width for part in (width, width // 2)]
+    return [*parts, head * heads] if head else parts
 
 
 def _angles(length: int, width: int) -> torch.Tensor:

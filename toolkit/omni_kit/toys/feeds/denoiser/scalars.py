@@ -65,6 +65,11 @@ def number(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     yield _plain(lambda sizes: sizes.latents[axis])
 
 
+def lengths(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """How many words of a text count: not the last."""
+    yield option(lambda sizes, shape: torch.tensor([sizes.text(argument.name) - 1]))
+
+
 def fps(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """Frames in a second; or which of a few such rates."""
     yield _plain(lambda sizes: _FPS[sizes.index])

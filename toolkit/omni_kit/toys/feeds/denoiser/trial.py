@@ -1,9 +1,12 @@
 """Which of several inputs a model takes, asked of the model itself: bounded, and the same at every run.
 
-How far a forward comes before it fails is counted in operations of torch. A wrong width fails at the first layer that
-sees it, so of several choices for one argument the right one comes furthest, whatever is wrong with the others.
+How far a forward comes before it fails is the line at which it does, and then the number of torch's operations. A wrong
+width fails at the first layer that sees it, so of several choices for one argument the right one comes furthest,
+whatever is wrong with the others. Operations alone would not do: how many there are may depend on the sizes.
 """
 
+import inspect
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +21,7 @@ from omni_kit.toys.tensors import Tensors
 _ROUNDS = 8
 _LIKELY = 12
 _IDLE = 5
+_END = 10**6  # a line after all others
 
 Choices = Mapping[str, list[Any]]
 Chosen = dict[str, int]
@@ -29,12 +33,12 @@ class Reach:
     """How far a forward came.
 
     Attributes:
-        operations: how many of torch's operations were done.
+        far: the line of the model's forward, and how many of torch's operations were done.
         answer: what it answered; None where it failed, or where the answer is not finite.
         error: why it failed, in one line.
     """
 
-    operations: int
+    far: tuple[int, int]
     answer: torch.Tensor | None = None
     error: str = ""
 
@@ -93,9 +97,9 @@ class Trial:
                 reach = self.reach(tried)
                 if reach.answer is not None:
                     return tried, reach
-                if reach.operations > found[1].operations:
+                if reach.far > found[1].far:
                     found = tried, reach
-            if found[1].operations > best.operations:
+            if found[1].far > best.far:
                 break
         return found
 
@@ -134,8 +138,8 @@ class Trial:
         return absent if without.answer is not None else chosen
 
 
-def _succeeded(found: tuple[Chosen, Reach]) -> tuple[bool, int]:
-    return found[1].answer is not None, found[1].operations
+def _succeeded(found: tuple[Chosen, Reach]) -> tuple[bool, tuple[int, int]]:
+    return found[1].answer is not None, found[1].far
 
 
 def _differ(one: Reach, other: Reach) -> bool:
@@ -153,12 +157,20 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
         with torch.no_grad(), counter:
             answer = ask(model, sample)
     except Exception as error:
-        return Reach(counter.count, error=f"{type(error).__name__}: {error}")
+        return Reach((_line(model, error), counter.count), error=f"{type(error).__name__}: {error}")
+    done = (_END, counter.count)
     if answer.numel() == 0 or not bool(torch.isfinite(answer).all()):
-        return Reach(counter.count, error="its answer is not finite")
+        return Reach(done, error="its answer is not finite")
     if len(answer) != len(sample[noisy_name({**sample, TARGET: answer})]):
-        return Reach(counter.count, error="it takes one sample for several")
-    return Reach(counter.count, answer)
+        return Reach(done, error="it takes one sample for several")
+    return Reach(done, answer)
+
+
+def _line(model: Any, error: BaseException) -> int:
+    """The line of the model's own forward that an error came from; 0 where it was not begun."""
+    code = inspect.unwrap(type(model).forward).__code__
+    frames = traceback.walk_tb(error.__traceback__)
+    return next((line for frame, line in frames if frame.f_code is code), 0)
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]

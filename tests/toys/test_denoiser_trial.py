@@ -1,0 +1,94 @@
+"""The trial that finds out which inputs a model takes, on models of a few lines."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from omni_kit.errors import BadInput
+from omni_kit.toys.feeds.denoiser import ask, denoiser_inputs, samples_of
+
+
+class Small(torch.nn.Module):
+    """A model of pictures [1, 6, rows, columns] and texts [1, words, 28]."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__()
+        self.config = {"in_channels": 6, "patch_size": 2, "text_dim": 28, **config}
+        self.proj = torch.nn.Linear(6, 6)
+        self.text = torch.nn.Linear(28, 6)
+
+    def mixed(self, hidden_states: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        """Every place with the mean of the condition."""
+        assert hidden_states.dim() == 4
+        mixed: torch.Tensor = self.proj(hidden_states.movedim(1, -1)).movedim(-1, 1)
+        return mixed + condition.mean(1)[..., None, None]
+
+
+class Words(Small):
+    """Takes a text, a mask that it needs as floats, and an argument of no effect."""
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        timestep: torch.Tensor,
+        encoder_hidden_states: torch.Tensor,
+        encoder_attention_mask: torch.Tensor | None = None,
+        pooled_projections: torch.Tensor | None = None,
+        return_dict: bool = True,
+    ) -> tuple[torch.Tensor]:
+        text = self.text(encoder_hidden_states)
+        if encoder_attention_mask is not None:
+            text = torch.baddbmm(text, encoder_attention_mask[..., None], text[:, :1])
+        return (self.mixed(hidden_states, text) * timestep[:, None, None, None],)
+
+
+class Lists(Small):
+    """Takes and gives lists, and knows no return_dict."""
+
+    def forward(self, x: list[torch.Tensor], cap_feats: list[torch.Tensor]) -> list[torch.Tensor]:
+        assert isinstance(cap_feats, list)
+        assert x[0].dim() == 4
+        return [one + self.text(cap).mean() for one, cap in zip(x, cap_feats, strict=True)]
+
+
+class TwoAnswers(Small):
+    """Answers twice."""
+
+    def forward(self, hidden_states: torch.Tensor, encoder_hidden_states: torch.Tensor) -> Any:
+        mixed = self.mixed(hidden_states, self.text(encoder_hidden_states))
+        return mixed, mixed.flatten(1)
+
+
+class NotFinite(Small):
+    """Answers with what is no number."""
+
+    def forward(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor]:
+        return (hidden_states * torch.nan,)
+
+
+def test_shapes_and_types_are_found_and_what_has_no_effect_is_left_out() -> None:
+    for sample in samples_of(denoiser_inputs(Words())):
+        assert sample["hidden_states"].shape[:2] == (1, 6)
+        assert sample["encoder_hidden_states"].shape[-1] == 28
+        assert sample["encoder_attention_mask"].dtype == torch.float32
+        assert sample["encoder_attention_mask"].shape == sample["encoder_hidden_states"].shape[:2]
+        assert "pooled_projections" not in sample
+
+
+def test_lists_and_plain_answers() -> None:
+    model = Lists()
+    for sample in samples_of(denoiser_inputs(model)):
+        assert {"x[0]", "cap_feats[0]"} < sample.keys()
+        assert ask(model, sample).shape == sample["x[0]"].shape
+
+
+def test_several_answers_are_one() -> None:
+    model = TwoAnswers()
+    for sample in samples_of(denoiser_inputs(model)):
+        assert ask(model, sample).shape == (1, 2 * sample["hidden_states"].numel())
+
+
+def test_an_answer_that_is_not_finite_is_none() -> None:
+    with pytest.raises(BadInput, match="its answer is not finite"):
+        denoiser_inputs(NotFinite())
