@@ -53,9 +53,9 @@ def proof(directory: Path, checkpoint: Path, sides: Sides) -> tuple[Outcome, str
         report = run_parity(directory, LEVELS, checkpoint=checkpoint, sides=sides)
     except OmniKitError as error:
         return "fault", error.message
-    failed = [f"{level.level}: {level.reason}" for level in report.levels if level.status != "pass"]
-    if failed:
-        return "fault", failed[0]
+    failed = [level for level in report.levels if level.status != "pass"]
+    if failed:  # an error is neither side's answer: upstream could not be asked
+        return "no toy" if failed[0].status == "error" else "fault", f"{failed[0].level}: {failed[0].reason}"
     return "proven", f"{max(level.max_rel or 0.0 for level in report.levels):.0e}"
 
 

@@ -77,10 +77,15 @@ def ask(model: Any, sample: Tensors) -> torch.Tensor:
         The prediction as the model gives it; several, as pictures and sound, laid out one after the other as [1, N].
     """
     plain = {} if "return_dict" not in _parameters(model) else {"return_dict": False}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(_SEED)  # some drop their classes at random while they train
-        answers = list(_tensors(model(**as_arguments(sample), **plain)))
+    answers = list(_tensors(model(**as_arguments(sample), **plain)))
     return answers[0] if len(answers) == 1 else torch.cat([answer.flatten() for answer in answers])[None]
+
+
+def ask_again(model: Any, sample: Tensors) -> torch.Tensor:
+    """As `ask`, with the same chance each time: some models drop classes at random while they train."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_SEED)
+        return ask(model, sample)
 
 
 def _parameters(model: Any) -> Iterable[str]:

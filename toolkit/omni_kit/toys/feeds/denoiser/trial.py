@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from omni_kit.toys.feeds.denoiser.arguments import TARGET, ask
+from omni_kit.toys.feeds.denoiser.arguments import TARGET, ask_again
 from omni_kit.toys.feeds.denoiser.samples import noisy_name
 from omni_kit.toys.tensors import Tensors
 
@@ -155,7 +155,7 @@ def how_far(model: Any, make: Callable[[], Tensors]) -> Reach:
     try:
         sample = make()
         with torch.no_grad(), counter:
-            answer = ask(model, sample)
+            answer = ask_again(model, sample)
     except Exception as error:
         return Reach((_line(model, error), counter.count), error=f"{type(error).__name__}: {error}")
     done = (_END, counter.count)
