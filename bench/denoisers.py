@@ -4,8 +4,9 @@
     python bench/denoisers.py packages wan
     python bench/denoisers.py packages qwen_image
 
-Each variant runs in a process of its own, one after the other, for as many rounds as are asked for; medians are printed.
-Weights are random. Batches are of one sample, as VeOmni's trainer makes them. The optimizer is left out: it is the same.
+Each variant runs in a process of its own, one after the other, for as many rounds as are asked for; medians are
+printed. Weights are random. Batches are of one sample, as VeOmni's trainer makes them. The optimizer is left out: it is
+the same.
 """
 
 import argparse

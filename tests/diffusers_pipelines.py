@@ -7,7 +7,8 @@ from typing import Any
 _WORDS = ["a", "cat", "dog", "on", "the", "mat", "red", "user", "assistant", "system", *(f"w{i}" for i in range(40))]
 _VOCABULARY = 64
 _T5: dict[str, Any] = {
-    "vocab_size": _VOCABULARY, "d_model": 32, "d_ff": 37, "d_kv": 8, "num_heads": 4, "num_layers": 2, "dropout_rate": 0.0,
+    "vocab_size": _VOCABULARY, "d_model": 32, "d_ff": 37, "d_kv": 8, "num_heads": 4, "num_layers": 2,
+    "dropout_rate": 0.0,
 }  # fmt: skip
 
 
@@ -161,9 +162,7 @@ def _qwen_image() -> Any:
         joint_attention_dim=16, axes_dims_rope=(8, 4, 4),
     )  # fmt: skip
     scheduler = FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True)
-    return QwenImagePipeline(
-        scheduler, vae, Qwen2_5_VLForConditionalGeneration(encoder), tokenizer(2000), transformer
-    )
+    return QwenImagePipeline(scheduler, vae, Qwen2_5_VLForConditionalGeneration(encoder), tokenizer(2000), transformer)
 
 
 PIPELINES: dict[str, Callable[[], Any]] = {

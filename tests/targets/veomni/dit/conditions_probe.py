@@ -79,14 +79,14 @@ def _train(model: Any, condition: Any, given: dict[str, Any]) -> list[float]:
     for _ in range(_STEPS):
         condition.generator.manual_seed(3)
         loss = torch.stack(list(model(**condition.process_condition(**given)).loss.values())).sum()
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss.item())
     return losses
 
 
-class Recorded(Exception):  # noqa: N818
+class Recorded(Exception):
     """Ends a pipeline at its decoder."""
 
 

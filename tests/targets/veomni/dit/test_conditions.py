@@ -1,4 +1,4 @@
-"""Models of conditions on tiny pipelines of real components: what they hand on trains, and is what the pipeline means."""
+"""Models of conditions on tiny pipelines of real components: what they hand on trains, and is what pipelines mean."""
 
 import json
 import os

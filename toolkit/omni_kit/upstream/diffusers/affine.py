@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from omni_kit.upstream.python.source import dotted
 
 # Methods that change the shape, the kind or the place of a tensor, and none of its values.
-_SAME = frozenset({"expand", "to", "repeat", "float", "view", "reshape", "unsqueeze", "squeeze", "flatten", "expand_as"})
+_SAME = frozenset(
+    {"expand", "to", "repeat", "float", "view", "reshape", "unsqueeze", "squeeze", "flatten", "expand_as"}
+)
 _MAKES = frozenset({"tensor", "as_tensor", "full"})
 _TRAINED_STEPS = 1000.0
 _DEEPEST = 40

@@ -31,10 +31,9 @@ def _listed(home: ClassRef, init: ast.FunctionDef) -> Iterator[str]:
     """The classes of the library in `ModuleList([...])`."""
     for call in ast.walk(init):
         if isinstance(call, ast.Call) and (dotted(call.func) or "").endswith("ModuleList"):
-            for node in ast.walk(call):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node is not call:
-                    if home.source.resolve_class(node.func.id) is not None:
-                        yield node.func.id
+            inner = (node.func for node in ast.walk(call) if isinstance(node, ast.Call) and node is not call)
+            names = [func.id for func in inner if isinstance(func, ast.Name)]
+            yield from (name for name in names if home.source.resolve_class(name) is not None)
 
 
 def joined_streams(cls: ClassRef, streams: Sequence[str]) -> tuple[str, ...] | None:

@@ -134,7 +134,11 @@ class Denoising:
     def scale(self) -> LatentScale:
         """How latents are scaled, by what the pipeline reads of its autoencoder."""
         prefix = f"self.{self.autoencoder}."
-        read = {name.removeprefix("self."): node for node in self._nodes() if (name := dotted(node) or "").startswith(prefix)}
+        read = {
+            name.removeprefix("self."): node
+            for node in self._nodes()
+            if (name := dotted(node) or "").startswith(prefix)
+        }
         last = {name.rpartition(".")[2]: name for name in read}
         where = {name: self.pipeline.cls.source.where(read[last[name]]) for name in last}
         if norm := next((name for name in read if name.startswith(f"{self.autoencoder}.{_NORM}.")), None):

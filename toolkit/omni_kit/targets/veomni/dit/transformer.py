@@ -185,4 +185,3 @@ def _learns_variance(model: ComponentModel) -> bool:
     taken, given = values["in_channels"], values["out_channels"]
     doubled = isinstance(taken, int) and isinstance(given, int) and given == 2 * taken
     return doubled or model.value("learn_sigma")[0] is True
-
