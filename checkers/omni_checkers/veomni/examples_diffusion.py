@@ -231,7 +231,7 @@ NORMALIZE = """\
 """
 PROCESS = """\
     def process_condition(self, latents, context):
-        inputs = {"hidden_states": [], "timestep": [], "encoder_hidden_states": [], "training_target": []}
+        inputs = {"hidden_states": [], "timestep": [], "encoder_hidden_states": [], "training_target": [], "latents": []}
         for sample, embeds in zip(latents, context):
             clean = self._normalize_latents(DiagonalGaussianDistribution(sample).mode())
             noise = torch.randn(clean.shape, generator=self.generator, device=self.generator.device)
@@ -241,6 +241,7 @@ PROCESS = """\
             inputs["timestep"].append(timestep)
             inputs["encoder_hidden_states"].append(embeds)
             inputs["training_target"].append(noise - clean)
+            inputs["latents"].append(clean)
         return inputs
 """
 CONSTRUCTOR = """\

@@ -13,8 +13,6 @@ from omni_checkers.veomni.facts.diffusion.sides import Method
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.kinds import Kind
 
-_TARGET = '            inputs["training_target"].append(noise - clean)\n'
-
 
 class ConditionsFitForward(Rule):
     """What one step returns is what the next one takes: get_condition, process_condition, forward, diffusers' forward.
@@ -37,7 +35,7 @@ class ConditionsFitForward(Rule):
     example_of = "wan_t2v"
     BAD = (
         {CONDITION: CONDITIONS.replace('"training_target"', '"target"')},
-        {MODEL: MODELING.replace("training_target, latents=None", "training_target, latents"), CONDITION: CONDITIONS},
+        {MODEL: MODELING.replace("latents=None", "latents=None, *, guidance"), CONDITION: CONDITIONS},
         {MODEL: MODELING.replace(FORWARD, FORWARD.replace("context, return_dict", "context, caption_mask=None, return_dict"))},
     )
     GOOD = ({MODEL: MODELING, CONDITION: CONDITIONS},)
