@@ -27,8 +27,18 @@ def look_at(sides: Mapping[str, str], imported: Callable[[], None]) -> list[list
     if sides["condition"]:
         found += [["condition", what] for what in _without_argument(sides["condition"])]
     if upstream is not None:
-        found += [["transformer", what] for what in _built(sides["transformer"], upstream)]
+        found += [["transformer", what] for what in _tried(sides["transformer"], upstream)]
     return found
+
+
+def _tried(key: str, upstream: Any) -> Iterator[str]:
+    """What building shows, an error included."""
+    try:
+        yield from _built(key, upstream)
+    except ImportError:
+        raise
+    except Exception as error:
+        yield f"it cannot be built: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def _without_argument(key: str) -> Iterator[str]:
@@ -71,8 +81,8 @@ def _dicts(config: Any, upstream: Any) -> Iterator[str]:
     given = config.to_diffuser_dict()
     if set(given) != set(taken):
         yield f"to_diffuser_dict differs from what {upstream.__name__} takes in {sorted(set(given) ^ set(taken))[0]}"
-    plain, default = upstream.__init__, inspect.signature(upstream.__init__).parameters
-    for name in taken if plain is not None else ():
+    default = inspect.signature(upstream.__init__).parameters
+    for name in taken:
         wanted = default[name].default
         same = list(wanted) == list(given[name]) if _listed(wanted, given.get(name)) else wanted == given.get(name)
         if name in given and name not in _FEW and not same:

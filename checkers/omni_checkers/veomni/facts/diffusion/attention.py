@@ -62,7 +62,9 @@ def kernels(diffusion: Diffusion) -> Iterator[Kernel]:
 def _from_table(function: ast.FunctionDef) -> set[str]:
     """The names that hold a function of the table."""
     flows = Flows(function)
-    names = {item.func.id for item in walked(function) if isinstance(item, ast.Call) and isinstance(item.func, ast.Name)}
+    names = {
+        item.func.id for item in walked(function) if isinstance(item, ast.Call) and isinstance(item.func, ast.Name)
+    }
     last = function.end_lineno or function.lineno
     return {
         name

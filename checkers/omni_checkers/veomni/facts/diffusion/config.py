@@ -5,7 +5,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from omni_checkers.symbolic import Call, Class, Evaluator, Function, Opaque, Oracle, Partial, Program, Symbol, TooManyPaths
+from omni_checkers.symbolic import (
+    Call,
+    Class,
+    Evaluator,
+    Function,
+    Opaque,
+    Oracle,
+    Partial,
+    Program,
+    Symbol,
+    TooManyPaths,
+)
 from omni_checkers.symbolic.signals import Raised
 from omni_checkers.symbolic.values import Record, Value, show
 from omni_kit.upstream.diffusers.signatures import arguments
@@ -28,7 +39,9 @@ class ConfigEvaluator(Evaluator):
             named = {"self": None, **arguments(self.upstream)}
             known = {key: Record(key, {"default": Opaque(f"default of {key}"), "name": key}) for key in named}
             return Record("signature", {"parameters": known})
-        inherited = isinstance(function, Partial) and function.args and str(function.args[0]).startswith("builtins.super")
+        inherited = (
+            isinstance(function, Partial) and function.args and str(function.args[0]).startswith("builtins.super")
+        )
         if inherited and isinstance(function, Partial) and function.args[1] == "to_dict":
             return {key: Opaque(f"inherited {key}") for key in _INHERITED}
         return super().call(function, args, kwargs, node)

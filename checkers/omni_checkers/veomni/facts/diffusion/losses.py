@@ -61,9 +61,14 @@ class LossEvaluator(Evaluator):
             return _isinstance(args[0], args[1])
         if leaf == "mse_loss" and len(args) >= 2 and isinstance(args[0], Flat) and isinstance(args[1], Flat):
             return self._squared(args[0], args[1], kwargs.get("reduction", "mean"))
-        if leaf in {"stack", "cat", "concat", "tensor"} and args and isinstance(args[0], list) and args[0]:
-            if all(isinstance(item, Flat) for item in args[0]):
-                return Joined(tuple(args[0]), leaf.startswith("c"))
+        if (
+            leaf in {"stack", "cat", "concat", "tensor"}
+            and args
+            and isinstance(args[0], list)
+            and args[0]
+            and all(isinstance(item, Flat) for item in args[0])
+        ):
+            return Joined(tuple(args[0]), leaf.startswith("c"))
         if leaf in {"mean", "sum"} and args and isinstance(args[0], (Flat, Joined)):
             return self.method(args[0], leaf, args[1:], kwargs, 0)
         if name == "builtins.sum" and args and isinstance(args[0], list) and all(isinstance(i, Flat) for i in args[0]):

@@ -59,11 +59,19 @@ def sliced(node: ast.FunctionDef) -> Iterator[tuple[ast.expr, int | None, int]]:
     for item in walked(node):
         if isinstance(item, ast.Subscript) and _by_rank(flows, item):
             parts = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
-            yield item.value, next(n for n, part in enumerate(parts) if _uses_rank(flows, part, item.lineno)), item.lineno
-        elif isinstance(item, ast.Subscript) and isinstance(item.value, ast.Call):
-            if called(item.value) in {"chunk", "tensor_split", "split"} and _uses_rank(flows, item.slice, item.lineno):
-                owner = item.value.func.value if isinstance(item.value.func, ast.Attribute) else None
-                yield from [(owner, _number(argument(item.value, 1, "dim")), item.lineno)] if owner is not None else []
+            yield (
+                item.value,
+                next(n for n, part in enumerate(parts) if _uses_rank(flows, part, item.lineno)),
+                item.lineno,
+            )
+        elif (
+            isinstance(item, ast.Subscript)
+            and isinstance(item.value, ast.Call)
+            and called(item.value) in {"chunk", "tensor_split", "split"}
+            and _uses_rank(flows, item.slice, item.lineno)
+        ):
+            owner = item.value.func.value if isinstance(item.value.func, ast.Attribute) else None
+            yield from [(owner, _number(argument(item.value, 1, "dim")), item.lineno)] if owner is not None else []
 
 
 def gathered(node: ast.AST) -> list[ast.Call]:
@@ -93,9 +101,13 @@ def made_by(node: ast.FunctionDef, module: str) -> set[str]:
     found: set[str] = set()
     for _ in range(3):
         for item in walked(node):
-            if isinstance(item, ast.Assign) and not any(isinstance(n, ast.Call) and called(n) in SLICES for n in walked(item.value)):
+            if isinstance(item, ast.Assign) and not any(
+                isinstance(n, ast.Call) and called(n) in SLICES for n in walked(item.value)
+            ):
                 from_module = f"self.{module}(" in ast.unparse(item.value)
-                from_name = isinstance(item.value, (ast.Name, ast.Tuple, ast.Subscript)) and names_in(item.value) & found
+                from_name = (
+                    isinstance(item.value, (ast.Name, ast.Tuple, ast.Subscript)) and names_in(item.value) & found
+                )
                 if from_module or from_name:
                     found |= {n.id for target in item.targets for n in walked(target) if isinstance(n, ast.Name)}
     return found

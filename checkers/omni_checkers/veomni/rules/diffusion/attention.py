@@ -63,9 +63,14 @@ def _causal(diffusion: Diffusion, kernel: Kernel) -> Iterator[str]:
     known = flows.sources(said, kernel.call.lineno) if said is not None else []
     if said is not None and any(is_true(one) for one in known):
         yield "attention is causal: the later part of a picture is hidden from the earlier one"
-    elif said is None and kernel.kind == "table" and not kernel.spread and _module_says(diffusion, kernel) is not False:
-        if _module_says(diffusion, kernel) is True or _is_self(kernel):
-            yield "is_causal is not given, and the module does not say False: kernels of transformers are causal then"
+    elif (
+        said is None
+        and kernel.kind == "table"
+        and not kernel.spread
+        and _module_says(diffusion, kernel) is not False
+        and (_module_says(diffusion, kernel) is True or _is_self(kernel))
+    ):
+        yield "is_causal is not given, and the module does not say False: kernels of transformers are causal then"
 
 
 def _is_self(kernel: Kernel) -> bool:
@@ -135,9 +140,12 @@ def _refused(function: ast.FunctionDef, name: str) -> bool:
     for node in walked(function):
         if isinstance(node, ast.Assert) and name in names_in(node.test):
             return True
-        if isinstance(node, ast.If) and name in names_in(node.test):
-            if any(isinstance(item, ast.Raise) for inner in node.body for item in walked(inner)):
-                return True
+        if (
+            isinstance(node, ast.If)
+            and name in names_in(node.test)
+            and any(isinstance(item, ast.Raise) for inner in node.body for item in walked(inner))
+        ):
+            return True
     return False
 
 

@@ -34,17 +34,20 @@ class BuiltAsDiffusersBuilds(Rule):
     failure_modes = ("nonstrict-load", "missing-self-attribute")
     example_of = "wan_t2v"
     BAD = (
-        {MODEL: MODELING.replace("self.config = config\n        self.config.tie", "self.adapter = torch.nn.Linear(2, 2)\n        self.config = config\n        self.config.tie")},
+        {
+            MODEL: MODELING.replace(
+                "self.config = config\n        self.config.tie",
+                "self.adapter = torch.nn.Linear(2, 2)\n        self.config = config\n        self.config.tie",
+            )
+        },
         {CONFIG: CONFIGURATION.replace('if key != "self"}', 'if key not in ("self", "eps")}')},
     )
     GOOD = ({MODEL: MODELING, CONFIG: CONFIGURATION},)
 
     def check(self, imported: Mapping[str, Any], diffusion: Diffusion, path: Path) -> Findings:
-        if imported["lacks"]:
-            raise NotApplicable(f"the model needs {imported['lacks']}, which is not installed")
+        if imported["lacks"] or imported["error"]:
+            raise NotApplicable(f"the package cannot be imported here: {imported['lacks'] or imported['error']}")
         sides = {"transformer": diffusion.transformer, "condition": diffusion.condition}
-        if imported["error"]:
-            yield Finding(f"the model cannot be built: {imported['error']}", path / "__init__.py")
         for which, what in imported["denoiser"]:
             side = sides[which]
             model = side.model if side is not None else None

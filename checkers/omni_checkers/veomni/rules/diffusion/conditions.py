@@ -44,7 +44,11 @@ class ConditionModelFitsTrainer(Rule):
     failure_modes = ("text-encoder-prep", "removed-upstream-import")
     example_of = "wan_t2v"
     BAD = (
-        {CONDITION: CONDITIONS.replace(", meta_init=False, **kwargs", "").replace("(config, **kwargs)", "(config)").replace("if not meta_init", "if True")},
+        {
+            CONDITION: CONDITIONS.replace(", meta_init=False, **kwargs", "")
+            .replace("(config, **kwargs)", "(config)")
+            .replace("if not meta_init", "if True")
+        },
         {CONDITION: CONDITIONS.replace("videos, **kwargs", "videos")},
         {CONDITION_CONFIG: CONDITION_CONFIGURATION.replace(_HOOK, ""), CONDITION: CONDITIONS},
     )
@@ -105,9 +109,9 @@ def _config(diffusion: Diffusion, side: Side) -> Iterator[Finding]:
         return
     for item in walked(model.node):
         name = item.attr if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Load) else ""
-        if name and dotted(item.value) in {"self.config", "config"} and name not in known:  # type: ignore[attr-defined]
-            if not _INHERITED.fullmatch(name):
-                yield Finding(f"{config.name} has no '{name}'", model.module.path, getattr(item, "lineno", 1))
+        owner = dotted(item.value) if isinstance(item, ast.Attribute) else ""
+        if name and owner in {"self.config", "config"} and name not in known and not _INHERITED.fullmatch(name):
+            yield Finding(f"{config.name} has no '{name}'", model.module.path, getattr(item, "lineno", 1))
 
 
 def _attributes(diffusion: Diffusion, config: Class) -> set[str] | None:

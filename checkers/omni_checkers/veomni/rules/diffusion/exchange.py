@@ -5,7 +5,16 @@ from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
-from omni_checkers.veomni.examples_diffusion import ATTENTION, MODEL, MODELING, PARALLEL, PATCHED, PROCESSOR, REGISTER, WITH_PATCH
+from omni_checkers.veomni.examples_diffusion import (
+    ATTENTION,
+    MODEL,
+    MODELING,
+    PARALLEL,
+    PATCHED,
+    PROCESSOR,
+    REGISTER,
+    WITH_PATCH,
+)
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.attention import Kernel, kernels
 from omni_checkers.veomni.facts.diffusion.code import calls, functions, is_false, is_true, parameters
@@ -49,8 +58,12 @@ class TokensAreExchangedOnce(Rule):
 
     def check(self, diffusion: Diffusion) -> Findings:
         found = list(kernels(diffusion))
-        shares = any(calls(node, *SLICES) and any(calls(node, *SLICES)) for _, node in functions(list(diffusion.files.values())))
-        by_hand = [(file, node) for file, node in functions(list(diffusion.files.values())) if any(calls(node, *IN, *OUT))]
+        shares = any(
+            calls(node, *SLICES) and any(calls(node, *SLICES)) for _, node in functions(list(diffusion.files.values()))
+        )
+        by_hand = [
+            (file, node) for file, node in functions(list(diffusion.files.values())) if any(calls(node, *IN, *OUT))
+        ]
         if not found or not (shares or by_hand):
             raise NotApplicable("the package shares no sequences by functions that can be read")
         for file, node in by_hand:
@@ -93,7 +106,12 @@ def _by_wrapper(found: list[Kernel], shares: bool) -> Iterator[tuple[Kernel, str
     for function in dict.fromkeys(kernel.function for kernel in found):
         own = [kernel for kernel in found if kernel.function is function]
         table = [kernel for kernel in own if kernel.kind == "table"]
-        if not table or len(table) != len(own) or any(calls(function, *IN)) or any(k.spread and not k.named("skip_ulysses") for k in table):
+        if (
+            not table
+            or len(table) != len(own)
+            or any(calls(function, *IN))
+            or any(k.spread and not k.named("skip_ulysses") for k in table)
+        ):
             continue
         said = [kernel.named("skip_ulysses") for kernel in table]
         if shares and all(is_true(one) for one in said):
@@ -110,7 +128,12 @@ def _reversed(function: ast.FunctionDef, said: ast.expr, kernel: Kernel) -> bool
     """Whether the exchange is skipped where there is no text."""
     sources = Flows(function).sources(said, kernel.call.lineno)
     negated = sum(isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.Not) for one in sources for n in walked(one))
-    tests = [n for one in sources for n in walked(one) if isinstance(n, ast.Compare) and "encoder_hidden_states" in ast.unparse(n)]
+    tests = [
+        n
+        for one in sources
+        for n in walked(one)
+        if isinstance(n, ast.Compare) and "encoder_hidden_states" in ast.unparse(n)
+    ]
     if len(tests) != 1 or not isinstance(tests[0].ops[0], (ast.Is, ast.IsNot)):
         return False
     return isinstance(tests[0].ops[0], ast.Is) != bool(negated % 2)

@@ -11,7 +11,9 @@ from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.code import functions
 from omni_kit.upstream.kinds import Kind
 
-_WRAPPED = re.compile(r"to_(q|k|v|qkv|out|add_out)|(add_)?[qkv]_proj|\w*_proj|proj_\w+|proj|linear\w*|fc\d*|qkv|w[123]|to_gate\w*")
+_WRAPPED = re.compile(
+    r"to_(q|k|v|qkv|out|add_out)|(add_)?[qkv]_proj|\w*_proj|proj_\w+|proj|linear\w*|fc\d*|qkv|w[123]|to_gate\w*"
+)
 _BUILDING = re.compile(r"_?init\w*|__init__|reset_parameters|\w*load\w*|\w*state_dict\w*|\w*convert\w*|\w*fuse\w*")
 _TURNS = "        attend = ALL"
 
@@ -35,10 +37,18 @@ class WeightsAreNotReadDirectly(Rule):
     failure_modes = ("lora-fused-experts", "lora-keys")
     example_of = "wan_t2v"
     BAD = (
-        {MODEL: MODELING, ATTENTION: PROCESSOR.replace(_TURNS, "        query = query.to(attn.to_q.weight.dtype)\n" + _TURNS)},
-        {MODEL: MODELING, ATTENTION: PROCESSOR.replace("attn.to_v(context)", "torch.nn.functional.linear(context, attn.to_v.weight)")},
+        {
+            MODEL: MODELING,
+            ATTENTION: PROCESSOR.replace(_TURNS, "        query = query.to(attn.to_q.weight.dtype)\n" + _TURNS),
+        },
+        {
+            MODEL: MODELING,
+            ATTENTION: PROCESSOR.replace("attn.to_v(context)", "torch.nn.functional.linear(context, attn.to_v.weight)"),
+        },
     )
-    GOOD = ({MODEL: MODELING, ATTENTION: PROCESSOR.replace(_TURNS, "        query = query.to(value.dtype)\n" + _TURNS)},)
+    GOOD = (
+        {MODEL: MODELING, ATTENTION: PROCESSOR.replace(_TURNS, "        query = query.to(value.dtype)\n" + _TURNS)},
+    )
 
     def check(self, diffusion: Diffusion) -> Findings:
         side = diffusion.transformer

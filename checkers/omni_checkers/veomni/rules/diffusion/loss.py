@@ -34,7 +34,7 @@ class LossIsMeanOverSamples(Rule):
 
     forward is computed with numbers in place of tensors, for two samples of different size.
 
-    Why: DiTTrainer divides each entry of the dict by the number of micro-batches and adds them up; it divides by nothing
+    Why: DiTTrainer divides each entry of the dict by the number of micro-batches, adds them up, and divides by nothing
     else. A sum, or a division too many, changes the learning rate with the batch size; a sample that is left out is
     never learned, and the curve looks fine. A tensor in place of the dict ends in an AttributeError.
 
@@ -87,14 +87,20 @@ def _wrong(diffusion: Diffusion, answer: Answer) -> Iterator[tuple[str, Severity
         yield "forward returns no ModelOutput: the trainer reads its field `loss`", None
         return
     made = answer.value.function if isinstance(answer.value, Call) else None
-    if isinstance(made, Class) and not any(is_symbol(one, "ModelOutput") for one in diffusion.lineage(made)):
-        if not diffusion.inherits_unseen(made):
-            yield f"{made.name} is no ModelOutput: FSDP2 does not find the tensors in it", Severity.warning
+    if (
+        isinstance(made, Class)
+        and not any(is_symbol(one, "ModelOutput") for one in diffusion.lineage(made))
+        and not diffusion.inherits_unseen(made)
+    ):
+        yield f"{made.name} is no ModelOutput: FSDP2 does not find the tensors in it", Severity.warning
     if not isinstance(answer.loss, dict):
         yield "the loss is a tensor: the trainer expects a dict of named losses", None
         return
     if answer.low:
-        yield "the loss is computed in the dtype of the model, bfloat16 in training: call .float() first", Severity.warning
+        yield (
+            "the loss is computed in the dtype of the model, bfloat16 in training: call .float() first",
+            Severity.warning,
+        )
     for name, value in answer.loss.items() if len(answer.loss) == 1 else ():
         yield from _amount(name, value)
 

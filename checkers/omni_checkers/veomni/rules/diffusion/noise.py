@@ -20,9 +20,9 @@ _TARGETS = ("training_target", "target")
 class NoiseFitsTarget(Rule):
     """The noisy input, its target and its timestep belong together.
 
-    With a flow-matching scheduler the input is (1 - sigma) * latents + sigma * noise, the target is noise - latents, and
-    the timestep has the scale that the pipelines of diffusers give to this transformer. Both methods of the condition
-    model are followed with latents and noise as unknowns.
+    With a flow-matching scheduler the input is (1 - sigma) * latents + sigma * noise, the target is noise - latents,
+    and the timestep has the scale that the pipelines of diffusers give to this transformer. Both methods of the
+    condition model are followed with latents and noise as unknowns.
 
     Why: the loss falls all the same. With the other sign, or with latents and noise exchanged, what was trained turns
     pictures into noise; a timestep that is 1000 times too large is one that the model has never seen.
@@ -110,4 +110,7 @@ def _negated(diffusion: Diffusion) -> bool:
     side = diffusion.transformer
     forward: Method | None = diffusion.method(side.model, "forward") if side is not None else None
     nodes = walked(forward.node) if forward is not None else []
-    return any(isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant) for node in nodes)
+    return any(
+        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant)
+        for node in nodes
+    )

@@ -54,7 +54,11 @@ class SharedSequenceIsWholeAgain(Rule):
     def check(self, diffusion: Diffusion) -> Findings:
         found = patched_forward(diffusion)
         own = [found] if found is not None else []
-        named = [(f, n) for f, n in functions(list(diffusion.files.values())) if n.name.endswith("forward") and f.tree and n in f.tree.body]
+        named = [
+            (f, n)
+            for f, n in functions(list(diffusion.files.values()))
+            if n.name.endswith("forward") and f.tree and n in f.tree.body
+        ]
         judged = [pair for pair in dict.fromkeys([*own, *named]) if any(sliced(pair[1]))]
         if not judged:
             raise NotApplicable("no forward slices a sequence itself")
@@ -72,7 +76,11 @@ def _gathers(file: File, node: ast.FunctionDef) -> Iterator[Finding]:
         return
     for call in brought:
         if _again(node, call):
-            yield Finding("this gather is computed again for checkpointing: the other processes do not come", file.path, call.lineno)
+            yield Finding(
+                "this gather is computed again for checkpointing: the other processes do not come",
+                file.path,
+                call.lineno,
+            )
         elif _in_loop(node, call):
             yield Finding("the sequence is gathered in the loop over the blocks", file.path, call.lineno)
         elif _padded(node) and not _cut(node, call):
@@ -88,22 +96,41 @@ def _planned(diffusion: Diffusion, file: File, node: ast.FunctionDef) -> Iterato
     for module in sorted({one.module for one in plan if one.output}):
         made = made_by(node, module)
         if made and not made & names and not _late(diffusion):
-            yield Finding(f"diffusers splits what self.{module} gives with the tokens; this forward does not", file.path, node.lineno)
-        for side in sorted(made & names) and [one for one in _halves(node, made) if not one & names]:
-            yield Finding(f"{', '.join(sorted(side))} of self.{module} is not sliced, and the other part is", file.path, node.lineno)
-    inside = [one for one in plan if not one.output and one.module.startswith(("blocks", "transformer_blocks", "single"))]
+            yield Finding(
+                f"diffusers splits what self.{module} gives with the tokens; this forward does not",
+                file.path,
+                node.lineno,
+            )
+        for half in [one for one in _halves(node, made) if one not in names] if made & names else ():
+            message = f"'{half}' of self.{module} is not sliced, and the other part is"
+            yield Finding(message, file.path, node.lineno)
+    inside = [
+        one for one in plan if not one.output and one.module.startswith(("blocks", "transformer_blocks", "single"))
+    ]
     for one in inside:
         yield from _argument(file, node, one, parts, names)
 
 
-def _argument(file: File, node: ast.FunctionDef, one: Split, parts: list[tuple[ast.expr, int | None, int]], names: set[str]) -> Iterator[Finding]:
+def _argument(
+    file: File, node: ast.FunctionDef, one: Split, parts: list[tuple[ast.expr, int | None, int]], names: set[str]
+) -> Iterator[Finding]:
     """One argument of the blocks that diffusers splits."""
     known = {n.id for n in walked(node) if isinstance(n, ast.Name)} | {arg.arg for arg in node.args.args}
     if one.name in known and one.name not in names and (one.name != "hidden_states" or not _renamed(node, names)):
-        yield Finding(f"diffusers splits '{one.name}' for {one.module}, and {node.name} does not", file.path, node.lineno)
+        yield Finding(
+            f"diffusers splits '{one.name}' for {one.module}, and {node.name} does not", file.path, node.lineno
+        )
     for value, dim, line in parts:
-        if isinstance(value, ast.Name) and value.id == one.name and dim is not None and one.dim is not None and dim != one.dim:
-            yield Finding(f"'{one.name}' is sliced on dimension {dim}; diffusers splits it on {one.dim}", file.path, line)
+        if (
+            isinstance(value, ast.Name)
+            and value.id == one.name
+            and dim is not None
+            and one.dim is not None
+            and dim != one.dim
+        ):
+            yield Finding(
+                f"'{one.name}' is sliced on dimension {dim}; diffusers splits it on {one.dim}", file.path, line
+            )
 
 
 def _renamed(node: ast.FunctionDef, names: set[str]) -> bool:
@@ -114,13 +141,13 @@ def _renamed(node: ast.FunctionDef, names: set[str]) -> bool:
     return False
 
 
-def _halves(node: ast.FunctionDef, made: set[str]) -> list[set[str]]:
-    """The names that a pair of values is unpacked into, one each."""
+def _halves(node: ast.FunctionDef, made: set[str]) -> list[str]:
+    """The names that a pair of values is unpacked into."""
     for item in walked(node):
         if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Tuple):
             parts = [n.id for n in item.targets[0].elts if isinstance(n, ast.Name)]
             if len(parts) > 1 and set(parts) <= made:
-                return [{name} for name in parts]
+                return parts
     return []
 
 
@@ -143,7 +170,11 @@ def _again(node: ast.FunctionDef, call: ast.Call) -> bool:
     }
     inner = [n for n in walked(node)[1:] if isinstance(n, (ast.FunctionDef, ast.Lambda))]
     named = [n for n in inner if isinstance(n, ast.FunctionDef) and n.name in handed]
-    direct = [one.args[0] for one in calls(node, "_gradient_checkpointing_func", "checkpoint") if one.args and isinstance(one.args[0], ast.Lambda)]
+    direct = [
+        one.args[0]
+        for one in calls(node, "_gradient_checkpointing_func", "checkpoint")
+        if one.args and isinstance(one.args[0], ast.Lambda)
+    ]
     return any(call in walked(n) for n in [*named, *direct])
 
 
@@ -156,8 +187,12 @@ def _in_loop(node: ast.FunctionDef, call: ast.Call) -> bool:
 
 def _padded(node: ast.FunctionDef) -> bool:
     """Whether slicing adds something: VeOmni's own function does, unless it is told not to."""
-    own = [call for call in calls(node, *SLICES)]
-    return any(ast.unparse(argument(call, 2, "padding") or ast.Constant(True)) != "False" for call in own if called(call) != SLICES[1])
+    own = list(calls(node, *SLICES))
+    return any(
+        ast.unparse(argument(call, 2, "padding") or ast.Constant(True)) != "False"
+        for call in own
+        if called(call) != SLICES[1]
+    )
 
 
 def _cut(node: ast.FunctionDef, call: ast.Call) -> bool:
@@ -166,7 +201,11 @@ def _cut(node: ast.FunctionDef, call: ast.Call) -> bool:
         return True
     for item in walked(node):
         late = getattr(item, "lineno", 0) >= call.lineno
-        if late and isinstance(item, ast.Subscript) and any(isinstance(n, ast.Slice) and n.upper is not None for n in walked(item.slice)):
+        if (
+            late
+            and isinstance(item, ast.Subscript)
+            and any(isinstance(n, ast.Slice) and n.upper is not None for n in walked(item.slice))
+        ):
             return True
         if late and isinstance(item, ast.Call) and called(item) in {"narrow", "unpad_tensor", "index_select"}:
             return True
