@@ -25,6 +25,13 @@ def veomni_models() -> Path:
     return Path(spec.origin).parent / "models" / "transformers"
 
 
+def home_of(models: Path, name: str) -> Path:
+    """The directory of one of VeOmni's own models, of a language model or a diffusion model."""
+    found = next((folder / name for folder in (models, models.parent / "diffusers") if (folder / name).is_dir()), None)
+    assert found is not None, f"VeOmni has no model {name}"
+    return found
+
+
 @pytest.fixture(scope="session")
 def olmoe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plugin as new-model and patchgen make it; not to be changed."""
@@ -45,10 +52,11 @@ def subject(olmoe: Path, veomni_models: Path, tmp_path: Path) -> Subject:
 
     def copy(name: str = "olmoe", edits: Edits | None = None) -> Path:
         plugin = name == "olmoe"
-        place = tmp_path if plugin else tmp_path / "veomni" / "models" / "transformers"
-        shutil.copytree(olmoe if plugin else veomni_models / name, place / name, ignore=_SKIPPED)
+        real = olmoe if plugin else home_of(veomni_models, name)
+        place = tmp_path if plugin else tmp_path / "veomni" / "models" / real.parent.name
+        shutil.copytree(real, place / name, ignore=_SKIPPED)
         if not plugin:
-            _surround(place, veomni_models)
+            _surround(place, real.parent)
         for path, change in (edits or {}).items():
             _edit(place / name / path, change)
         return place / name

@@ -167,4 +167,7 @@ def _apart(one: Kernel, two: Kernel) -> bool:
             other = [item for inner in node.orelse for item in walked(inner)]
             if (one.call in body and two.call in other) or (one.call in other and two.call in body):
                 return True
+            ends = isinstance(node.body[-1], (ast.Return, ast.Raise))
+            if ends and (one.call in body) != (two.call in body):
+                return True
     return False

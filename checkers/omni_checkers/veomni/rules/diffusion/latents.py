@@ -89,6 +89,7 @@ def _wrong(mixture: Mixture, vae: ClassRef) -> Iterator[str]:
     spreads = [(operator, text) for operator, text in known if _kind(text) == "spread"]
     if len(means) > 1 or len(spreads) > 1:
         yield "the latents are normalised more than once"
+        return
     if any(operator != "Sub" for operator in means):
         yield "the mean of the latents is not subtracted"
     if any(not _right(operator, text) for operator, text in spreads):
