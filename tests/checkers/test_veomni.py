@@ -72,7 +72,7 @@ KNOWN = {
     "VEO609": {"qwen2_vl": 1},
     # Read, not run: the config for NPUs leaves these patches out, as the router replay of qwen3_moe.
     "VEO703": {"glm_moe_dsa": 1, "qwen3_5": 1, "qwen3_5_moe": 1, "qwen3_moe": 1, "seed_oss": 1},
-    # super(Wrapper, model)._no_split_modules is None: PreTrainedModel stands before diffusers' class, which names blocks.
+    # model._no_split_modules is None: PreTrainedModel stands before diffusers' class, which names blocks.
     "VEO625": {"wan_t2v": 1},
     # save_pretrained(..., max_shard_size="nonsense") ends in a ValueError and leaves type(model.config) is dict;
     # type(from_pretrained(path)) is diffusers' WanTransformer3DModel.

@@ -90,7 +90,8 @@ def _added(function: ast.FunctionDef, node: ast.AST, name: str) -> Keys | None:
     for target in node.targets if isinstance(node, ast.Assign) else ():
         if isinstance(target, ast.Subscript) and getattr(target.value, "id", "") == name:
             if isinstance(target.slice, ast.Constant):
-                return Keys({str(target.slice.value): node.lineno}, {str(target.slice.value): node.lineno}, True)
+                added = {str(target.slice.value): target.lineno}
+                return Keys(added, added, True)
             return Keys({}, {}, False)
     return None
 

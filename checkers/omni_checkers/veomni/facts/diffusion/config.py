@@ -34,6 +34,7 @@ class ConfigEvaluator(Evaluator):
         self.upstream = upstream
 
     def call(self, function: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST | None) -> Value:
+        """Knows some functions of libraries, and goes on with the others."""
         name = str(function) if isinstance(function, (Symbol, Opaque)) else ""
         if name == "inspect.signature" and args and self.upstream.node.name in show(args[0]):
             named = {"self": None, **arguments(self.upstream)}

@@ -53,6 +53,7 @@ class LossEvaluator(Evaluator):
         self.low = False
 
     def call(self, function: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST | None) -> Value:
+        """Knows some functions of libraries, and goes on with the others."""
         name = function.name if isinstance(function, Symbol) else ""
         leaf = name.rpartition(".")[2]
         if name.startswith("diffusers.") and name.endswith(f"{self.upstream}.forward"):
@@ -76,6 +77,7 @@ class LossEvaluator(Evaluator):
         return super().call(function, args, kwargs, node)
 
     def method(self, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
+        """Knows what methods do with these values."""
         if isinstance(owner, Joined) and name in {"mean", "sum"}:
             return together(list(owner.items), owner.weighted, name)
         if isinstance(owner, Joined) and name in {"view", "reshape", "flatten", "float", "to", "squeeze"}:
@@ -84,6 +86,7 @@ class LossEvaluator(Evaluator):
         return found if found is not None else super().method(owner, name, args, kwargs, line)
 
     def attribute(self, owner: Value, name: str, line: int) -> Value:
+        """Knows what attributes of these values are."""
         if isinstance(owner, (Flat, Joined)):
             from omni_checkers.symbolic import library
 
@@ -93,11 +96,13 @@ class LossEvaluator(Evaluator):
         return super().attribute(owner, name, line)
 
     def binary(self, operator: ast.operator, left: Value, right: Value) -> Value:
+        """Computes with these values."""
         self.low |= isinstance(operator, ast.Sub) and all(isinstance(i, Flat) and i.low for i in (left, right))
         found = binary(type(operator).__name__, left, right)
         return found if found is not None else super().binary(operator, left, right)
 
     def item(self, container: Value, key: Value, line: int) -> Value:
+        """A part of such a value is like the whole."""
         return container if isinstance(container, Flat) else super().item(container, key, line)
 
     def _squared(self, one: Flat, two: Flat, reduction: Value) -> Flat:

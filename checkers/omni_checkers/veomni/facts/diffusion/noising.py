@@ -21,6 +21,7 @@ class NoisingEvaluator(Evaluator):
     """Follows latents and noise through a training step."""
 
     def call(self, function: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST | None) -> Value:
+        """Knows some functions of libraries, and goes on with the others."""
         name = _name(function)
         leaf = name.rpartition(".")[2]
         if leaf in _NOISE and (isinstance(function, Symbol) or leaf == "randn_tensor"):
@@ -37,6 +38,7 @@ class NoisingEvaluator(Evaluator):
         return super().call(function, args, kwargs, node)
 
     def method(self, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
+        """Knows what methods do with these values."""
         words = {"sub": "Sub", "mul": "Mult", "add": "Add", "div": "Div"}
         if isinstance(owner, (Mixture, Level)) and name.rstrip("_") in words and args:
             found = combined(words[name.rstrip("_")], owner, args[0])
@@ -46,6 +48,7 @@ class NoisingEvaluator(Evaluator):
         return super().method(owner, name, args, kwargs, line)
 
     def attribute(self, owner: Value, name: str, line: int) -> Value:
+        """Knows what attributes of these values are."""
         if isinstance(owner, (Mixture, Level)):
             if name in _PLAIN:
                 return Opaque(f"{owner}.{name}")
@@ -53,10 +56,12 @@ class NoisingEvaluator(Evaluator):
         return super().attribute(owner, name, line)
 
     def binary(self, operator: ast.operator, left: Value, right: Value) -> Value:
+        """Computes with these values."""
         found = combined(type(operator).__name__, left, right)
         return found if found is not None else super().binary(operator, left, right)
 
     def item(self, container: Value, key: Value, line: int) -> Value:
+        """A part of such a value is like the whole."""
         return container if isinstance(container, (Mixture, Level)) else super().item(container, key, line)
 
     def _of_unaryop(self, node: ast.UnaryOp) -> Value:

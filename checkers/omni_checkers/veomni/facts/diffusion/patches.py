@@ -32,7 +32,8 @@ def patches(files: Sequence[File]) -> Iterator[Patch]:
         if "diffusers" not in file.text:
             continue
         owners = {id(inner): node for node in file.nodes(ast.FunctionDef) for inner in walked(node)}
-        for node in [*file.nodes(ast.Assign), *file.nodes(ast.Expr)]:
+        statements: list[ast.Assign | ast.Expr] = [*file.nodes(ast.Assign), *file.nodes(ast.Expr)]
+        for node in statements:
             for target, value in _stored(file, node):
                 if target.startswith("diffusers."):
                     yield Patch(file, node, target, value, owners.get(id(node)))
