@@ -104,8 +104,23 @@ def _parts(made: Any, theirs: Any) -> Iterator[str]:
     for name in getattr(made, "_no_split_modules", None) or ():
         if name not in classes:
             yield f"_no_split_modules names {name}, which the model has not"
+    yield from _processors(made)
     if not type(made).supports_gradient_checkpointing:
         yield "supports_gradient_checkpointing is False"
+
+
+def _processors(made: Any) -> Iterator[str]:
+    """Blocks of which some attention has a processor of the package, and other attention of the same class has none."""
+    package = type(made).__module__.rpartition(".")[0]
+    found: dict[str, dict[bool, str]] = {}
+    for name, module in made.named_modules():
+        processor = getattr(module, "processor", None)
+        if processor is not None and ".blocks." in f".{name.replace('transformer_blocks', 'blocks')}":
+            own = type(processor).__module__.startswith(package)
+            found.setdefault(type(module).__name__, {}).setdefault(own, name)
+    for kinds in found.values():
+        if len(kinds) == 2:
+            yield f"{kinds[False]} keeps diffusers' processor, and {kinds[True]} has the package's"
 
 
 class _Full(OSError):

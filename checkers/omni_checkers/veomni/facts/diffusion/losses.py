@@ -10,8 +10,10 @@ from omni_checkers.symbolic.signals import Raised
 from omni_checkers.symbolic.values import Function, Partial, Value
 from omni_checkers.veomni.facts.diffusion.numbers import Flat, binary, method, together
 from omni_checkers.veomni.facts.diffusion.sides import Diffusion, Method
+from omni_kit.upstream.diffusers.signatures import arguments
 
 PREDICTED, WANTED, SIZES = (3.0, 7.0), (1.0, 2.0), (10, 30)
+CLEAN = (11.0, 17.0)
 SAMPLES = [(one - two) ** 2 for one, two in zip(PREDICTED, WANTED, strict=True)]
 _PATHS = 96
 _TARGETS = ("training_target", "target", "targets")
@@ -36,12 +38,15 @@ class Answer:
         value: the returned value itself.
         loss: its field `loss`, where it is an output with fields.
         low: a difference was taken in the dtype of the model.
+        output: it is an object with fields.
+        crossed: (argument of diffusers' forward, what the trainer calls that which it is given instead).
     """
 
     value: Value
     loss: Value
     low: bool
     output: bool
+    crossed: frozenset[tuple[str, str]] = frozenset()
 
 
 class LossEvaluator(Evaluator):
@@ -51,12 +56,16 @@ class LossEvaluator(Evaluator):
         super().__init__(diffusion.program, oracle)
         self.upstream = upstream
         self.low = False
+        self.crossed: set[tuple[str, str]] = set()
+        cls = diffusion.upstream
+        self.taken = ["self", *arguments(cls, "forward")] if cls is not None else []
 
     def call(self, function: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST | None) -> Value:
         """Knows some functions of libraries, and goes on with the others."""
         name = function.name if isinstance(function, Symbol) else ""
         leaf = name.rpartition(".")[2]
         if name.startswith("diffusers.") and name.endswith(f"{self.upstream}.forward"):
+            self._wired({**dict(zip(self.taken, args, strict=False)), **kwargs})
             return self._predicted([*args, *kwargs.values()])
         if name == "builtins.isinstance" and len(args) == 2 and isinstance(args[0], (list, tuple, Flat, type(None))):
             return _isinstance(args[0], args[1])
@@ -112,6 +121,13 @@ class LossEvaluator(Evaluator):
         made = Flat(value, count, one.low and two.low, one.trained or two.trained)
         return method(made, reduction, [], {}) if reduction in {"mean", "sum"} else made
 
+    def _wired(self, given: dict[str, Value]) -> None:
+        """Notes arguments that get what has the name of another one."""
+        for name, value in given.items():
+            other = value.text.rpartition(" of ")[2] if isinstance(value, Opaque) else name
+            if isinstance(value, Opaque) and value.text.startswith("sample ") and other != name and other in self.taken:
+                self.crossed.add((name, other))
+
     def _predicted(self, given: Sequence[Value]) -> Value:
         text = " ".join(map(str, given))
         which = [number for number in (0, 1) if f"sample {number} of" in text]
@@ -145,7 +161,7 @@ def answers(diffusion: Diffusion, forward: Method, upstream: str, fed: Sequence[
         value = outcome.value
         output = isinstance(value, Call) and isinstance(value.function, (Class, Symbol))
         loss = value.argument(0, "loss") if output and isinstance(value, Call) else None
-        return None if outcome.raised else Answer(value, loss, evaluator.low, output)
+        return None if outcome.raised else Answer(value, loss, evaluator.low, output, frozenset(evaluator.crossed))
 
     try:
         yield from (found for found in explore(run, _PATHS) if found is not None)
@@ -154,6 +170,7 @@ def answers(diffusion: Diffusion, forward: Method, upstream: str, fed: Sequence[
 
 
 def _fed(name: str) -> list[Value]:
-    if name in _TARGETS:
-        return [Flat(value, count) for value, count in zip(WANTED, SIZES, strict=True)]
+    if name in _TARGETS or name == "latents":
+        values = WANTED if name in _TARGETS else CLEAN
+        return [Flat(value, count) for value, count in zip(values, SIZES, strict=True)]
     return [Opaque(f"sample {number} of {name}") for number in (0, 1)]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from omni_checkers.symbolic.values import Opaque, Value, show
+from omni_checkers.symbolic.values import Call, Opaque, Value, show
 
 LEVEL = 0.25
 """What any sigma or timestep is taken to be."""
@@ -70,9 +70,11 @@ def is_level(value: Value) -> bool:
     """Whether a value is a sigma or a timestep."""
     if isinstance(value, Level):
         return True
-    text = show(value).rpartition(".")[2] if isinstance(value, Opaque) else ""
-    whole = show(value).lower() if isinstance(value, Opaque) else ""
-    return any(word in text.lower() or f".{word}" in whole for word in _LEVELS) and "latents_" not in whole
+    if isinstance(value, Call):  # `.to(...)` of one
+        return isinstance(value.function, Opaque) and is_level(Opaque(value.function.text.rpartition(".")[0]))
+    text = show(value).lower() if isinstance(value, Opaque) else ""
+    named = text.partition("[")[0].partition("(")[0]  # not what it was picked by, or made of
+    return any(word in named.rpartition(".")[2] or f".{word}" in named for word in _LEVELS)
 
 
 def _scaled(operator: str, mixture: Mixture, factor: float, first: bool) -> Value:

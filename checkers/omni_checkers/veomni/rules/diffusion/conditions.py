@@ -27,7 +27,7 @@ class ConditionModelFitsTrainer(Rule):
 
     Its constructor takes `meta_init`, and loads no encoder where that is True; `get_condition` takes `**kwargs`; the
     config's `get_config_dict` stores the path as `base_model_path`, and the config has what the model reads of it; a
-    generator is seeded by `dp_rank`; and torchvision is imported where it is used.
+    generator is seeded by `dp_rank`, and all that is random is drawn by it; torchvision is imported where it is used.
 
     Why: the trainer hands the whole micro-batch on: a TypeError without `**kwargs`. Without `meta_init`, training on
     stored latents loads encoders of many gigabytes for nothing. With one seed for all, each process draws the same
@@ -67,6 +67,7 @@ class ConditionModelFitsTrainer(Rule):
             yield Finding(message, get.path, get.node.lineno)
         yield from _config(diffusion, side)
         yield from _seeds(diffusion, side.model)
+        yield from _draws(diffusion, side.model)
         yield from _imports(diffusion, side.model)
 
 
@@ -149,6 +150,17 @@ def _seeds(diffusion: Diffusion, model: Class) -> Iterator[Finding]:
         else:
             message = "the seed has no dp_rank: every process draws the same noise and timesteps"
             yield Finding(message, model.module.path, call.lineno, severity=Severity.warning)
+
+
+def _draws(diffusion: Diffusion, model: Class) -> Iterator[Finding]:
+    """Random numbers that do not come from the generator that the model keeps."""
+    process = diffusion.method(model, "process_condition")
+    if process is None or "generator=self.generator" not in ast.unparse(model.node):
+        return
+    for call in calls(process.node, "randn", "rand", "randint", "randn_like", "rand_like", "randn_tensor", "normal"):
+        if not any(word.arg in {"generator", None} for word in call.keywords):
+            message = "this is not drawn by self.generator: processes that share a sequence may draw different numbers"
+            yield Finding(message, process.path, call.lineno, severity=Severity.warning)
 
 
 def _imports(diffusion: Diffusion, model: Class) -> Iterator[Finding]:

@@ -82,8 +82,24 @@ def _one_way(node: ast.FunctionDef) -> Iterator[str]:
     attends = any("attention" in (ast.unparse(call.func)) or "attn" in ast.unparse(call.func) for call in calls(node))
     if attends and gone and not back:
         yield f"{node.name} gathers the sequence for attention, and never gives the parts back"
+    parts = [
+        call
+        for call in calls(node, "cat", "concat", "concatenate")
+        if call.lineno > min((c.lineno for c in gone), default=0)
+    ]
+    streams = (
+        len(parts[0].args[0].elts) if gone and parts and parts[0].args and isinstance(parts[0].args[0], ast.List) else 1
+    )
+    if attends and gone and back and len(back) < streams and not _in_loop(node, back):
+        yield f"{node.name} gathers {streams} streams, and gives {len(back)} of them back"
     if attends and back and not gone:
         yield f"{node.name} gives parts of the sequence back, which it never gathered"
+
+
+def _in_loop(node: ast.FunctionDef, found: list[ast.Call]) -> bool:
+    """Whether one of the calls stands for several."""
+    loops = [one for one in walked(node) if isinstance(one, (ast.For, ast.ListComp, ast.GeneratorExp))]
+    return any(call in walked(loop) for loop in loops for call in found)
 
 
 def _twice(kernel: Kernel) -> Iterator[str]:
@@ -96,9 +112,23 @@ def _twice(kernel: Kernel) -> Iterator[str]:
 def _partly(kernel: Kernel) -> Iterator[str]:
     flows = Flows(kernel.function)
     ways = [bool(set(IN) & flows.called_on_the_way(one, kernel.call.lineno)) for one in kernel.states]
-    if any(ways) and not all(ways):
+    streams = [one for state in kernel.states for one in _joined(flows, state, kernel.call.lineno)]
+    here = [bool(set(IN) & flows.called_on_the_way(one, one.lineno + 1)) for one in streams]
+    if any(here) and not all(here):
+        lost = ast.unparse(next(one for one, way in zip(streams, here, strict=True) if not way))
+        yield f"'{lost}' is joined to what is gathered, and is not gathered itself"
+    elif any(ways) and not all(ways):
         lost = ", ".join(name for name, one in zip(("query", "key", "value"), ways, strict=True) if not one)
         yield f"{lost} is not gathered, and the others are"
+
+
+def _joined(flows: Flows, state: ast.expr, line: int) -> list[ast.expr]:
+    """The parts of a state that is joined of several, as of text and picture; nothing for one that is not."""
+    for one in flows.sources(state, line):
+        for call in calls(one, "cat", "concat", "concatenate"):
+            if call.args and isinstance(call.args[0], (ast.List, ast.Tuple)):
+                return [part for part in call.args[0].elts if isinstance(part, ast.Name)]
+    return []
 
 
 def _by_wrapper(found: list[Kernel], shares: bool) -> Iterator[tuple[Kernel, str]]:

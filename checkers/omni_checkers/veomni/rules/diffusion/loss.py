@@ -32,7 +32,8 @@ def _without(old: str, new: str) -> dict[str, str]:
 class LossIsMeanOverSamples(Rule):
     """The loss of a batch is the mean of its samples' losses, in float32, in a dict of a ModelOutput.
 
-    forward is computed with numbers in place of tensors, for two samples of different size.
+    forward is computed with numbers in place of tensors, for two samples of different size. On the way, diffusers'
+    forward gets each input under its own name.
 
     Why: DiTTrainer divides each entry of the dict by the number of micro-batches, adds them up, and divides by nothing
     else. A sum, or a division too many, changes the learning rate with the batch size; a sample that is left out is
@@ -96,6 +97,8 @@ def _wrong(diffusion: Diffusion, answer: Answer) -> Iterator[tuple[str, Severity
     if not isinstance(answer.loss, dict):
         yield "the loss is a tensor: the trainer expects a dict of named losses", None
         return
+    for name, other in sorted(answer.crossed):
+        yield f"diffusers' forward gets '{other}' as its '{name}'", None
     if answer.low:
         yield (
             "the loss is computed in the dtype of the model, bfloat16 in training: call .float() first",

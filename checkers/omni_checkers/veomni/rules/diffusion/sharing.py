@@ -83,6 +83,9 @@ def _gathers(file: File, node: ast.FunctionDef) -> Iterator[Finding]:
             )
         elif _in_loop(node, call):
             yield Finding("the sequence is gathered in the loop over the blocks", file.path, call.lineno)
+        elif _elsewhere(node, call):
+            message = "the sequence is gathered on another dimension than it was sliced on"
+            yield Finding(message, file.path, call.lineno)
         elif _padded(node) and not _cut(node, call):
             message = "padding is not cut off after the gather: it fails where the tokens do not divide"
             yield Finding(message, file.path, call.lineno, severity=Severity.warning)
@@ -176,6 +179,15 @@ def _again(node: ast.FunctionDef, call: ast.Call) -> bool:
         if one.args and isinstance(one.args[0], ast.Lambda)
     ]
     return any(call in walked(n) for n in [*named, *direct])
+
+
+def _elsewhere(node: ast.FunctionDef, call: ast.Call) -> bool:
+    """Whether what is gathered was sliced, under this name, on another dimension."""
+    value, dim = argument(call, 0, "x"), argument(call, 1, "gather_dim")
+    if not isinstance(value, ast.Name) or not isinstance(dim, ast.Constant):
+        return False
+    dims = {one for part, one, _ in sliced(node) if isinstance(part, ast.Name) and part.id == value.id}
+    return bool(dims) and None not in dims and dim.value not in dims
 
 
 def _in_loop(node: ast.FunctionDef, call: ast.Call) -> bool:
