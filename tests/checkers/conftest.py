@@ -13,6 +13,7 @@ from omni_kit.scaffold import new_model
 
 Edits = Mapping[str, str | tuple[str, str] | None]
 Subject = Callable[..., Path]
+_FOLDERS = {"transformers", "diffusers"}  # of models
 _SKIPPED = shutil.ignore_patterns("__pycache__")
 
 
@@ -68,7 +69,9 @@ def _surround(place: Path, models: Path) -> None:
     """Makes a checkout around one model: everything of VeOmni but the other models, by links, and the aggregate."""
     for level, real in ((place.parents[1], models.parents[1]), (place.parent, models.parent), (place, models)):
         for entry in real.iterdir():
-            model = real == models and entry.is_dir()
+            model = (real == models and entry.is_dir()) or (
+                real == models.parent and entry.name in _FOLDERS - {models.name}
+            )
             if not (level / entry.name).exists() and not model and entry.name != "__pycache__":
                 (level / entry.name).symlink_to(entry)
     (place / "__init__.py").unlink()

@@ -7,16 +7,22 @@ from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.examples_diffusion import MODEL, MODELING, PARALLEL, PATCHED, REGISTER, WITH_PATCH
 from omni_checkers.veomni.facts.diffusion import Diffusion
-from omni_checkers.veomni.facts.diffusion.code import argument, called, calls, functions, names_in
+from omni_checkers.veomni.facts.diffusion.code import called, calls, functions, names_in
+from omni_checkers.veomni.facts.diffusion.gathering import (
+    computed_again,
+    in_block_loop,
+    is_cut,
+    on_another_dimension,
+    pads,
+)
 from omni_checkers.veomni.facts.diffusion.patches import patched_forward
-from omni_checkers.veomni.facts.diffusion.sharing import SLICES, Split, gathered, made_by, plan_of, sliced
+from omni_checkers.veomni.facts.diffusion.sharing import Split, gathered, made_by, plan_of, sliced
 from omni_checkers.veomni.rules.diffusion.exchange import IN
 from omni_kit.upstream.kinds import Kind
 
 _ROPE = "        cos = slice_input_tensor(cos, dim=1, group=state.sp_group)\n"
 _GATHER = "        tokens = gather_outputs(tokens, gather_dim=1, group=state.sp_group)[:, :length]\n"
 _SINE = _ROPE.replace("cos", "sin")
-_BLOCKS = ("blocks", "layers")
 
 
 def _with(old: str, new: str) -> dict[str, str]:
@@ -75,18 +81,18 @@ def _gathers(file: File, node: ast.FunctionDef) -> Iterator[Finding]:
             yield Finding(f"{node.name} slices the sequence, and never gathers it", file.path, node.lineno)
         return
     for call in brought:
-        if _again(node, call):
+        if computed_again(node, call):
             yield Finding(
                 "this gather is computed again for checkpointing: the other processes do not come",
                 file.path,
                 call.lineno,
             )
-        elif _in_loop(node, call):
+        elif in_block_loop(node, call):
             yield Finding("the sequence is gathered in the loop over the blocks", file.path, call.lineno)
-        elif _elsewhere(node, call):
+        elif on_another_dimension(node, call):
             message = "the sequence is gathered on another dimension than it was sliced on"
             yield Finding(message, file.path, call.lineno)
-        elif _padded(node) and not _cut(node, call):
+        elif pads(node) and not is_cut(node, call):
             message = "padding is not cut off after the gather: it fails where the tokens do not divide"
             yield Finding(message, file.path, call.lineno, severity=Severity.warning)
 
@@ -160,65 +166,5 @@ def _late(diffusion: Diffusion) -> bool:
         gone = [call.lineno for call in calls(node, *IN)]
         turned = [call.lineno for call in calls(node) if "rotary" in called(call) or "rope" in called(call)]
         if gone and turned and min(gone) < min(turned):
-            return True
-    return False
-
-
-def _again(node: ast.FunctionDef, call: ast.Call) -> bool:
-    """Whether a call stands in a function that is handed to checkpointing."""
-    handed = {
-        name
-        for one in calls(node, "_gradient_checkpointing_func", "checkpoint")
-        for name in (names_in(one.args[0]) if one.args else ())
-    }
-    inner = [n for n in walked(node)[1:] if isinstance(n, (ast.FunctionDef, ast.Lambda))]
-    named = [n for n in inner if isinstance(n, ast.FunctionDef) and n.name in handed]
-    direct = [
-        one.args[0]
-        for one in calls(node, "_gradient_checkpointing_func", "checkpoint")
-        if one.args and isinstance(one.args[0], ast.Lambda)
-    ]
-    return any(call in walked(n) for n in [*named, *direct])
-
-
-def _elsewhere(node: ast.FunctionDef, call: ast.Call) -> bool:
-    """Whether what is gathered was sliced, under this name, on another dimension."""
-    value, dim = argument(call, 0, "x"), argument(call, 1, "gather_dim")
-    if not isinstance(value, ast.Name) or not isinstance(dim, ast.Constant):
-        return False
-    dims = {one for part, one, _ in sliced(node) if isinstance(part, ast.Name) and part.id == value.id}
-    return bool(dims) and None not in dims and dim.value not in dims
-
-
-def _in_loop(node: ast.FunctionDef, call: ast.Call) -> bool:
-    return any(
-        isinstance(item, ast.For) and any(word in ast.unparse(item.iter) for word in _BLOCKS) and call in walked(item)
-        for item in walked(node)
-    )
-
-
-def _padded(node: ast.FunctionDef) -> bool:
-    """Whether slicing adds something: VeOmni's own function does, unless it is told not to."""
-    own = list(calls(node, *SLICES))
-    return any(
-        ast.unparse(argument(call, 2, "padding") or ast.Constant(True)) != "False"
-        for call in own
-        if called(call) != SLICES[1]
-    )
-
-
-def _cut(node: ast.FunctionDef, call: ast.Call) -> bool:
-    """Whether what is gathered is cut to length, at once or later."""
-    if argument(call, 3, "unpad_dim_size") is not None or argument(call, 2, "padding_dim") is not None:
-        return True
-    for item in walked(node):
-        late = getattr(item, "lineno", 0) >= call.lineno
-        if (
-            late
-            and isinstance(item, ast.Subscript)
-            and any(isinstance(n, ast.Slice) and n.upper is not None for n in walked(item.slice))
-        ):
-            return True
-        if late and isinstance(item, ast.Call) and called(item) in {"narrow", "unpad_tensor", "index_select"}:
             return True
     return False
