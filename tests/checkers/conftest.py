@@ -13,6 +13,7 @@ from omni_kit.scaffold import new_model
 
 Edits = Mapping[str, str | tuple[str, str] | None]
 Subject = Callable[..., Path]
+_FOLDERS = {"transformers", "diffusers"}  # of models
 _SKIPPED = shutil.ignore_patterns("__pycache__")
 
 
@@ -23,6 +24,13 @@ def veomni_models() -> Path:
     assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin).parent / "models" / "transformers"
+
+
+def home_of(models: Path, name: str) -> Path:
+    """The directory of one of VeOmni's own models, of a language model or a diffusion model."""
+    found = next((folder / name for folder in (models, models.parent / "diffusers") if (folder / name).is_dir()), None)
+    assert found is not None, f"VeOmni has no model {name}"
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -45,10 +53,11 @@ def subject(olmoe: Path, veomni_models: Path, tmp_path: Path) -> Subject:
 
     def copy(name: str = "olmoe", edits: Edits | None = None) -> Path:
         plugin = name == "olmoe"
-        place = tmp_path if plugin else tmp_path / "veomni" / "models" / "transformers"
-        shutil.copytree(olmoe if plugin else veomni_models / name, place / name, ignore=_SKIPPED)
+        real = olmoe if plugin else home_of(veomni_models, name)
+        place = tmp_path if plugin else tmp_path / "veomni" / "models" / real.parent.name
+        shutil.copytree(real, place / name, ignore=_SKIPPED)
         if not plugin:
-            _surround(place, veomni_models)
+            _surround(place, real.parent)
         for path, change in (edits or {}).items():
             _edit(place / name / path, change)
         return place / name
@@ -60,7 +69,9 @@ def _surround(place: Path, models: Path) -> None:
     """Makes a checkout around one model: everything of VeOmni but the other models, by links, and the aggregate."""
     for level, real in ((place.parents[1], models.parents[1]), (place.parent, models.parent), (place, models)):
         for entry in real.iterdir():
-            model = real == models and entry.is_dir()
+            model = (real == models and entry.is_dir()) or (
+                real == models.parent and entry.name in _FOLDERS - {models.name}
+            )
             if not (level / entry.name).exists() and not model and entry.name != "__pycache__":
                 (level / entry.name).symlink_to(entry)
     (place / "__init__.py").unlink()

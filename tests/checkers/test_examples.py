@@ -13,7 +13,7 @@ from omni_checkers.veomni import EXAMPLE
 from omni_kit.patchgen import run_config
 from omni_kit.patchgen.importing import CONFIG_SUFFIX
 
-from .conftest import Subject, found
+from .conftest import Subject, found, home_of
 
 Place = Callable[[str, Example], Path]
 
@@ -44,7 +44,7 @@ def place(subject: Subject) -> Place:
 @pytest.fixture(scope="module")
 def original(olmoe: Path, veomni_models: Path) -> Callable[[str], Path]:
     """The directory that examples are laid over, as it is."""
-    return lambda name: olmoe if name == EXAMPLE else veomni_models / name
+    return lambda name: olmoe if name == EXAMPLE else home_of(veomni_models, name)
 
 
 @cache

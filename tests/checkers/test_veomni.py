@@ -72,6 +72,20 @@ KNOWN = {
     "VEO609": {"qwen2_vl": 1},
     # Read, not run: the config for NPUs leaves these patches out, as the router replay of qwen3_moe.
     "VEO703": {"glm_moe_dsa": 1, "qwen3_5": 1, "qwen3_5_moe": 1, "qwen3_moe": 1, "seed_oss": 1},
+    # model._no_split_modules is None: PreTrainedModel stands before diffusers' class, which names blocks.
+    "VEO625": {"wan_t2v": 1},
+    # save_pretrained(..., max_shard_size="nonsense") ends in a ValueError and leaves type(model.config) is dict;
+    # type(from_pretrained(path)) is diffusers' WanTransformer3DModel.
+    "VEO626": {"wan_t2v": 2, "qwen_image": 1},
+    # diffusers' own object, called with return_dict=False for two samples, answers a tensor: [0] is the first sample.
+    "VEO628": {"wan_t2v": 1},
+    # Nine tokens in two processes: RuntimeError, 5 tokens meet 4 rotary embeddings, or a picture of 10 tokens.
+    "VEO633": {"wan_t2v": 1, "ltx2_3": 2},
+    # With a LoraLinear in place of to_q: AttributeError: 'LoraLinear' object has no attribute 'weight'.
+    "VEO634": {"wan_t2v": 5},
+    # ModuleNotFoundError: torchvision; MiniMaxH3ConditionModelConfig.from_pretrained(path).base_model_path is None, and
+    # MiniMaxH3ConditionModel takes meta_init in **kwargs and reads it nowhere.
+    "VEO636": {"wan_t2v": 1, "qwen_image": 1, "ltx2_3": 1, "minimax_h3": 2},
     # Read, not run: dummy_forward takes the dtype of the first parameter, or keeps its first input.
     "VEO505": _DUMMIES,
     "VEO506": {"qwen2_5vl": 2, "qwen2_vl": 2},
@@ -93,11 +107,12 @@ def test_an_error_is_something_that_breaks_or_corrupts(report: Report) -> None:
         "VEO104",
         "VEO204",
         "VEO602",
+        "VEO628",
     }
 
 
 def _model(path: Path) -> str:
-    return path.parts[path.parts.index("transformers") + 1]
+    return path.parts[path.parts.index("models") + 2]
 
 
 def test_every_model_that_registers_was_looked_at(report: Report) -> None:

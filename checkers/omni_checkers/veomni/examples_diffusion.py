@@ -27,7 +27,7 @@ def register_modeling(architecture=None):
 """
 """`wan_transformer/__init__.py`."""
 
-TO_DICTS = '''\
+TO_DICTS = """\
     def to_diffuser_dict(self):
         return {key: getattr(self, key) for key in SIGNATURE.parameters if key != "self"}
 
@@ -37,8 +37,8 @@ TO_DICTS = '''\
         values["_diffusers_version"] = diffusers.__version__
         values.pop("dtype", None)
         return values
-'''
-CONFIGURATION = f'''\
+"""
+CONFIGURATION = f"""\
 import inspect
 
 import diffusers
@@ -58,7 +58,7 @@ class WanTransformer3DModelConfig(PretrainedConfig):
                 setattr(self, name, kwargs.pop(name, parameter.default))
         super().__init__(**kwargs)
 
-{TO_DICTS}'''
+{TO_DICTS}"""
 """`wan_transformer/configuration_wan_transformer.py`: what diffusers' constructor takes, taken from itself."""
 
 INIT = """\
@@ -231,7 +231,8 @@ NORMALIZE = """\
 """
 PROCESS = """\
     def process_condition(self, latents, context):
-        inputs = {"hidden_states": [], "timestep": [], "encoder_hidden_states": [], "training_target": []}
+        inputs = {"hidden_states": [], "timestep": [], "encoder_hidden_states": []}
+        inputs |= {"training_target": [], "latents": []}
         for sample, embeds in zip(latents, context):
             clean = self._normalize_latents(DiagonalGaussianDistribution(sample).mode())
             noise = torch.randn(clean.shape, generator=self.generator, device=self.generator.device)
@@ -241,6 +242,7 @@ PROCESS = """\
             inputs["timestep"].append(timestep)
             inputs["encoder_hidden_states"].append(embeds)
             inputs["training_target"].append(noise - clean)
+            inputs["latents"].append(clean)
         return inputs
 """
 CONSTRUCTOR = """\

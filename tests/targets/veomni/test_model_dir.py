@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import BadInput
-from omni_kit.targets.veomni.model_dir import find_model_dir
+from omni_kit.targets.veomni.model_dir import find_model_dir, place_of
 
 IMPORT = "from veomni.models.loader import MODELING_REGISTRY\n"
 
@@ -166,3 +166,14 @@ def test_every_error_is_one_line_with_a_hint(tmp_path: Path) -> None:
 
     assert "\n" not in caught.value.message
     assert "MODELING_REGISTRY" in caught.value.hint
+
+
+def test_a_key_is_placed_in_the_package_that_registers_it(tmp_path: Path) -> None:
+    path = package(tmp_path, "wan", "from . import wan_condition, wan_transformer\n")
+    for name, key in (("wan_condition", "WanCondition"), ("wan_transformer", "Wan")):
+        package(path, name, IMPORT + f'MODELING_REGISTRY["{key}"] = make\n')
+    found = find_model_dir(path)
+
+    assert place_of(found, "Wan")[0] == path / "wan_transformer" / "__init__.py"
+    assert place_of(found, "WanCondition") == (path / "wan_condition" / "__init__.py", found.registered["WanCondition"])
+    assert place_of(found, "another") == (path / "__init__.py", 1)

@@ -12,6 +12,7 @@ from omni_checkers.symbolic import (
     Class,
     Evaluator,
     Function,
+    Module,
     Opaque,
     Oracle,
     Program,
@@ -21,7 +22,7 @@ from omni_checkers.symbolic import (
 )
 from omni_checkers.symbolic.evaluate import Effect, Outcome, Stored
 from omni_checkers.symbolic.signals import Raised
-from omni_checkers.symbolic.values import Value
+from omni_checkers.symbolic.values import Scope, Value
 
 MODELING = "MODELING_REGISTRY"
 CONFIG = "MODEL_CONFIG_REGISTRY"
@@ -141,13 +142,22 @@ class _Importing(Evaluator):
     """Executes the packages below the directory, too, as soon as a module imports them or something inside them."""
 
     def imported(self, module_name: str, name: str | None) -> Value:
-        if self.depth == 0 and self.program.contains(module_name):
-            parts = module_name.split(".") + ([name] if name is not None else [])
-            for length in range(1, len(parts) + 1):
-                inner = self.program.module(".".join(parts[:length]))
-                if inner is not None and inner.is_package and inner.path.is_file():
-                    self.run_module(inner)
+        if self.depth == 0:
+            self._run_packages(module_name if name is None else f"{module_name}.{name}")
         return super().imported(module_name, name)
+
+    def run_module(self, module: Module) -> Scope:
+        if self.depth == 0:
+            self._run_packages(module.name.rpartition(".")[0])
+        return super().run_module(module)
+
+    def _run_packages(self, name: str) -> None:
+        """Executes a package, and those around it, the outermost first."""
+        parts = name.split(".")
+        for length in range(1, len(parts) + 1):
+            inner = self.program.module(".".join(parts[:length]))
+            if inner is not None and inner.is_package and inner.path.is_file():
+                super().run_module(inner)
 
 
 def _imported(program: Program, oracle: Oracle) -> Evaluator:

@@ -20,7 +20,7 @@ IMPORT_LIMIT = 120.0
 """Seconds in which a model is imported, registered and built."""
 _HOOKS = ("get_position_id_func", "get_metadata_collate_func")
 _LOADING = ("import", "keys", "roundtrip")
-_NOTHING: Mapping[str, Any] = {"error": "", "lacks": "", "returned": [], "built": {}, "hooks": []}
+_NOTHING: Mapping[str, Any] = {"error": "", "lacks": "", "returned": [], "built": {}, "hooks": [], "denoiser": []}
 
 
 def main() -> None:
@@ -85,6 +85,11 @@ def _imported(model: Mapping[str, Any]) -> dict[str, Any]:
 
     facts: dict[str, Any] = {**_NOTHING, "returned": [], "built": {}, "hooks": []}
     try:
+        if model.get("sides"):
+            from omni_checkers.veomni.runs.denoiser import look_at
+
+            facts["denoiser"] = look_at(model["sides"], lambda: _open(model))
+            return facts
         VeOmniBuilder().open(model)
         from veomni.models.loader import MODELING_REGISTRY
 
@@ -94,6 +99,12 @@ def _imported(model: Mapping[str, Any]) -> dict[str, Any]:
     except Exception as error:
         facts["error"], facts["lacks"] = _told(error), lacking_package(error)
     return facts
+
+
+def _open(model: Mapping[str, Any]) -> None:
+    from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
+
+    VeOmniBuilder().open(model)
 
 
 def _call(function: Any, key: str, architecture: str | None, model: Mapping[str, Any], facts: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import omni_checkers
 import omni_kit
+from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.veomni.rules.registry.dispatch import architectures
 from omni_checkers.veomni.runs.experiment import IMPORT_LIMIT
@@ -98,4 +99,17 @@ def _described(model: ModelDir) -> dict[str, Any]:
     except NotApplicable:
         generated = []
     named = {key: sorted(architectures(generated, key)) for key in model.registered}
-    return fields | {"registered": list(model.registered), "architectures": named}
+    return fields | {"registered": list(model.registered), "architectures": named, "sides": _sides(facts)}
+
+
+def _sides(facts: Facts) -> dict[str, str]:
+    """The keys of the two sides of a diffusion model, and the class of diffusers; nothing for other models."""
+    try:
+        found = facts.get("diffusion")
+    except NotApplicable:
+        return {}
+    return {
+        "transformer": found.transformer.key if found.transformer is not None else "",
+        "condition": found.condition.key if found.condition is not None else "",
+        "upstream": found.upstream.node.name if found.upstream is not None else "",
+    }

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from omni_checkers.engine.files import File, walked
 from omni_kit.upstream.python.source import dotted
 
-Callable_ = ast.FunctionDef | ast.Lambda
-
 
 def imports(file: File) -> dict[str, str]:
     """Name -> where it comes from, dotted; relative imports begin with their dots."""
@@ -17,7 +15,9 @@ def imports(file: File) -> dict[str, str]:
             found[alias.asname or alias.name] = f"{'.' * node.level}{node.module or ''}.{alias.name}"
     for plain in file.nodes(ast.Import):
         for alias in plain.names:
-            found[alias.asname or alias.name.partition(".")[0]] = alias.name if alias.asname else alias.name.partition(".")[0]
+            found[alias.asname or alias.name.partition(".")[0]] = (
+                alias.name if alias.asname else alias.name.partition(".")[0]
+            )
     return found
 
 
@@ -29,6 +29,11 @@ def origin(file: File, node: ast.AST) -> str:
     first, _, rest = name.partition(".")
     real = imports(file).get(first, first)
     return f"{real}.{rest}" if rest else real
+
+
+def line_of(node: ast.AST) -> int:
+    """The line that a node stands in."""
+    return int(getattr(node, "lineno", 0))
 
 
 def called(node: ast.Call) -> str:

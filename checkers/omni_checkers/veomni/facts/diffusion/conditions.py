@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omni_checkers.engine.files import walked
-from omni_checkers.veomni.facts.diffusion.code import assignments
+from omni_checkers.veomni.facts.diffusion.code import assignments, called
 from omni_checkers.veomni.facts.diffusion.sides import Method
 
 
@@ -56,35 +56,60 @@ def _keys(function: ast.FunctionDef, value: ast.expr) -> Keys:
 
 
 def _literal(value: ast.Dict) -> Keys:
-    named = {key.value: key.lineno for key in value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
+    named = {
+        key.value: key.lineno for key in value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    }
     return Keys(named, named, len(named) == len(value.keys))
 
 
 def _variable(function: ast.FunctionDef, name: str) -> Keys:
     """The keys of a dict that is begun somewhere and added to."""
     begun = assignments(function, name)
-    if len(begun) != 1:
-        return Keys({}, {}, False)
-    if isinstance(begun[0], ast.Name):
+    if len(begun) != 1 or isinstance(begun[0], ast.Name):
         return Keys({}, {}, False)
     first = _keys(function, begun[0])
-    possible, whole = dict(first.possible), first.whole
+    certain, possible, whole = dict(first.certain), dict(first.possible), first.whole
     for node in _own(function):
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == name:
-            if isinstance(node.ctx, ast.Store):
-                if isinstance(node.slice, ast.Constant):
-                    possible.setdefault(str(node.slice.value), node.lineno)
-                else:
-                    whole = False
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            owner = node.func.value
-            whole &= not (isinstance(owner, ast.Name) and owner.id == name and node.func.attr in _CHANGING)
+        added = _added(function, node, name)
+        if added is None:
+            whole &= not _changes(node, name)
+            continue
+        possible |= {key: line for key, line in added.possible.items() if key not in possible}
+        whole &= added.whole
+        if node in function.body:
+            certain |= {key: line for key, line in added.certain.items() if key not in certain}
     gone = set(_removed(function, name))
     kept = {key: line for key, line in possible.items() if key not in gone}
-    return Keys({k: n for k, n in _certain(function, name, first).items() if k in kept}, kept, whole)
+    return Keys({key: line for key, line in certain.items() if key in kept}, kept, whole)
+
+
+def _added(function: ast.FunctionDef, node: ast.AST, name: str) -> Keys | None:
+    """The keys that a statement adds to a dict; None for one that adds none."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+        return _keys(function, node.value)
+    for target in node.targets if isinstance(node, ast.Assign) else ():
+        if isinstance(target, ast.Subscript) and getattr(target.value, "id", "") == name:
+            if isinstance(target.slice, ast.Constant):
+                added = {str(target.slice.value): target.lineno}
+                return Keys(added, added, True)
+            return Keys({}, {}, False)
+    return None
 
 
 _CHANGING = {"update", "setdefault", "clear", "popitem"}
+_READING = {"len", "list", "dict", "print", "sorted", "set", "tuple", "iter", "all", "any", "isinstance", "type", "zip"}
+
+
+def _changes(node: ast.AST, name: str) -> bool:
+    """Whether a call may change a dict: one of its own methods, or a function that it is handed to."""
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id == name:
+        return node.func.attr in _CHANGING
+    handed = any(
+        isinstance(arg, ast.Name) and arg.id == name for arg in (*node.args, *(w.value for w in node.keywords))
+    )
+    return handed and called(node) not in _READING
 
 
 def _removed(function: ast.FunctionDef, name: str) -> Iterator[str]:
@@ -95,14 +120,3 @@ def _removed(function: ast.FunctionDef, name: str) -> Iterator[str]:
                 yield str(getattr(target.slice, "value", ""))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == f"{name}.pop" and node.args:
             yield str(getattr(node.args[0], "value", ""))
-
-
-def _certain(function: ast.FunctionDef, name: str, first: Keys) -> dict[str, int]:
-    """The keys that it begins with, and those that statements outside of branches and loops add."""
-    found = dict(first.certain)
-    for node in function.body:
-        for target in node.targets if isinstance(node, ast.Assign) else ():
-            if isinstance(target, ast.Subscript) and getattr(target.value, "id", "") == name:
-                if isinstance(target.slice, ast.Constant):
-                    found.setdefault(str(target.slice.value), node.lineno)
-    return found

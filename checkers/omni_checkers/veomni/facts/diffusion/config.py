@@ -5,7 +5,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from omni_checkers.symbolic import Call, Class, Evaluator, Function, Opaque, Oracle, Partial, Program, Symbol, TooManyPaths
+from omni_checkers.symbolic import (
+    Call,
+    Class,
+    Evaluator,
+    Function,
+    Opaque,
+    Oracle,
+    Partial,
+    Program,
+    Symbol,
+    TooManyPaths,
+)
 from omni_checkers.symbolic.signals import Raised
 from omni_checkers.symbolic.values import Record, Value, show
 from omni_kit.upstream.diffusers.signatures import arguments
@@ -23,12 +34,15 @@ class ConfigEvaluator(Evaluator):
         self.upstream = upstream
 
     def call(self, function: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST | None) -> Value:
+        """Knows some functions of libraries, and goes on with the others."""
         name = str(function) if isinstance(function, (Symbol, Opaque)) else ""
         if name == "inspect.signature" and args and self.upstream.node.name in show(args[0]):
             named = {"self": None, **arguments(self.upstream)}
             known = {key: Record(key, {"default": Opaque(f"default of {key}"), "name": key}) for key in named}
             return Record("signature", {"parameters": known})
-        inherited = isinstance(function, Partial) and function.args and str(function.args[0]).startswith("builtins.super")
+        inherited = (
+            isinstance(function, Partial) and function.args and str(function.args[0]).startswith("builtins.super")
+        )
         if inherited and isinstance(function, Partial) and function.args[1] == "to_dict":
             return {key: Opaque(f"inherited {key}") for key in _INHERITED}
         return super().call(function, args, kwargs, node)

@@ -32,7 +32,8 @@ def patches(files: Sequence[File]) -> Iterator[Patch]:
         if "diffusers" not in file.text:
             continue
         owners = {id(inner): node for node in file.nodes(ast.FunctionDef) for inner in walked(node)}
-        for node in file.nodes(ast.Assign, ast.Expr):
+        statements: list[ast.Assign | ast.Expr] = [*file.nodes(ast.Assign), *file.nodes(ast.Expr)]
+        for node in statements:
             for target, value in _stored(file, node):
                 if target.startswith("diffusers."):
                     yield Patch(file, node, target, value, owners.get(id(node)))
@@ -46,7 +47,7 @@ def _stored(file: File, node: ast.Assign | ast.Expr) -> Iterator[tuple[str, ast.
                 yield origin(file, target), node.value
     elif isinstance(node.value, ast.Call) and called(node.value) == "setattr" and len(node.value.args) == 3:
         owner, name, value = node.value.args
-        text = name.value if isinstance(name, ast.Constant) else ast.unparse(name)
+        text = str(name.value) if isinstance(name, ast.Constant) else ast.unparse(name)
         yield f"{origin(file, owner)}.{text}", value
 
 

@@ -37,7 +37,13 @@ class WrapperSaysWhatTrainersAsk(Rule):
         {MODEL: MODELING.replace('["WanTransformerBlock"]', '["WanBlock"]')},
         {MODEL: MODELING.replace("    supports_gradient_checkpointing = True\n", "")},
     )
-    GOOD = ({MODEL: MODELING.replace(ATTRIBUTES, ATTRIBUTES.replace('["WanTransformerBlock"]', '("WanTransformerBlock",)'))},)
+    GOOD = (
+        {
+            MODEL: MODELING.replace(
+                ATTRIBUTES, ATTRIBUTES.replace('["WanTransformerBlock"]', '("WanTransformerBlock",)')
+            )
+        },
+    )
 
     def check(self, diffusion: Diffusion) -> Findings:
         upstream, side = diffusion.upstream, diffusion.transformer
@@ -73,9 +79,13 @@ def _wrong(
     if shadowed and (allowed is None or allowed is False):
         yield "supports_gradient_checkpointing is False: enabling checkpointing ends in a ValueError", None
     name = model.name
-    if name != upstream.node.name and diffusion.known(name) is None:
-        if diffusion.attribute(model, "__name__") is None and not _renames(diffusion, model):
-            yield f"diffusers has no class {name}, which its save_pretrained writes into config.json", None
+    if (
+        name != upstream.node.name
+        and diffusion.known(name) is None
+        and diffusion.attribute(model, "__name__") is None
+        and not _renames(diffusion, model)
+    ):
+        yield f"diffusers has no class {name}, which its save_pretrained writes into config.json", None
 
 
 def _renames(diffusion: Diffusion, model: Value) -> bool:

@@ -104,7 +104,7 @@ def _written(diffusion: Diffusion, run: ConfigRun, config: Class, upstream: Clas
             yield Finding(f"to_diffuser_dict leaves out '{missing[0]}': {name} is built with its default", *here)
         if extra := sorted(set(run.diffusers) - taken):
             yield Finding(f"to_diffuser_dict gives '{extra[0]}', which {name} does not take", *here)
-        for key, value in run.diffusers.items():
+        for key, value in run.diffusers.items() if run.attributes is None else ():
             other = value.text.strip("<>") if isinstance(value, Opaque) and value.text.startswith("<") else key
             if other != key and other in taken:
                 yield Finding(f"to_diffuser_dict gives '{other}' as '{key}'", *here)

@@ -13,8 +13,6 @@ from omni_checkers.veomni.facts.diffusion.sides import Method
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.kinds import Kind
 
-_TARGET = '            inputs["training_target"].append(noise - clean)\n'
-
 
 class ConditionsFitForward(Rule):
     """What one step returns is what the next one takes: get_condition, process_condition, forward, diffusers' forward.
@@ -37,8 +35,12 @@ class ConditionsFitForward(Rule):
     example_of = "wan_t2v"
     BAD = (
         {CONDITION: CONDITIONS.replace('"training_target"', '"target"')},
-        {MODEL: MODELING.replace("training_target, latents=None", "training_target, latents"), CONDITION: CONDITIONS},
-        {MODEL: MODELING.replace(FORWARD, FORWARD.replace("context, return_dict", "context, caption_mask=None, return_dict"))},
+        {MODEL: MODELING.replace("latents=None", "latents=None, *, guidance"), CONDITION: CONDITIONS},
+        {
+            MODEL: MODELING.replace(
+                FORWARD, FORWARD.replace("context, return_dict", "context, caption_mask=None, return_dict")
+            )
+        },
     )
     GOOD = ({MODEL: MODELING, CONDITION: CONDITIONS},)
 
@@ -76,11 +78,18 @@ def _backbone(diffusion: Diffusion, forward: Method) -> Iterator[Finding]:
         return
     name, patched = upstream.node.name, patched_forward(diffusion)
     found = [(method, call) for method in _methods(diffusion, forward) for call in _forwards(method, name)]
-    if not found and not _by_super(diffusion, forward):
-        if forward.owner == (diffusion.transformer.model if diffusion.transformer else None):
-            yield Finding(f"{name}.forward is called nowhere in {forward.owner.name}", forward.path, forward.node.lineno)
+    if (
+        not found
+        and not _by_super(diffusion, forward)
+        and forward.owner == (diffusion.transformer.model if diffusion.transformer else None)
+    ):
+        yield Finding(f"{name}.forward is called nowhere in {forward.owner.name}", forward.path, forward.node.lineno)
     taken = parameters(patched[1]) if patched is not None else list(arguments(upstream, "forward"))
-    needed = required(patched[1]) if patched is not None else [n for n, a in arguments(upstream, "forward").items() if a.required]
+    needed = (
+        required(patched[1])
+        if patched is not None
+        else [n for n, a in arguments(upstream, "forward").items() if a.required]
+    )
     anything = patched is not None and patched[1].args.kwarg is not None
     for method, call in found:
         yield from _fits(method, call, taken, needed, anything, name)
@@ -111,7 +120,9 @@ def _methods(diffusion: Diffusion, forward: Method) -> Iterator[Method]:
 
 def _forwards(method: Method, name: str) -> Iterator[ast.Call]:
     for call in calls(method.node, "forward"):
-        if origin(method.file, call.func).startswith("diffusers.") and ast.unparse(call.func).endswith(f"{name}.forward"):
+        if origin(method.file, call.func).startswith("diffusers.") and ast.unparse(call.func).endswith(
+            f"{name}.forward"
+        ):
             yield call
 
 

@@ -97,9 +97,10 @@ def _named(diffusion: Diffusion, model_dir: ModelDir) -> Iterator[Finding]:
     if other is None and not _registered_elsewhere(model_dir, said):
         yield Finding(f"{COMPANION} is '{said}', which nobody registers", *place)
     model = other.model if other is not None else None
-    for method in ("get_condition", "process_condition"):
-        if model is not None and not diffusion.inherits_unseen(model) and diffusion.method(model, method) is None:
-            yield Finding(f"{COMPANION} is '{said}', but {model.name} has no {method}", *_place(model))
+    if model is not None and not diffusion.inherits_unseen(model):
+        lost = [one for one in ("get_condition", "process_condition") if diffusion.method(model, one) is None]
+        if lost:
+            yield Finding(f"{COMPANION} is '{said}', but {model.name} has no {lost[0]}", *_place(model))
 
 
 def _set_later(config: Class) -> bool:

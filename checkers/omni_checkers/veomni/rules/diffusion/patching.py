@@ -52,9 +52,14 @@ class PatchedWhenBuilt(Rule):
                 message = f"{patch.target} is replaced by {patch.function.name}, which nobody calls"
                 yield Finding(message, patch.file.path, patch.function.lineno)
         for file, node in functions(files):
-            if file.tree is not None and node in file.tree.body and node.name.endswith("forward"):
-                if node.name not in used and any(calls(node, *_SHARING)):
-                    yield Finding(f"{node.name} shares a sequence, and is installed nowhere", file.path, node.lineno)
+            if (
+                file.tree is not None
+                and node in file.tree.body
+                and node.name.endswith("forward")
+                and node.name not in used
+                and any(calls(node, *_SHARING))
+            ):
+                yield Finding(f"{node.name} shares a sequence, and is installed nowhere", file.path, node.lineno)
 
 
 def _used(file: File) -> Iterator[str]:

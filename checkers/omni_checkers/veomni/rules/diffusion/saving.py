@@ -8,7 +8,7 @@ from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Se
 from omni_checkers.symbolic import Class
 from omni_checkers.veomni.examples_diffusion import LOADING, MODEL, MODELING, SAVING
 from omni_checkers.veomni.facts.diffusion import Diffusion
-from omni_checkers.veomni.facts.diffusion.code import calls, decorators, names_in, origin
+from omni_checkers.veomni.facts.diffusion.code import calls, decorators, line_of, origin
 from omni_checkers.veomni.facts.diffusion.sides import Method
 from omni_kit.upstream.kinds import Kind
 
@@ -60,14 +60,18 @@ def _saving(method: Method, upstream: str) -> Iterator[Finding]:
     here = method.path, method.node.lineno
     saves = list(calls(method.node, "save_pretrained", "save_config"))
     theirs = [call for call in saves if _by(method, call, upstream)]
-    others = [call for call in saves if ast.unparse(call.func).startswith("super()") or _by(method, call, "PreTrainedModel")]
+    others = [
+        call for call in saves if ast.unparse(call.func).startswith("super()") or _by(method, call, "PreTrainedModel")
+    ]
     if not theirs:
         if others:
-            yield Finding(f"save_pretrained goes by PreTrainedModel, and not by {upstream}", method.path, others[0].lineno)
+            yield Finding(
+                f"save_pretrained goes by PreTrainedModel, and not by {upstream}", method.path, others[0].lineno
+            )
         return
     stores = [node for node in walked(method.node) if _sets_config(node)]
-    before = [node for node in stores if node.lineno <= theirs[0].lineno]
-    after = [node for node in stores if node.lineno > theirs[0].lineno]
+    before = [node for node in stores if line_of(node) <= theirs[0].lineno]
+    after = [node for node in stores if line_of(node) > theirs[0].lineno]
     if not before:
         if not _another_config(method):
             message = "diffusers writes self.config, which is still VeOmni's: set it to to_diffuser_dict() first"
@@ -76,7 +80,7 @@ def _saving(method: Method, upstream: str) -> Iterator[Finding]:
         yield Finding("the config is not put back: the model goes on with a dict", *here)
     elif not any(_in_finally(node, after) for node in walked(method.node)):
         message = "the config is not put back when writing fails: the model goes on with a dict"
-        yield Finding(message, method.path, after[0].lineno, severity=Severity.warning)
+        yield Finding(message, method.path, line_of(after[0]), severity=Severity.warning)
 
 
 def _loading(method: Method, model: Class) -> Iterator[Finding]:
@@ -87,7 +91,7 @@ def _loading(method: Method, model: Class) -> Iterator[Finding]:
         value = node.value if isinstance(node, ast.Return) else None
         if isinstance(value, ast.Call) and origin(method.file, value.func).startswith("diffusers."):
             message = f"from_pretrained returns diffusers' object, and no {model.name}: it has no loss"
-            yield Finding(message, method.path, node.lineno, severity=Severity.warning)
+            yield Finding(message, method.path, line_of(node), severity=Severity.warning)
 
 
 def _by(method: Method, call: ast.Call, owner: str) -> bool:
@@ -98,13 +102,16 @@ def _sets_config(node: ast.AST) -> bool:
     """Whether a node stores self.config, or what it is kept in."""
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "setattr" and len(node.args) == 3:
         return isinstance(node.args[1], ast.Constant) and node.args[1].value in {"config", "_internal_dict"}
-    return isinstance(node, ast.Attribute) and node.attr in {"config", "_internal_dict"} and isinstance(node.ctx, ast.Store)
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr in {"config", "_internal_dict"}
+        and isinstance(node.ctx, ast.Store)
+    )
 
 
 def _another_config(method: Method) -> bool:
     """Whether the config is exchanged by a helper, such as a context manager."""
-    called = {name for item in walked(method.node) if isinstance(item, ast.With) for name in names_in(item.items[0])}
-    return bool(called) or any(isinstance(node, ast.With) for node in walked(method.node))
+    return any(isinstance(node, ast.With) for node in walked(method.node))
 
 
 def _in_finally(node: ast.AST, stores: list[ast.AST]) -> bool:

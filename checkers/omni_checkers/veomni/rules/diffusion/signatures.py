@@ -35,7 +35,11 @@ class PatchKeepsSignature(Rule):
     failure_modes = ("override-signature-drift", "upstream-drift-body")
     example_of = "wan_t2v"
     BAD = (
-        {MODEL: MODELING, PARALLEL: PATCHED.replace("    attention_kwargs=None,\n", "    **kwargs,\n"), REGISTER: WITH_PATCH},
+        {
+            MODEL: MODELING,
+            PARALLEL: PATCHED.replace("    attention_kwargs=None,\n", "    **kwargs,\n"),
+            REGISTER: WITH_PATCH,
+        },
         {MODEL: MODELING, PARALLEL: PATCHED.replace("return_dict=True", "return_dict=False"), REGISTER: WITH_PATCH},
     )
     GOOD = ({MODEL: MODELING, PARALLEL: PATCHED, REGISTER: WITH_PATCH},)
@@ -54,14 +58,18 @@ def _names(file: File, node: ast.FunctionDef, taken: dict[str, Argument], name: 
     own = parameters(node)
     read = {item.value for item in walked(node) if isinstance(item, ast.Constant) and isinstance(item.value, str)}
     rest = node.args.kwarg.arg if node.args.kwarg is not None else ""
-    passed = any(isinstance(item, ast.keyword) and item.arg is None and rest in ast.unparse(item) for item in walked(node))
+    passed = any(
+        isinstance(item, ast.keyword) and item.arg is None and rest in ast.unparse(item) for item in walked(node)
+    )
     lost = [one for one in taken if one not in own and not (rest and (one in read or passed))]
     if lost:
         how = f"disappears in **{rest}" if rest else "is refused"
         yield Finding(f"{name}.forward takes '{lost[0]}', which {how} in {node.name}", file.path, node.lineno)
     kept = [one for one in own if one in taken]
     if kept != [one for one in taken if one in own]:
-        yield Finding(f"the parameters of {node.name} stand in another order than {name}.forward's", file.path, node.lineno)
+        yield Finding(
+            f"the parameters of {node.name} stand in another order than {name}.forward's", file.path, node.lineno
+        )
     for one in own:
         if one not in taken and one not in defaults(node):
             yield Finding(f"{node.name} needs '{one}', which {name}.forward does not take", file.path, node.lineno)

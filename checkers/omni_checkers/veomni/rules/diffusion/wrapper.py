@@ -10,7 +10,7 @@ from omni_checkers.symbolic import Class
 from omni_checkers.symbolic.values import Value
 from omni_checkers.veomni.examples_diffusion import INIT, MODEL, MODELING, PROPERTY
 from omni_checkers.veomni.facts.diffusion import Diffusion
-from omni_checkers.veomni.facts.diffusion.code import calls, origin
+from omni_checkers.veomni.facts.diffusion.code import calls, line_of, origin
 from omni_checkers.veomni.facts.diffusion.sides import Method, is_symbol
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.kinds import Kind
@@ -112,10 +112,10 @@ def _constructor(init: Method, upstream: ClassRef) -> Iterator[Finding]:
     build = builds[0]
     if begins and begins[0].lineno > build.lineno:
         yield Finding("PreTrainedModel's constructor comes after diffusers' and throws its modules away", *here)
-    elif begins and not any(_deletes(node) and node.lineno < build.lineno for node in walked(init.node)):
+    elif begins and not any(_deletes(node) and line_of(node) < build.lineno for node in walked(init.node)):
         message = "_internal_dict still holds the config when diffusers' constructor stores its own there"
         yield Finding(message, init.path, build.lineno)
-    if not any(node.lineno > build.lineno for node in stored):
+    if not any(line_of(node) > build.lineno for node in stored):
         yield Finding("self.config is not set after diffusers' constructor, which stores a dict there", *here)
     names = {keyword.arg for keyword in build.keywords if keyword.arg}
     if strange := sorted(names - set(arguments(upstream))):

@@ -84,7 +84,7 @@ class TestListsNameTheModel(Rule):
 
     def check(self, model_dir: ModelDir, kinds: frozenset[Kind]) -> Findings:
         suites = [suite for suite in SUITES if (model_dir.sys_path / suite.path).is_file()]
-        if model_dir.style != "in-tree" or not suites:
+        if model_dir.style != "in-tree" or not suites or Kind.dit in kinds:
             raise NotApplicable("there is no checkout with tests around the model")
         for suite in suites:
             file = model_dir.sys_path / suite.path
@@ -194,11 +194,12 @@ class TrainingConfigsAreUnderstood(Rule):
         },
     )
 
-    def check(self, model_dir: ModelDir) -> Findings:
+    def check(self, model_dir: ModelDir, kinds: frozenset[Kind] = frozenset()) -> Findings:
         package = veomni_package(model_dir)
         classes = _arguments(package) if package is not None else {}
-        found = list(_training_configs(model_dir))
-        if not found or "VeOmniArguments" not in classes:
+        found = list(training_configs(model_dir))
+        root = "VeOmniDiTArguments" if Kind.dit in kinds else "VeOmniArguments"
+        if not found or root not in classes:
             raise NotApplicable("there are no training configurations of the model")
         for file in found:
             text = file.read_text(encoding="utf-8")
@@ -207,7 +208,7 @@ class TrainingConfigsAreUnderstood(Rule):
             except yaml.YAMLError as error:
                 yield Finding(f"not valid YAML: {' '.join(str(error).split())[:120]}", file, 1)
                 continue
-            for key in _strange(values, "VeOmniArguments", classes):
+            for key in _strange(values, root, classes):
                 leaf = key.rpartition(".")[2]
                 line = next((n for n, t in enumerate(text.splitlines(), 1) if t.strip().startswith(f"{leaf}:")), 1)
                 yield Finding(f"VeOmni has no argument '{key}'", file, line)
@@ -219,10 +220,11 @@ def around(model_dir: ModelDir) -> list[Path]:
         return []
     lists = [model_dir.sys_path / suite.path for suite in SUITES]
     toys = sorted((model_dir.sys_path / "tests" / "toy_config").glob("*/*"))
-    return [*lists, *toys, *_training_configs(model_dir)]
+    return [*lists, *toys, *training_configs(model_dir)]
 
 
-def _training_configs(model_dir: ModelDir) -> Iterator[Path]:
+def training_configs(model_dir: ModelDir) -> Iterator[Path]:
+    """The files below `configs/` that speak of a model, by their folder or their name."""
     names = {model_dir.path.name, *model_dir.registered}
     for file in sorted((model_dir.sys_path / "configs").rglob("*.y*ml")):
         if names & {file.parent.name, file.stem}:
@@ -273,9 +275,12 @@ def _registered(file: File) -> Iterator[str]:
 @cache
 def _arguments(package: Path) -> Mapping[str, Mapping[str, str]]:
     """Class of arguments -> field -> annotation, with inherited fields."""
-    file = read_file(package / "arguments" / "arguments_types.py")
+    files = [package / "arguments" / "arguments_types.py", package / "trainer" / "dit_trainer.py"]
     found: dict[str, dict[str, str]] = {}
-    for node in sorted(file.nodes(ast.ClassDef), key=lambda node: node.lineno):
+    nodes = [
+        sorted(read_file(file).nodes(ast.ClassDef), key=lambda node: node.lineno) for file in files if file.is_file()
+    ]
+    for node in (one for part in nodes for one in part):
         fields = {name: text for base in node.bases for name, text in found.get(dotted(base) or "", {}).items()}
         annotated = (item for item in node.body if isinstance(item, ast.AnnAssign))
         found[node.name] = fields | {

@@ -1,0 +1,94 @@
+"""Tensors as mixtures of clean latents and noise: what a training step makes of them can be told without torch."""
+
+from dataclasses import dataclass, replace
+
+from omni_checkers.symbolic.values import Call, Opaque, Value, show
+
+LEVEL = 0.25
+"""What any sigma or timestep is taken to be."""
+_LEVELS = ("sigma", "timestep", "alpha")
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """clean * latents + noise * noise.
+
+    Attributes:
+        steps: what was done to the latents with values that are not known, in order: (operator, text of the value).
+    """
+
+    clean: float
+    noise: float
+    steps: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return f"mixture({self.clean}, {self.noise}, {self.steps})"
+
+
+@dataclass(frozen=True)
+class Level:
+    """A number that depends on how much noise there is."""
+
+    value: float
+
+    def __str__(self) -> str:
+        return f"level({self.value})"
+
+
+def combined(operator: str, left: Value, right: Value) -> Value:
+    """left <operator> right; None where it is not known."""
+    if isinstance(left, Mixture) and isinstance(right, Mixture):
+        sign = {"Add": 1, "Sub": -1}.get(operator)
+        if sign is None:
+            return None
+        return Mixture(left.clean + sign * right.clean, left.noise + sign * right.noise, left.steps or right.steps)
+    one, two = number(left), number(right)
+    if isinstance(left, Mixture) or isinstance(right, Mixture):
+        mixture, other = (left, two) if isinstance(left, Mixture) else (right, one)
+        if other is None:
+            text = show(right if mixture is left else left)
+            name = operator if mixture is left else f"{operator} from the left"
+            return replace(mixture, steps=(*mixture.steps, (name, text)))
+        return _scaled(operator, mixture, other, mixture is left)
+    levels = [item for item in (left, right) if is_level(item)]
+    if not levels or one is None or two is None or (operator == "Div" and not two):
+        return None
+    values = {"Add": one + two, "Sub": one - two, "Mult": one * two, "Div": one / two if two else 0.0}
+    return Level(values[operator]) if operator in values else None
+
+
+def number(value: Value) -> float | None:
+    """The number that a value is taken to be."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, Level):
+        return value.value
+    return LEVEL if is_level(value) else None
+
+
+def is_level(value: Value) -> bool:
+    """Whether a value is a sigma or a timestep."""
+    if isinstance(value, Level):
+        return True
+    if isinstance(value, Call):  # `.to(...)` of one
+        return isinstance(value.function, Opaque) and is_level(Opaque(value.function.text.rpartition(".")[0]))
+    text = show(value).lower() if isinstance(value, Opaque) else ""
+    named = text.partition("[")[0].partition("(")[0]  # not what it was picked by, or made of
+    return any(word in named.rpartition(".")[2] or f".{word}" in named for word in _LEVELS)
+
+
+def _scaled(operator: str, mixture: Mixture, factor: float, first: bool) -> Value:
+    if operator == "Mult":
+        return replace(mixture, clean=mixture.clean * factor, noise=mixture.noise * factor)
+    if operator == "Div" and first and factor:
+        return replace(mixture, clean=mixture.clean / factor, noise=mixture.noise / factor)
+    return None
+
+
+def noised(sample: Value, noise: Value) -> Value:
+    """What a flow-matching scheduler makes of a sample and noise."""
+    if not isinstance(sample, Mixture) or not isinstance(noise, Mixture):
+        return None
+    rest = 1 - LEVEL
+    clean = rest * sample.clean + LEVEL * noise.clean
+    return Mixture(clean, rest * sample.noise + LEVEL * noise.noise, sample.steps or noise.steps)

@@ -1,0 +1,31 @@
+"""What the pipelines of diffusers do with a transformer."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+from omni_checkers.engine.files import read_file, walked
+from omni_kit.upstream.library import Library
+
+
+@cache
+def divides_timestep(library: Library, transformer: str) -> bool | None:
+    """Whether pipelines divide the timestep by 1000 before the transformer gets it; None where they disagree."""
+    found = {told for file in _pipelines(library.root, transformer) if (told := _divides(file)) is not None}
+    return found.pop() if len(found) == 1 else None
+
+
+def _pipelines(root: Path, transformer: str) -> list[Path]:
+    """The files of pipelines whose constructor takes this transformer."""
+    files = sorted((root / "pipelines").rglob("pipeline_*.py"))
+    return [file for file in files if f"transformer: {transformer}" in file.read_text(encoding="utf-8")]
+
+
+def _divides(file: Path) -> bool | None:
+    answers = set()
+    for call in read_file(file).nodes(ast.Call):
+        if ast.unparse(call.func) == "self.transformer":
+            for keyword in call.keywords:
+                if keyword.arg == "timestep":
+                    answers.add(any(isinstance(n, ast.Constant) and n.value == 1000 for n in walked(keyword.value)))
+    return answers.pop() if len(answers) == 1 else None

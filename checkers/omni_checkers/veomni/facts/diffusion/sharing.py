@@ -1,0 +1,113 @@
+"""How a forward shares a sequence between processes: what it slices, and where it gathers."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from omni_checkers.engine.files import walked
+from omni_checkers.veomni.facts.diffusion.code import argument, called, calls, names_in
+from omni_checkers.veomni.facts.diffusion.flows import Flows
+from omni_kit.upstream.python.interpret import ClassRef
+
+SLICES = ("slice_input_tensor", "slice_input_tensor_scale_grad", "sp_pad_and_slice")
+GATHERS = ("gather_outputs", "sp_gather_seqs")
+_RANK = ("ulysses_rank", "sp_rank", "rank")
+
+
+@dataclass(frozen=True)
+class Split:
+    """One entry of `_cp_plan` that splits.
+
+    Attributes:
+        module: where, "" for the model's own arguments, "rope", "blocks.0", "blocks.*".
+        name: the argument, or the number of the output.
+        dim: the dimension; None where it is not plain.
+    """
+
+    module: str
+    name: str
+    dim: int | None
+    output: bool
+
+
+def plan_of(upstream: ClassRef) -> list[Split]:
+    """What diffusers splits for several processes; nothing where the class has no plan that can be read."""
+    found = upstream.assigned("_cp_plan")
+    node = found[1] if found is not None else None
+    return list(_splits(node)) if isinstance(node, ast.Dict) else []
+
+
+def _splits(node: ast.Dict) -> Iterator[Split]:
+    for key, value in zip(node.keys, node.values, strict=True):
+        module = key.value if isinstance(key, ast.Constant) else None
+        for inner, entry in zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ():
+            if isinstance(module, str) and isinstance(inner, ast.Constant) and isinstance(entry, ast.Call):
+                output = argument(entry, 2, "split_output")
+                dim = argument(entry, 0, "split_dim")
+                number = dim.value if isinstance(dim, ast.Constant) and isinstance(dim.value, int) else None
+                split = isinstance(output, ast.Constant) and output.value is True
+                yield Split(module, str(inner.value), number, split)
+
+
+def sliced(node: ast.FunctionDef) -> Iterator[tuple[ast.expr, int | None, int]]:
+    """(expression, dimension, line) of all that a function slices."""
+    for call in calls(node, *SLICES):
+        value, dim = argument(call, 0, "x") or argument(call, 0, "tensor"), argument(call, 1, "dim")
+        if value is not None:
+            yield value, _number(dim), call.lineno
+    flows = Flows(node)
+    for item in walked(node):
+        if isinstance(item, ast.Subscript) and _by_rank(flows, item):
+            parts = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
+            yield (
+                item.value,
+                next(n for n, part in enumerate(parts) if _uses_rank(flows, part, item.lineno)),
+                item.lineno,
+            )
+        elif (
+            isinstance(item, ast.Subscript)
+            and isinstance(item.value, ast.Call)
+            and called(item.value) in {"chunk", "tensor_split", "split"}
+            and _uses_rank(flows, item.slice, item.lineno)
+        ):
+            owner = item.value.func.value if isinstance(item.value.func, ast.Attribute) else None
+            yield from [(owner, _number(argument(item.value, 1, "dim")), item.lineno)] if owner is not None else []
+
+
+def gathered(node: ast.AST) -> list[ast.Call]:
+    """The calls below a node that bring a sequence together again."""
+    return [call for call in calls(node) if called(call) in GATHERS]
+
+
+def _by_rank(flows: Flows, item: ast.Subscript) -> bool:
+    parts = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
+    return any(isinstance(part, ast.Slice) and _uses_rank(flows, part, item.lineno) for part in parts)
+
+
+def _uses_rank(flows: Flows, part: ast.expr, line: int) -> bool:
+    return any(
+        (isinstance(n, ast.Attribute) and n.attr in _RANK) or (isinstance(n, ast.Name) and n.id in _RANK)
+        for one in flows.sources(part, line)
+        for n in walked(one)
+    )
+
+
+def _number(node: ast.expr | None) -> int | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
+
+
+def made_by(node: ast.FunctionDef, module: str) -> set[str]:
+    """The names that hold what `self.<module>(...)` gives, or parts of it."""
+    found: set[str] = set()
+    for _ in range(3):
+        for item in walked(node):
+            if isinstance(item, ast.Assign) and not any(
+                isinstance(n, ast.Call) and called(n) in SLICES for n in walked(item.value)
+            ):
+                from_module = f"self.{module}(" in ast.unparse(item.value)
+                from_name = (
+                    isinstance(item.value, (ast.Name, ast.Tuple, ast.Subscript)) and names_in(item.value) & found
+                )
+                if from_module or from_name:
+                    found |= {n.id for target in item.targets for n in walked(target) if isinstance(n, ast.Name)}
+    return found

@@ -1,0 +1,161 @@
+"""Integrations of diffusion transformers: what is quiet, how packages inside packages count, what formulas give."""
+
+from pathlib import Path
+
+import pytest
+
+from omni_checkers import check
+from omni_checkers.symbolic import Opaque
+from omni_checkers.veomni.examples_diffusion import CONDITION_CONFIGURATION, CONDITIONS, CONFIGURATION, MODELING
+from omni_checkers.veomni.facts.diffusion import mixtures, numbers
+from omni_checkers.veomni.facts.diffusion.mixtures import Mixture
+from omni_checkers.veomni.facts.diffusion.numbers import Flat
+
+from .conftest import Subject, found, home_of
+
+REGISTER = """\
+from veomni.models.loader import MODEL_CONFIG_REGISTRY, MODELING_REGISTRY
+
+
+@MODEL_CONFIG_REGISTRY.register("{key}")
+def register_config():
+    from .configuration import {key}Config
+
+    return {key}Config
+
+
+@MODELING_REGISTRY.register("{key}")
+def register_modeling(architecture: str | None = None):
+    from .modeling import {key}
+
+    return {key}
+"""
+FORWARD = """\
+    def forward(self, **batch):
+        targets = batch.pop("training_target")
+        batch.pop("latents", None)
+        losses, predictions = [], []
+        with shared(self, _WanTransformer3DModel._cp_plan):
+            for index, target in enumerate(targets):
+                sample = {name: values[index] for name, values in batch.items()}
+                (prediction,) = _WanTransformer3DModel.forward(self, **sample, return_dict=False)
+                losses.append(F.mse_loss(prediction.float(), target.float()))
+                predictions.append(prediction)
+        return WanModelOutput(loss={"mse_loss": torch.stack(losses).mean()}, predictions=predictions)
+"""
+HOOKS = '''\
+from contextlib import contextmanager
+
+from veomni.distributed.parallel_state import get_parallel_state
+from veomni.distributed.sequence_parallel import gather_outputs, slice_input_tensor
+
+
+@contextmanager
+def shared(model, plan):
+    """Slices and gathers where diffusers' own plan says so."""
+    hooks = []
+    if get_parallel_state().sp_enabled:
+        for name, entries in plan.items():
+            module = model.get_submodule(name)
+            hooks.append(module.register_forward_pre_hook(lambda m, given: slice_input_tensor(given[0], dim=1)))
+            hooks.append(module.register_forward_hook(lambda m, given, out: gather_outputs(out, gather_dim=1)))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+'''
+
+
+def _plugin(place: Path) -> Path:
+    """An integration that patches nothing: hooks by diffusers' plan, and dicts made by comprehensions."""
+    top = place / "wan"
+    transformer, condition = top / "wan_transformer", top / "wan_condition"
+    for folder in (transformer, condition):
+        folder.mkdir(parents=True)
+    start, end = MODELING.index("    def forward"), MODELING.index("    def save_pretrained")
+    modeling = MODELING[:start] + FORWARD + "\n" + MODELING[end:]
+    modeling = modeling.replace("from .configuration_wan_transformer", "from .hooks import shared\nfrom .configuration")
+    names = '"hidden_states", "timestep", "encoder_hidden_states", "training_target", "latents"'
+    conditions = CONDITIONS.replace(
+        'inputs = {"hidden_states": [], "timestep": [], "encoder_hidden_states": []}', "pass"
+    )
+    conditions = conditions.replace(
+        'inputs |= {"training_target": [], "latents": []}', f"inputs = {{n: [] for n in ({names})}}"
+    )
+    conditions = conditions.replace("from .....", "from veomni.").replace(
+        "configuration_wan_condition", "configuration"
+    )
+    texts = {
+        top / "__init__.py": "from . import wan_condition, wan_transformer\n",
+        transformer / "__init__.py": REGISTER.format(key="WanTransformer3DModel"),
+        transformer / "configuration.py": CONFIGURATION,
+        transformer / "modeling.py": modeling,
+        transformer / "hooks.py": HOOKS,
+        condition / "__init__.py": REGISTER.format(key="WanTransformer3DConditionModel"),
+        condition / "configuration.py": CONDITION_CONFIGURATION,
+        condition / "modeling.py": conditions,
+    }
+    for file, text in texts.items():
+        file.write_text(text, encoding="utf-8")
+    return top
+
+
+def test_an_integration_by_hooks_is_quiet(tmp_path: Path) -> None:
+    report = check([_plugin(tmp_path)])
+    assert report.findings == []
+    judged = {result.rule for result in report.results if result.status == "pass"}
+    assert judged >= {"VEO621", "VEO622", "VEO623", "VEO624", "VEO625", "VEO626", "VEO627", "VEO635", "VEO636"}
+
+
+class TestPackagesInside:
+    def test_both_are_imported(self, subject: Subject) -> None:
+        assert found(subject("wan_t2v"), "VEO1") == []
+
+    @pytest.mark.parametrize("kept", ["condition", "transformer"])
+    def test_one_is_forgotten(self, kept: str, subject: Subject) -> None:
+        path = subject("wan_t2v", {"__init__.py": f"from . import wan_{kept}\n"})
+        (finding,) = found(path, "VEO101")
+        assert "never reached" in finding.message
+        assert (finding.path, finding.line) == (path / "__init__.py", 1)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "from .wan_condition import MODELING_REGISTRY\nfrom .wan_transformer import MODEL_CONFIG_REGISTRY\n",
+            "from importlib import import_module\nfor n in ('condition', 'transformer'):\n"
+            "    import_module(f'.wan_{n}', __name__)\n",
+            "from .wan_condition.configuration_wan_condition import *\nfrom .wan_transformer import *\n",
+        ],
+    )
+    def test_however_they_are_imported(self, text: str, subject: Subject) -> None:
+        assert found(subject("wan_t2v", {"__init__.py": text}), "VEO101") == []
+
+    def test_the_aggregate_forgets_the_model(self, subject: Subject) -> None:
+        (finding,) = found(subject("wan_t2v", {"../__init__.py": "from . import qwen_image\n"}), "VEO103")
+        assert "'wan_t2v'" in finding.message
+
+
+@pytest.mark.parametrize("model", ["wan_t2v", "qwen_image", "ltx2_3", "minimax_h3"])
+def test_rules_about_language_models_say_nothing(model: str, veomni_models: Path) -> None:
+    findings = check([home_of(veomni_models, model)]).findings
+    assert {finding.rule[:5] for finding in findings} <= {"VEO62", "VEO63"}
+
+
+class TestFormulas:
+    def test_numbers(self) -> None:
+        one, two = Flat(3.0, 10, trained=True), Flat(1.0, 30)
+        assert numbers.binary("Sub", one, two) == Flat(2.0, 30, trained=True)
+        assert numbers.together([one, two], True, "mean").value == 1.5
+        assert numbers.together([one, two], False, "mean").value == 2.0
+        assert numbers.method(one, "detach", [], {}) == Flat(3.0, 10)
+
+    def test_mixtures(self) -> None:
+        clean, noise, sigma = Mixture(1, 0), Mixture(0, 1), Opaque("scheduler.sigmas[0]")
+        rest = mixtures.combined("Sub", 1, sigma)
+        mixed = mixtures.combined(
+            "Add", mixtures.combined("Mult", rest, clean), mixtures.combined("Mult", sigma, noise)
+        )
+        assert mixed == mixtures.noised(clean, noise)
+        assert mixtures.combined("Sub", noise, clean) == Mixture(-1, 1)
+        assert mixtures.combined("Sub", clean, Opaque("mean")).steps == (("Sub", "mean"),)
