@@ -1,10 +1,11 @@
-"""A fixed sample of the models that `make coverage-models` goes over; they differ in how they can fail."""
+"""A fixed sample of what `make coverage-models` and `make coverage-dit` go over; they differ in how they can fail."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from omni_kit.coverage import denoisers
 from omni_kit.coverage.case import Case
 from omni_kit.coverage.language import cover_with, names, page
 from omni_kit.parity.processes.workers import Sides
@@ -27,6 +28,16 @@ REFUSED = {
     "gemma3": "kind 'vlm'",
 }
 
+DENOISERS = {
+    "DiTTransformer2DModel": "drops classes at random while it trains",
+    "Flux2Transformer2DModel": "shares its sequences, two streams of them",
+    "LTX2VideoTransformer3DModel": "answers pictures and sound",
+    "OmniGenTransformer2DModel": "has a config value that transformers rewrites",
+    "SanaTransformer2DModel": "has linear attention, which no kernel takes the place of",
+    "ZImageTransformer2DModel": "takes and answers lists",
+}
+SHARES = {"Flux2Transformer2DModel"}
+
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
@@ -48,8 +59,17 @@ def test_refused_for_what_is_true(model_type: str, sides: Sides, tmp_path: Path)
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name", DENOISERS)
+def test_a_denoiser_is_proven(name: str, sides: Sides, tmp_path: Path) -> None:
+    (case,) = denoisers.cover_with([name], tmp_path, sides)
+    assert case.outcome == "proven", case.reason
+    assert float(case.reason) < 1e-6
+    assert case.about.startswith("equal") == (name in SHARES), case.about
+
+
 def test_the_sample_is_of_what_is_covered() -> None:
     assert {*PROVEN, *REFUSED} <= set(names())
+    assert set(DENOISERS) <= set(denoisers.names())
 
 
 def test_the_page_cuts_no_cell_and_names_no_machine() -> None:

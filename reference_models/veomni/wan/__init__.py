@@ -1,0 +1,5 @@
+"""WanTransformer3DModel for VeOmni: importing this registers it, and the model of its conditions."""
+
+from . import wan_condition, wan_transformer
+
+__all__ = ["wan_condition", "wan_transformer"]

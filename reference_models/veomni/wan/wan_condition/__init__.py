@@ -1,0 +1,19 @@
+"""The frozen model of conditions: importing this registers "WanTransformer3DModelCondition"."""
+
+from veomni.models.loader import MODEL_CONFIG_REGISTRY, MODELING_REGISTRY
+
+
+@MODEL_CONFIG_REGISTRY.register("WanTransformer3DModelCondition")
+def register_wan_condition_config():
+    """Where the pipeline lies, and how it is asked."""
+    from .configuration_wan_condition import WanConditionConfig
+
+    return WanConditionConfig
+
+
+@MODELING_REGISTRY.register("WanTransformer3DModelCondition")
+def register_wan_condition_modeling(architecture: str | None = None):
+    """The model; VeOmni asks for it without an architecture."""
+    from .modeling_wan_condition import WanConditionModel
+
+    return WanConditionModel

@@ -1,0 +1,130 @@
+"""Attention of WanTransformer3DModel by VeOmni's kernels.
+
+diffusers' own processors stay in charge of projections, norms and rotary embeddings. Only the name
+`dispatch_attention_fn`, by which they call a kernel, stands for `Kernel` in them. Nothing in diffusers is changed.
+
+Attention is over whole sequences, also where each process holds a share of the tokens.
+"""
+
+import copy
+from types import FunctionType, SimpleNamespace
+
+import torch
+from diffusers.models.attention_dispatch import dispatch_attention_fn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from .sequence_parallel import SequenceShare
+
+_CALLED = "dispatch_attention_fn"
+_OF_TORCH = (None, "eager", "sdpa")  # a model that was not built by VeOmni has none selected
+
+
+def eager_attention_forward(
+    module, query, key, value, attention_mask=None, scaling=None, dropout=0.0, enable_gqa=False, **kwargs
+):
+    """torch's attention by transformers' convention, through the kernel that diffusers takes.
+
+    Args:
+        query, key, value: [batch, heads, tokens, width].
+        attention_mask: what torch's scaled_dot_product_attention takes.
+
+    Returns:
+        [batch, tokens, heads, width], and None.
+    """
+    query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))
+    answer = dispatch_attention_fn(
+        query, key, value, attention_mask, dropout_p=dropout, scale=scaling, enable_gqa=enable_gqa
+    )
+    return answer, None
+
+
+class Kernel:
+    """Calls the attention function of a name; what VeOmni's functions read of a module is here.
+
+    Attributes:
+        attn_implementation: the name, in ALL_ATTENTION_FUNCTIONS; "eager" and "sdpa" are torch's attention.
+    """
+
+    is_causal = False
+    layer_idx = None
+
+    def __init__(self, attn_implementation: str, share: SequenceShare):
+        self.attn_implementation = attn_implementation
+        self.config = SimpleNamespace(_attn_implementation=attn_implementation, _pre_quantization_dtype=torch.bfloat16)
+        self.share = share
+
+    def __call__(
+        self,
+        query,
+        key,
+        value,
+        attn_mask=None,
+        dropout_p=0.0,
+        is_causal=False,
+        scale=None,
+        enable_gqa=False,
+        attention_kwargs=None,
+        *,
+        backend=None,
+        parallel_config=None,
+    ):
+        """In the place of diffusers' `dispatch_attention_fn`: tensors are [batch, tokens, heads, width]."""
+        if is_causal:
+            raise ValueError("WanTransformer3DModel asks for causal attention, which no denoiser has")
+
+        def attend(query, key, value, attn_mask):
+            # Flash attention has no argument for a mask: it would be dropped without a word.
+            torchs = self.attn_implementation in _OF_TORCH or attn_mask is not None
+            function = eager_attention_forward if torchs else ALL_ATTENTION_FUNCTIONS[self.attn_implementation]
+            answer, _ = function(
+                self,
+                query.transpose(1, 2),
+                key.transpose(1, 2),
+                value.transpose(1, 2),
+                attention_mask=attn_mask,
+                scaling=scale,
+                dropout=dropout_p,
+                is_causal=False,
+                skip_ulysses=True,  # heads and tokens are exchanged here
+                **({"enable_gqa": enable_gqa} if torchs else {}),
+            )
+            return answer
+
+        # diffusers' processors hand this on where both sides of attention are cut, and nowhere else.
+        if parallel_config is not None and self.share.enabled:
+            return self.share.exchanged(attend, query, key, value, attn_mask)
+        return attend(query, key, value, attn_mask)
+
+
+def use_veomni_attention(model, attn_implementation: str, share: SequenceShare) -> None:
+    """Gives every attention module of a model a processor that attends through a `Kernel`."""
+    kernel = Kernel(attn_implementation, share)
+    classes: dict[type, type] = {}
+    for module in model.modules():
+        processor = getattr(module, "processor", None)
+        if processor is None or _CALLED not in getattr(type(processor).__call__, "__code__", _NO_CODE).co_names:
+            continue
+        adapted = classes.setdefault(type(processor), _adapted(type(processor), kernel))
+        processor = copy.copy(processor)
+        processor.__class__ = adapted
+        module.set_processor(processor)
+
+
+_NO_CODE = SimpleNamespace(co_names=())
+
+
+def _adapted(kind: type, kernel: Kernel) -> type:
+    """A class of processors whose code is upstream's, and whose kernel is another."""
+    call = kind.__call__
+    names = {**call.__globals__, _CALLED: kernel}
+    changed = FunctionType(call.__code__, names, call.__name__, call.__defaults__, call.__closure__)
+    changed.__kwdefaults__ = call.__kwdefaults__
+    body = {
+        "__call__": changed,
+        "attn_implementation": kernel.attn_implementation,
+        "config": kernel.config,
+        "is_causal": False,
+        "layer_idx": None,
+        "_parallel_config": kernel.share,
+    }
+    return type(f"VeOmni{kind.__name__}", (kind,), body)
