@@ -73,10 +73,10 @@ def _wrong(
         for name in sorted(blocks) if known else ():
             if name not in known and name not in _own(diffusion):
                 yield f"_no_split_modules names {name}, which the model has not", None
-        if not blocks:
+        if not blocks and theirs:
             yield "_no_split_modules is empty: FSDP2 wraps no block", Severity.warning
     allowed = diffusion.attribute(model, "supports_gradient_checkpointing")
-    if shadowed and (allowed is None or allowed is False):
+    if shadowed and (allowed is None or allowed is False) and _supported(upstream):
         yield "supports_gradient_checkpointing is False: enabling checkpointing ends in a ValueError", None
     name = model.name
     if (
@@ -86,6 +86,12 @@ def _wrong(
         and not _renames(diffusion, model)
     ):
         yield f"diffusers has no class {name}, which its save_pretrained writes into config.json", None
+
+
+def _supported(upstream: ClassRef) -> bool:
+    """Whether diffusers' class allows checkpointing itself."""
+    found = upstream.assigned("_supports_gradient_checkpointing")
+    return found is not None and ast.unparse(found[1]) == "True"
 
 
 def _renames(diffusion: Diffusion, model: Value) -> bool:

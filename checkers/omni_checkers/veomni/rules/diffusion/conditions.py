@@ -9,7 +9,7 @@ from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Se
 from omni_checkers.symbolic import Class
 from omni_checkers.veomni.examples_diffusion import CONDITION, CONDITION_CONFIG, CONDITION_CONFIGURATION, CONDITIONS
 from omni_checkers.veomni.facts.diffusion import Diffusion, Side
-from omni_checkers.veomni.facts.diffusion.code import calls, parameters
+from omni_checkers.veomni.facts.diffusion.code import assignments, calls, parameters
 from omni_checkers.veomni.facts.diffusion.sides import Method
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.python.source import dotted
@@ -108,11 +108,19 @@ def _config(diffusion: Diffusion, side: Side) -> Iterator[Finding]:
     known = _attributes(diffusion, config)
     if known is None:
         return
-    for item in walked(model.node):
-        name = item.attr if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Load) else ""
-        owner = dotted(item.value) if isinstance(item, ast.Attribute) else ""
-        if name and owner in {"self.config", "config"} and name not in known and not _INHERITED.fullmatch(name):
-            yield Finding(f"{config.name} has no '{name}'", model.module.path, getattr(item, "lineno", 1))
+    for name, line in _read(model):
+        if name not in known and not _INHERITED.fullmatch(name):
+            yield Finding(f"{config.name} has no '{name}'", model.module.path, line)
+
+
+def _read(model: Class) -> Iterator[tuple[str, int]]:
+    """(name, line) of what a model reads of its config, as `self.config` or as an argument of its constructor."""
+    for node in (item for item in model.node.body if isinstance(item, ast.FunctionDef)):
+        plain = node.name == "__init__" and "config" in parameters(node) and not assignments(node, "config")
+        names = {"self.config", *(["config"] if plain else [])}
+        for item in walked(node):
+            if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Load) and dotted(item.value) in names:
+                yield item.attr, item.lineno
 
 
 def _attributes(diffusion: Diffusion, config: Class) -> set[str] | None:

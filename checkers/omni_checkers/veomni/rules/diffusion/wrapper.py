@@ -115,11 +115,25 @@ def _constructor(init: Method, upstream: ClassRef) -> Iterator[Finding]:
     elif begins and not any(_deletes(node) and line_of(node) < build.lineno for node in walked(init.node)):
         message = "_internal_dict still holds the config when diffusers' constructor stores its own there"
         yield Finding(message, init.path, build.lineno)
-    if not any(line_of(node) > build.lineno for node in stored):
+    if not any(line_of(node) > build.lineno for node in stored) and not _left_to_others(init, build):
         yield Finding("self.config is not set after diffusers' constructor, which stores a dict there", *here)
     names = {keyword.arg for keyword in build.keywords if keyword.arg}
     if strange := sorted(names - set(arguments(upstream))):
         yield Finding(f"{upstream.node.name} takes no '{strange[0]}'", init.path, build.lineno)
+
+
+def _left_to_others(init: Method, build: ast.Call) -> bool:
+    """Whether a method that stores the config, or a function that gets the model, is called after diffusers'."""
+    methods = {item.name: item for item in walked(init.owner.node) if isinstance(item, ast.FunctionDef)}
+    for call in calls(init.node):
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if call.lineno <= build.lineno:
+            continue
+        if name in methods and any(_stores(node, "config") for node in walked(methods[name])):
+            return True
+        if isinstance(call.func, ast.Name) and any(isinstance(arg, ast.Name) and arg.id == "self" for arg in call.args):
+            return True
+    return False
 
 
 def _of(init: Method, call: ast.Call, name: str) -> bool:
