@@ -16,6 +16,17 @@ def files(root: Path) -> dict[str, str]:
     return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in found}
 
 
+@pytest.mark.parametrize(("name", "source"), [
+    ("wan", "WanTransformer3DModel"), ("qwen_image", "QwenImageTransformer2DModel"),
+])  # fmt: skip
+def test_a_diffusion_model_made_again_is_what_is_committed(name: str, source: str, tmp_path: Path) -> None:
+    new_model(name, source, target="veomni", into=tmp_path)
+    committed, made = files(ROOT / name), files(tmp_path / name)
+    assert made.keys() == committed.keys()
+    for path in made:
+        assert made[path] == committed[path], f"{path} differs: run `make reference` and look at the change"
+
+
 @pytest.mark.parametrize("name", ["qwen3_moe", "olmoe"])
 def test_regenerating_gives_what_is_committed(name: str, tmp_path: Path) -> None:
     new_model(name, name, target="veomni", into=tmp_path)

@@ -41,7 +41,7 @@ def test_the_plainest_pipeline_of_a_class(name: str, pipeline: str, diffusers: L
     assert denoising(diffusers, name).pipeline.cls.node.name == pipeline
 
 
-@pytest.mark.parametrize("name", ["WanAnimateTransformer3DModel", "T5FilmDecoder"])
+@pytest.mark.parametrize("name", ["WanAnimateTransformer3DModel", "T5FilmDecoder", "PriorTransformer"])
 def test_a_class_that_none_asks_with_a_prompt_alone(name: str, diffusers: Library) -> None:
     assert pipeline_of(diffusers, name) is None
 
@@ -67,7 +67,7 @@ def test_a_factor_of_the_config_counts(diffusers: Library) -> None:
 @pytest.mark.parametrize(("name", "convention"), [
     ("FluxTransformer2DModel", "shift and scale"), ("Flux2Transformer2DModel", "batch-norm statistics"),
     ("WanTransformer3DModel", "mean and deviation"), ("SanaTransformer2DModel", "scale"),
-    ("PriorTransformer", ""),
+    ("StableAudioDiTModel", ""),
 ])  # fmt: skip
 def test_how_latents_are_scaled(name: str, convention: str, diffusers: Library) -> None:
     assert denoising(diffusers, name).scale.convention == convention

@@ -155,6 +155,12 @@ class Denoising:
         found = (one.name for one in self.pipeline.components if one.role == "autoencoder")
         return next(found, "vae")
 
+    @property
+    def sees(self) -> bool:
+        """Whether the pipeline has a processor of pictures or videos; without one its media are of another sort."""
+        kept = (dotted(node) for node in self._nodes() if isinstance(node, ast.Attribute))
+        return not {"self.image_processor", "self.video_processor"}.isdisjoint(name for name in kept if name)
+
     def _nodes(self) -> Iterator[ast.AST]:
         for entry in self.pipeline.cls.mro:
             if isinstance(entry, ClassRef) and entry.source.path == self.pipeline.cls.source.path:

@@ -25,6 +25,7 @@ from omni_kit.upstream.profile import Component
 from omni_kit.upstream.python.interpret import ClassRef
 
 INDEX = "model_index.json"
+SCHEDULER = "scheduler"  # what pipelines with one call it
 _UNETS, _AUTOENCODERS, _CONTROLNETS = f"{MODELS}/unets", f"{MODELS}/autoencoders", f"{MODELS}/controlnets"
 # The folder of a class of diffusers -> its role.
 _ROLES = {
@@ -193,17 +194,33 @@ def _names(annotation: str) -> list[str]:
 def pipeline_of(library: Library, transformer: str) -> Pipeline | None:
     """The plainest pipeline whose denoiser is a class: one that is called with a prompt, of the shortest name.
 
-    A pipeline that asks for a picture, or for weights beside its own, is for another task.
+    A pipeline that asks for a picture, or for weights beside its own, is for another task. So is one without an
+    autoencoder or a scheduler of its own: what it denoises are no latents.
     """
     found = []
     for name in class_names(library):
         place = place_of(library, name) or ""
-        if place.startswith(f"{PIPELINES}/") and name.endswith("Pipeline") and (cls := find_class(library, name)):
-            pipeline = Pipeline(library, cls)
-            if _asks_for(cls, transformer) and not any(one.required for one in arguments(cls, "__call__").values()):
-                found.append((len([one for one in pipeline.components if one.role == "controlnet"]), len(name), name))
+        cls = find_class(library, name) if place.startswith(f"{PIPELINES}/") and name.endswith("Pipeline") else None
+        if cls is None or transformer not in _classes_asked(cls):
+            continue
+        pipeline = Pipeline(library, cls)
+        if _draws(pipeline) and pipeline.denoiser.class_name == transformer:
+            beside = sum(one.role == "controlnet" for one in pipeline.components)
+            found.append((beside, len(name), name))
     return find_pipeline(library, min(found)[2], {}) if found else None
 
 
-def _asks_for(cls: ClassRef, transformer: str) -> bool:
-    return any(transformer in _names(one.annotation) for one in arguments(cls).values())
+def _classes_asked(cls: ClassRef) -> list[str]:
+    return [name for one in arguments(cls).values() for name in _names(one.annotation)]
+
+
+def _draws(pipeline: Pipeline) -> bool:
+    """Whether a pipeline makes pictures or the like of a prompt alone."""
+    roles = {one.role for one in pipeline.components}
+    named = any(one.name == SCHEDULER for one in pipeline.components)
+    required = any(one.required for one in arguments(pipeline.cls, "__call__").values())
+    folders = {
+        place_of(pipeline.library, one.class_name) or "" for one in pipeline.components if one.role == "denoiser"
+    }
+    alone = all(folder.startswith(f"{TRANSFORMERS}/") for folder in folders)  # a prior stands beside a UNet
+    return {"denoiser", "autoencoder"} <= roles and alone and named and not required

@@ -199,7 +199,10 @@ class _Planner:
         place = f"{self.base}/{name}_condition/modeling_{name}_condition.py"
         if self.conditions.denoising is None:
             yield Todo(place, 1, "write get_condition: how prompts and media become latents and conditions")
-        elif self.conditions.unit is None:
+            return
+        if not self.conditions.denoising.sees:
+            yield Todo(place, 1, "write _pixels: the pipeline has no processor of pictures or videos")
+        if self.conditions.unit is None:
             yield Todo(place, 1, "write _step: how the pipeline tells the transformer a step could not be read")
 
     def next(self) -> tuple[str, ...]:
