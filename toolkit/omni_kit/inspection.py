@@ -8,6 +8,7 @@ from omni_kit.errors import BadInput
 from omni_kit.examples import FOLDER
 from omni_kit.layout import refuse_original
 from omni_kit.resources import resource_dir
+from omni_kit.scaffold.answers import ANSWERS, load_answers
 from omni_kit.targets.protocol import Integration, IntegrationPlan, Request, Target, handler_of, package_of
 from omni_kit.targets.registry import targets
 from omni_kit.upstream.kinds import Kind
@@ -78,10 +79,16 @@ def _nearest(facts: ModelProfile) -> str | None:
     """The reference model to read first: the model itself, else the first one of the same kind."""
     root = resource_dir(FOLDER)
     found = [one for target in targets().values() for one in _references(root, target, facts.kind)]
-    own = (one for one in found if one.path.name == facts.model_type)
+    own = (one for one in found if facts.model_type in (one.path.name, _made_from(one.path)))
     alike = (one for one in found if one.kind == facts.kind)
     nearest = next(own, None) or next(alike, None)
     return f"{root.name}/{nearest.path.relative_to(root.resolve()).as_posix()}" if nearest is not None else None
+
+
+def _made_from(path: Path) -> str:
+    """The SOURCE that a worked example was made from; empty where that is not recorded."""
+    file = path / ANSWERS
+    return load_answers(file).answers.get("source", "") if file.is_file() else ""
 
 
 def _references(root: Path, target: Target, kind: Kind) -> Sequence[Integration]:

@@ -59,7 +59,7 @@ def _case(name: str, place: Path, sides: Sides) -> Case:
     except OmniKitError as error:
         return Case(name, "", "no toy", error.message.partition(": ")[2] or error.message)
     outcome, reason = proof(place / package, checkpoint, sides)
-    shares = any(one.what == "sequence parallelism" and one.choice != "none" for one in scaffold.plan.decisions)
+    shares = any((one.what, one.choice) == ("sequence parallelism", "patch") for one in scaffold.plan.decisions)
     about = _shared(place / package, checkpoint, sides) if shares and outcome == "proven" else _ALONE
     return Case(name, about, outcome, reason)
 

@@ -112,7 +112,7 @@ def test_sequences_are_shared_by_a_plan_that_can_hold_and_else_not_at_all(name: 
     (sharing,) = [one for one in scaffold.plan.decisions if one.what == "sequence parallelism"]
     there = (tmp_path / "mine" / "mine_transformer" / "sequence_parallel.py").is_file()
 
-    assert there == (sharing.choice != "none") == (not says)
+    assert there == (sharing.choice == "patch") == (not says)
     assert says in sharing.reason
 
 

@@ -11,7 +11,7 @@ from omni_kit.errors import BadInput, Refusal
 from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request, Todo
 from omni_kit.targets.veomni.checkout import DIFFUSION_MODELS, find_checkout, registrants
 from omni_kit.targets.veomni.dit.conditions import ConditionContext, Conditions
-from omni_kit.targets.veomni.dit.transformer import TransformerContext, transformer_context, why_not_shared
+from omni_kit.targets.veomni.dit.transformer import DISPATCH, TransformerContext, transformer_context, why_not_shared
 from omni_kit.toys.configs.denoiser import toy_denoiser
 from omni_kit.upstream.diffusers.blocks import block_classes
 from omni_kit.upstream.diffusers.models import ComponentModel
@@ -163,10 +163,10 @@ class _Planner:
         names = ", ".join(kernels)
         if context.kernels:
             reason = "its processors call diffusers' dispatch, in whose place VeOmni's kernels are called"
-            yield Decision("attention", "VeOmni's kernels", reason, kernels["dispatch_attention_fn"])
+            yield Decision("attention", "patch", reason, kernels[DISPATCH])
         else:
             reason = f"its attention ends in {names or 'code of its own'}, which no kernel can be put in the place of"
-            yield Decision("attention", "upstream's", reason, next(iter(kernels.values()), ""))
+            yield Decision("attention", "skip", reason, next(iter(kernels.values()), ""))
         yield self._sharing()
         yield from self._asking()
 
@@ -175,9 +175,9 @@ class _Planner:
         if self.transformer.plan:
             found = self.model.cls.assigned("_cp_plan")
             where = found[0].source.where(found[1]) if found is not None else ""
-            return Decision(what, "by upstream's plan", "cut and joined where _cp_plan says", where)
+            return Decision(what, "patch", "cut and joined where upstream's _cp_plan says", where)
         reason = why_not_shared(self.model)
-        return Decision(what, "none", reason, self.model.source.where(self.model.cls.node))
+        return Decision(what, "skip", reason, self.model.source.where(self.model.cls.node))
 
     def _asking(self) -> Iterator[Decision]:
         denoising = self.conditions.denoising
