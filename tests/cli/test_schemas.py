@@ -73,6 +73,9 @@ def test_every_command_has_one() -> None:
         ("check", "no/such/model"),
         ("new-model",),
         ("parity",),
+        ("verify",),
+        ("verify", "no/such/place"),
+        ("verify", "--card", "no/such/card"),
     ],
     ids=" ".join,
 )

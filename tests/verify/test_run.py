@@ -1,0 +1,103 @@
+"""The verdict on the worked example: what stands passes, and nothing that its files say changes what is asked."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from omni_kit.errors import BadInput
+from omni_kit.resources import resource_dir
+from omni_kit.verify import Card, verify, verify_again
+from omni_kit.verify.earlier import Earlier
+from omni_kit.verify.run import silenced
+from tests.cli.test_schemas import validate
+
+OLMOE = resource_dir("reference_models") / "veomni" / "olmoe"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+
+
+@pytest.fixture
+def olmoe(tmp_path: Path) -> Path:
+    shutil.copytree(OLMOE, tmp_path / "olmoe", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "olmoe"
+
+
+def statuses(card: Card) -> dict[str, str]:
+    return {stage.stage: stage.status for stage in card.stages}
+
+
+@pytest.fixture(scope="module")
+def verified(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Card]:
+    """A copy of the worked example, and the quick verdict on it."""
+    place = tmp_path_factory.mktemp("verified") / "olmoe"
+    shutil.copytree(OLMOE, place, ignore=shutil.ignore_patterns("__pycache__"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        return place, verify(place, quick=True)
+
+
+def test_a_quick_verdict_passes_and_is_not_complete(verified: tuple[Path, Card]) -> None:
+    card = verified[1]
+    found = statuses(card)
+
+    assert card.exit_code == 3
+    assert {found[name] for name in ("generated", "check", "keys", "roundtrip", "forward", "backward")} == {"passed"}
+    assert found["layout"] == "not applicable"
+    assert {found[name] for name in ("sp", "ep", "prove")} == {"not tested"}
+    assert not any(stage.resumed for stage in card.stages)
+
+
+def test_its_json_is_what_the_schema_says(verified: tuple[Path, Card]) -> None:
+    head = {"schema": "omni-kit/verify/1", "ok": False, "omni_kit": "0", "differences": [], "notes": []}
+    validate({**head, **verified[1].to_json()})
+
+
+def test_what_passed_on_the_same_files_is_not_run_again(verified: tuple[Path, Card]) -> None:
+    again = verify(verified[0], quick=True)
+
+    passed = {stage.stage for stage in again.stages if stage.status == "passed"}
+    assert {stage.stage for stage in again.stages if stage.resumed} == passed - {"generated", "check"}
+
+
+def test_other_pins_are_another_verdict(verified: tuple[Path, Card]) -> None:
+    pins = verified[1].pins
+
+    assert Earlier(pins).stages
+    assert not Earlier({**pins, "files": {**pins["files"], "README.md": "0"}}).stages
+
+
+def test_a_card_run_again_says_what_became_different(verified: tuple[Path, Card], tmp_path: Path) -> None:
+    place, card = verified
+    file = tmp_path / "card.json"
+    file.write_text(card.dumps(), encoding="utf-8")
+    modeling = place / "generated" / "patched_modeling_olmoe_gpu.py"
+    text = modeling.read_text(encoding="utf-8")
+    assert "self.act_fn(gate) * up\n" in text
+    modeling.write_text(text.replace("self.act_fn(gate) * up\n", "self.act_fn(gate) * up * 1.01\n"), encoding="utf-8")
+
+    again = verify_again(file)
+
+    assert {"generated: failed, the card says passed", "forward: failed, the card says passed"} <= {*again.differences}
+    assert "files: generated/patched_modeling_olmoe_gpu.py differs" in again.differences
+    assert again.card.exit_code == 1
+
+
+def test_what_comments_silence_is_named(olmoe: Path) -> None:
+    plan = olmoe / "parallel_plan.py"
+    plan.write_text("# omni-kit: ignore[VEO301] it is right\n" + plan.read_text(encoding="utf-8"), encoding="utf-8")
+
+    assert list(silenced(olmoe)) == ["parallel_plan.py:1 VEO301"]
+
+
+def test_what_is_no_integration_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(BadInput):
+        verify(tmp_path)

@@ -1,0 +1,145 @@
+"""The card: what was tested of an integration, with what result, and what the result hangs on."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from omni_kit.errors import BadInput
+
+SCHEMA = "omni-kit/card/1"
+StageStatus = Literal["passed", "failed", "not tested", "not applicable"]
+_MARKS: Mapping[str, str] = {"passed": "✓", "failed": "✗", "not tested": "?", "not applicable": "–"}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One line of the card.
+
+    Attributes:
+        reason: why it did not pass, or why it does not apply; empty for one that passed.
+        figure: what was measured, in short.
+        command: what runs this stage alone.
+        resumed: it passed in an earlier run on the same files, and was not run again.
+    """
+
+    stage: str
+    status: StageStatus
+    reason: str = ""
+    figure: str = ""
+    seconds: float = 0.0
+    command: str = ""
+    resumed: bool = False
+
+
+@dataclass(frozen=True)
+class Card:
+    """The verdict on one integration.
+
+    Attributes:
+        path: as it was given; `options`, what else was asked for.
+        suppressions: findings that the integration's own files silence; each "path:line rule".
+        baseline: known findings that a settings file names, which are left out elsewhere and count here.
+        pins: digests, versions and machine that the verdict hangs on.
+    """
+
+    path: str
+    options: Mapping[str, Any]
+    stages: Sequence[Stage]
+    suppressions: Sequence[str] = ()
+    baseline: str = ""
+    pins: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """No stage failed, and at least one passed."""
+        statuses = {stage.status for stage in self.stages}
+        return "failed" not in statuses and "passed" in statuses
+
+    @property
+    def complete(self) -> bool:
+        """Nothing that applies was left untested."""
+        return all(stage.status != "not tested" for stage in self.stages)
+
+    @property
+    def exit_code(self) -> int:
+        """0 for passed and complete, 1 where a stage failed, 3 where what was tested is not all."""
+        if any(stage.status == "failed" for stage in self.stages):
+            return 1
+        return 0 if self.passed and self.complete else 3
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of the contract."""
+        return {
+            "path": self.path,
+            "options": dict(self.options),
+            "stages": [asdict(stage) for stage in self.stages],
+            "passed": self.passed,
+            "complete": self.complete,
+            "suppressions": list(self.suppressions),
+            "baseline": self.baseline,
+            "pins": dict(self.pins),
+        }
+
+    def dumps(self) -> str:
+        """The card as a file, with its seal: a card that was changed by hand does not fit it."""
+        body = {"schema": SCHEMA, **self.to_json()}
+        return json.dumps({**body, "seal": _seal(body)}, indent=2, ensure_ascii=False) + "\n"
+
+    def markdown(self) -> str:
+        """The card as a block for a pull request."""
+        word = "passed" if self.passed else "failed" if self.exit_code == 1 else "nothing passed"
+        lines = [
+            f"**omni-kit verify**: `{self.path}` {word}{'' if self.complete else ', not complete'}",
+            "",
+            "| stage | | figure, or why |",
+            "|---|---|---|",
+            *(f"| {stage.stage} | {_MARKS[stage.status]} {stage.status} | {_cell(stage)} |" for stage in self.stages),
+            "",
+            f"{len(self.suppressions)} findings suppressed; baseline: {self.baseline or 'none'}.",
+            "",
+            "<details><summary>card</summary>",
+            "",
+            "```json",
+            self.dumps().rstrip(),
+            "```",
+            "",
+            "</details>",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def _cell(stage: Stage) -> str:
+    """What is said of a stage, in one cell of a table."""
+    return " ".join((stage.reason or stage.figure).replace("|", "\\|").split())
+
+
+def load_card(file: Path) -> Card:
+    """The card in a file, from JSON or from the block of a pull request.
+
+    Raises:
+        BadInput: there is none, it is not sealed, or it was changed since.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read {file}: {error}") from error
+    if file.suffix == ".md":
+        text = text.partition("```json\n")[2].partition("\n```")[0]
+    try:
+        body = json.loads(text)
+        seal = body.pop("seal")
+        stages = [Stage(**stage) for stage in body["stages"]]
+        card = Card(body["path"], body["options"], stages, body["suppressions"], body["baseline"], body["pins"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadInput(f"{file} is no card", "write one with `omni-kit verify PATH --card FILE`") from error
+    if seal != _seal(body) or {"schema": SCHEMA, **card.to_json()} != body:
+        raise BadInput(f"{file} was changed after it was written: its seal does not fit", "verify again")
+    return card
+
+
+def _seal(body: Mapping[str, Any]) -> str:
+    text = json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

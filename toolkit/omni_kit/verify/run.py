@@ -1,0 +1,214 @@
+"""Runs the stages one after the other, and makes the card."""
+
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
+from omni_kit.parity.candidate import find_candidate
+from omni_kit.parity.levels import BY_NAME, DEFAULT_LEVELS
+from omni_kit.parity.report.report import LevelResult, ParityReport
+from omni_kit.parity.run import run_parity
+from omni_kit.targets.sides import Candidate
+from omni_kit.verify.card import Card, Stage
+from omni_kit.verify.earlier import Earlier
+from omni_kit.verify.pins import pins
+from omni_kit.verify.thresholds import LOCATED, MISSED, SEVERITIES
+
+LAYOUT, GENERATED, CHECK, PROVE = "layout", "generated", "check", "prove"
+_NOT_RUN = "not run"
+
+
+def verify(
+    path: Path,
+    *,
+    weights: str | None = None,
+    quick: bool = False,
+    fresh: bool = False,
+    device: str = "cpu",
+    say: Callable[[str], None] = lambda line: None,
+) -> Card:
+    """The verdict on one integration.
+
+    Args:
+        weights: the checkpoint that it is to be trained or served from; its headers are looked at.
+        quick: the static stages and the default levels alone; the others are not tested.
+        fresh: also run what passed before on the same files with the same versions.
+        say: is told each stage as it ends.
+
+    Raises:
+        BadInput: there is no integration at `path`, or several.
+        MissingRequirement: the device is not there.
+    """
+    return _Run(path, weights, quick, fresh, device, say).card()
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of all stages."""
+
+    path: Path
+    weights: str | None
+    quick: bool
+    fresh: bool
+    device: str
+    say: Callable[[str], None]
+    _suppressed: list[str] = field(default_factory=list)
+
+    @cached_property
+    def candidate(self) -> Candidate:
+        return find_candidate(self.path, None)
+
+    @cached_property
+    def earlier(self) -> Earlier:
+        return Earlier(self.pins)
+
+    @cached_property
+    def pins(self) -> Mapping[str, object]:
+        return pins(self.candidate.path, self.candidate, self.device)
+
+    def card(self) -> Card:
+        _ = self.candidate  # what is no integration ends here
+        stages = list(self._stages())
+        self.earlier.keep(stages)
+        options = {"weights": self.weights or "", "quick": self.quick, "device": self.device}
+        return Card(str(self.path), options, stages, tuple(self._suppressed), _baseline(), self.pins)
+
+    def _stages(self) -> Iterator[Stage]:
+        yield self._timed(self._layout)
+        yield self._timed(self._generated)
+        yield self._timed(self._check)
+        yield from self._parity()
+
+    def _timed(self, run: Callable[[], Stage]) -> Stage:
+        started = time.monotonic()
+        try:
+            stage = run()
+        except MissingRequirement as error:
+            stage = Stage(run.__name__.strip("_"), "not tested", error.message)
+        except OmniKitError as error:
+            stage = Stage(run.__name__.strip("_"), "failed", error.message)
+        self.say(f"{stage.stage}: {stage.status}")  # the levels say so themselves
+        return replace(stage, seconds=round(time.monotonic() - started, 2))
+
+    def _layout(self) -> Stage:
+        if self.weights is None:
+            return Stage(LAYOUT, "not applicable", "no weights were given")
+        from omni_kit.layout import check_layout
+
+        command = shlex.join(["omni-kit", "check-layout", self.weights])
+        verdict = check_layout(self.weights)
+        figure = f"{verdict.total} keys, {verdict.verdict}"
+        if verdict.untested:
+            return Stage(LAYOUT, "not tested", "not all of it could be judged", figure, command=command)
+        accounting = verdict.accounting
+        lost = len([*accounting.unmapped, *accounting.missing, *accounting.misfits]) if accounting is not None else 0
+        wrong = "" if verdict.ok else f"layout {verdict.verdict}; {lost} keys or parameters do not fit"
+        return Stage(LAYOUT, "failed" if wrong else "passed", wrong, figure, command=command)
+
+    def _generated(self) -> Stage:
+        from omni_kit.patchgen import check_configs
+
+        configs = sorted(self.candidate.path.glob("*_patch_gen_config.py"))
+        if not configs:
+            return Stage(GENERATED, "not applicable", "it has no patch config")
+        results = check_configs(configs)
+        wrong = next((f"{one.config or one.output}: {one.status}" for one in results if not one.ok), "")
+        command = shlex.join(["omni-kit", "patchgen", "check", *map(str, configs)])
+        return Stage(GENERATED, "failed" if wrong else "passed", wrong, f"{len(configs)} files", command=command)
+
+    def _check(self) -> Stage:
+        """All rules, with no settings but the defaults; what the files silence is named on the card."""
+        from omni_checkers import check
+
+        level = "static" if self.quick else "import"
+        report = check([self.candidate.path], level=level)
+        self._suppressed.extend(silenced(self.candidate.path))
+        found = [one for one in report.findings if one.severity in SEVERITIES]
+        wrong = f"{len(found)} findings, {found[0].rule} first: {found[0].message}" if found else ""
+        figure = f"{len(report.rules)} rules at level {level}"
+        command = shlex.join(["omni-kit", "check", str(self.path), "--strict", "--level", level])
+        return Stage(CHECK, "failed" if wrong else "passed", wrong, figure, command=command)
+
+    def _parity(self) -> Iterator[Stage]:
+        """Every level, and the proof that they notice faults."""
+        wanted = [name for name in BY_NAME if name in DEFAULT_LEVELS or not self.quick]
+        before = {} if self.fresh else self.earlier.stages
+        todo = [name for name in wanted if name not in before]
+        proving = not self.quick and PROVE not in before
+        report = self._compared(todo, proving) if todo or proving else None
+        by_name = {level.level: level for level in report.levels} if isinstance(report, ParityReport) else {}
+        for name in (*BY_NAME, PROVE):
+            command = shlex.join(["omni-kit", "parity", str(self.path), *_asking(name)])
+            if name in before:
+                yield replace(before[name], resumed=True)
+            elif name not in wanted and (name != PROVE or self.quick):
+                yield Stage(name, "not tested", "left out by --quick", command=command)
+            elif isinstance(report, str):
+                yield Stage(name, "not tested", report, command=command)
+            elif name == PROVE:
+                yield _proven(report, command)
+            else:
+                yield _judged(by_name[name], command)
+
+    def _compared(self, levels: Sequence[str], proving: bool) -> ParityReport | str:
+        """The report of the levels, or why there is none."""
+        try:
+            return run_parity(self.path, levels or ["import"], device=self.device, prove=proving, say=self.say)
+        except MissingRequirement as error:
+            return error.message
+        except BadInput as error:
+            return f"nothing could be compared: {error.message}"
+
+
+def _asking(name: str) -> list[str]:
+    return ["--prove"] if name == PROVE else ["--levels", name]
+
+
+def _judged(level: LevelResult, command: str) -> Stage:
+    """A level as a stage. What neither side answered was not tested, whatever the cause."""
+    figure = f"largest relative difference {level.max_rel:.1e}" if level.max_rel is not None else ""
+    if level.status == "pass":
+        return Stage(level.level, "passed", "", figure, level.seconds, command)
+    if level.status == "fail":
+        return Stage(level.level, "failed", level.reason, figure, level.seconds, command)
+    left = level.status == "skip" and not level.reason.startswith(_NOT_RUN)
+    return Stage(level.level, "not applicable" if left else "not tested", level.reason, "", level.seconds, command)
+
+
+def _proven(report: ParityReport | None, command: str) -> Stage:
+    """Whether faults that are planted are noticed, and blamed on the right module."""
+    proof = report.prove if report is not None else None
+    if proof is None or not proof.faults:
+        failed = report is not None and any(level.status == "fail" for level in report.levels)
+        why = "a level fails without any fault planted" if failed else "no fault could be planted"
+        return Stage(PROVE, "not tested", why, command=command)
+    figure = f"{proof.detected} of {proof.faults} noticed, {proof.located} located"
+    wrong = ""
+    if len(proof.missed) > MISSED:
+        wrong = f"{len(proof.missed)} planted faults were missed, {proof.missed[0]} first"
+    elif proof.located < LOCATED * proof.detected:
+        wrong = f"only {proof.located} of {proof.detected} faults were blamed on the right module"
+    return Stage(PROVE, "failed" if wrong else "passed", wrong, figure, command=command)
+
+
+def _baseline() -> str:
+    """The baseline that the settings of the working directory name: it is not used here."""
+    from omni_checkers.engine.settings import find_settings
+
+    found = find_settings(Path.cwd())
+    return str(found.baseline) if found.baseline is not None else ""
+
+
+def silenced(directory: Path) -> Iterator[str]:
+    """What comments in a directory silence: "path:line RULE"."""
+    from omni_checkers.engine.files import read_file
+    from omni_checkers.engine.suppress import suppressions
+
+    for file in sorted(directory.rglob("*.py")):
+        found, _ = suppressions(read_file(file)) if "__pycache__" not in file.parts else ([], [])
+        for one in found:
+            yield f"{file.relative_to(directory).as_posix()}:{one.line} {','.join(one.rules)}"
