@@ -14,6 +14,8 @@ from omni_kit.skillpack import load_skills
 
 SKILL = next(skill for skill in load_skills() if skill.name == "review-integration")
 
+VERDICT = [command for command in SKILL.commands() if command.startswith("omni-kit verify")]
+
 
 def test_the_commands_are_of_the_gate() -> None:
     names = {tuple(shlex.split(command)[:2]) for command in SKILL.commands()}
@@ -26,9 +28,22 @@ def test_its_commands_run_in_order(
     shutil.copytree(resource_dir("reference_models") / "veomni" / "olmoe", tmp_path / "plugins" / "olmoe")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMNI_KIT_CACHE", str(tmp_path / "cache"))
-    for command in SKILL.commands():
+    for command in (one for one in SKILL.commands() if one not in VERDICT):
         assert main(shlex.split(command)[1:]) == 0, f"{command}\n{capsys.readouterr().out}"
     assert (tmp_path / "known.json").is_file()
+
+
+@pytest.mark.sweep
+def test_the_verdict_and_its_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All stages, twice: minutes."""
+    shutil.copytree(resource_dir("reference_models") / "veomni" / "olmoe", tmp_path / "plugins" / "olmoe")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert len(VERDICT) == 2
+    for command in VERDICT:
+        assert main(shlex.split(command)[1:]) == 0, f"{command}\n{capsys.readouterr().out}"
 
 
 def test_the_topics_and_ids_that_it_names_exist() -> None:
