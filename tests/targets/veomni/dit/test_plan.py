@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import json
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +13,13 @@ import diffusers
 import pytest
 import yaml
 
-from omni_kit.errors import BadInput, Refusal
+from omni_kit.errors import BadInput, OmniKitError, Refusal
 from omni_kit.scaffold import new_model
+from omni_kit.targets.protocol import Request
+from omni_kit.targets.veomni.dit.plan import make_plan
 from omni_kit.upstream.diffusers.classes import transformer_names
 from omni_kit.upstream.library import find_library
+from omni_kit.upstream.subject import open_source
 
 SOURCE = "SD3Transformer2DModel"
 NAMES = transformer_names(find_library("diffusers"))
@@ -166,3 +170,29 @@ def _no_generated_modules() -> Iterator[None]:
     for name in set(sys.modules) - before:
         if name.startswith("configuration_"):
             del sys.modules[name]
+
+
+VALUES: list[Any] = [
+    None, 0, -1, 3, 1.5, True, "", "x", [], [1], [1, 2, 2], [0, 0, 0], {}, {"a": 1}, [[1]], [None], 10**9, ["x"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "seed", [0, pytest.param(1, marks=pytest.mark.sweep), pytest.param(2, marks=pytest.mark.sweep)]
+)
+def test_whatever_a_config_says_there_is_a_plan_or_one_line(seed: int, tmp_path: Path) -> None:
+    """A traceback would end the test."""
+    chance, outcomes = random.Random(seed), set()
+    for _ in range(60 if seed == 0 else 400):
+        name = chance.choice(NAMES)
+        arguments = list(inspect.signature(getattr(diffusers, name).__init__).parameters)[1:]
+        chosen = chance.sample(arguments, min(len(arguments), chance.randint(1, 4)))
+        values = {"_class_name": name, **{key: chance.choice(VALUES) for key in chosen}}
+        (tmp_path / "config.json").write_text(json.dumps(values), encoding="utf-8")
+        try:
+            make_plan(open_source(str(tmp_path)), Request("mine", tmp_path))
+            outcomes.add("planned")
+        except OmniKitError as error:
+            assert "\n" not in error.message
+            outcomes.add("refused")
+    assert outcomes == {"planned", "refused"}

@@ -94,13 +94,19 @@ def component_model(library: Library, class_name: str, values: Mapping[str, Any]
 def _check(model: ComponentModel, name: str, value: Any) -> None:
     """Refuses what is neither what the constructor has by default, nor another number or list in its place."""
     argument = model.arguments.get(name)
-    if argument is None or value is None:
+    if argument is None:
         return
     default = argument.default
+    if value is None and type(default) is int and name.startswith("num_"):
+        raise BadInput(f"config.json: {name} is null, {model.class_name} has {default!r}", "correct config.json")
+    if value is None:
+        return
     numbers = isinstance(default, int | float | list | tuple) and not isinstance(default, bool)
-    if numbers and not isinstance(value, int | float | list | tuple):
+    plain = value if isinstance(value, list | tuple) else [value]
+    strings = isinstance(default, list | tuple) and any(isinstance(one, str) for one in default)
+    if numbers and not strings and not all(isinstance(one, int | float) for one in plain):
         raise BadInput(f"config.json: {name} is {value!r}, {model.class_name} has {default!r}", "correct config.json")
     most = _MOST_LAYERS if name.endswith(("layers", "depth", "blocks")) else _MOST
-    for number in value if isinstance(value, list | tuple) else [value]:
+    for number in plain:
         if isinstance(number, int | float) and not abs(number) <= most:  # what is not a number is not less either
             raise BadInput(f"config.json: {name} is {number}, not within {most}", "correct config.json")

@@ -118,9 +118,9 @@ class Conditions:
     def _patch(self) -> int:
         """Places of latents for a token, along all axes."""
         size = self.model.value("patch_size")[0]
-        if isinstance(size, list | tuple):
-            return math.prod(int(one) for one in size)
-        return int(size) ** 2 if isinstance(size, int) else 1
+        if isinstance(size, list | tuple) and all(isinstance(one, int) for one in size):
+            return math.prod(size)
+        return size**2 if isinstance(size, int) else 1
 
 
 def _text(unit: Affine) -> str:

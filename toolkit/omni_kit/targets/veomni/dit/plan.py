@@ -120,7 +120,7 @@ class _Planner:
         yield NewFile(config, text=_json({**self._values, **self._signed}))
         yield NewFile(self._test, "test_parity.py.jinja", context=shared)
         toy = f"{base}/toy_config.json"
-        yield NewFile(toy, text=_json({"_class_name": self.model.class_name, **toy_denoiser(self._values)}))
+        yield NewFile(toy, text=_json({"_class_name": self.model.class_name, **self._toy}))
         if not self.in_tree:
             yield NewFile(f"{base}/README.md", "README.md.jinja", context=shared)
 
@@ -141,6 +141,15 @@ class _Planner:
         """Every argument of the constructor: as the config says it, else by default."""
         known = {name: self.model.value(name)[0] for name in self.model.arguments}
         return {name: None if value is UNKNOWN else value for name, value in known.items()}
+
+    @property
+    def _toy(self) -> dict[str, object]:
+        """Raises BadInput where the config's values make no model."""
+        try:
+            return toy_denoiser(self._values)
+        except (ArithmeticError, TypeError, ValueError, LookupError) as error:
+            name = self.model.class_name
+            raise BadInput(f"no small {name} can be made of this config: {error}", "correct config.json") from error
 
     @property
     def _signed(self) -> dict[str, str]:
