@@ -183,7 +183,7 @@ VALUES: list[Any] = [
 def test_whatever_a_config_says_there_is_a_plan_or_one_line(seed: int, tmp_path: Path) -> None:
     """A traceback would end the test."""
     chance, outcomes = random.Random(seed), set()
-    for _ in range(60 if seed == 0 else 400):
+    for _ in range(40 if seed == 0 else 400):
         name = chance.choice(NAMES)
         arguments = list(inspect.signature(getattr(diffusers, name).__init__).parameters)[1:]
         chosen = chance.sample(arguments, min(len(arguments), chance.randint(1, 4)))
@@ -193,6 +193,5 @@ def test_whatever_a_config_says_there_is_a_plan_or_one_line(seed: int, tmp_path:
             make_plan(open_source(str(tmp_path)), Request("mine", tmp_path))
             outcomes.add("planned")
         except OmniKitError as error:
-            assert "\n" not in error.message
-            outcomes.add("refused")
+            outcomes.add("refused" if "\n" not in error.message else error.message)
     assert outcomes == {"planned", "refused"}
