@@ -200,7 +200,11 @@ def pipeline_of(library: Library, transformer: str) -> Pipeline | None:
     found = []
     for name in class_names(library):
         place = place_of(library, name) or ""
-        cls = find_class(library, name) if place.startswith(f"{PIPELINES}/") and name.endswith("Pipeline") else None
+        if not (place.startswith(f"{PIPELINES}/") and name.endswith("Pipeline")):
+            continue
+        if transformer not in (library.root / place).read_text(encoding="utf-8"):
+            continue  # most files, which need not be parsed
+        cls = find_class(library, name)
         if cls is None or transformer not in _classes_asked(cls):
             continue
         pipeline = Pipeline(library, cls)
