@@ -19,6 +19,7 @@ from omni_kit.parity.levels.modules import Modules
 from omni_kit.parity.levels.opslots import Opslots
 from omni_kit.parity.levels.roundtrip import Roundtrip
 from omni_kit.parity.levels.sp import Sp
+from omni_kit.parity.levels.stages import Stages
 from omni_kit.parity.processes.failures import one_line
 from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import LevelResult
@@ -39,6 +40,7 @@ _ALL: tuple[Level, ...] = (
     Sp(),
     Fsdp(),
     Ep(),
+    Stages(),
 )
 BY_NAME = {level.name: level for level in _ALL}
 LEVELS = tuple(BY_NAME)
