@@ -34,19 +34,28 @@ def olmoe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "olmoe"
 
 
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plugin that serves a pipeline, as new-model makes it; not to be changed."""
+    root = tmp_path_factory.mktemp("served")
+    new_model("served", "SanaPipeline", target="sglang-diffusion", into=root)
+    return root / "served"
+
+
 @pytest.fixture
-def subject(olmoe: Path, veomni_models: Path, tmp_path: Path) -> Subject:
+def subject(olmoe: Path, served: Path, veomni_models: Path, tmp_path: Path) -> Subject:
     """Copies a model with files replaced.
 
     Each edit names a file of the model: a text replaces it, a pair replaces its first text by its second, None deletes
     the file.
-    "olmoe" is the scaffolded plugin; any other name is VeOmni's own, inside a package of the same name.
+    "olmoe" and "served" are scaffolded plugins; any other name is VeOmni's own, inside a package of the same name.
     """
 
     def copy(name: str = "olmoe", edits: Edits | None = None) -> Path:
-        plugin = name == "olmoe"
+        made = {"olmoe": olmoe, "served": served}
+        plugin = name in made
         place = tmp_path if plugin else tmp_path / "veomni" / "models" / "transformers"
-        shutil.copytree(olmoe if plugin else veomni_models / name, place / name, ignore=_SKIPPED)
+        shutil.copytree(made.get(name, veomni_models / name), place / name, ignore=_SKIPPED)
         if not plugin:
             _surround(place, veomni_models)
         for path, change in (edits or {}).items():

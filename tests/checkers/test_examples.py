@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from omni_checkers import Report, Rule, all_rules, check
+from omni_checkers.engine.judge import package_of
 from omni_checkers.engine.rule import Example
-from omni_checkers.veomni import EXAMPLE
 from omni_kit.patchgen import run_config
 from omni_kit.patchgen.importing import CONFIG_SUFFIX
+from omni_kit.targets.registry import get_target
 
 from .conftest import Subject, found
 
 Place = Callable[[str, Example], Path]
 
-RULES = [rule for rule in all_rules() if rule.target in {"veomni", "any"}]
+RULES = [rule for rule in all_rules() if rule.target in {"veomni", "sglang-diffusion", "any"}]
 READING = [rule for rule in RULES if rule.level == "static"]
 """The others run models: see test_levels.py."""
 STALENESS = [rule.id for rule in RULES if rule.staleness]
@@ -25,6 +26,12 @@ STALENESS = [rule.id for rule in RULES if rule.staleness]
 Nothing else is left out."""
 BAD = [(rule, index) for rule in READING for index in range(len(rule.BAD))]
 GOOD = [(rule, index) for rule in RULES for index in range(len(rule.GOOD))]
+
+
+def _laid_over(rule: type[Rule]) -> str:
+    """The model whose directory the examples of a rule are laid over."""
+    owner = "veomni" if rule.target == "any" else rule.target
+    return rule.example_of or package_of(get_target(owner)).EXAMPLE
 
 
 @pytest.fixture
@@ -42,9 +49,9 @@ def place(subject: Subject) -> Place:
 
 
 @pytest.fixture(scope="module")
-def original(olmoe: Path, veomni_models: Path) -> Callable[[str], Path]:
+def original(olmoe: Path, served: Path, veomni_models: Path) -> Callable[[str], Path]:
     """The directory that examples are laid over, as it is."""
-    return lambda name: olmoe if name == EXAMPLE else veomni_models / name
+    return lambda name: {"olmoe": olmoe, "served": served}.get(name, veomni_models / name)
 
 
 @cache
@@ -61,7 +68,7 @@ def judged() -> dict[tuple[str, frozenset[tuple[str, str]]], Report]:
 
 @pytest.mark.parametrize(("rule", "index"), BAD, ids=lambda value: getattr(value, "id", value))
 def test_a_bad_example_is_found(rule: type[Rule], index: int, place: Place) -> None:
-    path = place(rule.example_of or EXAMPLE, rule.BAD[index])
+    path = place(_laid_over(rule), rule.BAD[index])
     assert {finding.rule for finding in found(path, rule.id)} == {rule.id}
 
 
@@ -74,7 +81,7 @@ def test_a_good_example_passes_the_whole_gate(
     judged: dict[tuple[str, frozenset[tuple[str, str]]], Report],
 ) -> None:
     """Of a generated file an example shows a part, which is put into the file."""
-    name, example = rule.example_of or EXAMPLE, rule.GOOD[index]
+    name, example = _laid_over(rule), rule.GOOD[index]
     key = name, frozenset(example.items())
     if key not in judged:
         whole = {file: _put(text, original(name) / file) for file, text in example.items()}

@@ -1,0 +1,1 @@
+"""Rules on SGLang-diffusion, by topic."""

@@ -1,0 +1,1 @@
+"""Rules on what is handed from stage to stage."""

@@ -1,0 +1,1 @@
+"""Rules on what SGLang finds by its objects: pipelines, configs, denoisers."""
