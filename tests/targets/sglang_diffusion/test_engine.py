@@ -24,15 +24,15 @@ FAULTS = {
                       "return 1 / arch.scaling_factor, None", "picture"),
     "prompt and negative swapped": (
         "sana", "recording.py", "map(_conditions, halves)", "map(_conditions, reversed(halves))",
-        "positive encoder_hidden_states",
+        "positive encoder_attention_mask",
     ),
     "guidance applied twice": (
         "z_image", "pipeline_config.py", "return guidance_scale + 1", "return (guidance_scale + 1) ** 2",
         "step 0 guided",
     ),
     "a condition dropped": (
-        "sana", "before_denoising.py", "names = {}", 'conditions.pop("encoder_attention_mask")\n    names = {}',
-        "positive encoder_attention_mask",
+        "sana", "before_denoising.py", "    return {names.get",
+        '    del conditions["encoder_attention_mask"]\n    return {names.get', "positive encoder_attention_mask",
     ),
     "steps of another unit": ("sd3", "dit.py", "    return step\n", "    return step / 1000\n", ""),
     "one sigma off": (
@@ -59,6 +59,7 @@ def test_a_scaffold_runs_without_an_edit_and_gives_what_diffusers_gives(name: st
     assert report.ok, [(level.level, level.status, level.reason) for level in report.levels]
     assert report.level("stages").reason.endswith("answers in 3 scenarios")
     assert any(f"transformer: served_{name}.dit." in note for note in report.notes)
+    assert any("attention was called" in note and "times by torch_sdpa" in note for note in report.notes)
     assert len(report.images) == 3
 
 

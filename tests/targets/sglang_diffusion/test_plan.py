@@ -186,3 +186,10 @@ def checkout(root: Path) -> Path:
         (package / folder).mkdir(parents=True)
     (package / "registry.py").write_text("def _discover_and_register_configs():\n    ...\n")
     return package
+
+
+def test_what_has_an_environment_of_its_own_is_missed_by_who_asks_for_it() -> None:
+    from omni_kit.doctor import examine
+
+    assert "sglang" in {component.name for component in examine("sglang-diffusion")}
+    assert "sglang" not in {component.name for component in examine()}

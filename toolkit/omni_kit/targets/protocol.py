@@ -24,12 +24,14 @@ class Requirement:
         name: the distribution.
         needed_by: the command that needs it.
         module: as it is imported; empty where that is the distribution's name.
+        apart: it belongs into an environment of its own, and is missed only by who asks for its target.
     """
 
     name: str
     needed_by: str
     install: str
     module: str = ""
+    apart: bool = False
 
 
 @dataclass(frozen=True)

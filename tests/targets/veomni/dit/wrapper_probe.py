@@ -82,9 +82,7 @@ def _run(model: Any, upstream: Any) -> dict[str, Any]:
     fed = [{**as_arguments(sample), TARGET: sample[TARGET]} for sample in samples]
     batch = {key: [one[key] for one in fed] for key in fed[0]}
     answer = model(**batch)
-    errors = [
-        (one - sample[TARGET]).square().mean() for one, sample in zip(answer.predictions, samples, strict=True)
-    ]
+    errors = [(one - sample[TARGET]).square().mean() for one, sample in zip(answer.predictions, samples, strict=True)]
     plain = _gradients(model, batch)
     model.gradient_checkpointing_enable()
     calls = []

@@ -16,7 +16,7 @@ from omni_kit.toys.feeds.protocol import Feed
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
-from omni_kit.upstream.diffusers.pipelines import Pipeline, find_pipeline
+from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline, find_pipeline
 from omni_kit.upstream.library import find_library
 
 _SCALE = 4.0  # of guidance
@@ -73,7 +73,13 @@ class PipelineBuilder:
 
         Args:
             source: a directory with model_index.json.
+
+        Raises:
+            BadInput: it is none: a class has no weights to run.
         """
+        if not source or not Path(source, INDEX).is_file():
+            what = f"'{source}' is no pipeline with weights" if source else "it is not known what this was made from"
+            raise BadInput(f"{what}: nothing can be run", "give a small pipeline of that class with --checkpoint DIR")
         return self._opened(Path(source), torch.float32)
 
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:

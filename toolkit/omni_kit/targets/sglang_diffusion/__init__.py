@@ -17,8 +17,8 @@ class SGLangDiffusion:
     reads = ("diffusers",)
     rules = "omni_checkers.sglang_diffusion"
     requirements = (
-        Requirement("sglang", "parity", INSTALL_SGLANG),
-        Requirement("torch", "parity", INSTALL_SGLANG),
+        Requirement("sglang", "parity", INSTALL_SGLANG, apart=True),
+        Requirement("torch", "parity", INSTALL_SGLANG, apart=True),
     )
     kinds: Mapping[Kind, KindHandler] = {Kind.pipeline: PipelineHandler()}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.targets.sglang_diffusion.fields import Field, fields_of
-from omni_kit.targets.sglang_diffusion.reuse import reused, same_scheduler
+from omni_kit.targets.sglang_diffusion.reuse import SAME_SCHEDULERS, reused
 from omni_kit.upstream.diffusers.affine import Affine
 from omni_kit.upstream.diffusers.calling import call_arguments, media_of, size_of
 from omni_kit.upstream.diffusers.classes import find_class
@@ -255,7 +255,7 @@ def _denoiser(facts: PipelineFacts) -> dict[str, Any]:
         "listed": listed, "unsqueezed": facts.handing.unsqueezed, "halved": facts.handing.halved,
         "sign": denoising.sign, "step_text": step_text(unit) if unit is not None else "",
         "step_where": denoising.where, "return_dict": "return_dict" in facts.taken,
-        "kernels": _DISPATCH in attention_kernels(model),
+        "kernels": bool(attention_kernels(model)), "torchs": _DISPATCH not in attention_kernels(model),
     }  # fmt: skip
 
 
@@ -274,7 +274,7 @@ def _decoded(facts: PipelineFacts) -> dict[str, Any]:
     return {
         "vae": vae.name, "vae_class": vae.class_name, "vae_reused": known is not None,
         "vae_fields": fields_of(facts.vae_values()) if known is None else [],
-        "known_vae": known, "scheduler_reused": same_scheduler(facts.scheduler.class_name),
+        "known_vae": known, "same_schedulers": SAME_SCHEDULERS,
         "convention": scale.convention, "convention_where": scale.where, "scaled": scale.scaled,
         "mean_of": _of_autoencoder(scale.mean, vae.name), "deviation_of": _of_autoencoder(scale.deviation, vae.name),
         "axes": decoding.axes or _GRID, "unpack": decoding.unpack, "first_frame": decoding.first_frame,

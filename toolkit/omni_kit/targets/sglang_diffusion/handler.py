@@ -30,7 +30,7 @@ class PipelineHandler:
         """A plugin beside diffusers' pipeline of its name, on the checkpoint that it was made from.
 
         Raises:
-            BadInput: it lies in a checkout, or it was made from a class alone.
+            BadInput: it lies in a checkout.
         """
         found = find_pipeline_dir(path)
         if found.in_tree:
@@ -49,10 +49,10 @@ class PipelineHandler:
 
 
 def _source(path: Path) -> str:
-    """The directory of the pipeline that an integration was made from; empty where it is of a class alone."""
+    """What an integration was made from: the directory of a pipeline as an absolute path, or the name of a class."""
     try:
         recorded = tomllib.loads((path / ".omni-kit.toml").read_text(encoding="utf-8"))
-        given = Path(str(recorded["answers"]["source"]))
+        given = str(recorded["answers"]["source"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
-    return str(given.resolve()) if (given / INDEX).is_file() else ""
+    return str(Path(given).resolve()) if given and Path(given, INDEX).is_file() else given

@@ -10,6 +10,7 @@ from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import Decision, IntegrationPlan, NewFile, Request, Todo
 from omni_kit.targets.sglang_diffusion.checkout import FOLDERS, checkout_at, pipeline_names
 from omni_kit.targets.sglang_diffusion.context import PipelineFacts, pipeline_context, pipeline_facts
+from omni_kit.targets.sglang_diffusion.reuse import SAME_SCHEDULERS
 from omni_kit.upstream.diffusers.guidance import Formula
 from omni_kit.upstream.diffusers.traits import attention_kernels
 from omni_kit.upstream.hub import SCHEME
@@ -118,7 +119,8 @@ class _Planner:
             "SGLang has this class" if context["vae_reused"] else "SGLang has no such class: diffusers' own decodes"
         )
         yield Decision("autoencoder", str(context["vae_config"]), reason, vae.evidence)
-        same, scheduler = bool(context["scheduler_reused"]), facts.scheduler
+        scheduler = facts.scheduler
+        same = scheduler.class_name in SAME_SCHEDULERS
         why = "its steps are those of diffusers" if same else "SGLang's of that name, if it has one, takes other steps"
         yield Decision("scheduler", "SGLang's" if same else "diffusers'", why, scheduler.evidence)
         kernels = attention_kernels(facts.model)

@@ -10,8 +10,9 @@ _REUSED = {
     "AutoencoderKLQwenImage": ("qwenimage", "QwenImageVAEConfig"),
     "AutoencoderKLWan": ("wanvae", "WanVAEConfig"),
 }
-# Schedulers whose steps and sigmas are those of diffusers, bit for bit. SGLang's UniPCMultistepScheduler takes others.
-_SCHEDULERS = frozenset({"FlowMatchEulerDiscreteScheduler"})
+# Schedulers of SGLang whose steps and sigmas are those of diffusers, bit for bit, and which are SGLang's own only in
+# what its denoising stage asks for besides. SGLang's UniPCMultistepScheduler takes other steps.
+SAME_SCHEDULERS = ("FlowMatchEulerDiscreteScheduler",)
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,3 @@ def reused(class_name: str) -> VAEConfigPlace | None:
     """The config that SGLang has for a class of diffusers; None where it has none."""
     found = _REUSED.get(class_name)
     return VAEConfigPlace(f"{_CONFIGS}.{found[0]}", found[1]) if found is not None else None
-
-
-def same_scheduler(class_name: str) -> bool:
-    """Whether SGLang has a scheduler of this name that takes the same steps."""
-    return class_name in _SCHEDULERS

@@ -1,6 +1,8 @@
 """The candidate's side: a pipeline in SGLang's engine, watched at the same places as diffusers' own."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +29,7 @@ class SGLangPipelineBuilder:
         self._name = ""
         self._opened: dict[Path, Opened] = {}
         self._latest: Opened | None = None
+        self._attended: Counter[str] = Counter()
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Remembers whose pipeline it is; it is imported with the checkpoint that it serves."""
@@ -71,7 +74,8 @@ class SGLangPipelineBuilder:
             f"a stand-in was there for {name}, which is not installed and was not called" for name in opened.stand_ins
         ]
         classes = ", ".join(f"{name}: {_class(part)}" for name, part in sorted(opened.pipeline.modules.items()))
-        return [*lines, f"SGLang ran {classes}"]
+        attended = ", ".join(f"{count} times by {name}" for name, count in sorted(self._attended.items()))
+        return [*lines, f"SGLang ran {classes}", f"SGLang's attention was called {attended or 'never'}"]
 
     def _require(self) -> Opened:
         if self._latest is None:
@@ -84,12 +88,30 @@ class SGLangPipelineBuilder:
         given = asked(read, guidance, scenario)
         upstream = getattr(diffusers, str(model.hf_config.get("_class_name") or read.denoiser.class_name))
         scheduler = type(opened.pipeline.get_module("scheduler"))
-        with noting(upstream, scheduler) as noted:
+        with noting(upstream, scheduler) as noted, _counting(self._attended):
             picture = opened.generate(**given, seed=scenario.seed).float()
         if picture.dim() == _FILM:
             picture = picture.movedim(1, 2)  # as diffusers has films: [batch, frames, channels, rows, columns]
         # SGLang asks for the prompt first, and in a call of its own.
         return noted.named(scenario.name, together=False, negative_first=False, picture=picture)
+
+
+@contextmanager
+def _counting(attended: Counter[str]) -> Iterator[None]:
+    """Counts the calls of SGLang's attention, by backend."""
+    from sglang.multimodal_gen.runtime.layers.attention.layer import LocalAttention
+
+    forward = LocalAttention.forward
+
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        attended[self.backend.name.lower()] += 1
+        return forward(self, *args, **kwargs)
+
+    LocalAttention.forward = counted
+    try:
+        yield
+    finally:
+        LocalAttention.forward = forward
 
 
 def _class(part: Any) -> str:
