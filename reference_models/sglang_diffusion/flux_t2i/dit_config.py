@@ -24,7 +24,6 @@ class FluxT2iDiTArchConfig(DiTArchConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.hidden_size = self.num_attention_heads * self.attention_head_dim
-        self.num_attention_heads = self.num_attention_heads
         self.num_channels_latents = self.in_channels
 
 

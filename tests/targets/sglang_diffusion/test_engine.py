@@ -57,10 +57,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_a_scaffold_runs_without_an_edit_and_gives_what_diffusers_gives(name: str, served: dict[str, Path]) -> None:
     report = run_parity(served[name])
     assert report.ok, [(level.level, level.status, level.reason) for level in report.levels]
-    assert report.level("stages").reason.endswith("answers in 3 scenarios")
+    assert report.level("stages").reason.endswith("answers in 4 scenarios")
     assert any(f"transformer: served_{name}.dit." in note for note in report.notes)
     assert any("attention was called" in note and "times by torch_sdpa" in note for note in report.notes)
-    assert len(report.images) == 3
+    assert len(report.images) == 4
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -21,6 +21,7 @@ from omni_kit.upstream.library import find_library
 
 _SCALE = 4.0  # of guidance
 _UNGUIDED = 1.0
+_MANY = ("num_images_per_prompt", "num_videos_per_prompt")
 
 
 def read_pipeline(class_name: str) -> Pipeline:
@@ -104,8 +105,10 @@ class PipelineBuilder:
     def _called(self, model: Any, scenario: Scenario) -> Tensors:
         guidance = guidance_of(self._read)
         given = asked(self._read, guidance, scenario)
-        given |= {"generator": torch.Generator("cpu").manual_seed(scenario.seed), "output_type": "pt"}
-        given |= {"return_dict": False, "use_resolution_binning": False}
+        seeds = range(scenario.seed, scenario.seed + scenario.pictures)
+        generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
+        given |= {"generator": generators, "output_type": "pt", "return_dict": False, "use_resolution_binning": False}
+        given |= dict.fromkeys(_MANY, scenario.pictures)
         taken = inspect.signature(type(self._pipeline).__call__).parameters
         with noting(type(model), type(self._pipeline.scheduler)) as noted:
             answer = self._pipeline(**{name: value for name, value in given.items() if name in taken})

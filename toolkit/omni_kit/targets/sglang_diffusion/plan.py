@@ -133,6 +133,8 @@ class _Planner:
     def todo(self) -> Iterator[Todo]:
         facts = self.facts
         dit, config = self._place("dit"), self._place("pipeline_config")
+        if "0" in (self.context["hidden_size"], self.context["heads"]):
+            yield Todo(self._place("dit_config"), 1, "give hidden_size and num_attention_heads: no argument says them")
         if facts.denoising.unit is None:
             yield Todo(dit, 1, f"write _step: how {facts.class_name} tells its denoiser a step could not be read")
         for name in facts.handing.changing:

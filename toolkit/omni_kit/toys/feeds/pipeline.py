@@ -23,20 +23,23 @@ class Scenario:
     Attributes:
         guided: by a negative prompt.
         prompt: its place in PROMPTS.
+        pictures: how many are made of it, each of noise of its own.
     """
 
     rows: int
     columns: int
     guided: bool
     prompt: int
+    pictures: int = 1
     steps: int = _STEPS
     frames: int = _FRAMES
     seed: int = _SEED
 
     @property
     def name(self) -> str:
-        """For reports: "guided 64x96"."""
-        return f"{'guided' if self.guided else 'plain'} {self.rows}x{self.columns}"
+        """For reports: "guided 64x96 x2"."""
+        many = f" x{self.pictures}" if self.pictures > 1 else ""
+        return f"{'guided' if self.guided else 'plain'} {self.rows}x{self.columns}{many}"
 
     @property
     def text(self) -> str:
@@ -53,21 +56,22 @@ _ALL = (
     Scenario(_SMALL, _SMALL, guided=False, prompt=0),
     Scenario(_SMALL, _SMALL, guided=True, prompt=0),
     Scenario(_SMALL, _LARGE, guided=True, prompt=1),
+    Scenario(_SMALL, _SMALL, guided=True, prompt=1, pictures=2),
 )
 
 
 def scenarios_of(batch: Tensors) -> list[Scenario]:
     """The scenarios of a batch."""
     rows = batch[SCENARIOS].tolist()
-    return [Scenario(int(row[0]), int(row[1]), bool(row[2]), int(row[3]), *map(int, row[4:])) for row in rows]
+    return [Scenario(row[0], row[1], bool(row[2]), *row[3:]) for row in rows]
 
 
 class PipelineFeed:
-    """Without and with guidance, and of another size and prompt."""
+    """Without and with guidance, of another size and prompt, and two pictures at once."""
 
     def batch(self, model: Any, run: Run) -> Tensors:
         """A row for each scenario."""
-        rows = [[one.rows, one.columns, one.guided, one.prompt, one.steps, one.frames, one.seed] for one in _ALL]
+        rows = [list(vars(one).values()) for one in _ALL]
         return {SCENARIOS: torch.tensor(rows, dtype=torch.long)}
 
     def mask(self, batch: Tensors) -> torch.Tensor:

@@ -89,7 +89,7 @@ class SGLangPipelineBuilder:
         upstream = getattr(diffusers, str(model.hf_config.get("_class_name") or read.denoiser.class_name))
         scheduler = type(opened.pipeline.get_module("scheduler"))
         with noting(upstream, scheduler) as noted, _counting(self._attended):
-            picture = opened.generate(**given, seed=scenario.seed).float()
+            picture = opened.generate(**given, seed=scenario.seed, num_outputs_per_prompt=scenario.pictures).float()
         if picture.dim() == _FILM:
             picture = picture.movedim(1, 2)  # as diffusers has films: [batch, frames, channels, rows, columns]
         # SGLang asks for the prompt first, and in a call of its own.
