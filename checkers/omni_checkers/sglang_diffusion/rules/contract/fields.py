@@ -1,11 +1,12 @@
-"""Rules on the request that stages hand on: SGL203."""
+"""Rules on the request that stages hand on: SGL203, SGL204."""
 
 import ast
 from collections.abc import Iterator
 
 from omni_checkers.engine.files import File, walked
-from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.sglang_diffusion.facts.classes import STAGE, Classes, Found
+from omni_checkers.sglang_diffusion.facts.request import REQUESTS, read_names, request_fields, set_fields
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.python.source import dotted
 
@@ -69,6 +70,35 @@ class DenoisingFindsItsFields(Rule):
                 yield Finding(message, first.file.path, first.node.lineno)
 
 
+class RequestKnowsItsFields(Rule):
+    """What a stage sets on a request is a field of it, or something reads it.
+
+    Why: a request takes any attribute without a word. A misspelled field is lost, and the picture is another one.
+
+    Fine when: code outside the pipeline's files reads it; then say so in a comment that silences the rule.
+    """
+
+    id = "SGL204"
+    name = "request-knows-its-fields"
+    severity = Severity.warning
+    target = "sglang-diffusion"
+    kinds = frozenset({Kind.pipeline})
+    obligations = ("SGL-32",)
+    BAD = (
+        {"before_denoising.py": _STAGE.replace("return batch", "batch.guidance_scal = 4.0\n        return batch")},
+        {"before_denoising.py": _STAGE.replace("return batch", "batch.sigma = []\n        return batch")},
+    )
+    GOOD = ({"before_denoising.py": _STAGE},)
+
+    def check(self, files: list[File]) -> Findings:
+        """See `Rule.check`."""
+        known, read = request_fields(), read_names(files)
+        for name, file, line in set_fields(files):
+            if name not in known and name not in read:
+                message = f"batch.{name} is no field of a request, and nothing reads it"
+                yield Finding(message, file.path, line)
+
+
 def _prepares(files: list[File]) -> Iterator[str]:
     """SGLang's own preparing stages that the pipeline adds."""
     for file in files:
@@ -84,9 +114,6 @@ def _set(found: Found) -> Iterator[str]:
         targets = node.targets if isinstance(node, ast.Assign) else []
         for target in targets:
             parts = target.elts if isinstance(target, ast.Tuple) else [target]
-            yield from (one.attr for one in parts if isinstance(one, ast.Attribute) and dotted(one.value) in _REQUESTS)
-        if isinstance(node, ast.Call) and dotted(node.func) == "setattr" and dotted(node.args[0]) in _REQUESTS:
+            yield from (one.attr for one in parts if isinstance(one, ast.Attribute) and dotted(one.value) in REQUESTS)
+        if isinstance(node, ast.Call) and dotted(node.func) == "setattr" and dotted(node.args[0]) in REQUESTS:
             yield from (str(one.value) for one in node.args[1:2] if isinstance(one, ast.Constant))
-
-
-_REQUESTS = frozenset({"batch", "req", "request"})
