@@ -32,7 +32,7 @@ FAULTS = {
     ),
     "a condition dropped": (
         "sana", "before_denoising.py", "    return {names.get",
-        '    del conditions["encoder_attention_mask"]\n    return {names.get', "positive encoder_attention_mask",
+        '    conditions.pop("encoder_attention_mask", None)\n    return {names.get', "positive encoder_attention_mask",
     ),
     "steps of another unit": ("sd3", "dit.py", "    return step\n", "    return step / 1000\n", ""),
     "one sigma off": (
