@@ -42,7 +42,7 @@ class Ability(StrEnum):
 
 
 # What the sides of one model can do; answers that come stage by stage are those of a pipeline.
-_OF_MODELS = frozenset(Ability) - {Ability.stages}
+OF_MODELS = frozenset(Ability) - {Ability.stages}
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Candidate:
     feed: str
     forbidden: Sequence[str] = ()
     independent_of: Sequence[str] = ()
-    offers: frozenset[Ability] = _OF_MODELS
+    offers: frozenset[Ability] = OF_MODELS
     requires: Mapping[str, str] = field(default_factory=dict)
     editable: bool = True
 
