@@ -71,5 +71,8 @@ bench-parity: $(READY)
 bench-prove: $(READY)
 	$(BIN)/python bench/prove.py
 
+# Frameworks whose pins differ from ours have environments of their own.
+include $(wildcard environments/*/targets.mk)
+
 clean:
-	rm -rf $(VENV) demo build dist
+	rm -rf $(VENV) $(ENVIRONMENTS) demo build dist

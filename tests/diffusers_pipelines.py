@@ -165,8 +165,26 @@ def _qwen_image() -> Any:
     return QwenImagePipeline(scheduler, vae, Qwen2_5_VLForConditionalGeneration(encoder), tokenizer(2000), transformer)
 
 
+def _z_image() -> Any:
+    from diffusers import FlowMatchEulerDiscreteScheduler, ZImagePipeline, ZImageTransformer2DModel
+    from transformers import Qwen3Config, Qwen3Model
+
+    transformer = ZImageTransformer2DModel(
+        all_patch_size=(2,), all_f_patch_size=(1,), in_channels=4, dim=32, n_layers=2, n_refiner_layers=1, n_heads=2,
+        n_kv_heads=2, cap_feat_dim=16, axes_dims=[8, 4, 4], axes_lens=[256, 32, 32],
+    )  # fmt: skip
+    encoder = Qwen3Config(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+        vocab_size=_VOCABULARY, max_position_embeddings=512, head_dim=8,
+    )  # fmt: skip
+    words = tokenizer(512)
+    words.chat_template = "{% for message in messages %}user {{ message['content'] }} assistant{% endfor %}"
+    return ZImagePipeline(FlowMatchEulerDiscreteScheduler(shift=3.0), _kl(), Qwen3Model(encoder), words, transformer)
+
+
 PIPELINES: dict[str, Callable[[], Any]] = {
     "flux": _flux, "ltx": _ltx, "qwen_image": _qwen_image, "sana": _sana, "sd3": _sd3, "wan": _wan,
+    "z_image": _z_image,
 }  # fmt: skip
 VIDEOS = frozenset({"ltx", "wan"})
 

@@ -9,6 +9,7 @@ from omni_kit.resources import resource_dir
 from omni_kit.scaffold import new_model
 
 ROOT = resource_dir("reference_models") / "veomni"
+SERVED = resource_dir("reference_models") / "sglang_diffusion"
 
 
 def files(root: Path) -> dict[str, str]:
@@ -36,3 +37,9 @@ def test_regenerating_gives_what_is_committed(name: str, tmp_path: Path) -> None
     assert made.keys() == committed.keys()
     for path in made:
         assert made[path] == committed[path], f"{path} differs: run `make reference` and look at the change"
+
+
+def test_a_served_pipeline_is_what_is_made_today(tmp_path: Path) -> None:
+    new_model("flux_t2i", "FluxPipeline", target="sglang-diffusion", into=tmp_path)
+    committed, made = files(SERVED / "flux_t2i"), files(tmp_path / "flux_t2i")
+    assert made == committed, "it differs: run `make reference` and look at the change"

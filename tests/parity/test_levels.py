@@ -4,10 +4,23 @@ import pytest
 
 from omni_kit.cli import main
 from omni_kit.parity.levels import BY_NAME, DEFAULT_LEVELS, LEVELS, PROCESS_LEVELS, parse_levels
-from omni_kit.targets.sides import Ability
+from omni_kit.targets.sides import OF_MODELS, Ability
 from tests.house.levels_table import PLACE, README, table
 
-CONTRACT = ("import", "keys", "roundtrip", "forward", "backward", "modules", "dtype", "opslots", "sp", "fsdp", "ep")
+CONTRACT = (
+    "import",
+    "keys",
+    "roundtrip",
+    "forward",
+    "backward",
+    "modules",
+    "dtype",
+    "opslots",
+    "sp",
+    "fsdp",
+    "ep",
+    "stages",
+)
 
 
 def test_the_order_is_that_of_the_contract() -> None:
@@ -19,9 +32,10 @@ def test_the_order_is_that_of_the_contract() -> None:
 @pytest.mark.parametrize(
     ("offers", "expected"),
     [
-        (frozenset(Ability), ["import", "keys", "roundtrip", "forward", "backward"]),
-        (frozenset(Ability) - {Ability.gradient}, ["import", "keys", "roundtrip", "forward"]),
+        (OF_MODELS, ["import", "keys", "roundtrip", "forward", "backward"]),
+        (OF_MODELS - {Ability.gradient}, ["import", "keys", "roundtrip", "forward"]),
         (frozenset(), ["import", "keys", "roundtrip", "forward"]),
+        (frozenset({Ability.stages}), ["import", "keys", "roundtrip", "forward", "stages"]),
     ],
 )
 def test_default_levels_are_those_that_both_sides_can_run(offers: frozenset[Ability], expected: list[str]) -> None:

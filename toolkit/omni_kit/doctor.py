@@ -60,6 +60,7 @@ def examine(target: str | None = None) -> list[Component]:
         replace(needed, needed_by=f"{item.name}: {needed.needed_by}")
         for item in chosen(target)
         for needed in item.requirements
+        if target is not None or not needed.apart
     ]
     looked_at = [(needed, _package(needed.name, needed.needed_by, needed.install)) for needed in (*own, *theirs)]
     problems = imported(list(dict.fromkeys(_module(needed) for needed, found in looked_at if found.status == "ok")))

@@ -32,7 +32,8 @@ def inspect(source: str, transformers: Path | None = None, diffusers: Path | Non
     plans, notes = {}, []
     for name, target in targets().items():
         try:
-            plan = handler_of(target, facts.kind).plan(subject, Request(_identifier(facts), Path()))
+            kind = next((one for one in subject.kinds if one in target.kinds), facts.kind)
+            plan = handler_of(target, kind).plan(subject, Request(_identifier(facts), Path()))
         except BadInput as error:
             notes.append(f"{name}: {error.message}")
             continue

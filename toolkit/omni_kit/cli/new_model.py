@@ -31,7 +31,9 @@ def new_model_command(
     target: Annotated[
         str | None, typer.Option(help="The framework to integrate into; needed where several take this kind of model.")
     ] = None,
-    kind: Annotated[str | None, typer.Option(help="Refuse if the model is of another kind.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Refuse if the model is of another kind; or how to integrate it.")
+    ] = None,
     style: Annotated[
         str, typer.Option(help="plugin: a package of its own. in-tree: files of the framework's checkout.")
     ] = "plugin",

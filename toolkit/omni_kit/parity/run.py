@@ -20,6 +20,7 @@ from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.report import LevelResult, ParityReport
 from omni_kit.parity.report.saved import Options, save_replay
 from omni_kit.targets.sides import Candidate
+from omni_kit.upstream.diffusers.pipelines import INDEX
 from omni_kit.upstream.subject import open_source
 
 if TYPE_CHECKING:
@@ -161,8 +162,8 @@ def _judged(case: "Case", asked: Options, *, every_module: bool, say: Callable[[
 
 
 def _check_checkpoint(checkpoint: Path | None) -> None:
-    if checkpoint is not None and not (checkpoint / "config.json").is_file():
-        raise BadInput(f"{checkpoint} is no checkpoint directory: it has no config.json")
+    if checkpoint is not None and not any((checkpoint / name).is_file() for name in ("config.json", INDEX)):
+        raise BadInput(f"{checkpoint} is no checkpoint directory: it has no config.json, and no {INDEX}")
 
 
 def _check_values(source: str, checkpoint: Path | None) -> None:

@@ -14,7 +14,7 @@ from omni_kit.scaffold.answers import ANSWERS, BASE, dump_answers, dump_base, lo
 from omni_kit.scaffold.codemods import apply_edit
 from omni_kit.scaffold.render import render, templates_of
 from omni_kit.scaffold.write import FileChange, compare, digest, read_existing, write
-from omni_kit.targets.protocol import IntegrationPlan, KindHandler, Request, Style, Target, scaffolded
+from omni_kit.targets.protocol import IntegrationPlan, Request, Style, Target, kind_taken, scaffolded, ways_of
 from omni_kit.targets.registry import get_target, targets
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.subject import Subject, open_source
@@ -55,7 +55,7 @@ def new_model(
         source: SOURCE of the command line.
         target: the framework; None where only one scaffolds models of this kind.
         style: "plugin" for a package of its own below `into`, "in-tree" when `into` is the framework's checkout.
-        kind: refuse if the model turns out to be of another kind.
+        kind: refuse if the model turns out to be of another kind; or the way of integrating it.
         force: overwrite files that somebody changed.
         dry_run: decide everything, write nothing.
         transformers, diffusers: unpacked libraries to read instead of the installed ones.
@@ -99,16 +99,18 @@ def draft(
     """
     subject = open_source(source, transformers=transformers, diffusers=diffusers)
     refuse_original(subject)
-    _check_kind(subject, kind)
-    owner = get_target(target) if target else _only_taker(subject)
-    handler = _scaffolder(owner, subject)
-    request = Request(name, into, style, _verdict(subject))
+    _check_kind(kind)
+    owner = get_target(target) if target else _only_taker(subject, kind)
+    taken = _taken(owner, subject, kind)
+    handler = owner.kinds[taken]
+    way = kind if kind in ways_of(owner, taken) and kind else ""
+    request = Request(name, into, style, _verdict(subject), way)
     plan = handler.plan(subject, request)
     if not any(file.path.startswith(f"{plan.base}/") for file in plan.files):
         raise BadInput(f"{owner.name} plans no file in {plan.base}, which it calls the integration's directory")
     files = render(plan.files, templates_of(owner, handler.templates))
     answers = {"name": name, "source": source, "target": owner.name, "style": style}
-    answers = {**answers, subject.library.name: subject.library.version}
+    answers = {**answers, subject.library.name: subject.library.version, **({"kind": kind} if kind else {})}
     own = {f"{plan.base}/{ANSWERS}": dump_answers(answers, files), f"{plan.base}/{BASE}": dump_base(files)}
     return plan, {**files, **own}, _edited(into, plan)
 
@@ -138,15 +140,18 @@ def _check_into(into: Path) -> None:
         raise BadInput(f"{into} is a file", "give a directory with --into")
 
 
-def _check_kind(subject: Subject, kind: str | None) -> None:
-    if kind is not None and kind not in set(Kind):
-        raise BadInput(f"unknown kind '{kind}'", f"one of {', '.join(Kind)}")
-    if kind is not None and kind != subject.kind:
+def _check_kind(kind: str | None) -> None:
+    ways = [way for target in targets().values() for one in scaffolded(target) for way in ways_of(target, one)]
+    if kind is not None and kind not in {*Kind, *ways}:
+        raise BadInput(f"unknown kind '{kind}'", f"one of {', '.join(dict.fromkeys([*Kind, *ways]))}")
+
+
+def _only_taker(subject: Subject, kind: str | None) -> Target:
+    takers: list[Target] = []
+    for one in subject.kinds:  # what it is comes before what it can also be taken for
+        takers = takers or [target for target in targets().values() if one in _wanted(target, subject, kind)]
+    if not takers and kind is not None:
         raise Refusal(f"{subject.profile.model_type} is of kind '{subject.kind}', not '{kind}'")
-
-
-def _only_taker(subject: Subject) -> Target:
-    takers = [target for target in targets().values() if subject.kind in scaffolded(target)]
     if not takers:
         every = {kind: None for target in targets().values() for kind in scaffolded(target)}
         raise Refusal(
@@ -161,14 +166,23 @@ def _only_taker(subject: Subject) -> Target:
     return takers[0]
 
 
-def _scaffolder(target: Target, subject: Subject) -> KindHandler:
-    if subject.kind not in scaffolded(target):
-        kinds = ", ".join(scaffolded(target)) or "no kind yet"
-        model_type = subject.profile.model_type
-        raise Refusal(
-            f"{model_type} is of kind '{subject.kind}'; {target.name} integrations are scaffolded for {kinds}"
-        )
-    return target.kinds[subject.kind]
+def _wanted(target: Target, subject: Subject, kind: str | None) -> list[Kind]:
+    """The subject's kinds that a target scaffolds: all of them, or that which was asked for, by name or by its way."""
+    found = [one for one in subject.kinds if one in scaffolded(target)]
+    return [one for one in found if kind in (None, one) or kind in ways_of(target, one)]
+
+
+def _taken(target: Target, subject: Subject, kind: str | None) -> Kind:
+    """The kind that a target takes a subject for."""
+    if found := _wanted(target, subject, kind):
+        return found[0]
+    model_type, able = subject.profile.model_type, kind_taken(target, subject.kinds)
+    if able is not None and (ways := ways_of(target, able)):
+        raise Refusal(f"{target.name} integrates models of kind '{able}' as {', '.join(ways)}, not as '{kind}'")
+    if kind is not None and kind not in subject.kinds:
+        raise Refusal(f"{model_type} is of kind '{subject.kind}', not '{kind}'")
+    kinds = ", ".join(scaffolded(target)) or "no kind yet"
+    raise Refusal(f"{model_type} is of kind '{subject.kind}'; {target.name} integrations are scaffolded for {kinds}")
 
 
 def _verdict(subject: Subject) -> LayoutVerdict | None:

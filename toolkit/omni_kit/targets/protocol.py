@@ -24,12 +24,14 @@ class Requirement:
         name: the distribution.
         needed_by: the command that needs it.
         module: as it is imported; empty where that is the distribution's name.
+        apart: it belongs into an environment of its own, and is missed only by who asks for its target.
     """
 
     name: str
     needed_by: str
     install: str
     module: str = ""
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,14 @@ class Request:
         name: the integration's name, a Python identifier.
         into: the directory to write to.
         verdict: the layout of the checkpoint; None when no weights were given.
+        way: the one that was asked for, of a handler that has several; see `HasWays`.
     """
 
     name: str
     into: Path
     style: Style = "plugin"
     verdict: LayoutVerdict | None = None
+    way: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,15 @@ class KindHandler(Protocol):
         """
 
 
+@runtime_checkable
+class HasWays(Protocol):
+    """A handler that can integrate models of one kind in more than one way."""
+
+    @property
+    def ways(self) -> Sequence[str]:
+        """What they are called, as they are asked for in the place of a kind; the usual one first."""
+
+
 class Target(Protocol):
     """A framework that models are integrated into."""
 
@@ -221,6 +234,17 @@ def package_of(target: Target) -> str:
 def scaffolded(target: Target) -> list[Kind]:
     """The kinds that a target has templates for."""
     return [kind for kind, handler in target.kinds.items() if handler.templates]
+
+
+def kind_taken(target: Target, kinds: Sequence[Kind]) -> Kind | None:
+    """The first of a subject's kinds that a target scaffolds; None where it scaffolds none."""
+    return next((kind for kind in kinds if kind in scaffolded(target)), None)
+
+
+def ways_of(target: Target, kind: Kind) -> Sequence[str]:
+    """The ways in which a target integrates models of a kind; none where there is only one."""
+    handler = target.kinds[kind]
+    return handler.ways if isinstance(handler, HasWays) else ()
 
 
 def handler_of(target: Target, kind: Kind) -> KindHandler:

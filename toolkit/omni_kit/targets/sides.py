@@ -23,6 +23,8 @@ TRANSFORMERS = "omni_kit.targets.references.transformers:TransformersBuilder"
 DIFFUSERS = "omni_kit.targets.references.diffusers:DiffusersBuilder"
 LANGUAGE = "omni_kit.toys.feeds.language:LanguageFeed"
 DENOISER = "omni_kit.toys.feeds.denoiser:DenoiserFeed"
+PIPELINES = "omni_kit.targets.references.pipelines:PipelineBuilder"
+PIPELINE = "omni_kit.toys.feeds.pipeline:PipelineFeed"
 # Library -> the builder of upstream's side and the feed of its models.
 REFERENCES = {"transformers": (TRANSFORMERS, LANGUAGE), "diffusers": (DIFFUSERS, DENOISER)}
 
@@ -36,6 +38,11 @@ class Ability(StrEnum):
     cast = "cast"
     slots = "slots"
     mesh = "mesh"
+    stages = "stages"
+
+
+# What the sides of one model can do; answers that come stage by stage are those of a pipeline.
+OF_MODELS = frozenset(Ability) - {Ability.stages}
 
 
 @dataclass(frozen=True)
@@ -51,8 +58,9 @@ class Candidate:
         feed: "module:Class" of the `Feed` that makes the batch.
         forbidden: packages that the reference process must never import.
         independent_of: packages that the candidate's own process must never import.
-        offers: what both sides can do; all of it but for what serves and never trains. `slots` needs a `Slotted` side,
-            `mesh` a `Distributed` one; without `export`, `roundtrip` compares loading alone.
+        offers: what both sides can do; all that models can but for what serves and never trains. `slots` needs a
+            `Slotted` side, `mesh` a `Distributed` one; without `export`, `roundtrip` compares loading alone. With
+            `stages`, answers are named by `stage_name`.
         requires: package -> the command that installs it.
         editable: lies outside the framework, so that its files may change between two runs in one process.
     """
@@ -65,9 +73,14 @@ class Candidate:
     feed: str
     forbidden: Sequence[str] = ()
     independent_of: Sequence[str] = ()
-    offers: frozenset[Ability] = frozenset(Ability)
+    offers: frozenset[Ability] = OF_MODELS
     requires: Mapping[str, str] = field(default_factory=dict)
     editable: bool = True
+
+
+def stage_name(scenario: str, number: int, stage: str) -> str:
+    """The name of an answer that comes at a stage: names in alphabetical order are in that of the stages."""
+    return f"{scenario}/{number:03d} {stage}"
 
 
 class Builder(Protocol):

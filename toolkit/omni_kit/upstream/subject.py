@@ -169,6 +169,15 @@ class Subject:
         """
         return self.profile.kind
 
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Everything that it can be taken for: its own kind, and a pipeline where one was given.
+
+        Raises:
+            BadInput: as `profile`.
+        """
+        return (self.kind, Kind.pipeline) if self.pipeline is not None else (self.kind,)
+
 
 def open_source(
     given: str,

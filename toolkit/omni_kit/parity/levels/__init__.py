@@ -19,10 +19,11 @@ from omni_kit.parity.levels.modules import Modules
 from omni_kit.parity.levels.opslots import Opslots
 from omni_kit.parity.levels.roundtrip import Roundtrip
 from omni_kit.parity.levels.sp import Sp
+from omni_kit.parity.levels.stages import Stages
 from omni_kit.parity.processes.failures import one_line
 from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import LevelResult
-from omni_kit.targets.sides import Ability
+from omni_kit.targets.sides import OF_MODELS, Ability
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
@@ -39,14 +40,16 @@ _ALL: tuple[Level, ...] = (
     Sp(),
     Fsdp(),
     Ep(),
+    Stages(),
 )
 BY_NAME = {level.name: level for level in _ALL}
 LEVELS = tuple(BY_NAME)
-DEFAULT_LEVELS = tuple(level.name for level in _ALL if level.default)
+# Of a model whose sides can do all that models can.
+DEFAULT_LEVELS = tuple(level.name for level in _ALL if level.default and level.needs <= OF_MODELS)
 PROCESS_LEVELS = frozenset(level.name for level in _ALL if Ability.mesh in level.needs)
 
 
-def parse_levels(levels: Sequence[str] | None, offers: frozenset[Ability] = frozenset(Ability)) -> list[str]:
+def parse_levels(levels: Sequence[str] | None, offers: frozenset[Ability] = OF_MODELS) -> list[str]:
     """The levels to run, in the order of the contract, each once.
 
     Args:
@@ -57,7 +60,7 @@ def parse_levels(levels: Sequence[str] | None, offers: frozenset[Ability] = froz
         BadInput: an unknown level, or an empty list.
     """
     if levels is None:
-        return [name for name in DEFAULT_LEVELS if BY_NAME[name].needs <= offers]
+        return [level.name for level in _ALL if level.default and level.needs <= offers]
     if unknown := [level for level in levels if level not in BY_NAME]:
         raise BadInput(f"unknown parity level '{unknown[0]}'", f"levels: {', '.join(LEVELS)}")
     if not levels:

@@ -1,0 +1,21 @@
+# SGLang has an environment of its own, whose pins differ. omni-kit is installed there, too: call it as
+# .venv-sglang/bin/omni-kit for whatever runs SGLang.
+SGLANG       := .venv-sglang
+ENVIRONMENTS += $(SGLANG)
+SGLANG_PIP   := $(SGLANG)/bin/python -m pip install --quiet --disable-pip-version-check -c environments/sglang/constraints.txt
+
+.PHONY: sglang-env test-sglang
+
+sglang-env: $(SGLANG)/.ready
+
+$(SGLANG)/.ready: pyproject.toml $(wildcard environments/sglang/*.txt)
+	$(PYTHON) -m venv $(SGLANG)
+	$(SGLANG_PIP) torch==2.13.0
+	$(SGLANG_PIP) -r environments/sglang/requirements.txt
+	$(SGLANG_PIP) --no-deps -r environments/sglang/no-deps.txt
+	$(SGLANG_PIP) -e .
+	touch $@
+
+# Scaffolds that are run by SGLang's own engine, on a CPU, beside diffusers.
+test-sglang: $(SGLANG)/.ready
+	$(SGLANG)/bin/python -m pytest tests/targets/sglang_diffusion

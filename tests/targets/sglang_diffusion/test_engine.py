@@ -1,0 +1,80 @@
+"""Scaffolds run by SGLang's own engine on a CPU, stage by stage beside diffusers: `make test-sglang`."""
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import pytest
+
+from omni_kit.parity import run_parity
+from omni_kit.scaffold import new_model
+from tests.diffusers_pipelines import PIPELINES, save
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("sglang") is None, reason="needs SGLang, in an environment of its own: make test-sglang"
+)
+# What goes wrong when a person changes a scaffold -> the file, what stands there, what stands there then, and the stage
+# that the report must name.
+FAULTS = {
+    "scale and shift swapped": (
+        "flux", "pipeline_config.py", "return arch.scaling_factor, arch.shift_factor",
+        "return arch.shift_factor, arch.scaling_factor", "picture",
+    ),
+    "scale inverse": ("sana", "pipeline_config.py", "return arch.scaling_factor, None",
+                      "return 1 / arch.scaling_factor, None", "picture"),
+    "prompt and negative swapped": (
+        "sana", "recording.py", "map(_conditions, halves)", "map(_conditions, reversed(halves))",
+        "positive encoder_attention_mask",
+    ),
+    "guidance applied twice": (
+        "z_image", "pipeline_config.py", "return guidance_scale + 1", "return (guidance_scale + 1) ** 2",
+        "step 0 guided",
+    ),
+    "a condition dropped": (
+        "sana", "before_denoising.py", "    return {names.get",
+        '    conditions.pop("encoder_attention_mask", None)\n    return {names.get', "positive encoder_attention_mask",
+    ),
+    "steps of another unit": ("sd3", "dit.py", "    return step\n", "    return step / 1000\n", ""),
+    "one sigma off": (
+        "sd3", "before_denoising.py", "batch.timesteps = recording.scheduler.timesteps",
+        "recording.scheduler.sigmas = recording.scheduler.sigmas.roll(1)\n"
+        "        batch.timesteps = recording.scheduler.timesteps", "sigmas",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Each tiny pipeline, and the plugin that serves it, as they are."""
+    root = tmp_path_factory.mktemp("served")
+    for name in PIPELINES:
+        checkpoint = save(name, root / "checkpoints" / name)
+        new_model(f"served_{name}", str(checkpoint), target="sglang-diffusion", into=root / "plugins")
+    return {name: root / "plugins" / f"served_{name}" for name in PIPELINES}
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_scaffold_runs_without_an_edit_and_gives_what_diffusers_gives(name: str, served: dict[str, Path]) -> None:
+    report = run_parity(served[name])
+    assert report.ok, [(level.level, level.status, level.reason) for level in report.levels]
+    assert report.level("stages").reason.endswith("answers in 4 scenarios")
+    assert any(f"transformer: served_{name}.dit." in note for note in report.notes)
+    assert any("attention was called" in note and "times by torch_sdpa" in note for note in report.notes)
+    assert len(report.images) == 4
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found_at_its_stage(fault: str, served: dict[str, Path], tmp_path: Path) -> None:
+    name, file, old, new, stage = FAULTS[fault]
+    plugin = tmp_path / f"served_{name}"
+    shutil.copytree(served[name], plugin)
+    text = (plugin / file).read_text(encoding="utf-8")
+    assert old in text
+    (plugin / file).write_text(text.replace(old, new), encoding="utf-8")
+    report = run_parity(plugin)
+    found = report.level("stages")
+    if stage:
+        assert found.status == "fail"
+        assert f": {stage} (" in found.reason
+    else:  # the scaffold itself notices, and says what to do
+        assert "finish _step" in report.level("forward").reason

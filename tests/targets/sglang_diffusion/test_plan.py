@@ -1,0 +1,195 @@
+"""What is scaffolded for SGLang-diffusion: read from diffusers' own classes, refused where it would not be right."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from omni_kit.errors import BadInput, Refusal
+from omni_kit.files import format_python
+from omni_kit.scaffold import Scaffold, new_model
+from omni_kit.targets.registry import get_target
+from omni_kit.upstream.kinds import Kind
+
+CLASSES = {
+    "sana": "SanaPipeline", "flux": "FluxPipeline", "z_image": "ZImagePipeline", "qwen_image": "QwenImagePipeline",
+    "sd3": "StableDiffusion3Pipeline", "wan": "WanPipeline", "ltx": "LTXPipeline",
+}  # fmt: skip
+# Pipeline -> what was read in diffusers' source by a person: step, guidance, latents.
+READ = {
+    "SanaPipeline": ("step", "negative + s (positive - negative)", "scale"),
+    "FluxPipeline": ("step / 1000", "negative + s (positive - negative)", "shift and scale"),
+    "ZImagePipeline": ("1.0 - step / 1000", "positive + s (positive - negative)", "shift and scale"),
+    "QwenImagePipeline": ("step / 1000", "negative + s (positive - negative)", "mean and deviation"),
+    "StableDiffusion3Pipeline": ("step", "negative + s (positive - negative)", "shift and scale"),
+    "WanPipeline": ("step", "negative + s (positive - negative)", "mean and deviation"),
+    "LTXPipeline": ("step", "negative + s (positive - negative)", "mean and deviation"),
+}
+
+
+def scaffold(source: str, into: Path, **options: str) -> Scaffold:
+    return new_model("served", source, target="sglang-diffusion", into=into, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("pipeline", READ)
+def test_a_pipeline_is_read(pipeline: str, tmp_path: Path) -> None:
+    made = scaffold(pipeline, tmp_path)
+    decided = {decision.what: decision for decision in made.plan.decisions}
+    assert tuple(decided[what].choice for what in ("step", "guidance", "latents")) == READ[pipeline]
+    assert all(decided[what].evidence.startswith("diffusers/") for what in ("step", "guidance", "latents"))
+
+
+@pytest.mark.parametrize("pipeline", [name for name in CLASSES.values() if name != "LTXPipeline"])
+def test_nothing_is_left_to_a_person(pipeline: str, tmp_path: Path) -> None:
+    assert not scaffold(pipeline, tmp_path).plan.todo
+
+
+def test_what_could_not_be_read_is_left_to_a_person(tmp_path: Path) -> None:
+    todo = scaffold("CogView4Pipeline", tmp_path).plan.todo
+    assert not todo  # its autoencoder is asked with a generator only
+    assert "statistics" in scaffold("Flux2Pipeline", tmp_path / "2").plan.todo[0].what
+
+
+@pytest.mark.parametrize("pipeline", CLASSES.values())
+def test_files_are_valid_and_formatted(pipeline: str, tmp_path: Path) -> None:
+    scaffold(pipeline, tmp_path)
+    for file in (tmp_path / "served").glob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        ast.parse(text)
+        assert format_python(text, file.name) == text
+
+
+def test_every_argument_of_the_denoiser_is_a_field(tmp_path: Path) -> None:
+    import inspect
+
+    from diffusers import FluxTransformer2DModel
+
+    scaffold("FluxPipeline", tmp_path)
+    tree = ast.parse((tmp_path / "served" / "dit_config.py").read_text(encoding="utf-8"))
+    fields = {
+        node.target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    assert set(inspect.signature(FluxTransformer2DModel.__init__).parameters) - {"self"} <= fields
+
+
+def test_defaults_are_those_of_the_call(tmp_path: Path) -> None:
+    scaffold("FluxPipeline", tmp_path)
+    text = (tmp_path / "served" / "sampling_params.py").read_text(encoding="utf-8")
+    for line in (
+        "num_inference_steps: int = 28",
+        "guidance_scale: float = 3.5",
+        "_default_height: ClassVar[int | None] = 1024",
+    ):
+        assert line in text
+
+
+def test_what_it_made_is_found_again(tmp_path: Path) -> None:
+    scaffold("SanaPipeline", tmp_path)
+    found = get_target("sglang-diffusion").find(tmp_path)
+    assert [(one.path.name, one.kind) for one in found] == [("served", Kind.pipeline)]
+
+
+def test_another_targets_integration_is_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").write_text("x = 1\n")
+    assert get_target("sglang-diffusion").at(tmp_path) is None
+
+
+@pytest.mark.parametrize("way", ["hybrid", "pipeline"])
+def test_a_kind_may_be_the_way(way: str, tmp_path: Path) -> None:
+    assert scaffold("SanaPipeline", tmp_path, kind=way).changes
+
+
+def test_a_way_finds_its_target(tmp_path: Path) -> None:
+    made = new_model("served", "SanaPipeline", into=tmp_path, kind="hybrid")
+    assert any(change.path == "served/before_denoising.py" for change in made.changes)
+
+
+def test_without_a_target_a_pipelines_denoiser_is_what_is_meant(tmp_path: Path) -> None:
+    made = new_model("served", "SanaPipeline", into=tmp_path)
+    assert any("transformer" in change.path for change in made.changes)
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "said"),
+    [
+        ("SanaPipeline", {"kind": "modular"}, "sglang-diffusion integrates models of kind 'pipeline' as hybrid"),
+        ("SanaPipeline", {"kind": "nothing"}, "unknown kind 'nothing'"),
+        ("SanaPipeline", {"kind": "llm"}, "as hybrid, not as 'llm'"),
+        ("SanaTransformer2DModel", {}, "is of kind 'dit'"),
+        ("StableDiffusion3ControlNetPipeline", {}, "also runs controlnet"),
+        ("WanImageToVideoPipeline", {}, "starts from image"),
+        ("NoSuchPipeline", {}, "NoSuchPipeline"),
+    ],
+)
+def test_what_cannot_be_made_is_refused(source: str, options: dict[str, str], said: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        scaffold(source, tmp_path, **options)
+    assert said in caught.value.message
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_index_without_a_class_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model_index.json").write_text("{}")
+    with pytest.raises(BadInput, match="_class_name"):
+        scaffold(str(tmp_path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_in_tree_parts_go_where_sglang_keeps_them(tmp_path: Path) -> None:
+    package = checkout(tmp_path)
+    made = scaffold("SanaPipeline", tmp_path, style="in-tree")
+    places = {change.path.removeprefix("python/sglang/multimodal_gen/") for change in made.changes}
+    assert {
+        "runtime/pipelines/served.py", "configs/pipeline_configs/served.py", "configs/sample/served.py",
+        "configs/models/dits/served.py", "runtime/models/dits/served.py",
+        "runtime/pipelines_core/stages/model_specific_stages/served/before_denoising.py",
+    } <= places  # fmt: skip
+    text = (package / "configs/pipeline_configs/served.py").read_text(encoding="utf-8")
+    assert "register_configs(" in text
+    assert "from sglang.multimodal_gen.configs.models.dits.served import ServedDiTConfig" in text
+
+
+def test_in_tree_a_pipeline_of_that_name_is_refused(tmp_path: Path) -> None:
+    own = checkout(tmp_path) / "runtime/pipelines/sana.py"
+    own.write_text("class P:\n    pipeline_name = 'SanaPipeline'\n\n\nEntryClass = P\n")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(BadInput, match=r"pipeline_name 'SanaPipeline' already, in sana\.py"):
+        scaffold("SanaPipeline", tmp_path, style="in-tree")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("broken", ["registry", "folder", "nothing"])
+def test_in_tree_another_version_is_refused(broken: str, tmp_path: Path) -> None:
+    if broken != "nothing":
+        package = checkout(tmp_path)
+        if broken == "registry":
+            (package / "registry.py").write_text("register_configs = None\n")
+        else:
+            (package / "configs/sample").rmdir()
+    with pytest.raises(BadInput, match=r"another version|no SGLang checkout"):
+        scaffold("SanaPipeline", tmp_path, style="in-tree")
+
+
+def test_a_refusal_is_a_refusal(tmp_path: Path) -> None:
+    with pytest.raises(Refusal):
+        scaffold("WanImageToVideoPipeline", tmp_path)
+
+
+def checkout(root: Path) -> Path:
+    """The folders of SGLang's package, with nothing in them."""
+    from omni_kit.targets.sglang_diffusion.checkout import FOLDERS
+
+    package = root / "python/sglang/multimodal_gen"
+    for folder in FOLDERS.values():
+        (package / folder).mkdir(parents=True)
+    (package / "registry.py").write_text("def _discover_and_register_configs():\n    ...\n")
+    return package
+
+
+def test_what_has_an_environment_of_its_own_is_missed_by_who_asks_for_it() -> None:
+    from omni_kit.doctor import examine
+
+    assert "sglang" in {component.name for component in examine("sglang-diffusion")}
+    assert "sglang" not in {component.name for component in examine()}

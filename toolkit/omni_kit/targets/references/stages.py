@@ -1,0 +1,116 @@
+"""What a pipeline of diffusers does, noted stage by stage while it runs, by whomever it is run."""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from omni_kit.targets.sides import stage_name
+from omni_kit.toys.tensors import Tensors
+
+_SWITCHES = ("return_dict",)
+
+
+@dataclass
+class Noted:
+    """What was noted of one call.
+
+    Attributes:
+        asked: what the denoiser's forward was called with, call by call.
+        samples, steps, guided: what the scheduler was handed at each step.
+        sigmas: of the scheduler.
+        latents: what the last step answered.
+    """
+
+    asked: list[Mapping[str, Any]] = field(default_factory=list)
+    samples: list[torch.Tensor] = field(default_factory=list)
+    steps: list[torch.Tensor] = field(default_factory=list)
+    guided: list[torch.Tensor] = field(default_factory=list)
+    sigmas: torch.Tensor | None = None
+    latents: torch.Tensor | None = None
+
+    def named(self, scenario: str, together: bool, negative_first: bool, picture: torch.Tensor) -> Tensors:
+        """Everything by the names of stages.
+
+        Args:
+            together: one call of the denoiser is for both answers.
+            negative_first: the half, or the call, that is against the prompt is the first one.
+        """
+        count = len(self.samples[0])
+        calls = self.asked[: len(self.asked) // max(1, len(self.steps))]  # those of the first step
+        if together and len(calls) == 1 and _size(calls[0]) == 2 * count:
+            calls = [{name: _half(value, start, count) for name, value in calls[0].items()} for start in (0, count)]
+        if negative_first and len(calls) > 1:
+            calls = [calls[1], calls[0]]
+        stages: list[tuple[str, torch.Tensor]] = [("noise", self.samples[0]), ("timesteps", torch.stack(self.steps))]
+        stages += [("sigmas", self.sigmas)] if self.sigmas is not None else []
+        for what, call in zip(("positive", "negative"), calls, strict=False):
+            stages += [(f"{what} {name}", tensor) for name, tensor in _tensors(call)]
+        stages += [(f"step {number} guided", tensor) for number, tensor in enumerate(self.guided)]
+        stages += [("latents", self.latents)] if self.latents is not None else []
+        stages.append(("picture", picture))
+        return {
+            stage_name(scenario, number, name): tensor.detach().clone().contiguous()
+            for number, (name, tensor) in enumerate(stages)
+        }
+
+
+@contextmanager
+def noting(denoiser_class: type, scheduler_of: Any) -> Iterator[Noted]:
+    """Notes every call of a denoiser's forward and of a scheduler's step.
+
+    Args:
+        denoiser_class: the class of diffusers whose forward is watched, also where it is a base class that runs.
+        scheduler_of: the class of the scheduler that steps.
+    """
+    noted = Noted()
+    forward, step = denoiser_class.forward, scheduler_of.step  # type: ignore[attr-defined]
+    signature = inspect.signature(forward)
+
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(self, *args, **kwargs).arguments
+        noted.asked.append({name: value for name, value in list(given.items())[1:] if name not in _SWITCHES})
+        return forward(self, *args, **kwargs)
+
+    def stepped(self: Any, model_output: torch.Tensor, timestep: Any, sample: torch.Tensor, *a: Any, **k: Any) -> Any:
+        noted.samples.append(sample.clone())
+        noted.steps.append(torch.as_tensor(timestep).float().cpu().reshape(()))
+        noted.guided.append(model_output.float())
+        if noted.sigmas is None and getattr(self, "sigmas", None) is not None:
+            noted.sigmas = torch.as_tensor(self.sigmas).float().cpu().clone()
+        answer = step(self, model_output, timestep, sample, *a, **k)
+        noted.latents = answer[0] if isinstance(answer, tuple) else answer.prev_sample
+        return answer
+
+    # pipelines and frameworks ask what a function takes before they call it
+    watched.__signature__, stepped.__signature__ = signature, inspect.signature(step)  # type: ignore[attr-defined]
+    denoiser_class.forward, scheduler_of.step = watched, stepped  # type: ignore[attr-defined]
+    try:
+        yield noted
+    finally:
+        denoiser_class.forward, scheduler_of.step = forward, step  # type: ignore[attr-defined]
+
+
+def _size(call: Mapping[str, Any]) -> int:
+    first = next(iter(call.values()))
+    return len(first)
+
+
+def _half(value: Any, start: int, count: int) -> Any:
+    doubled = isinstance(value, (list, tuple)) or (isinstance(value, torch.Tensor) and value.dim() > 0)
+    return value[start : start + count] if doubled and len(value) == 2 * count else value
+
+
+def _tensors(call: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors that a call was handed, and its numbers; in the order of their names."""
+    for name, value in sorted(call.items()):
+        if isinstance(value, (list, tuple)):
+            for number, one in enumerate(value):
+                yield from _tensors({f"{name} {number}": one})
+        elif isinstance(value, torch.Tensor):
+            yield name, value.float()
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield name, torch.tensor(float(value))

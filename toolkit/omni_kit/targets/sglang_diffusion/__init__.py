@@ -1,0 +1,34 @@
+"""SGLang-diffusion as a target: serving pipelines of diffusers with SGLang's stages."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from omni_kit.targets.protocol import Integration, KindHandler, Requirement
+from omni_kit.targets.sglang_diffusion.finding import at, find
+from omni_kit.targets.sglang_diffusion.handler import PipelineHandler
+from omni_kit.targets.sglang_diffusion.installing import INSTALL_SGLANG
+from omni_kit.upstream.kinds import Kind
+
+
+class SGLangDiffusion:
+    """The framework as omni-kit asks it; see `omni_kit.targets.protocol.Target`."""
+
+    name = "sglang-diffusion"
+    reads = ("diffusers",)
+    rules = "omni_checkers.sglang_diffusion"
+    requirements = (
+        Requirement("sglang", "parity", INSTALL_SGLANG, apart=True),
+        Requirement("torch", "parity", INSTALL_SGLANG, apart=True),
+    )
+    kinds: Mapping[Kind, KindHandler] = {Kind.pipeline: PipelineHandler()}
+
+    def at(self, path: Path) -> Integration | None:
+        """A package that registers a pipeline."""
+        return at(path)
+
+    def find(self, path: Path) -> Sequence[Integration]:
+        """Integrations at `path`: itself, or those in a folder or a checkout."""
+        return find(path)
+
+
+TARGET = SGLangDiffusion()

@@ -1,0 +1,58 @@
+"""What SGLang-diffusion does with pipelines: their own code up to the denoiser, then SGLang's stages."""
+
+import tomllib
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.targets.protocol import IntegrationPlan, Request
+from omni_kit.targets.sglang_diffusion.installing import INSTALL_SGLANG
+from omni_kit.targets.sglang_diffusion.pipeline_dir import find_pipeline_dir
+from omni_kit.targets.sides import PIPELINE, PIPELINES, Ability, Candidate
+from omni_kit.upstream.diffusers.pipelines import INDEX
+from omni_kit.upstream.subject import Subject
+
+_SIDE = "omni_kit.targets.sglang_diffusion.runtime.side:SGLangPipelineBuilder"
+
+
+class PipelineHandler:
+    """Scaffolds pipelines in the hybrid way: one stage before the denoiser, and SGLang's own after it."""
+
+    templates = "hybrid"
+    ways = ("hybrid",)
+
+    def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
+        """A pipeline, its configs, its denoiser on BaseDiT and the stage before it."""
+        from omni_kit.targets.sglang_diffusion.plan import make_plan  # whoever only checks need not wait for it
+
+        return make_plan(subject, request)
+
+    def candidate(self, path: Path) -> Candidate:
+        """A plugin beside diffusers' pipeline of its name, on the checkpoint that it was made from.
+
+        Raises:
+            BadInput: it lies in a checkout.
+        """
+        found = find_pipeline_dir(path)
+        if found.in_tree:
+            raise BadInput(f"{path} lies in a checkout: parity runs plugins", "make it with --style plugin")
+        return Candidate(
+            path=found.path,
+            source=_source(found.path),
+            builder=_SIDE,
+            options={"path": str(found.path), "pipeline_name": found.pipeline_name},
+            reference=PIPELINES,
+            feed=PIPELINE,
+            forbidden=("sglang",),
+            offers=frozenset({Ability.stages}),
+            requires={"sglang": INSTALL_SGLANG},
+        )
+
+
+def _source(path: Path) -> str:
+    """What an integration was made from: the directory of a pipeline as an absolute path, or the name of a class."""
+    try:
+        recorded = tomllib.loads((path / ".omni-kit.toml").read_text(encoding="utf-8"))
+        given = str(recorded["answers"]["source"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return str(Path(given).resolve()) if given and Path(given, INDEX).is_file() else given

@@ -1,0 +1,85 @@
+"""Recognises the directory of one pipeline: a plugin package, or stages inside SGLang's own package."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.python.source import parse_file
+
+STAGES = "runtime/pipelines_core/stages/model_specific_stages"
+PIPELINES = "runtime/pipelines"
+_PACKAGE = "multimodal_gen"
+_HINT = "give a package with a pipeline: a class with pipeline_name that EntryClass names"
+
+
+@dataclass(frozen=True)
+class PipelineDir:
+    """One pipeline's directory.
+
+    Attributes:
+        path: the directory, absolute.
+        in_tree: it lies inside SGLang's own package.
+        module: the file that defines the pipeline.
+        class_name: the pipeline's class.
+        pipeline_name: what it is registered as.
+        line: of that name in `module`.
+    """
+
+    path: Path
+    in_tree: bool
+    module: Path
+    class_name: str
+    pipeline_name: str
+    line: int
+
+
+def find_pipeline_dir(path: Path) -> PipelineDir:
+    """Reads which pipeline `path` has, without importing anything.
+
+    Raises:
+        BadInput: the path is missing, is no package, cannot be parsed or has no pipeline.
+    """
+    path = path.resolve()
+    if not (path / "__init__.py").is_file():
+        why = "is no Python package" if path.is_dir() else "is no directory" if path.exists() else "does not exist"
+        raise BadInput(f"{path} {why}", _HINT)
+    own = package_of_sglang(path)
+    modules = [own / PIPELINES / f"{path.name}.py"] if own is not None else sorted(path.glob("*.py"))
+    for module in modules:
+        for class_name, name, line in pipelines_in(module) if module.is_file() else ():
+            return PipelineDir(path, own is not None, module, class_name, name, line)
+    raise BadInput(f"{path} has no pipeline of SGLang", _HINT)
+
+
+def package_of_sglang(path: Path) -> Path | None:
+    """SGLang's own package of diffusion, where `path` is a folder of stages inside it."""
+    for parent in path.parents:
+        if parent.name == _PACKAGE and (parent / STAGES) == path.parent:
+            return parent
+    return None
+
+
+def pipelines_in(module: Path) -> Iterator[tuple[str, str, int]]:
+    """Class, pipeline_name and line of the pipelines that a file's EntryClass names.
+
+    Raises:
+        BadInput: the file is no Python.
+    """
+    _, tree = parse_file(module)
+    entries = {name for node in tree.body if isinstance(node, ast.Assign) for name in _entries(node)}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name in entries:
+            for statement in node.body:
+                if _assigns(statement, "pipeline_name") and isinstance(statement.value, ast.Constant):  # type: ignore[attr-defined]
+                    yield node.name, str(statement.value.value), statement.lineno  # type: ignore[attr-defined]
+
+
+def _entries(node: ast.Assign) -> Iterator[str]:
+    if _assigns(node, "EntryClass"):
+        yield from (name.id for name in ast.walk(node.value) if isinstance(name, ast.Name))
+
+
+def _assigns(node: ast.stmt, name: str) -> bool:
+    return isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)

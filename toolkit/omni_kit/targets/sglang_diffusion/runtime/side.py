@@ -1,0 +1,118 @@
+"""The candidate's side: a pipeline in SGLang's engine, watched at the same places as diffusers' own."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, cast
+
+import diffusers
+from torch import nn
+
+from omni_kit.errors import BadInput
+from omni_kit.targets.references.pipelines import asked, read_pipeline
+from omni_kit.targets.references.stages import noting
+from omni_kit.targets.sglang_diffusion.runtime.engine import Opened, open_pipeline
+from omni_kit.toys.feeds.pipeline import Scenario, scenarios_of
+from omni_kit.toys.tensors import Tensors
+from omni_kit.upstream.diffusers.guidance import guidance_of
+
+_FILM = 5
+
+
+class SGLangPipelineBuilder:
+    """Loads a pipeline with SGLang's loaders and sends requests to it; its model is the denoiser."""
+
+    def __init__(self) -> None:
+        self._package: Path | None = None
+        self._name = ""
+        self._opened: dict[Path, Opened] = {}
+        self._latest: Opened | None = None
+        self._attended: Counter[str] = Counter()
+
+    def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Remembers whose pipeline it is; it is imported with the checkpoint that it serves."""
+        self._package, self._name = Path(options["path"]), options["pipeline_name"]
+        return {"library": "sglang", "version": version("sglang")}
+
+    def shapes(self, config_dir: Path) -> dict[str, list[int]]:
+        """Those of the denoiser, which SGLang builds from the config that it finds."""
+        return {name: list(tensor.shape) for name, tensor in self.load(config_dir).state_dict().items()}
+
+    def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
+        """The whole pipeline; answers its denoiser.
+
+        Raises:
+            BadInput: SGLang fell back to a class that is not its own.
+        """
+        if checkpoint not in self._opened:
+            self._opened[checkpoint] = open_pipeline(checkpoint, self._package)
+        from sglang.multimodal_gen.runtime.models.dits.base import BaseDiT  # once stand-ins are there
+
+        self._latest = self._opened[checkpoint]
+        model = self._latest.pipeline.get_module(read_pipeline(self._name).denoiser.name)
+        if not isinstance(model, BaseDiT):
+            raise BadInput(f"SGLang fell back to {type(model).__module__}.{type(model).__name__}, which is no BaseDiT")
+        return cast(nn.Module, model)
+
+    def save(self, model: Any, checkpoint: Path, out: Path) -> None:
+        """A pipeline is served, and not trained."""
+        raise BadInput("pipelines are compared while they serve: nothing is exported")
+
+    def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
+        """Every scenario, stage by stage."""
+        found: Tensors = {}
+        for scenario in scenarios_of(inputs):
+            found |= self._called(model, scenario)
+        return found
+
+    def notes(self) -> list[str]:
+        """What stands in for a package that is not there, and which classes ran."""
+        opened = self._require()
+        lines = [
+            f"a stand-in was there for {name}, which is not installed and was not called" for name in opened.stand_ins
+        ]
+        classes = ", ".join(f"{name}: {_class(part)}" for name, part in sorted(opened.pipeline.modules.items()))
+        attended = ", ".join(f"{count} times by {name}" for name, count in sorted(self._attended.items()))
+        return [*lines, f"SGLang ran {classes}", f"SGLang's attention was called {attended or 'never'}"]
+
+    def _require(self) -> Opened:
+        if self._latest is None:
+            raise BadInput("no checkpoint was loaded")
+        return self._latest
+
+    def _called(self, model: Any, scenario: Scenario) -> Tensors:
+        opened, read = self._require(), read_pipeline(self._name)
+        guidance = guidance_of(read)
+        given = asked(read, guidance, scenario)
+        upstream = getattr(diffusers, str(model.hf_config.get("_class_name") or read.denoiser.class_name))
+        scheduler = type(opened.pipeline.get_module("scheduler"))
+        with noting(upstream, scheduler) as noted, _counting(self._attended):
+            picture = opened.generate(**given, seed=scenario.seed, num_outputs_per_prompt=scenario.pictures).float()
+        if picture.dim() == _FILM:
+            picture = picture.movedim(1, 2)  # as diffusers has films: [batch, frames, channels, rows, columns]
+        # SGLang asks for the prompt first, and in a call of its own.
+        return noted.named(scenario.name, together=False, negative_first=False, picture=picture)
+
+
+@contextmanager
+def _counting(attended: Counter[str]) -> Iterator[None]:
+    """Counts the calls of SGLang's attention, by backend."""
+    from sglang.multimodal_gen.runtime.layers.attention.layer import LocalAttention
+
+    forward = LocalAttention.forward
+
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        attended[self.backend.name.lower()] += 1
+        return forward(self, *args, **kwargs)
+
+    LocalAttention.forward = counted
+    try:
+        yield
+    finally:
+        LocalAttention.forward = forward
+
+
+def _class(part: Any) -> str:
+    return f"{type(part).__module__}.{type(part).__name__}"

@@ -1,0 +1,108 @@
+"""The feed of whole pipelines: scenarios, each as the numbers of one row, which both sides read alike."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from omni_kit.toys.feeds.protocol import Batch, Run
+from omni_kit.toys.tensors import Tensors
+
+SCENARIOS = "scenarios"
+PICTURE = "picture"
+PROMPTS = ("a cat on the mat", "red dog")
+_STEPS, _FRAMES, _SEED = 3, 5, 7
+_SMALL, _LARGE = 64, 96
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """How a pipeline is called once.
+
+    Attributes:
+        guided: by a negative prompt.
+        prompt: its place in PROMPTS.
+        pictures: how many are made of it, each of noise of its own.
+    """
+
+    rows: int
+    columns: int
+    guided: bool
+    prompt: int
+    pictures: int = 1
+    steps: int = _STEPS
+    frames: int = _FRAMES
+    seed: int = _SEED
+
+    @property
+    def name(self) -> str:
+        """For reports: "guided 64x96 x2"."""
+        many = f" x{self.pictures}" if self.pictures > 1 else ""
+        return f"{'guided' if self.guided else 'plain'} {self.rows}x{self.columns}{many}"
+
+    @property
+    def text(self) -> str:
+        """The prompt."""
+        return PROMPTS[self.prompt]
+
+    @property
+    def against(self) -> str:
+        """The negative prompt of a guided call."""
+        return PROMPTS[1 - self.prompt]
+
+
+_ALL = (
+    Scenario(_SMALL, _SMALL, guided=False, prompt=0),
+    Scenario(_SMALL, _SMALL, guided=True, prompt=0),
+    Scenario(_SMALL, _LARGE, guided=True, prompt=1),
+    Scenario(_SMALL, _SMALL, guided=True, prompt=1, pictures=2),
+)
+
+
+def scenarios_of(batch: Tensors) -> list[Scenario]:
+    """The scenarios of a batch."""
+    rows = batch[SCENARIOS].tolist()
+    return [Scenario(row[0], row[1], bool(row[2]), *row[3:]) for row in rows]
+
+
+class PipelineFeed:
+    """Without and with guidance, of another size and prompt, and two pictures at once."""
+
+    def batch(self, model: Any, run: Run) -> Tensors:
+        """A row for each scenario."""
+        rows = [list(vars(one).values()) for one in _ALL]
+        return {SCENARIOS: torch.tensor(rows, dtype=torch.long)}
+
+    def mask(self, batch: Tensors) -> torch.Tensor:
+        """Every element counts."""
+        return torch.ones(1, 1, dtype=torch.long)
+
+    def judged(self, names: Sequence[str]) -> list[str]:
+        """The pictures."""
+        return [name for name in names if name.endswith(PICTURE)]
+
+    def whole(self, batch: Tensors) -> list[Batch]:
+        """Each scenario alone: pipelines are not trained."""
+        return [[[{SCENARIOS: row[None]}]] for row in batch[SCENARIOS]]
+
+    def apart(self, batch: Tensors, count: int) -> list[Batch]:
+        """As many scenarios as there are parts."""
+        rows = [batch[SCENARIOS][number % len(batch[SCENARIOS])] for number in range(count)]
+        return [[[{SCENARIOS: row[None]}] for row in rows]]
+
+    def frames(self, batch: Tensors, answers: Tensors) -> Mapping[str, torch.Tensor]:
+        """Each picture, or the middle frame of each film: [rows, columns, 3]."""
+        found = {name: answers[name][0] for name in self.judged(sorted(answers))}
+        return {_plain(name): _colours(one) for name, one in found.items()}
+
+
+def _colours(picture: torch.Tensor) -> torch.Tensor:
+    """[channels, rows, columns], or of a film [frames, channels, rows, columns]."""
+    still = picture[len(picture) // 2] if picture.dim() == 4 else picture
+    return still.movedim(0, -1)[..., :3]
+
+
+def _plain(name: str) -> str:
+    """A name that a file can have."""
+    return name.partition("/")[0].replace(" ", "-")

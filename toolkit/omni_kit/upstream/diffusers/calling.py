@@ -1,0 +1,67 @@
+"""How a pipeline is called: its arguments, its defaults, and what it takes besides text."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from omni_kit.upstream.diffusers.pipelines import Pipeline
+from omni_kit.upstream.diffusers.signatures import Argument, arguments
+from omni_kit.upstream.python.interpret import UNKNOWN
+from omni_kit.upstream.python.source import dotted
+
+# Arguments of `__call__` that hold a medium which the pipeline starts from.
+_MEDIA = ("image", "images", "video", "videos", "mask_image", "control_image", "control_video", "image_embeds", "audio")
+
+
+def call_arguments(pipeline: Pipeline) -> Mapping[str, Argument]:
+    """What `__call__` takes, by name, in order."""
+    return arguments(pipeline.cls, "__call__")
+
+
+def media_of(pipeline: Pipeline) -> list[str]:
+    """The arguments for pictures, films and sounds that a pipeline starts from."""
+    return [name for name in call_arguments(pipeline) if name in _MEDIA]
+
+
+def size_of(pipeline: Pipeline, name: str, known: Mapping[str, Any]) -> tuple[int | None, str]:
+    """The size that a pipeline takes by default, and where that was read; None where it could not be.
+
+    Args:
+        name: "height" or "width".
+        known: dotted names, after "self.", and their values.
+    """
+    argument = call_arguments(pipeline).get(name)
+    if argument is None:
+        return None, ""
+    if isinstance(argument.default, int):
+        return argument.default, argument.where
+    found = pipeline.cls.method("__call__")
+    for node in ast.walk(found[1]) if found is not None else ():
+        if found is not None and isinstance(node, ast.Assign) and dotted(node.targets[0]) == name:
+            choice = isinstance(node.value, ast.BoolOp) and isinstance(node.value.op, ast.Or)
+            last = node.value.values[-1] if choice else None  # type: ignore[attr-defined]
+            value = _number(last, {**dict(_constants(pipeline)), **known}) if last is not None else None
+            if value is not None:
+                return value, found[0].source.where(node)
+    return None, ""
+
+
+def _constants(pipeline: Pipeline) -> Iterator[tuple[str, int]]:
+    """The whole numbers that the constructor assigns to attributes; of a choice, that without the component."""
+    found = pipeline.cls.method("__init__")
+    for node in ast.walk(found[1]) if found is not None else ():
+        if isinstance(node, ast.Assign) and (name := dotted(node.targets[0]) or "").startswith("self."):
+            value = node.value.orelse if isinstance(node.value, ast.IfExp) else node.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, int):
+                yield name.removeprefix("self."), value.value
+
+
+def _number(node: ast.expr, known: Mapping[str, Any]) -> int | None:
+    """A product of whole numbers and known attributes."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        left, right = _number(node.left, known), _number(node.right, known)
+        return left * right if left is not None and right is not None else None
+    value = known.get((dotted(node) or "").removeprefix("self."), UNKNOWN)
+    return value if isinstance(value, int) else None

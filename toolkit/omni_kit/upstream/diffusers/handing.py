@@ -1,0 +1,90 @@
+"""What happens to latents on their way into a denoiser and to its answer, and which conditions change with the step."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from omni_kit.upstream.diffusers.denoising import Denoising
+from omni_kit.upstream.python.source import dotted
+
+_DEEPEST = 12
+
+
+@dataclass(frozen=True)
+class Handing:
+    """How a pipeline hands latents over.
+
+    Attributes:
+        unsqueezed: the axis that latents get before they are handed over; 0 for none.
+        halved: a half of an answer with twice the channels is dropped.
+        changing: arguments of the denoiser that are computed from the step, but for the step itself.
+    """
+
+    unsqueezed: int
+    halved: bool
+    changing: tuple[str, ...]
+
+
+def handing_of(denoising: Denoising) -> Handing:
+    """Reads the pipeline's `__call__`."""
+    found = denoising.pipeline.cls.method("__call__")
+    if found is None or denoising.call is None:
+        return Handing(0, False, ())
+    function, call = found[1], denoising.call
+    loop = next((node for node in ast.walk(function) if _around(node, call)), None)
+    value = denoising.handed.get(denoising.latents)
+    axes = list(_unsqueezing(value, function, call.lineno)) if value is not None else []
+    return Handing(
+        axes[0] if axes else 0,
+        any(_half(node) for node in ast.walk(function)),
+        tuple(_changing(denoising, loop)) if isinstance(loop, ast.For) else (),
+    )
+
+
+def _around(node: ast.AST, call: ast.Call) -> bool:
+    return isinstance(node, ast.For) and any(inner is call for inner in ast.walk(node))
+
+
+def _unsqueezing(value: ast.expr, function: ast.FunctionDef, line: int, depth: int = 0) -> Iterator[int]:
+    """The axes of `.unsqueeze(axis)` in an expression, and in what its names were last assigned."""
+    for node in ast.walk(value):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze":
+            yield from (one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, int))
+    for name in _names(value) - {"latents"} if depth < _DEEPEST else ():
+        if (last := _last(name, function, line)) is not None:
+            yield from _unsqueezing(last.value, function, last.lineno, depth + 1)
+
+
+def _last(name: str, function: ast.FunctionDef, line: int) -> ast.Assign | None:
+    """The last assignment of a variable before a line."""
+    found = [node for node in ast.walk(function) if isinstance(node, ast.Assign) and dotted(node.targets[0]) == name]
+    return max((node for node in found if node.lineno < line), key=lambda node: node.lineno, default=None)
+
+
+def _half(node: ast.AST) -> bool:
+    """`….chunk(2, dim=1)[0]`."""
+    return isinstance(node, ast.Subscript) and ast.unparse(node).endswith(".chunk(2, dim=1)[0]")
+
+
+def _changing(denoising: Denoising, loop: ast.For) -> Iterator[str]:
+    """Arguments whose values come from the loop's variables."""
+    held = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    line = denoising.call.lineno if denoising.call is not None else 0
+    before = (node for node in ast.walk(loop) if isinstance(node, ast.Assign) and node.lineno < line)
+    for node in sorted(before, key=lambda one: one.lineno):
+        if _names(node.value) & held:
+            held |= {name for target in node.targets for name in _targets(target)}
+    apart = (denoising.latents, denoising.step)
+    yield from (name for name, value in denoising.handed.items() if name not in apart and _names(value) & held)
+
+
+def _targets(target: ast.expr) -> Iterator[str]:
+    """The variables that are assigned; attributes are none."""
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        yield from (name for item in target.elts for name in _targets(item))
+
+
+def _names(value: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
