@@ -134,7 +134,7 @@ class DenoiserIsBaseDiT(Rule):
         if arch is not None and serving.is_own(arch) and not unseen_bases(arch):
             for name in _ASKED:
                 if not _told(arch, name) and not (serving.dit_config and _told(serving.dit_config, name)):
-                    yield at(arch.source, arch.node, f"{arch.node.name} leaves '{name}' at 0: DenoisingStage divides by it")
+                    yield at(arch.source, arch.node, f"{arch.node.name} leaves '{name}' at 0: DenoisingStage asks for the width of a head")
 
 
 def _told(cls: ClassRef, name: str) -> bool:
