@@ -7,7 +7,7 @@ from typing import Any
 from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.files import File
 
-EXAMPLE = "sana"
+EXAMPLE = "qwen"
 __all__ = ["EXAMPLE", "experiments", "inputs", "read_model", "surroundings"]
 
 

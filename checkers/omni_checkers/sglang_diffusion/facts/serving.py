@@ -134,15 +134,10 @@ class Serving:
             if init is not None and any(_same(one, self.dit_config) for one in _annotated(*init)):
                 yield cls
 
-    def _denoises(self, cls: ClassRef) -> bool:
-        return is_a(cls, "BaseDiT") or cls.method("forward") is not None and cls.node.name in (
-            self.upstream_denoiser, *(name for name in self._said("transformer_class_override")),
-        )  # fmt: skip
-
-    def _said(self, name: str) -> Iterator[str]:
-        found = self.config.assigned(name) if self.config is not None else None
-        if found is not None and isinstance(found[1], ast.Constant) and isinstance(found[1].value, str):
-            yield found[1].value
+    @staticmethod
+    def _denoises(cls: ClassRef) -> bool:
+        forward = cls.method("forward")
+        return is_a(cls, "BaseDiT") or forward is not None and any(one.arg == "timestep" for one in forward[1].args.args)
 
     @cached_property
     def upstream(self) -> Pipeline | None:

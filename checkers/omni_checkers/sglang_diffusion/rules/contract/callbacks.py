@@ -24,7 +24,7 @@ _STANDARD = frozenset(
 class CallbacksFitTheDenoiser(Rule):
     """What prepare_pos_cond_kwargs and prepare_neg_cond_kwargs return are arguments of the denoiser's forward.
 
-    No key is one that DenoisingStage gives itself; every argument without a default is given by one of them; and both
+    Forward takes `hidden_states`, `timestep` and `encoder_hidden_states` by these names. No key is one that DenoisingStage gives itself; every argument without a default is given by one of them; and both
     branches give the same.
 
     Why: DenoisingStage drops a key that forward does not take, without a word: positions, masks and guidance are gone,
@@ -50,6 +50,7 @@ class CallbacksFitTheDenoiser(Rule):
         forward = denoiser.method("forward")
         if forward is None or forward[1].args.vararg is not None:
             raise NotApplicable("the denoiser's forward cannot be read")
+        yield from _asked(serving, denoiser, *forward)
         positive, negative = keys_of(config, _POSITIVE), keys_of(config, _NEGATIVE)
         seen: set[int] = set()
         for name, keys in ((_POSITIVE, positive), (_NEGATIVE, negative)):
@@ -63,6 +64,14 @@ class CallbacksFitTheDenoiser(Rule):
                     message = f"nothing gives '{missing}', which {denoiser.node.name}.forward needs"
                     yield at(forward[0].source, forward[1], message)
         yield from _onesided(serving, config, positive, negative, set(parameters(forward[1])))
+
+
+def _asked(serving: Serving, denoiser: ClassRef, home: ClassRef, forward: ast.FunctionDef) -> Iterator[Finding]:
+    """What DenoisingStage always gives has to be taken, by its name."""
+    if forward.args.kwarg is None and serving.is_own(home):
+        for name in (*_TWICE, _OWN):
+            if name not in parameters(forward):
+                yield at(home.source, forward, f"{denoiser.node.name}.forward takes no '{name}', which DenoisingStage gives")
 
 
 def _judged(name: str, keys: Keys, denoiser: ClassRef, forward: ast.FunctionDef) -> Iterator[tuple[Finding, ast.AST]]:

@@ -151,27 +151,35 @@ def _configured(serving: Serving) -> bool:
 
 def _constant(serving: Serving, mus: list[Given]) -> Iterator[Finding]:
     for one in mus:
-        if one.source.path in serving.own and not _reads_config(one, 0) and _is_followed(one):
+        if one.source.path in serving.own and not _reads_config(one) and _is_followed(one):
             found = at(one.source, one.value, "mu is made of constants: what the scheduler's config says has no effect")
             yield Finding(found.message, found.path, found.line, found.column, severity=Severity.warning)
 
 
-def _reads_config(one: Given, depth: int) -> bool:
-    """Whether a value, or a function that makes it, looks at a scheduler's config."""
-    nodes = [*walked(one.function), *walked(one.value)]
-    for node in nodes:
-        if isinstance(node, ast.Constant) and node.value in _CONFIGURED:
-            return True
-        if isinstance(node, ast.Attribute) and (node.attr in _CONFIGURED or (dotted(node) or "").endswith("scheduler.config")):
-            return True
-    return depth < 3 and any(_reads_config(Given(call, *found), depth + 1) for call, found in _made(one))
+def _reads_config(one: Given) -> bool:
+    """Whether a value, or what it is made of, looks at a scheduler's config."""
+    todo, seen = [one], set[int]()
+    while todo:
+        part = todo.pop()
+        if id(part.value) in seen:
+            continue
+        seen.add(id(part.value))
+        for node in walked(part.value):
+            if _is_configured(node):
+                return True
+            if isinstance(node, ast.Name):
+                todo += [Given(value, part.source, part.function) for value in assigned(part.function, node.id)]
+            found = part.source.resolve_function(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None  # fmt: skip
+            if found is not None and found[0].path.name != "__init__.py":
+                todo += [Given(value, *found) for value in returns(found[1])]
+    return False
 
 
-def _made(one: Given) -> Iterator[tuple[ast.Call, tuple[SourceFile, ast.FunctionDef]]]:
-    for call in [node for node in walked(one.function) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]:
-        found = one.source.resolve_function(last_name(call.func))
-        if found is not None and found[1] is not one.function:
-            yield call, found
+def _is_configured(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return node.value in _CONFIGURED
+    name = dotted(node) or "" if isinstance(node, ast.Attribute) else ""
+    return name.endswith("scheduler.config") or name.rpartition(".")[2] in _CONFIGURED
 
 
 def _is_followed(one: Given) -> bool:

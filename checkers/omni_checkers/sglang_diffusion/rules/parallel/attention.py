@@ -58,11 +58,16 @@ class DegreesAreImplemented(Rule):
         if not shares and not _refuses(serving, config) and _shards(serving, config):
             message = f"latents are shared out over devices, and {denoiser.node.name} attends to its own share alone"
             yield at(denoiser.source, denoiser.node, message)
-        if any(name in words for name in _SHARDED) and not words & set(_TENSOR):
-            for source in used:
-                for call in calls(source.tree, *_SHARDED):
-                    yield at(source, call, "this shares heads out by tensor parallelism, and their number is not divided")
-                    return
+        if not words & set(_TENSOR):
+            shared = ((source, call) for source in used for call in calls(source.tree, *_SHARDED) if not _gathers(call))
+            for source, call in list(shared)[:1]:
+                yield at(source, call, "this shares heads out by tensor parallelism, and their number is not divided")
+
+
+def _gathers(call: ast.Call) -> bool:
+    """Whether a projection gives each device the whole answer again."""
+    value = keyword(call, "gather_output")
+    return value is not None and not (isinstance(value, ast.Constant) and value.value is False)
 
 
 def _files(serving: Serving, denoiser: ClassRef) -> Iterator[SourceFile]:
@@ -154,21 +159,40 @@ def _crosses(node: ast.ClassDef, name: str) -> bool:
             if isinstance(call, ast.Call) and dotted(call.func) == f"self.{name}":
                 if len(call.args) < 2:
                     return False
-                queries, keys = (_inputs(one, function, frozenset()) for one in call.args[:2])
+                queries, keys = (_inputs(one, function) for one in call.args[:2])
                 found.append(bool(queries) and bool(keys) and not queries & keys)
     return bool(found) and all(found)
 
 
-def _inputs(node: ast.expr, function: ast.FunctionDef, seen: frozenset[str]) -> set[str]:
+def _inputs(node: ast.expr, function: ast.FunctionDef) -> set[str]:
     """The parameters of a function that an expression is made of."""
     taken = {one.arg for one in [*function.args.args, *function.args.kwonlyargs]} - {"self"}
-    found: set[str] = set()
-    for name in {item.id for item in walked(node) if isinstance(item, ast.Name)} - seen:
-        values = [*assigned(function, name), *_unpacked(function, name)]
-        found |= {name} & taken
-        for value in values:
-            found |= _inputs(value, function, seen | {name})
-    return found
+    todo, seen = _names(node), set[str]()
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            for value in [*assigned(function, name), *_unpacked(function, name)]:
+                todo |= _names(value) - seen
+    return seen & taken
+
+
+def _names(node: ast.expr) -> set[str]:
+    """The variables that an expression is made of; of a call, those of what it works on, and not of its settings."""
+    if isinstance(node, ast.Call):
+        return _names(_worked_on(node))
+    if isinstance(node, ast.Name):
+        return {node.id}
+    parts = (one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr))
+    return {name for one in parts for name in _names(one)}
+
+
+def _worked_on(call: ast.Call) -> ast.expr:
+    """The tensor of `tensor.method(...)`, and the first argument of any other call."""
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if owner is not None and (dotted(owner) or "").partition(".")[0] not in ("self", "torch", "F", "nn"):
+        return owner
+    return call.args[0] if call.args else ast.Constant(None)
 
 
 def _unpacked(function: ast.FunctionDef, name: str) -> Iterator[ast.expr]:

@@ -160,7 +160,7 @@ def _upstreams(serving: Serving, listed: list[str], node: ast.expr, source: Sour
     added = set(_added(serving))
     for one in needed:
         if one.name not in listed and one.name not in added:
-            yield at(source, node, f"'{one.name}' of {name} is not listed: it is not loaded ({one.where})")
+            yield at(source, node, f"'{one.name}' of {name} is not listed: it is not loaded")
     for item in getattr(node, "elts", []):
         if item.value not in {one.name for one in components} and item.value not in added:
             found = at(source, item, f"{name} has no component '{item.value}'")

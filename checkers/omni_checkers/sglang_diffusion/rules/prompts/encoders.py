@@ -143,6 +143,12 @@ def _upstreams(serving: Serving) -> dict[str, frozenset[str]]:
     return found
 
 
+def _speaks(serving: Serving, config: ClassRef) -> bool:
+    """Whether a config of the integration does something with masks where prompts are made tokens."""
+    entries = (one for one in config.mro if isinstance(one, ClassRef) and serving.is_own(one))
+    return any(isinstance(node, ast.Constant) and node.value == _MASK for one in entries for node in walked(one.source.tree))
+
+
 def _standard(serving: Serving, config: ClassRef, wanted: dict[str, frozenset[str]]) -> Iterator[Finding]:
     method = config.method(_METHOD)
     if method is None or not wanted:
@@ -152,7 +158,7 @@ def _standard(serving: Serving, config: ClassRef, wanted: dict[str, frozenset[st
     if nothing and masked and serving.is_own(method[0]):
         message = f"{_METHOD} gives nothing, and {serving.name} gives a mask to its {sorted(masked)[0]}"
         yield at(method[0].source, method[1], message)
-    elif not masked and method[0].node.name == "PipelineConfig":
+    elif not masked and method[0].node.name == "PipelineConfig" and not _speaks(serving, config):
         message = f"{serving.name} gives its encoders no {_MASK}, and SGLang does unless {_METHOD} says otherwise"
         found = at(config.source, config.node, message)
         yield Finding(found.message, found.path, found.line, found.column, severity=Severity.warning)
