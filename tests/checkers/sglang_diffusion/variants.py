@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Each rule on plugins that break it and on plugins that keep it, each written differently."""
 
 from dataclasses import dataclass
@@ -73,10 +74,12 @@ VARIANTS = [
     _fine("SGD103", "a class attribute of its own", CONFIG, ('    vae_precision: str = "bf16"', '    vae_precision: str = "bf16"\n    known_as = "qwen"')),
     _broken("SGD104", "a plain module", DIT, ("class QwenDiT(BaseDiT)", "class QwenDiT(nn.Module)")),
     _broken("SGD104", "its own arguments", DIT, ("def __init__(self, config, hf_config, quant_config=None, **kwargs)", "def __init__(self, config, num_layers, **kwargs)")),
-    _broken("SGD104", "no width", ARCH, (_HIDDEN, "")),
+    _broken("SGD104", "no heads", ARCH, ("    num_attention_heads: int = 24\n", "")),
+    _broken("SGD104", "no width", ARCH, (_HIDDEN, ""), ("    attention_head_dim: int = 128\n", "")),
     _fine("SGD104", "only keywords", DIT, ("def __init__(self, config, hf_config, quant_config=None, **kwargs)", "def __init__(self, config, hf_config=None, **kwargs)")),
-    _fine("SGD104", "width as a field", ARCH, (_HIDDEN, ""), ("patch_size: int = 2", "patch_size: int = 2\n    hidden_size: int = 3072")),
-    _fine("SGD104", "width as a property", ARCH, (_HIDDEN, ""), ("    def __post_init__", "    @property\n    def hidden_size(self):\n        return 3072\n\n    def __post_init__")),
+    _fine("SGD104", "width as a field", ARCH, (_HIDDEN, ""), ("    attention_head_dim: int = 128\n", ""), ("patch_size: int = 2", "patch_size: int = 2\n    hidden_size: int = 3072")),
+    _fine("SGD104", "the width of a head", ARCH, (_HIDDEN, "")),
+    _fine("SGD104", "width as a property", ARCH, (_HIDDEN, ""), ("    attention_head_dim: int = 128\n", ""), ("    def __post_init__", "    @property\n    def hidden_size(self):\n        return 3072\n\n    def __post_init__")),
     _broken("SGD105", "no arguments", CONFIG, (_DECODE, "def get_decode_scale_and_shift(self)")),
     _broken("SGD105", "the guide's callback", CONFIG, (_POS, "def prepare_pos_cond_kwargs(self, batch, latent_model_input, t, **kwargs)")),
     _broken("SGD105", "one argument more", CONFIG, (_POS, "def prepare_pos_cond_kwargs(self, batch, device, rotary_emb, dtype, step)")),

@@ -9,10 +9,31 @@ from omni_kit.upstream.python.source import SourceFile, dotted
 Degree = Mapping[str, int]
 """Name -> power; empty for a plain number."""
 _SHAPES = frozenset(
-    {"view", "to", "reshape", "float", "clone", "tensor", "unsqueeze", "as_tensor", "expand", "squeeze", "type_as", "cuda"}
+    {
+        "view",
+        "to",
+        "reshape",
+        "float",
+        "clone",
+        "tensor",
+        "unsqueeze",
+        "as_tensor",
+        "expand",
+        "squeeze",
+        "type_as",
+        "cuda",
+    }
     | {"cast", "Tensor", "tuple", "list"}
 )
-_NAMED = ("scaling_factor", "shift_factor", "latents_mean", "latents_std", "running_mean", "running_var", "scale_factor")
+_NAMED = (
+    "scaling_factor",
+    "shift_factor",
+    "latents_mean",
+    "latents_std",
+    "running_mean",
+    "running_var",
+    "scale_factor",
+)
 _DEEPEST = 10
 
 

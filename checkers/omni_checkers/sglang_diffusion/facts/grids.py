@@ -90,9 +90,9 @@ def _listed(
 ) -> Number:
     if not (isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) == "range" and len(loop.iter.args) == 1):
         raise NotRead
-    count = _value(loop.iter.args[0], function, known, depth)
+    count = _whole(loop.iter.args[0], function, known, depth)
     name = getattr(loop.target, "id", "")
-    found = [_value(node.elt, function, {**known, name: float(i)}, depth) for i in range(int(count))]  # type: ignore[arg-type]
+    found = [_value(node.elt, function, {**known, name: float(i)}, depth) for i in range(count)]
     return [one for one in found if isinstance(one, float)]
 
 
@@ -101,8 +101,16 @@ def _cut(
 ) -> list[float]:
     if not isinstance(value, list):
         raise NotRead
-    ends = [None if end is None else int(_value(end, function, known, depth)) for end in (part.lower, part.upper, part.step)]  # type: ignore[arg-type]
-    return value[slice(*ends)]
+    parts = (part.lower, part.upper, part.step)
+    first, last, step = (None if one is None else _whole(one, function, known, depth) for one in parts)
+    return value[slice(first, last, step)]
+
+
+def _whole(node: ast.expr, function: ast.FunctionDef, known: Mapping[str, float], depth: int) -> int:
+    found = _value(node, function, known, depth)
+    if isinstance(found, list):
+        raise NotRead
+    return int(found)
 
 
 def _each(how: str, one: Number, two: Number) -> Number:

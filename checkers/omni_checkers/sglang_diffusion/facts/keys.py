@@ -43,9 +43,7 @@ def _method(cls: ClassRef, home: tuple[ClassRef, ast.FunctionDef], keys: Keys, d
         _collect(cls, home, value, keys, depth)
 
 
-def _collect(
-    cls: ClassRef, home: tuple[ClassRef, ast.FunctionDef], value: ast.expr, keys: Keys, depth: int
-) -> None:
+def _collect(cls: ClassRef, home: tuple[ClassRef, ast.FunctionDef], value: ast.expr, keys: Keys, depth: int) -> None:
     source = home[0].source
     match value:
         case ast.Dict():
@@ -80,9 +78,7 @@ def _collect(
             keys.complete = False
 
 
-def _called(
-    cls: ClassRef, home: tuple[ClassRef, ast.FunctionDef], call: ast.Call, keys: Keys, depth: int
-) -> None:
+def _called(cls: ClassRef, home: tuple[ClassRef, ast.FunctionDef], call: ast.Call, keys: Keys, depth: int) -> None:
     name, found = last_name(call.func), None
     owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
     if dotted(owner) == "self":

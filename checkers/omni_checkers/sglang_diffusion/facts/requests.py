@@ -195,7 +195,7 @@ def _aliases(function: ast.FunctionDef, name: str) -> set[str]:
 
 
 def _assigned(function: ast.FunctionDef, target: ast.Attribute) -> ast.expr | None:
-    """What an attribute is set to where it stands; None where it is not assigned, or as a part of a tuple of another."""
+    """What an attribute is set to where it stands; None where it is not assigned, or unpacked from something."""
     if not isinstance(target.ctx, ast.Store):
         return None
     for node in walked(function):

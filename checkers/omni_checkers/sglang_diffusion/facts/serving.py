@@ -137,7 +137,9 @@ class Serving:
     @staticmethod
     def _denoises(cls: ClassRef) -> bool:
         forward = cls.method("forward")
-        return is_a(cls, "BaseDiT") or forward is not None and any(one.arg == "timestep" for one in forward[1].args.args)
+        return is_a(cls, "BaseDiT") or (
+            forward is not None and any(one.arg == "timestep" for one in forward[1].args.args)
+        )
 
     @cached_property
     def upstream(self) -> Pipeline | None:

@@ -92,7 +92,9 @@ def _of_name(
                 if isinstance(target, ast.Name) and target.id == node.id:
                     found.append((item.lineno, _sort(item.value, source, function, cls, depth + 1)))
                 elif isinstance(target, ast.Tuple):
-                    found += [(item.lineno, one) for one in _part(target, item.value, node.id, source, function, cls, depth)]
+                    found += [
+                        (item.lineno, one) for one in _part(target, item.value, node.id, source, function, cls, depth)
+                    ]
     return [sort for _, sort in sorted(found, key=lambda one: one[0])][-1:]
 
 

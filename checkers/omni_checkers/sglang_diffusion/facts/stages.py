@@ -105,4 +105,4 @@ def before_denoising(stages: list[StageUse]) -> list[StageUse] | None:
 
 
 def _denoises(cls: ClassRef) -> bool:
-    return is_a(cls, DENOISING) or cls.node.name.endswith("DenoisingStage") and "Before" not in cls.node.name
+    return is_a(cls, DENOISING) or (cls.node.name.endswith("DenoisingStage") and "Before" not in cls.node.name)

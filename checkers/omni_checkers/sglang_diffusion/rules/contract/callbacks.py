@@ -24,8 +24,9 @@ _STANDARD = frozenset(
 class CallbacksFitTheDenoiser(Rule):
     """What prepare_pos_cond_kwargs and prepare_neg_cond_kwargs return are arguments of the denoiser's forward.
 
-    Forward takes `hidden_states`, `timestep` and `encoder_hidden_states` by these names. No key is one that DenoisingStage gives itself; every argument without a default is given by one of them; and both
-    branches give the same.
+    Forward takes `hidden_states`, `timestep` and `encoder_hidden_states` by these names. No key is one that
+    DenoisingStage gives itself; every argument without a default is given by one of them; and both branches give the
+    same.
 
     Why: DenoisingStage drops a key that forward does not take, without a word: positions, masks and guidance are gone,
     and the picture is merely worse. `timestep` or `hidden_states` among the keys is a TypeError, and
@@ -38,7 +39,7 @@ class CallbacksFitTheDenoiser(Rule):
     name = "callbacks-fit-the-denoiser"
     target = "sglang-diffusion"
     obligations = ("SGL-26", "SGL-27")
-    failure_modes = ("cfg-guidance",)
+    failure_modes = ("cfg-conditioning",)
     BAD = (
         changed(CONFIG, ('return {"freqs_cis"', 'return {"rotary_freqs"')),
         changed(CONFIG, ('return {"freqs_cis"', 'return {"timestep": batch.timesteps[0], "freqs_cis"')),
@@ -71,13 +72,16 @@ def _asked(serving: Serving, denoiser: ClassRef, home: ClassRef, forward: ast.Fu
     if forward.args.kwarg is None and serving.is_own(home):
         for name in (*_TWICE, _OWN):
             if name not in parameters(forward):
-                yield at(home.source, forward, f"{denoiser.node.name}.forward takes no '{name}', which DenoisingStage gives")
+                yield at(
+                    home.source, forward, f"{denoiser.node.name}.forward takes no '{name}', which DenoisingStage gives"
+                )
 
 
 def _judged(name: str, keys: Keys, denoiser: ClassRef, forward: ast.FunctionDef) -> Iterator[tuple[Finding, ast.AST]]:
     taken, read = set(parameters(forward)), words_read(forward)
     read_names = set(read) if read is not None else None
     where = f"{denoiser.node.name}.forward"
+    spread = forward.args.kwarg.arg if forward.args.kwarg is not None else ""
     for key, (source, node) in keys.found.items():
         if key in _TWICE or (key == "guidance" and key in taken):
             yield at(source, node, f"{name} gives '{key}', which DenoisingStage gives, too: a TypeError"), node
@@ -87,7 +91,7 @@ def _judged(name: str, keys: Keys, denoiser: ClassRef, forward: ast.FunctionDef)
         elif key not in taken and forward.args.kwarg is None:
             yield at(source, node, f"{where} takes no '{key}': DenoisingStage drops it without a word"), node
         elif key not in taken and read_names is not None and key not in read_names:
-            yield at(source, node, f"{where} takes '{key}' among **{forward.args.kwarg.arg} and never reads it"), node  # type: ignore[union-attr]
+            yield at(source, node, f"{where} takes '{key}' among **{spread} and never reads it"), node
 
 
 def _required(forward: ast.FunctionDef) -> list[str]:
@@ -97,9 +101,7 @@ def _required(forward: ast.FunctionDef) -> list[str]:
     return [*found, *(one.arg for one, default in both if default is None)]
 
 
-def _onesided(
-    serving: Serving, config: ClassRef, positive: Keys, negative: Keys, taken: set[str]
-) -> Iterator[Finding]:
+def _onesided(serving: Serving, config: ClassRef, positive: Keys, negative: Keys, taken: set[str]) -> Iterator[Finding]:
     """Keys that only the positive branch has; a branch that is empty on purpose belongs to a model without guidance."""
     method, given = config.method(_NEGATIVE), config.method(_POSITIVE)
     if not (positive.complete and negative.complete) or method is None or given is None:

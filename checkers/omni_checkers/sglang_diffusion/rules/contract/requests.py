@@ -168,7 +168,7 @@ class EmbedsAreLists(Rule):
     name = "embeds-are-lists"
     target = "sglang-diffusion"
     obligations = ("SGL-34",)
-    failure_modes = ("text-encoding",)
+    failure_modes = ("text-encoder-prep",)
     BAD = (
         changed(STAGE, ("batch.prompt_embeds = [embeds]", "batch.prompt_embeds = embeds")),
         changed(CONFIG, ("        return batch.prompt_embeds[0]", "        return batch.prompt_embeds")),
@@ -179,7 +179,11 @@ class EmbedsAreLists(Rule):
         seen: set[int] = set()
         for one in before:
             for use in uses_of(one.cls, _METHODS, serving.config).sets if serving.is_own(one.cls) else ():
-                if use.name in ("prompt_embeds", _NEGATIVE) and sort_of(use) is Sort.tensor and id(use.node) not in seen:
+                if (
+                    use.name in ("prompt_embeds", _NEGATIVE)
+                    and sort_of(use) is Sort.tensor
+                    and id(use.node) not in seen
+                ):
                     seen.add(id(use.node))
                     yield at(use.source, use.node, f"'{use.name}' is a tensor: DenoisingStage takes a list of them")
         if serving.config is not None and serving.denoiser is not None:
@@ -195,7 +199,9 @@ def _handed(serving: Serving, config: ClassRef, denoiser: ClassRef) -> Iterator[
         if method is None or not all(_is_whole(value, attribute) for value in returns(method[1])):
             continue
         home, node = method if serving.is_own(method[0]) else (config, config.node)
-        message = f"{name} gives the whole list, and {denoiser.node.name}.forward takes encoder_hidden_states for a tensor"
+        message = (
+            f"{name} gives the whole list, and {denoiser.node.name}.forward takes encoder_hidden_states for a tensor"
+        )
         yield at(home.source, node, message)
 
 

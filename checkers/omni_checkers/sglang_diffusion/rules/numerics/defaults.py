@@ -53,12 +53,14 @@ class DefaultsAreThePipelines(Rule):
             return
         for name in _COMPARED:
             found = default(sampling, name)
-            if name in taken and found is not None and _number(taken[name].default) and _number(found[1]):
-                if float(found[1]) != float(taken[name].default) and not _embedded(serving, taken[name].default):
-                    where = f"{taken[name].default} in {serving.name}.__call__ ({taken[name].where})"
-                    place = found[0] if serving.is_own(found[0]) else sampling
-                    node = fields(place).get(name, place.node)
-                    yield at(place.source, node, f"'{name}' is {found[1]} by default, and {where}")
+            wanted: Any = taken[name].default if name in taken else None
+            if found is None or not _number(wanted) or not _number(found[1]) or _embedded(serving, wanted):
+                continue
+            if float(found[1]) != float(wanted):
+                where = f"{taken[name].default} in {serving.name}.__call__ ({taken[name].where})"
+                place = found[0] if serving.is_own(found[0]) else sampling
+                node = fields(place).get(name, place.node)
+                yield at(place.source, node, f"'{name}' is {found[1]} by default, and {where}")
 
 
 def _few(sampling: ClassRef) -> bool:
@@ -93,7 +95,9 @@ def _named(registration: Registration) -> bool:
 
 
 def _is_distilled(serving: Serving, sampling: ClassRef) -> bool:
-    mine = [one for one in serving.registrations if (cls := one.cls("sampling_param_cls")) and cls.node is sampling.node]
+    mine = [
+        one for one in serving.registrations if (cls := one.cls("sampling_param_cls")) and cls.node is sampling.node
+    ]
     return bool(mine) and all(_named(one) for one in mine)
 
 
@@ -106,5 +110,9 @@ def _distilled(registration: Registration) -> Iterator[Finding]:
     steps = default(cls, "num_inference_steps")
     if steps is not None and isinstance(steps[1], int) and steps[1] > _MANY:
         node: ast.AST = registration.given["sampling_param_cls"]
-        found = at(registration.source, node, f"{registration.paths[0]} is distilled, and {cls.node.name} takes {steps[1]} steps")
+        found = at(
+            registration.source,
+            node,
+            f"{registration.paths[0]} is distilled, and {cls.node.name} takes {steps[1]} steps",
+        )
         yield Finding(found.message, found.path, found.line, found.column, severity=Severity.warning)

@@ -21,8 +21,8 @@ class PositionsHaveUpstreamsLayout(Rule):
     """Rotary positions turn the pairs that diffusers turns, and a flag that says which is read.
 
     `is_neox_style=True` pairs the halves of a head, False its neighbours. Diffusers' model says which it means: by
-    `use_real_unbind_dim` (-1 for neighbours, -2 for halves), or by complex numbers, which are neighbours. A flag for the
-    layout that is taken or stored, and that nothing reads, has no effect.
+    `use_real_unbind_dim` (-1 for neighbours, -2 for halves), or by complex numbers, which are neighbours. A flag for
+    the layout that is taken or stored, and that nothing reads, has no effect.
 
     Why: weights were trained for one pairing. With the other attention sees scrambled positions, and the picture falls
     apart into patches; nothing fails.
@@ -37,7 +37,7 @@ class PositionsHaveUpstreamsLayout(Rule):
     failure_modes = ("rope-layout",)
     BAD = (
         changed(DIT, ("is_neox_style=False", "is_neox_style=True")),
-        changed(DIT, ("def __init__(self, dim, heads, head_dim):", "def __init__(self, dim, heads, head_dim, interleaved=True):")),
+        changed(DIT, ("dim, heads, head_dim):", "dim, heads, head_dim, interleaved=True):")),
     )  # fmt: skip
     GOOD = ({DIT: QWEN[DIT]},)
 
@@ -51,7 +51,9 @@ class PositionsHaveUpstreamsLayout(Rule):
             style = keyword(call, _STYLE)
             if wanted is not None and isinstance(style, ast.Constant) and style.value is (not wanted):
                 pairs = "halves" if wanted else "neighbours"
-                yield at(source, style, f"is_neox_style is {style.value}, and {serving.upstream_denoiser} pairs {pairs}")
+                yield at(
+                    source, style, f"is_neox_style is {style.value}, and {serving.upstream_denoiser} pairs {pairs}"
+                )
 
 
 def _dead(source: SourceFile) -> Iterator[Finding]:
@@ -61,12 +63,17 @@ def _dead(source: SourceFile) -> Iterator[Finding]:
             for one in [*node.args.args, *node.args.kwonlyargs]:
                 if _is_flag(one.arg) and one.arg not in read and not _is_stub(node):
                     yield at(source, one, f"'{one.arg}' is taken, and nothing reads it")
-    loads = {item.attr for item in walked(source.tree) if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Load)}
-    strings = {item.value for item in walked(source.tree) if isinstance(item, ast.Constant) and isinstance(item.value, str)}
+    loads = {
+        item.attr for item in walked(source.tree) if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Load)
+    }
+    strings = {
+        item.value for item in walked(source.tree) if isinstance(item, ast.Constant) and isinstance(item.value, str)
+    }
     for node in walked(source.tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and dotted(node.value) == "self":
-            if _is_flag(node.attr) and node.attr not in loads | strings:
-                yield at(source, node, f"'self.{node.attr}' is stored, and nothing reads it")
+        if not isinstance(node, ast.Attribute) or isinstance(node.ctx, ast.Load) or dotted(node.value) != "self":
+            continue
+        if _is_flag(node.attr) and node.attr not in loads | strings:
+            yield at(source, node, f"'self.{node.attr}' is stored, and nothing reads it")
 
 
 def _is_flag(name: str) -> bool:

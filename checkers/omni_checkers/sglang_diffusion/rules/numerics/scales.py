@@ -68,12 +68,14 @@ def _judged(
     yield from (at(place, value, message) for message in wrong[:1])
     if wrong or convention is None or by is None or added is None:
         return
-    nothing = constant(shift) is None and isinstance(shift, ast.Constant) or not added
+    nothing = (constant(shift) is None and isinstance(shift, ast.Constant)) or not added
     if convention.convention == "mean and deviation" and not any(_is(name, _DEVIATIONS) for name in by):
         message = f"latents are scaled by mean and deviation in diffusers ({convention.where}), and by neither here"
         yield at(place, value, message)
     elif convention.convention == "shift and scale" and nothing:
-        yield at(place, value, f"diffusers adds the autoencoder's shift_factor ({convention.where}), and this adds nothing")
+        yield at(
+            place, value, f"diffusers adds the autoencoder's shift_factor ({convention.where}), and this adds nothing"
+        )
 
 
 def _wrong_scale(by: Degree) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.sglang_diffusion.examples import QWEN, STAGE, changed
-from omni_checkers.sglang_diffusion.facts.code import assigned, at, calls, keyword, last_name, returns
+from omni_checkers.sglang_diffusion.facts.code import assigned, at, calls, constant, keyword, last_name, returns
 from omni_checkers.sglang_diffusion.facts.grids import grid, returned_grid, upstream_grid
 from omni_checkers.sglang_diffusion.facts.requests import uses_of
 from omni_checkers.sglang_diffusion.facts.serving import Serving
@@ -53,8 +53,9 @@ class ScheduleIsTheSchedulers(Rule):
     BAD = (
         changed(STAGE, (", sigmas=sigmas, mu=mu)", ", sigmas=sigmas)")),
         changed(STAGE, ("np.linspace(1.0, 1 / steps, steps)", "np.linspace(1.0, 0.0, steps)")),
-        changed(STAGE, ("np.linspace(1.0, 1 / steps, steps)", "np.linspace(1.0, 1 / steps, steps)\n        sigmas = 3.0 * sigmas / (1 + (3.0 - 1) * sigmas)")),
-        changed(STAGE, ('config.get("base_image_seq_len", 256)', "256"), ('config.get("max_image_seq_len", 4096)', "4096"),
+        changed(STAGE, ("        timesteps, ", "        sigmas = 3 * sigmas / (1 + 2 * sigmas)\n        timesteps, ")),
+        changed(STAGE,
+                ('config.get("base_image_seq_len", 256)', "256"), ('config.get("max_image_seq_len", 4096)', "4096"),
                 ('config.get("base_shift", 0.5)', "0.5"), ('config.get("max_shift", 1.15)', "1.15")),
     )  # fmt: skip
     GOOD = ({STAGE: QWEN[STAGE]},)
@@ -69,7 +70,7 @@ class ScheduleIsTheSchedulers(Rule):
         mus = [*_handed(setting, "mu"), *_returned(serving)]
         call = _upstreams(serving)
         if call is not None and keyword(call, "mu") is not None and not mus and not _spreads(setting):
-            yield at(*place, f"{serving.name} hands mu to its scheduler, and nothing here does")
+            yield at(place[0], place[1], f"{serving.name} hands mu to its scheduler, and nothing here does")
         if call is not None and _configured(serving):
             yield from _constant(serving, mus)
         yield from _grids(serving, setting, standard)
@@ -169,7 +170,8 @@ def _reads_config(one: Given) -> bool:
                 return True
             if isinstance(node, ast.Name):
                 todo += [Given(value, part.source, part.function) for value in assigned(part.function, node.id)]
-            found = part.source.resolve_function(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None  # fmt: skip
+            called = node.func if isinstance(node, ast.Call) else None
+            found = part.source.resolve_function(called.id) if isinstance(called, ast.Name) else None
             if found is not None and found[0].path.name != "__init__.py":
                 todo += [Given(value, *found) for value in returns(found[1])]
     return False
@@ -204,14 +206,20 @@ def _grids(serving: Serving, setting: list[Given], standard: bool) -> Iterator[F
         if found is not None and not _same(found, wanted):
             yield at(one.source, one.value, _unlike(found, wanted))
     if setting and not any(_handed(setting, "sigmas")) and not _spreads(setting):
-        yield at(setting[0].source, setting[0].value, f"{serving.name} hands its sigmas to the scheduler, and this does not")
+        yield at(
+            setting[0].source, setting[0].value, f"{serving.name} hands its sigmas to the scheduler, and this does not"
+        )
     config = serving.config
     if standard and not setting and config is not None:
         home, given = config.method("prepare_sigmas"), returned_grid(config, "prepare_sigmas")
         if given is not None and not _same(given, wanted) and home is not None:
             own = serving.is_own(home[0])
             place = (home[0].source, home[1]) if own else (config.source, config.node)
-            yield at(*place, _unlike(given, wanted) if given else f"prepare_sigmas makes none of the sigmas of {serving.name}")
+            yield at(
+                place[0],
+                place[1],
+                _unlike(given, wanted) if given else f"prepare_sigmas makes none of the sigmas of {serving.name}",
+            )
 
 
 def _same(one: list[float], two: list[float]) -> bool:
@@ -237,15 +245,28 @@ def _shifted(one: Given) -> Iterator[Finding]:
 def _is_shift(node: ast.BinOp) -> bool:
     if not (isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Mult)):
         return False
-    factors = {ast.unparse(node.left.left), ast.unparse(node.left.right)}
+    factors = {_shown(node.left.left), _shown(node.left.right)}
     below = node.right
     if not (isinstance(below, ast.BinOp) and isinstance(below.op, ast.Add)):
         return False
     product = next((part for part in (below.left, below.right) if isinstance(part, ast.BinOp)), None)
     if product is None or not isinstance(product.op, ast.Mult):
         return False
-    parts = {ast.unparse(product.left).removesuffix(" - 1"), ast.unparse(product.right).removesuffix(" - 1")}
-    return len(factors & parts) == 2 or len(factors & {part.removesuffix(" - 1.0") for part in parts}) == 2
+    one, two = product.left, product.right
+    return factors in ({_shown(one, 1), _shown(two)}, {_shown(one), _shown(two, 1)})
+
+
+def _shown(node: ast.expr, more: int = 0) -> str:
+    """An expression, or one that is greater by 1, as text; empty where that would be no plain text."""
+    value = constant(node)
+    if isinstance(value, (int, float)):
+        return f"{value + more:g}"
+    if not more:
+        return ast.unparse(node)
+    less = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and constant(node.right) == 1
+    if not less or not isinstance(node, ast.BinOp):
+        return ""
+    return _shown(node.left)
 
 
 class TimestepsKeepTheirType(Rule):
@@ -274,7 +295,12 @@ class TimestepsKeepTheirType(Rule):
         seen: set[int] = set()
         for one in own_stages:
             for use in uses_of(one.cls, ("forward",), serving.config).sets:
-                if use.name == "timesteps" and use.value is not None and use.function is not None and id(use.node) not in seen:
+                if (
+                    use.name == "timesteps"
+                    and use.value is not None
+                    and use.function is not None
+                    and id(use.node) not in seen
+                ):
                     seen.add(id(use.node))
                     how = _rounded(use.value, use.function, 0)
                     if how and use.source.path in serving.own:
@@ -284,7 +310,9 @@ class TimestepsKeepTheirType(Rule):
 def _rounded(node: ast.expr, function: ast.FunctionDef, depth: int) -> str:
     """What rounds an expression on its way; empty for nothing."""
     if isinstance(node, ast.Name) and depth < 6:
-        found = (_rounded(value, function, depth + 1) for value in assigned(function, node.id) if dotted(value) != node.id)
+        found = (
+            _rounded(value, function, depth + 1) for value in assigned(function, node.id) if dotted(value) != node.id
+        )
         return next((how for how in found if how), "")
     if isinstance(node, ast.Subscript):
         return _rounded(node.value, function, depth)

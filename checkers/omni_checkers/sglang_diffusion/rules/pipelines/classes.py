@@ -14,7 +14,7 @@ from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.source import dotted
 
 _CONFIGS = ("PipelineConfig", "SamplingParams", "ModelConfig", "ArchConfig", "DiTConfig", "DiTArchConfig")
-_ASKED = ("hidden_size", "num_attention_heads")
+_HEADS, _WIDTH, _HEAD = "num_attention_heads", "hidden_size", "attention_head_dim"
 _MAPPING = "param_names_mapping"
 _STAGE_METHODS = frozenset({"forward", "verify_input", "verify_output", "component_uses"})
 
@@ -38,7 +38,7 @@ class ConfigsAreDataclasses(Rule):
     obligations = ("SGL-20", "SGL-21", "SGL-22", "SGL-23")
     failure_modes = ("sampling-defaults",)
     BAD = (
-        changed(ARCH, ("arch_config: DiTArchConfig = field(default_factory=QwenArchConfig)", "arch_config: dict = field(default_factory=dict)")),
+        changed(ARCH, ("field(default_factory=QwenArchConfig)", "field(default_factory=dict)")),
         changed(CONFIG, ("@dataclass\nclass QwenPipelineConfig", "class QwenPipelineConfig")),
         changed(CONFIG, ('vae_precision: str = "bf16"', 'vae_precision = "bf16"')),
     )  # fmt: skip
@@ -92,14 +92,16 @@ def _fields(cls: ClassRef) -> Iterator[Finding]:
             for target in item.targets:
                 if isinstance(target, ast.Name) and target.id in above and target.id not in declared:
                     base = above[target.id].node.name
-                    yield at(cls.source, item, f"'{target.id}' has no annotation: an instance has the default of {base}")
+                    yield at(
+                        cls.source, item, f"'{target.id}' has no annotation: an instance has the default of {base}"
+                    )
 
 
 class DenoiserIsBaseDiT(Rule):
     """The denoiser is a BaseDiT that is built as the loader builds it, and its architecture says how wide it is.
 
     It takes `config` and `hf_config` by these names, needs nothing else, and has a `param_names_mapping`. Its
-    architecture has a `hidden_size` and a number of heads that are not 0.
+    architecture has a number of heads that is not 0, and a `hidden_size` where it has no `attention_head_dim`.
 
     Why: where the loader cannot build it, it logs an error and takes diffusers' class, and nothing of yours runs.
     Without heads DenoisingStage divides by zero.
@@ -114,8 +116,8 @@ class DenoiserIsBaseDiT(Rule):
     failure_modes = ("param-name-mapping-skip",)
     BAD = (
         changed(DIT, ("class QwenDiT(BaseDiT)", "class QwenDiT(nn.Module)")),
-        changed(DIT, ("def __init__(self, config, hf_config, quant_config=None, **kwargs)", "def __init__(self, config)")),
-        changed(ARCH, ("        self.hidden_size = self.num_attention_heads * self.attention_head_dim\n", "")),
+        changed(DIT, ("(self, config, hf_config, quant_config=None, **kwargs)", "(self, config)")),
+        changed(ARCH, ("    num_attention_heads: int = 24\n", "")),
     )  # fmt: skip
     GOOD = ({DIT: QWEN[DIT], ARCH: QWEN[ARCH]},)
 
@@ -124,17 +126,23 @@ class DenoiserIsBaseDiT(Rule):
         if dit is None or not serving.is_own(dit):
             raise NotApplicable("the integration has no denoiser of its own")
         if not is_a(dit, "BaseDiT"):
-            if not any(isinstance(base, str) and base not in ("nn.Module", "Module") for base in dit.mro):
-                yield at(dit.source, dit.node, f"{dit.node.name} is no BaseDiT: the loader falls back to diffusers' class")
+            if _value(dit, _MAPPING) is None or dit.method("post_load_weights") is None:
+                yield at(
+                    dit.source, dit.node, f"{dit.node.name} is no BaseDiT: the loader falls back to diffusers' class"
+                )
             return
         yield from _constructor(dit)
         if _value(dit, _MAPPING) is None:
             yield at(dit.source, dit.node, f"{dit.node.name} defines no '{_MAPPING}'")
         arch = serving.arch_config
         if arch is not None and serving.is_own(arch) and not unseen_bases(arch):
-            for name in _ASKED:
+            for name in (_HEADS,) if _told(arch, _HEAD) else (_HEADS, _WIDTH):
                 if not _told(arch, name) and not (serving.dit_config and _told(serving.dit_config, name)):
-                    yield at(arch.source, arch.node, f"{arch.node.name} leaves '{name}' at 0: DenoisingStage asks for the width of a head")
+                    yield at(
+                        arch.source,
+                        arch.node,
+                        f"{arch.node.name} leaves '{name}' at 0: DenoisingStage asks for the width of a head",
+                    )
 
 
 def _told(cls: ClassRef, name: str) -> bool:
@@ -200,17 +208,17 @@ class OverridesTakeWhatSGLangGives(Rule):
     target = "sglang-diffusion"
     obligations = ("SGL-26", "SGL-28", "SGL-29", "SGL-31")
     BAD = (
-        changed(CONFIG, ("def get_decode_scale_and_shift(self, device, dtype, vae)", "def get_decode_scale_and_shift(self)")),
-        changed(CONFIG, ("def prepare_pos_cond_kwargs(self, batch, device, rotary_emb, dtype)", "def prepare_pos_cond_kwargs(self, batch, latent_model_input, t, **kwargs)")),
+        changed(CONFIG, ("get_decode_scale_and_shift(self, device, dtype, vae)", "get_decode_scale_and_shift(self)")),
+        changed(CONFIG, ("kwargs(self, batch, device, rotary_emb, dtype)", "kwargs(self, batch, latents, t, **more)")),
         changed(STAGE, ("def forward(self, batch: Req, server_args: ServerArgs)", "def forward(self, batch: Req)")),
     )  # fmt: skip
     GOOD = ({CONFIG: QWEN[CONFIG], STAGE: QWEN[STAGE]},)
 
     def check(self, serving: Serving, sglang: Sources, stages: list[StageUse] | None = None) -> Findings:
-        classes = [serving.config, *(one.cls for one in stages or [])]
+        classes = [serving.config] if serving.config is not None else []
         seen: set[int] = set()
-        for cls in classes:
-            for home, function in own_methods(serving, cls) if cls is not None else ():
+        for cls in [*classes, *(one.cls for one in stages or [])]:
+            for home, function in own_methods(serving, cls):
                 asked = not is_a(cls, "PipelineStage") or function.name in _STAGE_METHODS
                 if id(function) not in seen and asked:
                     seen.add(id(function))
@@ -241,9 +249,8 @@ def _compared(serving: Serving, cls: ClassRef, home: ClassRef, own: ast.Function
         yield at(home.source, own, f"{where} is called with ({', '.join(given)}), and this takes ({', '.join(took)})")
     elif extra := [name for name in required[len(needed) :] if name not in known]:
         yield at(home.source, own, f"{where} is called without '{extra[0]}', which this needs")
-    elif mine.kwarg is None and (lost := [name for name in given if name not in named and name in _SPELLED]):
-        if mine.vararg is None:
-            yield at(home.source, own, f"{where} is called with '{lost[0]}=', which this does not take")
+    elif not mine.kwarg and not mine.vararg and (lost := [one for one in given if one in _SPELLED - named]):
+        yield at(home.source, own, f"{where} is called with '{lost[0]}=', which this does not take")
 
 
 _SPELLED = frozenset({"dtype"})

@@ -61,7 +61,9 @@ def _plugin(serving: Serving, own: list[SourceFile]) -> Iterator[Finding]:
     mine = [one for one in serving.registrations if _is(one.cls("pipeline_cls"), serving.cls)]
     name = serving.cls.node.name
     if not mine and not any(one.function == "register_pipeline" for one in serving.registrations):
-        yield at(serving.cls.source, serving.cls.node, f"nothing calls register_pipeline for {name}: SGLang does not know it")
+        yield at(
+            serving.cls.source, serving.cls.node, f"nothing calls register_pipeline for {name}: SGLang does not know it"
+        )
     for one in mine:
         if one.within is not None and not _reached(one.within.name, own):
             message = f"{one.within.name}() registers {name}, and nothing calls it when the package is imported"
@@ -84,11 +86,11 @@ def _reached(name: str, own: list[SourceFile]) -> bool:
 
 def _in_tree(serving: Serving, own: list[SourceFile]) -> Iterator[Finding]:
     for one in serving.registrations:
-        inside = one.within.name if one.within is not None else "the top level"
         home = one.source.functions.get(_REGISTER)
-        if one.within is not home and not (home is not None and one.within and any(calls(home, one.within.name))):
-            if one.within is not None:
-                yield at(one.source, one.call, f"{inside}() registers, and SGLang calls {_REGISTER}() alone")
+        if one.within is None or one.within is home:
+            continue
+        if home is None or not any(calls(home, one.within.name)):
+            yield at(one.source, one.call, f"{one.within.name}() registers, and SGLang calls {_REGISTER}() alone")
     dit = serving.denoiser
     if dit is not None and serving.is_own(dit) and not any(_is(one, dit) for one in entries(dit.source)):
         yield at(dit.source, dit.node, f"the file's EntryClass does not name {dit.node.name}: SGLang does not find it")
@@ -145,7 +147,7 @@ class ModulesAreUpstreams(Rule):
             name = call.args[0] if call.args else None
             optional = len(call.args) > 1 or any(word.arg == "default_value" for word in call.keywords)
             if isinstance(name, ast.Constant) and name.value not in known and not optional and listed:
-                yield at(serving.cls.source, call, f"'{name.value}' is not among _required_config_modules: it is None")
+                yield at(serving.cls.source, call, f"{name.value!r} is not among _required_config_modules: it is None")
 
 
 def _upstreams(serving: Serving, listed: list[str], node: ast.expr, source: SourceFile) -> Iterator[Finding]:

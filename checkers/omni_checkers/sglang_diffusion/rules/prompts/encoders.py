@@ -52,7 +52,7 @@ class EncodersGetEverything(Rule):
     name = "encoders-get-everything"
     target = "sglang-diffusion"
     obligations = ("SGL-30", "SGL-45")
-    failure_modes = ("text-encoding",)
+    failure_modes = ("text-encoder-prep",)
     BAD = (
         changed(STAGE, ("            attention_mask=tokens.attention_mask,\n", "")),
     )  # fmt: skip
@@ -111,13 +111,19 @@ def _in(node: ast.AST, source: SourceFile) -> Iterator[EncoderCall]:
         if encodes and (isinstance(call.func, ast.Name) or (dotted(call.func) or "").startswith("self.")):
             given = {word.arg for word in call.keywords if word.arg is not None}
             given |= {part for one in call.args for part in _held(one, node)}
-            spread = any(word.arg is None for word in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
+            spread = any(word.arg is None for word in call.keywords) or any(
+                isinstance(a, ast.Starred) for a in call.args
+            )
             yield EncoderCall(name, call, source, frozenset(given), spread)
 
 
 def _held(node: ast.expr, around: ast.AST) -> Iterator[str]:
     """What a positional argument holds, by its name or the attribute that it comes from."""
-    text = last_name(node.func.value) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else last_name(node)
+    text = (
+        last_name(node.func.value)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        else last_name(node)
+    )
     values = assigned(around, text) if isinstance(node, ast.Name) else []
     for one in (text, *(last_name(value) for value in values)):
         if "mask" in one:
@@ -146,7 +152,9 @@ def _upstreams(serving: Serving) -> dict[str, frozenset[str]]:
 def _speaks(serving: Serving, config: ClassRef) -> bool:
     """Whether a config of the integration does something with masks where prompts are made tokens."""
     entries = (one for one in config.mro if isinstance(one, ClassRef) and serving.is_own(one))
-    return any(isinstance(node, ast.Constant) and node.value == _MASK for one in entries for node in walked(one.source.tree))
+    return any(
+        isinstance(node, ast.Constant) and node.value == _MASK for one in entries for node in walked(one.source.tree)
+    )
 
 
 def _standard(serving: Serving, config: ClassRef, wanted: dict[str, frozenset[str]]) -> Iterator[Finding]:

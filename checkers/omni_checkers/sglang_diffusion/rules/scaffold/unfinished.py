@@ -30,8 +30,12 @@ class NothingIsUnfinished(Rule):
     target = "sglang-diffusion"
     obligations = ("SGL-51",)
     BAD = (
-        changed(DIT, ("        timestep = (timestep / 1000).to(hidden_states.dtype)\n", "        timestep = _step(timestep)\n"), ("EntryClass = QwenDiT", 'def _step(step):\n    raise NotImplementedError("how steps are told: write it")\n\n\nEntryClass = QwenDiT')),
-        changed(DIT, ("        x = torch.cat(", "        # TODO(omni-kit): say how tokens are joined\n        x = torch.cat(")),
+        changed(
+            DIT,
+            ("(timestep / 1000).to(hidden_states.dtype)", "_step(timestep)"),
+            ("EntryClass", 'def _step(step):\n    raise NotImplementedError("write it")\n\n\nEntryClass'),
+        ),
+        changed(DIT, ("        x = torch.cat(", "        # TODO(omni-kit): join tokens\n        x = torch.cat(")),
     )  # fmt: skip
     GOOD = ({DIT: QWEN[DIT]},)
 
@@ -55,7 +59,7 @@ def _left_open(function: ast.FunctionDef) -> Iterator[str]:
     if any(last_name(one).startswith("abstract") or last_name(one) == "overload" for one in function.decorator_list):
         return
     body = [item for item in function.body if not isinstance(item, (ast.Expr, ast.Delete, ast.Pass))]
-    if len(body) == 1 and isinstance(body[0], ast.Raise) and body[0].exc is not None:
-        if last_name(body[0].exc) == _RAISED and not function.name.startswith("__"):
-            said = [node.value for node in walked(body[0].exc) if isinstance(node, ast.Constant)]
-            yield f"raises {_RAISED}" + (f": {said[0]}" if said else "")
+    raised = body[0].exc if len(body) == 1 and isinstance(body[0], ast.Raise) else None
+    if raised is not None and last_name(raised) == _RAISED and not function.name.startswith("__"):
+        said = [node.value for node in walked(raised) if isinstance(node, ast.Constant)]
+        yield f"raises {_RAISED}" + (f": {said[0]!s}" if said and isinstance(said[0], str) else "")
