@@ -42,7 +42,7 @@ def own_files(path: Path) -> list[Path]:
     """The Python files of an integration: those of its directory, and of SGLang's folders where it lies inside."""
     found = {file for file in path.rglob("*.py") if "__pycache__" not in file.parts}
     try:
-        directory = find_pipeline_dir(path)
+        directory = _directory(path)
     except BadInput:
         return sorted(found)
     if directory.in_tree:
@@ -55,9 +55,17 @@ def own_files(path: Path) -> list[Path]:
 def pipeline_dir(path: Path) -> PipelineDir:
     """The directory with the pipeline's class and name."""
     try:
-        return find_pipeline_dir(path)
+        return _directory(path)
     except BadInput as error:
         raise NotApplicable(error.message) from error
+
+
+def _directory(path: Path) -> PipelineDir:
+    """The pipeline's directory; a file that is no Python is as good as none."""
+    try:
+        return find_pipeline_dir(path)
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from error
 
 
 def serving(pipeline_dir: PipelineDir, files: Files) -> Serving:

@@ -30,8 +30,10 @@ class Sources(Library):
         return Library(self.name, self.root), *self.others
 
     def module_file(self, module: str) -> Path | None:
-        """The file of a dotted module of any of the packages."""
-        return next((file for library in self._all if (file := library.module_file(module)) is not None), None)
+        """The file of a dotted module of any of the packages; None also for one that is no Python."""
+        found = (library.module_file(module) for library in self._all)
+        file = next((one for one in found if one is not None), None)
+        return file if file is not None and self.read(file) is not None else None
 
     def module_name(self, file: Path) -> str:
         """The dotted name of a file of any of the packages."""
