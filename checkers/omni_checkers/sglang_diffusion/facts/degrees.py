@@ -79,7 +79,7 @@ def _joined(node: ast.BinOp, source: SourceFile, function: ast.FunctionDef, dept
         return {name: power for name in names if (power := left.get(name, 0) + sign * right.get(name, 0))}
     if isinstance(node.op, ast.Pow) and isinstance(node.right, ast.UnaryOp):
         return {name: -power for name, power in left.items()}
-    if isinstance(node.op, (ast.Add, ast.Sub)) and not right:
+    if isinstance(node.op, (ast.Add, ast.Sub)) and all("eps" in name for name in right):
         return left  # a small number that keeps a root from 0
     return None
 

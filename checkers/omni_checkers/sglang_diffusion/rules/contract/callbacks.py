@@ -69,12 +69,13 @@ class CallbacksFitTheDenoiser(Rule):
 
 def _asked(serving: Serving, denoiser: ClassRef, home: ClassRef, forward: ast.FunctionDef) -> Iterator[Finding]:
     """What DenoisingStage always gives has to be taken, by its name."""
-    if forward.args.kwarg is None and serving.is_own(home):
-        for name in (*_TWICE, _OWN):
-            if name not in parameters(forward):
-                yield at(
-                    home.source, forward, f"{denoiser.node.name}.forward takes no '{name}', which DenoisingStage gives"
-                )
+    read = words_read(forward)
+    if read is None or not serving.is_own(home):
+        return
+    known = {*parameters(forward), *read}
+    for name in (*_TWICE, _OWN):
+        if name not in known:
+            yield at(home.source, forward, f"{denoiser.node.name}.forward has no use for '{name}' of DenoisingStage")
 
 
 def _judged(name: str, keys: Keys, denoiser: ClassRef, forward: ast.FunctionDef) -> Iterator[tuple[Finding, ast.AST]]:
