@@ -19,6 +19,7 @@ TIERS = (
         "omni_checkers",
         "omni_checkers.coverage",
         "omni_checkers.engine",
+        "omni_checkers.sglang_diffusion",
         "omni_checkers.symbolic",
         "omni_checkers.veomni",
     ),
