@@ -134,7 +134,8 @@ class TestFiles:
 class TestSelection:
     def test_by_prefix(self) -> None:
         assert {rule.id[:4] for rule in select_rules(["veo2", "OMK"])} == {"VEO2", "OMK0"}
-        assert {rule.id[:3] for rule in select_rules([], ["VEO"])} == {"OMK"}
+        assert "OMK" in (left := {rule.id[:3] for rule in select_rules([], ["VEO"])})
+        assert "VEO" not in left
 
     @pytest.mark.parametrize("arguments", [(["VEO0"], []), ([], ["ABC"])])
     def test_of_an_unknown_id_is_bad_input(self, arguments: tuple[list[str], list[str]]) -> None:
@@ -271,7 +272,8 @@ class TestRun:
 
     def test_every_rule_has_a_result_for_every_model(self, olmoe: Path) -> None:
         report = check([olmoe])
-        assert [result.rule for result in report.results] == [rule.id for rule in all_rules() if rule.level == "static"]
+        known = [rule for rule in all_rules() if rule.level == "static" and rule.target in ("any", "veomni")]
+        assert [result.rule for result in report.results] == [rule.id for rule in known]
         assert {result.status for result in report.results} == {"pass", "not-applicable"}
 
     def test_findings_are_sorted_by_place(self, subject: Subject) -> None:

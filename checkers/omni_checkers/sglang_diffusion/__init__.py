@@ -1,0 +1,43 @@
+"""Rules for pipelines in SGLang-diffusion: a plugin package, or a pipeline inside SGLang itself."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omni_checkers.engine.facts import Facts
+from omni_checkers.engine.files import File
+
+EXAMPLE = "qwen"
+__all__ = ["EXAMPLE", "experiments", "inputs", "read_model", "surroundings"]
+
+
+def read_model(path: Path) -> tuple[Facts, list[File]]:
+    """The facts about one integration, and its files."""
+    from omni_checkers.sglang_diffusion.facts.model import model_facts
+
+    return model_facts(path)
+
+
+def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:
+    """Nothing yet: no rule runs a pipeline."""
+    return {path: {} for path in paths}
+
+
+def surroundings(path: Path) -> list[Path]:
+    """SGLang's package of diffusion, around the pipeline or installed."""
+    from omni_checkers.sglang_diffusion.facts.sources import sources_of
+    from omni_kit.errors import BadInput
+    from omni_kit.targets.sglang_diffusion.pipeline_dir import find_pipeline_dir
+
+    try:
+        package = sources_of(find_pipeline_dir(path)).diffusion
+    except BadInput:
+        return []
+    return [package] if package is not None else []
+
+
+def inputs(path: Path) -> list[Path]:
+    """Every file of the integration."""
+    from omni_checkers.sglang_diffusion.facts.model import own_files
+
+    return own_files(path)

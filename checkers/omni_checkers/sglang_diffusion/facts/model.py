@@ -1,0 +1,153 @@
+"""What is known about one integration; every function here is a fact, named as rules ask for it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from omni_checkers.engine.facts import Facts
+from omni_checkers.engine.files import File, read_file
+from omni_checkers.engine.rule import NotApplicable
+from omni_checkers.sglang_diffusion.facts.requests import request_names
+from omni_checkers.sglang_diffusion.facts.serving import Serving
+from omni_checkers.sglang_diffusion.facts.sources import Sources, sources_of
+from omni_checkers.sglang_diffusion.facts.stages import StageUse, before_denoising, stages_of
+from omni_kit.errors import BadInput
+from omni_kit.targets.sglang_diffusion.pipeline_dir import PipelineDir, find_pipeline_dir
+from omni_kit.upstream.kinds import Kind
+from omni_kit.upstream.python.interpret import ClassRef
+
+Files = dict[Path, File]
+# Where the parts of a pipeline of SGLang's own stand, each in a file that is named as its folder of stages.
+_FOLDERS = (
+    "runtime/pipelines", "configs/pipeline_configs", "configs/sample", "configs/models/dits", "configs/models/vaes",
+    "runtime/models/dits",
+)  # fmt: skip
+
+
+def model_facts(path: Path) -> tuple[Facts, list[File]]:
+    """The facts about the integration at `path`, and its files."""
+    files = {file: read_file(file) for file in own_files(path)}
+    facts = Facts({"path": path, "files": files, "kinds": frozenset({Kind.pipeline})}, PROVIDERS)
+    return facts, list(files.values())
+
+
+def pipeline_facts(serving: Serving) -> Facts:
+    """The facts about a pipeline that is known already."""
+    files = {file: read_file(file) for file in serving.own}
+    given = {"path": serving.cls.source.path, "files": files, "serving": serving}
+    return Facts({**given, "kinds": frozenset({Kind.pipeline})}, PROVIDERS)
+
+
+def own_files(path: Path) -> list[Path]:
+    """The Python files of an integration: those of its directory, and of SGLang's folders where it lies inside."""
+    found = {file for file in path.rglob("*.py") if "__pycache__" not in file.parts}
+    try:
+        directory = _directory(path)
+    except BadInput:
+        return sorted(found)
+    if directory.in_tree:
+        package = next(parent for parent in path.resolve().parents if parent.name == "multimodal_gen")
+        places = (package / folder / f"{path.name}.py" for folder in _FOLDERS)
+        found |= {file for file in places if file.is_file()}
+    return sorted(found)
+
+
+def pipeline_dir(path: Path) -> PipelineDir:
+    """The directory with the pipeline's class and name."""
+    try:
+        return _directory(path)
+    except BadInput as error:
+        raise NotApplicable(error.message) from error
+
+
+def _directory(path: Path) -> PipelineDir:
+    """The pipeline's directory; a file that is no Python is as good as none."""
+    try:
+        return find_pipeline_dir(path)
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from error
+
+
+def serving(pipeline_dir: PipelineDir, files: Files) -> Serving:
+    """The pipeline with the classes that belong to it."""
+    sources = sources_of(pipeline_dir)
+    source = sources.read(pipeline_dir.module)
+    if source is None or pipeline_dir.class_name not in source.classes:
+        raise NotApplicable("the pipeline's file cannot be read")
+    cls = ClassRef(source, source.classes[pipeline_dir.class_name])
+    return Serving(sources, cls, pipeline_dir.pipeline_name, tuple(files), pipeline_dir.in_tree)
+
+
+def sglang(serving: Serving) -> Sources:
+    """The packages, with SGLang among them."""
+    if serving.sources.diffusion is None:
+        raise NotApplicable("SGLang is not installed: what it expects cannot be read")
+    return serving.sources
+
+
+def config(serving: Serving) -> ClassRef:
+    """The class of the pipeline's config."""
+    if serving.config is None:
+        raise NotApplicable("no PipelineConfig of this pipeline can be found")
+    return serving.config
+
+
+def denoiser(serving: Serving) -> ClassRef:
+    """The class of the denoiser."""
+    if serving.denoiser is None:
+        raise NotApplicable("no denoiser of this pipeline can be found")
+    return serving.denoiser
+
+
+def stages(serving: Serving, sglang: Sources) -> list[StageUse]:
+    """Every stage that the pipeline adds."""
+    found = stages_of(serving.cls)
+    if not found:
+        raise NotApplicable("no stages can be read")
+    return found
+
+
+def before(stages: list[StageUse]) -> list[StageUse]:
+    """The stages before SGLang's DenoisingStage."""
+    found = before_denoising(stages)
+    if found is None:
+        raise NotApplicable("the pipeline does not denoise by SGLang's DenoisingStage")
+    return found
+
+
+def own_stages(serving: Serving, stages: list[StageUse]) -> list[StageUse]:
+    """The stages that the integration brings."""
+    found = [one for one in stages if serving.is_own(one.cls)]
+    if not found:
+        raise NotApplicable("all stages are SGLang's own")
+    return found
+
+
+def known_to_requests(serving: Serving, sglang: Sources) -> set[str]:
+    """The names that a request has."""
+    found = request_names(sglang, serving.sampling)
+    if found is None:
+        raise NotApplicable("SGLang's Req cannot be read")
+    return found
+
+
+PROVIDERS: dict[str, Callable[..., Any]] = {
+    "pipeline_dir": pipeline_dir,
+    "serving": serving,
+    "sglang": sglang,
+    "config": config,
+    "denoiser": denoiser,
+    "stages": stages,
+    "before": before,
+    "own_stages": own_stages,
+    "known_to_requests": known_to_requests,
+}
+
+
+def resolved_files(serving: Serving) -> Iterator[Path]:
+    """The files of the classes that make up a pipeline of SGLang's own."""
+    own = [serving.cls, serving.config, serving.sampling, serving.dit_config, serving.vae_config, serving.denoiser]
+    yield from (cls.source.path for cls in own if cls is not None)
+    for one in stages_of(serving.cls):
+        if "model_specific_stages" in one.cls.source.path.as_posix():
+            yield one.cls.source.path

@@ -1,0 +1,148 @@
+"""The files that an integration speaks of: its own, SGLang's and diffusers', read as one library."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.targets.sglang_diffusion.pipeline_dir import PipelineDir
+from omni_kit.upstream.library import Library, find_library
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.source import Imported, SourceFile, absolute_module, dotted, read_source
+
+SGLANG = "sglang"
+DIFFUSION = "sglang.multimodal_gen"
+
+
+@dataclass(frozen=True)
+class Sources(Library):
+    """Several packages whose imports lead into each other; `name` and `root` are those of the integration itself.
+
+    Attributes:
+        others: the further packages; of one that is not there nothing is read.
+    """
+
+    others: tuple[Library, ...] = ()
+
+    @property
+    def _all(self) -> tuple[Library, ...]:
+        return Library(self.name, self.root), *self.others
+
+    def module_file(self, module: str) -> Path | None:
+        """The file of a dotted module of any of the packages; None also for one that is no Python."""
+        found = (library.module_file(module) for library in self._all)
+        file = next((one for one in found if one is not None), None)
+        return file if file is not None and self.read(file) is not None else None
+
+    def module_name(self, file: Path) -> str:
+        """The dotted name of a file of any of the packages."""
+        return next(library.module_name(file) for library in self._all if file.is_relative_to(library.root))
+
+    def show(self, file: Path) -> str:
+        """A file as people cite it."""
+        holder = next((one for one in self._all if file.is_relative_to(one.root)), None)
+        return holder.show(file) if holder is not None else file.as_posix()
+
+    def read(self, file: Path) -> SourceFile | None:
+        """A parsed file; None where it cannot be read, or belongs to none of the packages."""
+        if not any(file.is_relative_to(library.root) for library in self._all):
+            return None
+        try:
+            return read_source(self, file)
+        except BadInput:
+            return None
+
+    def module(self, name: str) -> SourceFile | None:
+        """A module by its dotted name."""
+        file = self.module_file(name)
+        return self.read(file) if file is not None else None
+
+    def cls(self, name: str) -> ClassRef | None:
+        """A class by its dotted name, followed through the packages that offer it."""
+        module, _, last = name.rpartition(".")
+        source = self.module(module)
+        found = source.resolve_class(last) if source is not None else None
+        return ClassRef(*found) if found is not None else None
+
+    @property
+    def diffusion(self) -> Path | None:
+        """SGLang's folder of diffusion; None where SGLang is not there."""
+        file = self.module_file(f"{DIFFUSION}.registry")
+        return file.parent if file is not None else None
+
+
+def sources_of(directory: PipelineDir) -> Sources:
+    """The packages that a pipeline's files belong to and import from."""
+    if directory.in_tree:
+        root = next(parent.parent for parent in directory.path.parents if parent.name == "multimodal_gen")
+        return sources_at(root)
+    known = (_library(SGLANG), _library("diffusers"))
+    return Sources(directory.path.name, directory.path, tuple(one for one in known if one is not None))
+
+
+def sources_at(root: Path) -> Sources:
+    """The packages around SGLang's own pipelines.
+
+    Args:
+        root: the folder `sglang`.
+    """
+    diffusers = _library("diffusers")
+    return Sources(SGLANG, root, (diffusers,) if diffusers is not None else ())
+
+
+def _library(name: str) -> Library | None:
+    try:
+        return find_library(name)
+    except (BadInput, MissingRequirement):
+        return None
+
+
+def local_imports(source: SourceFile, node: ast.AST) -> Mapping[str, Imported]:
+    """Names bound by imports inside a function or a class."""
+    found: dict[str, Imported] = {}
+    for item in ast.walk(node):
+        if isinstance(item, ast.ImportFrom):
+            module = absolute_module(source.package, item)
+            found |= {alias.asname or alias.name: Imported(module, alias.name) for alias in item.names}
+    return found
+
+
+def class_named(source: SourceFile, node: ast.AST | None, within: ast.AST | None = None) -> ClassRef | None:
+    """The class that a name means in a file, or inside a function that imports it."""
+    name = dotted(node) if node is not None else None
+    if name is None:
+        return None
+    if within is not None and (imported := local_imports(source, within).get(name)) is not None:
+        home = source.home_of(imported)
+        found = home[0].resolve_class(home[1]) if home is not None else None
+    else:
+        found = source.resolve_class(name)
+    return ClassRef(*found) if found is not None else None
+
+
+def function_named(source: SourceFile, name: str) -> tuple[SourceFile, ast.FunctionDef] | None:
+    """The function that a name means in a file."""
+    return source.resolve_function(name)
+
+
+def is_a(cls: ClassRef, *names: str) -> bool:
+    """Whether a class is, or derives from, one of these names."""
+    return any(_name(entry) in names for entry in cls.mro)
+
+
+def unseen_bases(cls: ClassRef) -> list[str]:
+    """Bases that lie in no package that is read."""
+    return [entry for entry in cls.mro if isinstance(entry, str) and entry not in _PLAIN]
+
+
+_PLAIN = frozenset({"ABC", "object", "Protocol", "Generic", "str", "Enum", "StrEnum", "nn.Module", "Module"})
+
+
+def _name(entry: ClassRef | str) -> str:
+    return entry.node.name if isinstance(entry, ClassRef) else entry.rpartition(".")[2]
+
+
+def own_classes(cls: ClassRef) -> Iterator[ClassRef]:
+    """The class and its bases that can be read, nearest first."""
+    return (entry for entry in cls.mro if isinstance(entry, ClassRef))

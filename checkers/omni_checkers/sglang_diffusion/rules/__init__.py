@@ -1,0 +1,1 @@
+"""Rules for SGLang-diffusion, by topic."""

@@ -1,0 +1,1 @@
+"""Rules on what passes between stages, configs and the denoiser."""

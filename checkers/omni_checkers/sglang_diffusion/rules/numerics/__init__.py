@@ -1,0 +1,1 @@
+"""Rules on schedules, scales and positions."""

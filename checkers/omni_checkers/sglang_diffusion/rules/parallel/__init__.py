@@ -1,0 +1,1 @@
+"""Rules on work that several devices share."""

@@ -1,0 +1,1 @@
+"""Rules on what SGLang finds: registration, components, configs, classes."""

@@ -1,0 +1,261 @@
+"""The rules about the classes of configs and of the denoiser: SGD103, SGD104 and SGD105."""
+
+import ast
+from collections.abc import Iterator
+
+from omni_checkers.engine.files import walked
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
+from omni_checkers.sglang_diffusion.examples import ARCH, CONFIG, DIT, QWEN, STAGE, changed
+from omni_checkers.sglang_diffusion.facts.code import at, decorated, fields, parameters
+from omni_checkers.sglang_diffusion.facts.serving import Serving, own_methods
+from omni_checkers.sglang_diffusion.facts.sources import Sources, is_a, own_classes, unseen_bases
+from omni_checkers.sglang_diffusion.facts.stages import StageUse
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.source import dotted
+
+_CONFIGS = ("PipelineConfig", "SamplingParams", "ModelConfig", "ArchConfig", "DiTConfig", "DiTArchConfig")
+_HEADS, _WIDTH, _HEAD = "num_attention_heads", "hidden_size", "attention_head_dim"
+_MAPPING = "param_names_mapping"
+_STAGE_METHODS = frozenset({"forward", "verify_input", "verify_output", "component_uses"})
+
+
+class ConfigsAreDataclasses(Rule):
+    """Configs are dataclasses all the way down, and their fields are annotated.
+
+    `arch_config` of a denoiser's config is made by a subclass of DiTArchConfig. Each class of a config that declares
+    fields carries `@dataclass`, and a field of a base that gets another default is annotated again.
+
+    Why: SGLang sets what config.json says with setattr on arch_config; on a dict that fails, the error is logged, and
+    diffusers' class runs in place of yours. Fields without `@dataclass`, and defaults without an annotation, are
+    ignored without a word: the instance has the base's value.
+
+    Fine when: an attribute is meant for the class alone; then annotate it as ClassVar.
+    """
+
+    id = "SGD103"
+    name = "configs-are-dataclasses"
+    target = "sglang-diffusion"
+    obligations = ("SGL-20", "SGL-21", "SGL-22", "SGL-23")
+    failure_modes = ("sampling-defaults",)
+    BAD = (
+        changed(ARCH, ("field(default_factory=QwenArchConfig)", "field(default_factory=dict)")),
+        changed(CONFIG, ("@dataclass\nclass QwenPipelineConfig", "class QwenPipelineConfig")),
+        changed(CONFIG, ('vae_precision: str = "bf16"', 'vae_precision = "bf16"')),
+    )  # fmt: skip
+    GOOD = ({ARCH: QWEN[ARCH], CONFIG: QWEN[CONFIG]},)
+
+    def check(self, serving: Serving) -> Findings:
+        if serving.config is None:
+            raise NotApplicable("no PipelineConfig of this pipeline can be found")
+        if serving.dit_config is not None:
+            yield from _arch(serving, serving.dit_config)
+        roots = (serving.config, serving.sampling, serving.dit_config, serving.arch_config, serving.vae_config)
+        classes = {id(one.node): one for root in roots if root is not None for one in own_classes(root)}
+        for cls in classes.values():
+            if serving.is_own(cls) and is_a(cls, *_CONFIGS):
+                yield from _fields(cls)
+
+
+def _arch(serving: Serving, config: ClassRef) -> Iterator[Finding]:
+    found = config.assigned("arch_config")
+    if found is None or not serving.is_own(found[0]):
+        return
+    arch = serving.arch_config
+    if arch is None and _is_plain(found[1]):
+        message = f"arch_config of {config.node.name} is no DiTArchConfig: what config.json says cannot be set on it"
+        yield at(found[0].source, found[1], message)
+    elif arch is not None and not is_a(arch, "DiTArchConfig") and not unseen_bases(arch):
+        yield at(found[0].source, found[1], f"{arch.node.name} is no DiTArchConfig")
+
+
+def _is_plain(node: ast.expr) -> bool:
+    """Whether a default is a dict, or a factory of dicts."""
+    if isinstance(node, (ast.Dict, ast.DictComp)):
+        return True
+    if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("field"):
+        values = [word.value for word in node.keywords]
+        bodies = [value.body if isinstance(value, ast.Lambda) else value for value in values]
+        return any(_is_plain(body) or dotted(body) in ("dict", "SimpleNamespace") for body in bodies)
+    return isinstance(node, ast.Call) and dotted(node.func) in ("dict", "SimpleNamespace", "types.SimpleNamespace")
+
+
+def _fields(cls: ClassRef) -> Iterator[Finding]:
+    declared = fields(cls)
+    if declared and not decorated(cls, "dataclass"):
+        node = next(iter(declared.values()))
+        message = f"{cls.node.name} has fields and no @dataclass: '{next(iter(declared))}' keeps the base's default"
+        yield at(cls.source, node, message)
+        return
+    above = {name: base for base in reversed(list(own_classes(cls))[1:]) for name in fields(base)}
+    for item in cls.node.body:
+        if isinstance(item, ast.Assign) and decorated(cls, "dataclass"):
+            for target in item.targets:
+                if isinstance(target, ast.Name) and target.id in above and target.id not in declared:
+                    base = above[target.id].node.name
+                    yield at(
+                        cls.source, item, f"'{target.id}' has no annotation: an instance has the default of {base}"
+                    )
+
+
+class DenoiserIsBaseDiT(Rule):
+    """The denoiser is a BaseDiT that is built as the loader builds it, and its architecture says how wide it is.
+
+    It takes `config` and `hf_config` by these names, needs nothing else, and has a `param_names_mapping`. Its
+    architecture has a number of heads that is not 0, and a `hidden_size` where it has no `attention_head_dim`.
+
+    Why: where the loader cannot build it, it logs an error and takes diffusers' class, and nothing of yours runs.
+    Without heads DenoisingStage divides by zero.
+
+    Fine when: the pipeline has a loader of its own for its denoiser, which builds it otherwise.
+    """
+
+    id = "SGD104"
+    name = "denoiser-is-basedit"
+    target = "sglang-diffusion"
+    obligations = ("SGL-10", "SGL-13")
+    failure_modes = ("param-name-mapping-skip",)
+    BAD = (
+        changed(DIT, ("class QwenDiT(BaseDiT)", "class QwenDiT(nn.Module)")),
+        changed(DIT, ("(self, config, hf_config, quant_config=None, **kwargs)", "(self, config)")),
+        changed(ARCH, ("    num_attention_heads: int = 24\n", "")),
+    )  # fmt: skip
+    GOOD = ({DIT: QWEN[DIT], ARCH: QWEN[ARCH]},)
+
+    def check(self, serving: Serving) -> Findings:
+        dit = serving.denoiser
+        if dit is None or not serving.is_own(dit):
+            raise NotApplicable("the integration has no denoiser of its own")
+        if not is_a(dit, "BaseDiT"):
+            if _value(dit, _MAPPING) is None or dit.method("post_load_weights") is None:
+                yield at(
+                    dit.source, dit.node, f"{dit.node.name} is no BaseDiT: the loader falls back to diffusers' class"
+                )
+            return
+        yield from _constructor(dit)
+        if _value(dit, _MAPPING) is None:
+            yield at(dit.source, dit.node, f"{dit.node.name} defines no '{_MAPPING}'")
+        arch = serving.arch_config
+        if arch is not None and serving.is_own(arch) and not unseen_bases(arch):
+            for name in (_HEADS,) if _told(arch, _HEAD) else (_HEADS, _WIDTH):
+                if not _told(arch, name) and not (serving.dit_config and _told(serving.dit_config, name)):
+                    yield at(
+                        arch.source,
+                        arch.node,
+                        f"{arch.node.name} leaves '{name}' at 0: DenoisingStage asks for the width of a head",
+                    )
+
+
+def _told(cls: ClassRef, name: str) -> bool:
+    """Whether a config gives a field a value, by default, in a method or as a property."""
+    for entry in own_classes(cls):
+        if entry.node.name in _CONFIGS:
+            continue
+        if entry.defines(name) is not None or _set(entry, name):
+            return True
+        value = fields(entry)[name].value if name in fields(entry) else None
+        if value is not None and not (isinstance(value, ast.Constant) and value.value in (0, None)):
+            return True
+    return False
+
+
+def _constructor(dit: ClassRef) -> Iterator[Finding]:
+    found = dit.method("__init__")
+    if found is None:
+        return
+    home, init = found
+    for name in ("config", "hf_config"):
+        if name not in parameters(init) and init.args.kwarg is None:
+            yield at(home.source, init, f"{dit.node.name} takes no '{name}', which the loader gives")
+    first, given = parameters(init), len(init.args.args) - 1
+    required = first[: max(0, given - len(init.args.defaults))]
+    for name in required:
+        if name not in ("config", "hf_config"):
+            yield at(home.source, init, f"{dit.node.name} needs '{name}', which the loader does not give")
+
+
+def _value(cls: ClassRef, name: str) -> ast.expr | None:
+    """What a class attribute is set to; an annotation alone is no value."""
+    for entry in own_classes(cls):
+        for item in entry.node.body:
+            targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]
+            if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+                value = getattr(item, "value", None)
+                if isinstance(value, ast.expr):
+                    return value
+    return None
+
+
+def _set(cls: ClassRef, name: str) -> bool:
+    """Whether a method of a class sets an attribute of the instance."""
+    stored = (node for node in walked(cls.node) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
+    return any(node.attr == name and dotted(node.value) == "self" for node in stored)
+
+
+class OverridesTakeWhatSGLangGives(Rule):
+    """Methods that SGLang calls take what it gives them.
+
+    A method of a PipelineConfig or of a stage that takes the place of SGLang's can be called as SGLang's can: with as
+    many positional arguments, without further ones, and with the names that SGLang spells out.
+
+    Why: a TypeError at the first request: `get_decode_scale_and_shift(self)` fails after all steps are done, and
+    callbacks with the signature of the published guide get `timestep` twice.
+
+    Fine when: a stage's methods are called by your own code alone.
+    """
+
+    id = "SGD105"
+    name = "overrides-take-what-sglang-gives"
+    target = "sglang-diffusion"
+    obligations = ("SGL-26", "SGL-28", "SGL-29", "SGL-31")
+    BAD = (
+        changed(CONFIG, ("get_decode_scale_and_shift(self, device, dtype, vae)", "get_decode_scale_and_shift(self)")),
+        changed(CONFIG, ("kwargs(self, batch, device, rotary_emb, dtype)", "kwargs(self, batch, latents, t, **more)")),
+        changed(STAGE, ("def forward(self, batch: Req, server_args: ServerArgs)", "def forward(self, batch: Req)")),
+    )  # fmt: skip
+    GOOD = ({CONFIG: QWEN[CONFIG], STAGE: QWEN[STAGE]},)
+
+    def check(self, serving: Serving, sglang: Sources, stages: list[StageUse] | None = None) -> Findings:
+        classes = [serving.config] if serving.config is not None else []
+        seen: set[int] = set()
+        for cls in [*classes, *(one.cls for one in stages or [])]:
+            for home, function in own_methods(serving, cls):
+                asked = not is_a(cls, "PipelineStage") or function.name in _STAGE_METHODS
+                if id(function) not in seen and asked:
+                    seen.add(id(function))
+                    yield from _compared(serving, cls, home, function)
+
+
+def _compared(serving: Serving, cls: ClassRef, home: ClassRef, own: ast.FunctionDef) -> Iterator[Finding]:
+    base = next(
+        (
+            (entry, found)
+            for entry in home.mro[1:]
+            if isinstance(entry, ClassRef) and not serving.is_own(entry) and (found := entry.defines(own.name))
+        ),
+        None,
+    )
+    if base is None or _is_static(own) != _is_static(base[1]) or own.name.startswith("_"):
+        return
+    where = f"{base[0].node.name}.{own.name}"
+    mine, theirs = own.args, base[1].args
+    skipped = 0 if _is_static(own) else 1
+    took, given = [one.arg for one in mine.args[skipped:]], [one.arg for one in theirs.args[skipped:]]
+    named = {*took, *(one.arg for one in mine.kwonlyargs)}
+    known = {*given, *(one.arg for one in theirs.kwonlyargs)}
+    needed = given[: len(given) - len(theirs.defaults)]
+    required = took[: len(took) - len(mine.defaults)]
+    required += [one.arg for one, value in zip(mine.kwonlyargs, mine.kw_defaults, strict=True) if value is None]
+    if mine.vararg is None and len(took) < len(needed) and not (mine.kwarg and set(took) <= set(given)):
+        yield at(home.source, own, f"{where} is called with ({', '.join(given)}), and this takes ({', '.join(took)})")
+    elif extra := [name for name in required[len(needed) :] if name not in known]:
+        yield at(home.source, own, f"{where} is called without '{extra[0]}', which this needs")
+    elif not mine.kwarg and not mine.vararg and (lost := [one for one in given if one in _SPELLED - named]):
+        yield at(home.source, own, f"{where} is called with '{lost[0]}=', which this does not take")
+
+
+_SPELLED = frozenset({"dtype"})
+"""What SGLang gives by name to the callbacks of a config."""
+
+
+def _is_static(function: ast.FunctionDef) -> bool:
+    return any(dotted(one) == "staticmethod" for one in function.decorator_list)

@@ -1,0 +1,1 @@
+"""Rules on what a scaffold leaves to a person."""

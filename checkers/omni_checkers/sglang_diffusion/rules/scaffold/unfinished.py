@@ -1,0 +1,65 @@
+"""The rule about what a person has to finish: SGD601."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from omni_checkers.engine.files import File, walked
+from omni_checkers.engine.rule import Finding, Findings, Rule
+from omni_checkers.sglang_diffusion.examples import DIT, QWEN, changed
+from omni_checkers.sglang_diffusion.facts.code import last_name
+from omni_checkers.sglang_diffusion.facts.serving import Serving
+
+_MARK = "TODO(omni-kit)"
+_RAISED = "NotImplementedError"
+
+
+class NothingIsUnfinished(Rule):
+    """Nothing that the scaffold left to a person is still open.
+
+    These are functions that are called and do nothing but raise NotImplementedError, and lines with a comment
+    `TODO(omni-kit)`.
+
+    Why: the first request ends there; or the pipeline runs with what was a guess.
+
+    Fine when: a method refuses what the model cannot do; one that takes the place of SGLang's is not reported.
+    """
+
+    id = "SGD601"
+    name = "nothing-is-unfinished"
+    target = "sglang-diffusion"
+    obligations = ("SGL-51",)
+    BAD = (
+        changed(
+            DIT,
+            ("(timestep / 1000).to(hidden_states.dtype)", "_step(timestep)"),
+            ("EntryClass", 'def _step(step):\n    raise NotImplementedError("write it")\n\n\nEntryClass'),
+        ),
+        changed(DIT, ("        x = torch.cat(", "        # TODO(omni-kit): join tokens\n        x = torch.cat(")),
+    )  # fmt: skip
+    GOOD = ({DIT: QWEN[DIT]},)
+
+    def check(self, serving: Serving, files: dict[Path, File]) -> Findings:
+        called = {
+            last_name(node)
+            for file in files.values()
+            for node in file.nodes(ast.Call)
+        }  # fmt: skip
+        for path, file in files.items():
+            for number, line in enumerate(file.text.splitlines(), 1):
+                if _MARK in line and "#" in line.partition(_MARK)[0]:
+                    yield Finding(f"unfinished: {line.partition(_MARK)[2].strip(' :')}", path, number)
+            for node in file.nodes(ast.FunctionDef):
+                if node.name in called and (reason := next(_left_open(node), None)) is not None:
+                    yield Finding(f"unfinished: {node.name} {reason}", path, node.lineno)
+
+
+def _left_open(function: ast.FunctionDef) -> Iterator[str]:
+    """Why a function is still to be written; nothing for one that does something, or is meant to be overridden."""
+    if any(last_name(one).startswith("abstract") or last_name(one) == "overload" for one in function.decorator_list):
+        return
+    body = [item for item in function.body if not isinstance(item, (ast.Expr, ast.Delete, ast.Pass))]
+    raised = body[0].exc if len(body) == 1 and isinstance(body[0], ast.Raise) else None
+    if raised is not None and last_name(raised) == _RAISED and not function.name.startswith("__"):
+        said = [node.value for node in walked(raised) if isinstance(node, ast.Constant)]
+        yield f"raises {_RAISED}" + (f": {said[0]!s}" if said and isinstance(said[0], str) else "")

@@ -1,0 +1,42 @@
+"""Every rule's own examples: BAD fires, GOOD passes all rules."""
+
+import pytest
+
+from omni_checkers import Rule, all_rules, check
+
+from .conftest import Plugin
+
+RULES = [rule for rule in all_rules() if rule.target == "sglang-diffusion" and rule.id.startswith("SGD")]
+BAD = [(rule, index) for rule in RULES for index in range(len(rule.BAD))]
+GOOD = [(rule, index) for rule in RULES for index in range(len(rule.GOOD))]
+
+
+@pytest.mark.parametrize(("rule", "index"), BAD, ids=lambda value: getattr(value, "id", value))
+def test_a_bad_example_is_found(rule: type[Rule], index: int, plugin: Plugin) -> None:
+    report = check([plugin(rule.BAD[index])], select=[rule.id])
+    assert {finding.rule for finding in report.findings} == {rule.id}
+
+
+@pytest.mark.parametrize(("rule", "index"), GOOD, ids=lambda value: getattr(value, "id", value))
+def test_a_good_example_passes_all_rules(rule: type[Rule], index: int, plugin: Plugin) -> None:
+    report = check([plugin(rule.GOOD[index])])
+    assert [(one.rule, one.message, one.path.name, one.line) for one in report.findings] == []
+    assert [result.status for result in report.results if result.rule == rule.id] == ["pass"]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_every_rule_has_examples_and_says_what_why_and_when_not(rule: type[Rule]) -> None:
+    said = rule.documentation()
+    assert rule.BAD
+    assert rule.GOOD
+    assert said.summary.endswith(".")
+    assert said.why
+    assert said.fine_when
+
+
+def test_a_plugin_is_judged_without_sglang(plugin: Plugin, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = plugin({})
+    monkeypatch.setattr("omni_checkers.sglang_diffusion.facts.sources._library", lambda name: None)
+    report = check([path])
+    assert report.findings == []
+    assert any("SGLang is not installed" in result.reason for result in report.results)

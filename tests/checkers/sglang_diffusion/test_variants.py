@@ -1,0 +1,40 @@
+"""Every rule on plugins that break it and on plugins that keep it."""
+
+import ast
+
+import pytest
+
+from omni_checkers import all_rules, check
+
+from .conftest import Plugin
+from .variants import VARIANTS, Variant
+
+RULES = [rule.id for rule in all_rules() if rule.id.startswith("SGD")]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_variant(variant: Variant, plugin: Plugin) -> None:
+    path = plugin(variant.edits)
+    report = check([path], select=[variant.rule])
+    result = next(one for one in report.results if one.rule == variant.rule)
+    assert (result.status == "fail") == variant.broken, (result, report.findings)
+    assert "failed:" not in result.reason
+    for finding in report.findings:
+        assert 1 <= finding.line <= len(finding.path.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_has_three_variants_of_either_kind(rule: str) -> None:
+    assert sum(variant.rule == rule and variant.broken for variant in VARIANTS) >= 3
+    assert sum(variant.rule == rule and not variant.broken for variant in VARIANTS) >= 3
+
+
+def test_variants_have_names_of_their_own() -> None:
+    assert {variant.rule for variant in VARIANTS} == set(RULES)
+    assert len({str(variant) for variant in VARIANTS}) == len(VARIANTS)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_a_variant_is_valid_python(variant: Variant) -> None:
+    for text in variant.edits.values():
+        ast.parse(text)
