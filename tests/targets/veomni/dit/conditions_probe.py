@@ -18,7 +18,7 @@ from torch import distributed
 
 from tests.diffusers_pipelines import VIDEOS
 
-_STEPS = 8
+_STEPS = 12
 _SIZES = ((64, 64), (64, 96))
 _PROMPTS = ["a cat on the mat", "a red dog"]
 
@@ -75,7 +75,7 @@ def _media(videos: bool) -> dict[str, Any]:
 
 def _train(model: Any, condition: Any, given: dict[str, Any]) -> list[float]:
     """The losses of a few steps on the same noise."""
-    optimizer, losses = torch.optim.AdamW(model.parameters(), 1e-2), []
+    optimizer, losses = torch.optim.AdamW(model.parameters(), 3e-3), []
     for _ in range(_STEPS):
         condition.generator.manual_seed(3)
         loss = torch.stack(list(model(**condition.process_condition(**given)).loss.values())).sum()
@@ -100,9 +100,9 @@ class Answered:
         """What the scheduler has."""
         return getattr(self._scheduler, name)
 
-    def step(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor]:
-        """The latents, whatever comes in."""
-        return (self._latents,)
+    def step(self, output: Any, step: Any, sample: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor]:
+        """The latents, whatever comes in; in the shape that the pipeline gives them."""
+        return (self._latents.reshape(sample.shape),)
 
 
 def _decoded(condition: Any, root: Path, videos: bool, clean: torch.Tensor) -> float:
