@@ -11,6 +11,7 @@ from omni_kit.upstream.python.source import parse_file
 STAGES = "runtime/pipelines_core/stages/model_specific_stages"
 PIPELINES = "runtime/pipelines"
 _PACKAGE = "multimodal_gen"
+_ENTRY = "EntryClass"  # how a module of SGLang says which of its classes are pipelines
 _HINT = "give a package with a pipeline: a class with pipeline_name that EntryClass names"
 
 
@@ -64,10 +65,14 @@ def package_of_sglang(path: Path) -> Path | None:
 def pipelines_in(module: Path) -> Iterator[tuple[str, str, int]]:
     """Class, pipeline_name and line of the pipelines that a file's EntryClass names.
 
-    Raises:
-        BadInput: the file is no Python.
+    None where the file cannot be read or parsed: it may be somebody else's.
     """
-    _, tree = parse_file(module)
+    try:
+        if _ENTRY.encode() not in module.read_bytes():
+            return  # most files, which need not be parsed
+        _, tree = parse_file(module)
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return
     entries = {name for node in tree.body if isinstance(node, ast.Assign) for name in _entries(node)}
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name in entries:
@@ -77,7 +82,7 @@ def pipelines_in(module: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def _entries(node: ast.Assign) -> Iterator[str]:
-    if _assigns(node, "EntryClass"):
+    if _assigns(node, _ENTRY):
         yield from (name.id for name in ast.walk(node.value) if isinstance(name, ast.Name))
 
 
