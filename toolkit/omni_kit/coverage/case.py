@@ -1,10 +1,12 @@
 """What became of one model, and the page that tells it of all."""
 
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -34,12 +36,24 @@ class Case:
     reason: str
 
 
-def in_shares(names: Sequence[str], cover: Callable[[Sequence[str]], list[Case]]) -> list[Case]:
+# Brings one model through the path: its name, the place below which it writes, and processes that are there.
+CoverOne = Callable[[str, Path, Sides], Case]
+
+
+def in_shares(names: Sequence[str], cover_one: CoverOne) -> list[Case]:
     """Covers models in processes beside each other; in the order given."""
     shares = [names[start::_PROCESSES] for start in range(_PROCESSES)]
     with ProcessPoolExecutor(_PROCESSES) as pool:
-        done = {case.name: case for cases in pool.map(cover, shares) for case in cases}
+        done = {case.name: case for cases in pool.map(partial(_share, cover_one), shares) for case in cases}
     return [done[name] for name in names]
+
+
+def _share(cover_one: CoverOne, names: Sequence[str]) -> list[Case]:
+    with tempfile.TemporaryDirectory(prefix="omni-kit-coverage-") as place:
+        logs = Path(place) / "logs"
+        logs.mkdir()
+        with Sides(logs) as sides:
+            return [cover_one(name, Path(place) / name, sides) for name in names]
 
 
 def proof(directory: Path, checkpoint: Path, sides: Sides) -> tuple[Outcome, str]:

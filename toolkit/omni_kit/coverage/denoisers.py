@@ -1,7 +1,6 @@
 """Every diffusion transformer of the installed diffusers."""
 
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -31,21 +30,13 @@ def names() -> list[str]:
 
 def cover(classes: Sequence[str]) -> list[Case]:
     """Brings models through the path; in the order given."""
-    return in_shares(classes, _cover_share)
+    return in_shares(classes, _case)
 
 
 def cover_with(classes: Sequence[str], place: Path, sides: Sides) -> Iterator[Case]:
     """The same one after the other, with processes that are there; what is written stays below `place`."""
     for name in classes:
         yield _case(name, place / name, sides)
-
-
-def _cover_share(classes: Sequence[str]) -> list[Case]:
-    with tempfile.TemporaryDirectory(prefix="omni-kit-coverage-") as place:
-        logs = Path(place) / "logs"
-        logs.mkdir()
-        with Sides(logs) as sides:
-            return list(cover_with(classes, Path(place), sides))
 
 
 def _case(name: str, place: Path, sides: Sides) -> Case:

@@ -1,11 +1,11 @@
 """Finds VeOmni's integrations on disk, and tells their kinds."""
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.targets.folders import integrations_below
 from omni_kit.targets.protocol import Integration
 from omni_kit.targets.veomni.checkout import DIFFUSION_MODELS, MODELS, find_checkout
 from omni_kit.targets.veomni.dit.directories import denoiser_class
@@ -20,7 +20,6 @@ from omni_kit.upstream.transformers.traits import kind_of
 _DEPTH = 3  # veomni/models/transformers/<model>, from the first
 
 _DIFFUSION = "veomni.models.diffusers."
-_NOT_LOOKED_INTO = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 def at(path: Path) -> Integration | None:
@@ -40,7 +39,7 @@ def find(path: Path) -> Sequence[Integration]:
     if checkout is None and (own := at(path)) is not None:
         return [own]
     roots = [checkout.root / MODELS, checkout.root / DIFFUSION_MODELS] if checkout is not None else [path]
-    found = [entry for root in roots for entry in _walk(root, _DEPTH)]
+    found = [entry for root in roots for entry in integrations_below(root, _DEPTH, at)]
     return found or [integration(find_model_dir(path))]
 
 
@@ -52,24 +51,6 @@ def integration(found: ModelDir) -> Integration:
 def _broken(path: Path) -> Integration:
     """A directory whose registrations cannot be read: it must not drop out of sight."""
     return Integration(path.resolve(), lambda: Kind.other)
-
-
-def _walk(folder: Path, depth: int) -> Iterator[Integration]:
-    """The model directories in a folder, in order; neither models nor links are looked into."""
-    for entry in _folders(folder) if depth else ():
-        if (found := at(entry)) is not None:
-            yield found
-        elif not entry.is_symlink():
-            yield from _walk(entry, depth - 1)
-
-
-def _folders(folder: Path) -> list[Path]:
-    """The directories in a folder that may be looked at."""
-    try:
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
-    except OSError:  # no directory, or somebody else's
-        return []
-    return [folder / name for name in names if not name.startswith(".") and name not in _NOT_LOOKED_INTO]
 
 
 def _kind(found: ModelDir) -> Kind:

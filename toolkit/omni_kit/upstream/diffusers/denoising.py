@@ -9,11 +9,10 @@ from functools import cached_property
 from omni_kit.upstream.diffusers.affine import Affine, evaluate
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.pipelines import Pipeline
-from omni_kit.upstream.diffusers.signatures import arguments
+from omni_kit.upstream.diffusers.signatures import STEP_NAMES, arguments
 from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.source import dotted
 
-_STEP = ("timestep", "timesteps", "t")
 _SWITCH = "return_dict"
 _MEAN, _DEVIATION, _SHIFT, _SCALE, _NORM = "latents_mean", "latents_std", "shift_factor", "scaling_factor", "bn"
 
@@ -56,13 +55,7 @@ class Denoising:
     @cached_property
     def call(self) -> ast.Call | None:
         """The call of the denoiser that is handed most; None where none is seen."""
-        name = f"self.{self.pipeline.denoiser.name}"
-        names = {name} | {
-            node.targets[0].id
-            for node in ast.walk(self._function)
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and dotted(node.value) == name
-        }
-        calls = [node for node in ast.walk(self._function) if isinstance(node, ast.Call) and dotted(node.func) in names]
+        calls = denoiser_calls(self._function, self.pipeline.denoiser.name)
         return max(calls, key=lambda node: (len(node.keywords) + len(node.args), -node.lineno), default=None)
 
     @property
@@ -87,7 +80,7 @@ class Denoising:
     @property
     def step(self) -> str:
         """The argument that holds the step; empty where there is none."""
-        return next((name for name in arguments(self.denoiser.cls, "forward") if name in _STEP), "")
+        return next((name for name in arguments(self.denoiser.cls, "forward") if name in STEP_NAMES), "")
 
     @property
     def conditions(self) -> list[str]:
@@ -165,6 +158,16 @@ class Denoising:
         for entry in self.pipeline.cls.mro:
             if isinstance(entry, ClassRef) and entry.source.path == self.pipeline.cls.source.path:
                 yield from ast.walk(entry.node)
+
+
+def denoiser_calls(function: ast.FunctionDef, denoiser: str) -> list[ast.Call]:
+    """The calls of the denoiser, also by a variable that holds it, in the order of their lines."""
+    names = {f"self.{denoiser}"}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and dotted(node.value) in names:
+            names.add(node.targets[0].id)
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call) and dotted(node.func) in names)
+    return sorted(calls, key=lambda call: call.lineno)
 
 
 def _holds(node: ast.AST, call: ast.Call) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from omni_kit.upstream.diffusers.denoising import denoiser_calls
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.python.source import dotted
 
@@ -45,7 +46,7 @@ def guidance_of(pipeline: Pipeline) -> Guidance:
     if found is None:
         return Guidance(Formula.none)
     home, function = found
-    calls = list(_denoiser_calls(function, pipeline.denoiser.name))
+    calls = denoiser_calls(function, pipeline.denoiser.name)
     against = [_negative(ast.unparse(call)) for call in calls]
     pair = next(_pairs(function), None)
     together = not any(against)
@@ -59,16 +60,6 @@ def guidance_of(pipeline: Pipeline) -> Guidance:
         formula, scale, _renormed(function, node.lineno), together,
         bool(pair) if together else against[0], home.source.where(node),
     )  # fmt: skip
-
-
-def _denoiser_calls(function: ast.FunctionDef, denoiser: str) -> Iterator[ast.Call]:
-    """The calls of the denoiser, also by a variable that holds it, in the order of their lines."""
-    names = {f"self.{denoiser}"}
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and dotted(node.value) in names:
-            names.add(node.targets[0].id)
-    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call) and dotted(node.func) in names)
-    yield from sorted(calls, key=lambda call: call.lineno)
 
 
 def _negative(text: str) -> bool:

@@ -7,6 +7,9 @@ from typing import Any
 
 from omni_kit.upstream.python.interpret import UNKNOWN, ClassRef
 
+# What forwards of denoisers call the step that they are at.
+STEP_NAMES = ("timestep", "timesteps", "t")
+
 
 @dataclass(frozen=True)
 class Argument:

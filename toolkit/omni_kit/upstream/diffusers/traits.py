@@ -8,7 +8,7 @@ from omni_kit.upstream.diffusers.classes import MODULAR, TRANSFORMERS, place_of
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.originals import converter_of
 from omni_kit.upstream.diffusers.parts import built_classes, parts_of
-from omni_kit.upstream.diffusers.signatures import Argument, arguments
+from omni_kit.upstream.diffusers.signatures import STEP_NAMES, Argument, arguments
 from omni_kit.upstream.kinds import Kind, Signs, derive
 from omni_kit.upstream.library import Library
 from omni_kit.upstream.profile import Component, ModelProfile, Trait
@@ -25,7 +25,6 @@ _SAID = {
     "_repeated_blocks": "blocks", "_keep_in_fp32_modules": "kept-in-float32",
     "_supports_gradient_checkpointing": "gradient-checkpointing",
 }  # fmt: skip
-_STEP = frozenset({"timestep", "timesteps", "t"})
 _ROPE = ("rope", "rotary", "posembed")
 _KERNELS = ("dispatch_attention_fn", "scaled_dot_product_attention")
 
@@ -97,9 +96,9 @@ def _inputs(model: ComponentModel) -> Iterator[Trait]:
     latents, *others = taken
     axes = _axes(model.cls, latents.name)
     yield Trait("latents", f"{latents.name} [{', '.join(axes)}]" if axes else latents.name, latents.where)
-    if (step := next((one for one in others if one.name in _STEP), None)) is not None:
+    if (step := next((one for one in others if one.name in STEP_NAMES), None)) is not None:
         yield Trait("step", step.name, step.where)
-    if conditions := [one for one in others if one.name not in _STEP and _is_data(one)]:
+    if conditions := [one for one in others if one.name not in STEP_NAMES and _is_data(one)]:
         shown = [one.name if one.required else f"{one.name} (optional)" for one in conditions]
         yield Trait("conditioning", shown, conditions[0].where)
 

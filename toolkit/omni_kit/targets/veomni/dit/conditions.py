@@ -10,9 +10,8 @@ from omni_kit.upstream.diffusers.affine import Affine
 from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.pipelines import Pipeline
-from omni_kit.upstream.diffusers.signatures import arguments
+from omni_kit.upstream.diffusers.signatures import STEP_NAMES, arguments
 
-_STEPS = ("timestep", "timesteps", "t")
 _WITHOUT_FILES = frozenset({"denoiser", "guider", "other"})
 
 
@@ -80,7 +79,7 @@ class Conditions:
     def context(self, transformer: TransformerContext) -> ConditionContext:
         """The context of the templates."""
         taken, denoising = arguments(self.model.cls, "forward"), self.denoising
-        first, step = next(iter(taken)), next((name for name in taken if name in _STEPS), "")
+        first, step = next(iter(taken)), next((name for name in taken if name in STEP_NAMES), "")
         scale = denoising.scale if denoising is not None else None
         unit = self.unit or Affine(1.0)
         return ConditionContext(
