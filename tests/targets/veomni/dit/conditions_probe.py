@@ -57,6 +57,7 @@ def _probe(name: str, root: Path, packages: Path) -> dict[str, Any]:
         "encoders_without_pipeline": [one for one, _ in later.named_parameters()],
         "later": sorted(later.process_condition(**given)),
         "decoded": _decoded(condition, root, name in VIDEOS, given["latents"][0]),
+        "other_targets": _other_targets(later, given["latents"][0]),
         "drawn": _drawn(root, packages / f"{name}_trained", model),
     }
 
@@ -84,6 +85,27 @@ def _train(model: Any, condition: Any, given: dict[str, Any]) -> list[float]:
         optimizer.zero_grad()
         losses.append(loss.item())
     return losses
+
+
+def _other_targets(condition: Any, clean: torch.Tensor) -> dict[str, float]:
+    """For schedulers without flow: how far noisy latents and targets are from what diffusers' scheduler makes."""
+    from diffusers import DDPMScheduler
+
+    found, generator = {}, condition.generator
+    for kind in ("epsilon", "v_prediction", "sample"):
+        condition.scheduler, condition._schedules = DDPMScheduler(prediction_type=kind), {}
+        generator.manual_seed(5)
+        noisy, step, target = condition._noised(clean)
+        generator.manual_seed(5)
+        torch.randint(1000, (1,), generator=generator)  # the step was drawn first
+        noise = torch.randn(clean.shape, generator=generator)
+        velocity = condition.scheduler.get_velocity(clean, noise, step)
+        expected = {"epsilon": noise, "v_prediction": velocity, "sample": clean}[kind]
+        added = noisy - condition.scheduler.add_noise(clean, noise, step)
+        # a pipeline that turns the sign of its denoiser's answer wants the target turned, all of it
+        turned = min(float((target - sign * expected).abs().max()) for sign in (1, -1))
+        found[kind] = max(float(added.abs().max()), turned)
+    return found
 
 
 class Recorded(Exception):

@@ -62,3 +62,11 @@ def test_conditions_that_are_there_need_no_encoders(name: str, found: dict[str, 
     assert found[name]["encoders_without_pipeline"] == []
     assert found[name]["later"] == found[name]["keys"]
     assert found[name]["trains"] == []
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("kind", ["epsilon", "v_prediction", "sample"])
+def test_without_flow_noise_and_targets_are_those_of_diffusers_scheduler(
+    name: str, kind: str, found: dict[str, Any]
+) -> None:
+    assert found[name]["other_targets"][kind] < 1e-5
