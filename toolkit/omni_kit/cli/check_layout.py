@@ -35,6 +35,10 @@ def check_layout_command(
     against_model: Annotated[
         bool, typer.Option("--against-model", help="Prove it with transformers' own loader on the meta device (torch).")
     ] = False,
+    consumer: Annotated[
+        str | None,
+        typer.Option("--for", metavar="NAME", help="Account for who loads it: a library's name, or a target's."),
+    ] = None,
     emit_converter: Annotated[
         Path | None,
         typer.Option("--emit-converter", metavar="FILE", help="Write the converter module for this layout."),
@@ -50,6 +54,7 @@ def check_layout_command(
     """
     from omni_kit.layout import check_layout
     from omni_kit.layout.loading import loading
+    from omni_kit.targets.consumers import consumer_of
 
     verdict = check_layout(
         source,
@@ -57,6 +62,7 @@ def check_layout_command(
         config=config,
         assume=assume,
         against_model=against_model,
+        consumer=consumer_of(consumer) if consumer else None,
         transformers=transformers,
         diffusers=diffusers,
     )
@@ -66,15 +72,15 @@ def check_layout_command(
 
         notes = [write_converter(verdict, emit_converter)]
     Output("check-layout", fmt, full).finish(
-        {**verdict.as_json(), "loading": needed.as_json()},
+        {**verdict.as_json(), "loading": needed.as_json(), "consumer": consumer},
         ok=verdict.ok,
-        human=partial(_render, verdict, needed),
+        human=partial(_render, verdict, needed, consumer),
         notes=notes,
         exit_code=MissingRequirement.exit_code if verdict.untested else None,
     )
 
 
-def _render(verdict: "LayoutVerdict", needed: "Loading", console: Console) -> None:
+def _render(verdict: "LayoutVerdict", needed: "Loading", consumer: str | None, console: Console) -> None:
     data = verdict.as_json()
     colour = _COLOURS.get(verdict.verdict, "red")
     console.print(f"[{colour}]{verdict.verdict}[/{colour}]  to the canonical form: {data['converter'] or 'none'}")
@@ -93,6 +99,8 @@ def _render(verdict: "LayoutVerdict", needed: "Loading", console: Console) -> No
     keys = data["keys"]
     lost = f"{len(keys['unmapped'])} unmapped, {len(keys['missing'])} parameters missing"
     console.print(f"keys      {keys['total']} in all, {keys['expert']} of experts, {keys['mapped']} mapped, {lost}")
+    if consumer:
+        console.print(f"for       {consumer}")
     if keys["proof"]:
         console.print(f"proof     {escape(keys['proof'])}")
     for item in keys["ignored"]:

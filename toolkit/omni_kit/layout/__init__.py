@@ -5,6 +5,7 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.layout.checkpoint import Checkpoint, read_checkpoint
+from omni_kit.layout.consumer import Consumer
 from omni_kit.layout.expected import expect
 from omni_kit.layout.findings import LayoutFinding
 from omni_kit.layout.originals import read_weights, refuse_original
@@ -22,6 +23,7 @@ def check_layout(
     config: Path | None = None,
     assume: str | None = None,
     against_model: bool = False,
+    consumer: Consumer | None = None,
     transformers: Path | None = None,
     diffusers: Path | None = None,
 ) -> LayoutVerdict:
@@ -34,14 +36,17 @@ def check_layout(
         config: a config.json to use instead of the one beside the weights.
         assume: the layout to take where the file leaves it open.
         against_model: prove it with transformers' own loader on the meta device; needs torch.
+        consumer: who loads it, where that is another than the library whose classes it is of.
         transformers, diffusers: other unpacked libraries to read instead of the installed ones.
 
     Raises:
         BadInput: neither weights nor a model that is known, damaged files, an unknown model_type, or a checkpoint in
-            the layout of a model's original authors.
-        MissingRequirement: `against_model` without torch.
+            the layout of a model's original authors; or a consumer that takes no such model.
+        MissingRequirement: `against_model` without torch, or a consumer that is not installed.
     """
     subject = open_source(source, transformers=transformers, diffusers=diffusers, config=config, model_type=model_type)
+    if subject.weights is None and consumer is not None:
+        raise BadInput(f"{subject.given} has no weights for {consumer.name} to load", "give a checkpoint directory")
     if subject.weights is None:
         return _expected(subject, against_model)
     with without_collection():
@@ -49,6 +54,8 @@ def check_layout(
         verdict = judge(checkpoint, subject.loaded, assume)
     said = tuple(LayoutFinding("whole-checkpoint", "info", note) for note in subject.notes)
     verdict = replace(verdict, findings=(*said, *verdict.findings))
+    if consumer is not None:
+        verdict = consumer.consume(subject, checkpoint, verdict)
     return prove(verdict, checkpoint) if against_model else verdict
 
 

@@ -35,6 +35,11 @@ def findings_of(
         return
     for subtree in subtrees:
         yield from _against_recipe(subtree, model, checkpoint.canonical)
+    yield from findings_of_keys(accounting)
+
+
+def findings_of_keys(accounting: Accounting) -> Iterator[LayoutFinding]:
+    """What an account alone says: keys that feed nothing, parameters that are not filled as the model has them."""
     yield from _keys(accounting)
     yield from _misfits(accounting)
 

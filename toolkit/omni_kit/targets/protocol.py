@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from omni_kit.errors import BadInput
 from omni_kit.layout import LayoutVerdict
+from omni_kit.layout.consumer import Consumer
 from omni_kit.targets.sides import Candidate
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.subject import Subject
@@ -224,6 +225,15 @@ class MakesConverters(Protocol):
         Raises:
             BadInput: the layout cannot be brought there.
         """
+
+
+@runtime_checkable
+class SaysHowItLoads(Protocol):
+    """A target whose loader can be asked what it makes of a checkpoint."""
+
+    @property
+    def consumer(self) -> Consumer:
+        """What judges a checkpoint as this framework would load it."""
 
 
 def package_of(target: Target) -> str:

@@ -7,6 +7,7 @@ from omni_kit.targets.protocol import Integration, KindHandler, Requirement
 from omni_kit.targets.sglang_diffusion.finding import at, find
 from omni_kit.targets.sglang_diffusion.handler import PipelineHandler
 from omni_kit.targets.sglang_diffusion.installing import INSTALL_SGLANG
+from omni_kit.targets.sglang_diffusion.loading import SGLangConsumer
 from omni_kit.upstream.kinds import Kind
 
 
@@ -20,6 +21,7 @@ class SGLangDiffusion:
         Requirement("sglang", "parity", INSTALL_SGLANG, apart=True),
         Requirement("torch", "parity", INSTALL_SGLANG, apart=True),
     )
+    consumer = SGLangConsumer()
     kinds: Mapping[Kind, KindHandler] = {Kind.pipeline: PipelineHandler()}
 
     def at(self, path: Path) -> Integration | None:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from omni_kit.layout import LayoutVerdict
+from omni_kit.layout.consumer import ConvertingConsumer
+from omni_kit.layout.loading import Loading
 from omni_kit.targets.protocol import INSTALL_TORCH, Integration, KindHandler, NewFile, Requirement
 from omni_kit.targets.veomni.dit.handler import DitHandler
 from omni_kit.targets.veomni.finding import at, find
@@ -11,6 +13,12 @@ from omni_kit.targets.veomni.installing import INSTALL_VEOMNI
 from omni_kit.targets.veomni.text.handler import MultimodalHandler, TextHandler
 from omni_kit.upstream.kinds import MULTIMODAL, Kind
 from omni_kit.upstream.transformers.models import UpstreamModel
+
+
+def _needed(verdict: LayoutVerdict) -> Loading:
+    from omni_kit.targets.veomni.text.converter import layout_of  # not for whoever only looks for integrations
+
+    return layout_of(verdict)
 
 
 class VeOmni:
@@ -24,6 +32,7 @@ class VeOmni:
         Requirement("torch", "parity", INSTALL_TORCH),
         Requirement("accelerate", "parity", INSTALL_TORCH),
     )
+    consumer = ConvertingConsumer("veomni", _needed)
     kinds: Mapping[Kind, KindHandler] = {
         Kind.llm: TextHandler(),
         Kind.moe: TextHandler(),

@@ -15,6 +15,7 @@ from omni_kit.errors import BadInput
 from omni_kit.targets.sglang_diffusion.runtime.stand_ins import register_stand_ins
 
 _PACKAGE = "SGLANG_EXTERNAL_MODEL_PACKAGE"
+_PRECISION = {"dit_precision": "fp32", "vae_precision": "fp32", "text_encoder_precisions": ("fp32",)}
 
 
 @dataclass(frozen=True)
@@ -55,27 +56,38 @@ def open_pipeline(checkpoint: Path, package: Path | None, options: Mapping[str, 
     Raises:
         BadInput: the pipeline that SGLang chose is not that of the plugin.
     """
+    stand_ins = prepare(package)
+    from sglang.multimodal_gen.runtime.managers.cpu_worker import CPUWorker
+
+    arguments = server_arguments(checkpoint, {**_PRECISION, **(options or {})})
+    pipeline = CPUWorker(0, 0, free_port(), arguments).pipeline
+    if package is not None and type(pipeline).__module__.partition(".")[0] != package.name:
+        raise BadInput(f"SGLang chose {type(pipeline).__module__} for {checkpoint}, not the pipeline of {package.name}")
+    return Opened(pipeline, arguments, stand_ins)
+
+
+def prepare(package: Path | None) -> list[str]:
+    """Makes SGLang importable on a CPU, and the plugin known to it; returns the packages that have a stand-in."""
     stand_ins = register_stand_ins()
     os.environ.setdefault("SGLANG_DIFFUSION_PLATFORM_OVERRIDE", "cpu")
     if package is not None:
         os.environ[_PACKAGE] = package.name
         sys.path.insert(0, str(package.resolve().parent))
         importlib.import_module(package.name)
-    from sglang.multimodal_gen.runtime.managers.cpu_worker import CPUWorker
+    return stand_ins
+
+
+def server_arguments(checkpoint: Path, options: Mapping[str, Any]) -> Any:
+    """The arguments of a server of one process, made known to SGLang."""
     from sglang.multimodal_gen.runtime.server_args import ServerArgs, set_global_server_args
 
-    precision = {"dit_precision": "fp32", "vae_precision": "fp32", "text_encoder_precisions": ("fp32",)}
-    arguments = ServerArgs.from_kwargs(
-        model_path=str(checkpoint), num_gpus=1, backend="sglang", **precision, **(options or {})
-    )
+    arguments = ServerArgs.from_kwargs(model_path=str(checkpoint), num_gpus=1, backend="sglang", **options)
     set_global_server_args(arguments)
-    pipeline = CPUWorker(0, 0, _free_port(), arguments).pipeline
-    if package is not None and type(pipeline).__module__.partition(".")[0] != package.name:
-        raise BadInput(f"SGLang chose {type(pipeline).__module__} for {checkpoint}, not the pipeline of {package.name}")
-    return Opened(pipeline, arguments, stand_ins)
+    return arguments
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens to."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])

@@ -1,0 +1,28 @@
+"""Who can be asked how a checkpoint is loaded: the libraries, and every target that says so."""
+
+from omni_kit.errors import BadInput
+from omni_kit.layout.consumer import Consumer, LibraryConsumer
+from omni_kit.targets.protocol import SaysHowItLoads
+from omni_kit.targets.registry import get_target, targets
+from omni_kit.upstream.subject import DIFFUSERS, TRANSFORMERS
+
+_LIBRARIES = (TRANSFORMERS, DIFFUSERS)
+
+
+def consumer_names() -> list[str]:
+    """What may be typed after --for."""
+    asked = (name for name, target in targets().items() if isinstance(target, SaysHowItLoads))
+    return list(dict.fromkeys((*_LIBRARIES, *asked)))
+
+
+def consumer_of(name: str) -> Consumer:
+    """Who loads checkpoints under a name.
+
+    Raises:
+        BadInput: nobody is called so, or a target that does not say how it loads.
+    """
+    if name in _LIBRARIES:
+        return LibraryConsumer(name)
+    if name in targets() and isinstance(found := get_target(name), SaysHowItLoads):
+        return found.consumer
+    raise BadInput(f"--for {name}: nothing loads checkpoints under that name", f"one of {', '.join(consumer_names())}")
