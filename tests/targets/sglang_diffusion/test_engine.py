@@ -78,3 +78,14 @@ def test_a_fault_is_found_at_its_stage(fault: str, served: dict[str, Path], tmp_
         assert f": {stage} (" in found.reason
     else:  # the scaffold itself notices, and says what to do
         assert "finish _step" in report.level("forward").reason
+
+
+@pytest.mark.parametrize("name", ["flux", "wan", "z_image"])
+def test_planted_faults_are_seen_and_located(name: str, served: dict[str, Path]) -> None:
+    proof = run_parity(served[name], ["stages"], prove=True).prove
+    assert proof is not None
+    kinds = {one.kind.partition(":")[0] for one in proof.planted}
+    assert kinds >= {"sigma-off-by-one", "timestep-dtype", "timestep-unit", "guidance-twice",
+                     "prompt-and-negative-swapped"}  # fmt: skip
+    assert not proof.missed
+    assert proof.located >= 0.9 * proof.faults, proof.mislocated

@@ -11,7 +11,8 @@ from omni_kit.parity.levels import BY_NAME, PROCESS_LEVELS, judge
 from omni_kit.parity.levels.mesh import judge_trained
 from omni_kit.parity.processes.pair import CANDIDATE, REFERENCE
 from omni_kit.parity.processes.workers import StepError
-from omni_kit.parity.report.report import Planted, Proof
+from omni_kit.parity.prove_stages import prove_stages
+from omni_kit.parity.report.report import Planted, Proof, proof_of
 from omni_kit.targets.sides import Ability
 from omni_kit.toys.reach import unexercised
 
@@ -41,6 +42,8 @@ def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = l
     Args:
         levels: those that were asked for; on those of several processes, faults are planted between these, too.
     """
+    if Ability.stages in case.offers:
+        return prove_stages(case, say)
     if Ability.trace not in case.offers:
         case.note("nothing was planted: both sides have no trace, so that no module could be blamed")
         return None
@@ -62,7 +65,7 @@ def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = l
         say(f"planted {done} of {len(faults)}: {fault.kind}: {judged}")
     for level in shared:
         planted += filter(None, (_try_between(case, level, kind) for kind in PROCESS_FAULTS))
-    return _proof(planted, idle)
+    return proof_of(planted, idle)
 
 
 def _needed(case: Case) -> list[str]:
@@ -82,18 +85,6 @@ def _try_between(case: Case, level: str, kind: str) -> Planted | None:
     verdict = judge_trained(case, trained)
     noticed = bool(verdict.reason) and not verdict.skip
     return Planted(name, kind, level, (level,) if noticed else (), level if noticed else "", located=noticed)
-
-
-def _proof(planted: list[Planted], idle: list[str]) -> Proof:
-    return Proof(
-        faults=len(planted),
-        detected=sum(bool(fault.detected_by) for fault in planted),
-        located=sum(fault.located for fault in planted),
-        missed=[fault.name for fault in planted if not fault.detected_by],
-        mislocated=[f"{f.name}: blamed on {f.blamed or 'nobody'}" for f in planted if f.detected_by and not f.located],
-        idle=idle,
-        planted=planted,
-    )
 
 
 def _try(case: Case, fault: _Fault) -> Planted | None:

@@ -184,6 +184,32 @@ class Slotted(Builder, Protocol):
 
 
 @dataclass(frozen=True)
+class StageFault:
+    """A mistake that a side can make on purpose.
+
+    Attributes:
+        kind: what it is asked for by.
+        what: in words.
+        stages: how the stage begins at which it can be seen first; one of several.
+    """
+
+    kind: str
+    what: str
+    stages: tuple[str, ...]
+
+
+@runtime_checkable
+class Fallible(Builder, Protocol):
+    """A side with stages that can make mistakes on purpose, to see whether they would be noticed."""
+
+    def faults(self, inputs: Tensors) -> Sequence[StageFault]:
+        """Those that can be made in what was loaded."""
+
+    def mistaken(self, kind: str) -> AbstractContextManager[None]:
+        """Makes one while it is entered."""
+
+
+@dataclass(frozen=True)
 class Mesh:
     """How many processes share the work, and along what.
 

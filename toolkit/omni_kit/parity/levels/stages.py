@@ -8,8 +8,10 @@ from omni_kit.targets.sides import Ability
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
+    from omni_kit.toys.tensors import Tensors
 
 # What no rounding excuses: both sides begin with the same noise, and go the same steps.
+_NUMBER = 4  # characters before a stage's name
 _EXACT = ("noise", "timesteps", "sigmas")
 
 
@@ -23,29 +25,58 @@ class Stages(Level):
 
     def judge(self, case: "Case") -> LevelVerdict:
         """See `Level.judge`."""
-        from omni_kit.parity.compare.tensors import compare_exactly
-        from omni_kit.parity.processes.pair import REFERENCE
+        from omni_kit.parity.compare.closeness import closeness
 
-        found, reference = Comparison(), case.pair.results_of(REFERENCE, "outputs")
-        candidate = case.evidence.results("outputs")
-        exact = {name: tensor for name, tensor in reference.items() if name.endswith(_EXACT)}
-        found.absorb(compare_exactly(exact, {name: candidate[name] for name in exact if name in candidate}))
-        found.absorb(case.compared_outputs(candidate))
-        wrong = sorted({*found.missing, *found.unexpected, *(worst.name for worst in found.worst)})
-        scenarios = {name.partition("/")[0] for name in reference}
-        said = f"{len(reference)} answers in {len(scenarios)} scenarios"
-        return LevelVerdict(found, _first(wrong, found) if wrong else "", found.tolerance, said)
+        answers = case.evidence.results("outputs")
+        found = compared_stages(case, answers)
+        scenarios = {name.partition("/")[0] for name in answers}
+        seen = closeness(
+            case.feed.frames(case.pair.inputs(), reference_of(case)), case.feed.frames(case.pair.inputs(), answers)
+        )
+        said = f"{len(answers)} answers in {len(scenarios)} scenarios{seen}"
+        return LevelVerdict(found, "" if found.ok else _first(found) + seen, found.tolerance, said)
 
 
-def _first(wrong: list[str], found: Comparison) -> str:
+def reference_of(case: "Case") -> "Tensors":
+    """What upstream answers, stage by stage."""
+    from omni_kit.parity.processes.pair import REFERENCE
+
+    return case.pair.results_of(REFERENCE, "outputs")
+
+
+def compared_stages(case: "Case", candidate: "Tensors") -> Comparison:
+    """Every stage of a run of the candidate: exactly, or within rounding."""
+    from omni_kit.parity.compare.tensors import compare_exactly
+
+    found, reference = Comparison(), reference_of(case)
+    exact = {name: tensor for name, tensor in reference.items() if name.endswith(_EXACT)}
+    found.absorb(compare_exactly(exact, {name: candidate[name] for name in exact if name in candidate}))
+    found.absorb(case.compared_outputs(candidate))
+    return found
+
+
+def first_stages(found: Comparison) -> dict[str, str]:
+    """Scenario -> the first stage that diverges, of those in which one does."""
+    names = (name.partition("/") for name in _first_names(found))
+    return {scenario: stage[_NUMBER:] for scenario, _, stage in names}
+
+
+def _first(found: Comparison) -> str:
     """The first stage that diverges, in each scenario, and by how much."""
     by_name = {worst.name: worst for worst in found.worst}
-    firsts: dict[str, str] = {}
-    for name in wrong:
+    said = []
+    for name in _first_names(found):
         scenario, _, stage = name.partition("/")
         if name in by_name:
             how = by_name[name].why or f"off by {by_name[name].max_rel:.1e}"
         else:
             how = "missing" if name in found.missing else "upstream has none"
-        firsts.setdefault(scenario, f"{scenario}: {stage[4:]} ({how})")
-    return "first to diverge: " + "; ".join(firsts.values())
+        said.append(f"{scenario}: {stage[_NUMBER:]} ({how})")
+    return "first to diverge: " + "; ".join(said)
+
+
+def _first_names(found: Comparison) -> list[str]:
+    firsts: dict[str, str] = {}
+    for name in sorted({*found.missing, *found.unexpected, *(worst.name for worst in found.worst)}):
+        firsts.setdefault(name.partition("/")[0], name)
+    return list(firsts.values())

@@ -16,6 +16,7 @@ from omni_kit.parity.processes.steps import (
     CompletePlanted,
     Load,
     MakeToy,
+    Mistakes,
     Open,
     OpenCheckpoint,
     Places,
@@ -23,6 +24,7 @@ from omni_kit.parity.processes.steps import (
     Replay,
     Run,
     RunAs,
+    RunMistaken,
     RunNudged,
     RunPlanted,
     RunWith,
@@ -33,7 +35,7 @@ from omni_kit.parity.processes.steps import (
 )
 from omni_kit.parity.processes.training import Trained, Training
 from omni_kit.parity.processes.workers import StepError, Worker
-from omni_kit.targets.sides import Ability, AttentionCalls, Candidate, Slot
+from omni_kit.targets.sides import Ability, AttentionCalls, Candidate, Slot, StageFault
 from omni_kit.toys.tensors import Tensors
 
 _T = TypeVar("_T")
@@ -283,6 +285,16 @@ class Pair:
         """As `completed`, with a fault in that place."""
         self._other.ask(CompletePlanted(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
         return Recording.load(out)
+
+    def mistakes(self) -> list[StageFault]:
+        """The mistakes that the candidate's stages can make on purpose."""
+        self.loaded()
+        said = self._other.ask(Mistakes(self._inputs))
+        return [StageFault(fault["kind"], fault["what"], tuple(fault["stages"])) for fault in said]
+
+    def run_mistaken(self, kind: str, out: Path) -> None:
+        """The candidate has run while its stages made a mistake."""
+        self._other.ask(RunMistaken(kind, self._inputs, out))
 
     def folder(self, side: str) -> Path:
         """Where the results of a side lie: "reference", "candidate", or a run of one, as "reference/nudged"."""

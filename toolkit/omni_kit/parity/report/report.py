@@ -138,6 +138,19 @@ class Proof:
     planted: Sequence[Planted] = ()
 
 
+def proof_of(planted: Sequence[Planted], idle: Sequence[str]) -> Proof:
+    """What became of all faults: those that changed something, and those that did not."""
+    return Proof(
+        faults=len(planted),
+        detected=sum(bool(fault.detected_by) for fault in planted),
+        located=sum(fault.located for fault in planted),
+        missed=[fault.name for fault in planted if not fault.detected_by],
+        mislocated=[f"{f.name}: blamed on {f.blamed or 'nobody'}" for f in planted if f.detected_by and not f.located],
+        idle=idle,
+        planted=planted,
+    )
+
+
 @dataclass(frozen=True)
 class Image:
     """What both sides drew for one sample of a diffusion model: PNG files of the same size and range of values.

@@ -2,7 +2,7 @@
 
 from omni_kit.parity.processes.step import Step, known_steps, step_of
 from omni_kit.parity.processes.steps.loading import Load, MakeToy, Open, OpenCheckpoint, Reload, Save, SaveToy, Shapes
-from omni_kit.parity.processes.steps.planting import CompletePlanted, Places, RunPlanted
+from omni_kit.parity.processes.steps.planting import CompletePlanted, Mistakes, Places, RunMistaken, RunPlanted
 from omni_kit.parity.processes.steps.running import Replay, Run, RunAs, RunNudged, Trace
 from omni_kit.parity.processes.steps.sharing import Launch, Meshes, RunWith, Slots
 
@@ -12,6 +12,7 @@ __all__ = [
     "Load",
     "MakeToy",
     "Meshes",
+    "Mistakes",
     "Open",
     "OpenCheckpoint",
     "Places",
@@ -19,6 +20,7 @@ __all__ = [
     "Replay",
     "Run",
     "RunAs",
+    "RunMistaken",
     "RunNudged",
     "RunPlanted",
     "RunWith",

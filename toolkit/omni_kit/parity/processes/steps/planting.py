@@ -1,6 +1,6 @@
-"""Steps that plant faults in the candidate's model."""
+"""Steps that plant faults in the candidate's model, or have its stages make them."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +62,29 @@ class CompletePlanted(Step[None]):
         """See `Step.take`."""
         with planted(side.model, side.places[self.number]):
             side.replay(side.model, self.inputs, self.script, self.pairs, self.out, complete=True)
+
+
+@dataclass(frozen=True)
+class Mistakes(Step[list[dict[str, Any]]]):
+    """Which mistakes the candidate's stages can make on purpose, each a `StageFault`."""
+
+    inputs: Path
+
+    def take(self, side: Side) -> list[dict[str, Any]]:
+        """See `Step.take`."""
+        batch = placed(side.model, load_tensors(self.inputs))
+        return [asdict(fault) for fault in side.fallible.faults(batch)]
+
+
+@dataclass(frozen=True)
+class RunMistaken(Step[None]):
+    """As `Run`, while the candidate's stages make a mistake."""
+
+    kind: str
+    inputs: Path
+    out: Path
+
+    def take(self, side: Side) -> None:
+        """See `Step.take`."""
+        with side.fallible.mistaken(self.kind):
+            side.run(side.model, self.inputs, self.out)

@@ -1,22 +1,30 @@
 """The candidate's side: a pipeline in SGLang's engine, watched at the same places as diffusers' own."""
 
+import inspect
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 import diffusers
+import torch
 from torch import nn
 
 from omni_kit.errors import BadInput
 from omni_kit.targets.references.pipelines import asked, read_pipeline
-from omni_kit.targets.references.stages import noting
+from omni_kit.targets.references.stages import Noted, noting
 from omni_kit.targets.sglang_diffusion.runtime.engine import Opened, open_pipeline
+from omni_kit.targets.sglang_diffusion.runtime.faults import Served, faults_of, made
+from omni_kit.targets.sides import StageFault
 from omni_kit.toys.feeds.pipeline import Scenario, scenarios_of
 from omni_kit.toys.tensors import Tensors
+from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.guidance import guidance_of
+from omni_kit.upstream.diffusers.models import component_model
+from omni_kit.upstream.library import find_library
 
 _FILM = 5
 
@@ -30,6 +38,7 @@ class SGLangPipelineBuilder:
         self._opened: dict[Path, Opened] = {}
         self._latest: Opened | None = None
         self._attended: Counter[str] = Counter()
+        self._conditions: dict[str, str] = {}
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Remembers whose pipeline it is; it is imported with the checkpoint that it serves."""
@@ -51,7 +60,7 @@ class SGLangPipelineBuilder:
         from sglang.multimodal_gen.runtime.models.dits.base import BaseDiT  # once stand-ins are there
 
         self._latest = self._opened[checkpoint]
-        model = self._latest.pipeline.get_module(read_pipeline(self._name).denoiser.name)
+        model = self._denoiser()
         if not isinstance(model, BaseDiT):
             raise BadInput(f"SGLang fell back to {type(model).__module__}.{type(model).__name__}, which is no BaseDiT")
         return cast(nn.Module, model)
@@ -66,6 +75,35 @@ class SGLangPipelineBuilder:
         for scenario in scenarios_of(inputs):
             found |= self._called(model, scenario)
         return found
+
+    def faults(self, inputs: Tensors) -> Sequence[StageFault]:
+        """Mistakes in callbacks, steps and positions; conditions are those that the first scenario hands over."""
+        config, handed = self._require().arguments.pipeline_config, dict[str, Any]()
+        right = config.prepare_pos_cond_kwargs
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            answer = right(*args, **kwargs)
+            handed.update(answer or {})
+            return answer
+
+        with patch.object(config, "prepare_pos_cond_kwargs", watched):
+            noted, _ = self._noted(self._denoiser(), scenarios_of(inputs)[0])
+        self._conditions = {key: name for key, value in handed.items() if (name := _argument(value, noted.asked[0]))}
+        return list(faults_of(self._served()))
+
+    def mistaken(self, kind: str) -> AbstractContextManager[None]:
+        """See `Fallible`."""
+        return made(self._served(), kind)
+
+    def _denoiser(self) -> Any:
+        return self._require().pipeline.get_module(read_pipeline(self._name).denoiser.name)
+
+    def _served(self) -> Served:
+        opened, read = self._require(), read_pipeline(self._name)
+        upstream = component_model(find_library("diffusers"), read.denoiser.class_name, {})
+        scheduler = type(opened.pipeline.get_module("scheduler"))
+        step = Denoising(read, upstream).step
+        return Served(opened.arguments.pipeline_config, self._denoiser(), scheduler, step, self._conditions)
 
     def notes(self) -> list[str]:
         """What stands in for a package that is not there, and which classes ran."""
@@ -83,17 +121,45 @@ class SGLangPipelineBuilder:
         return self._latest
 
     def _called(self, model: Any, scenario: Scenario) -> Tensors:
-        opened, read = self._require(), read_pipeline(self._name)
-        guidance = guidance_of(read)
-        given = asked(read, guidance, scenario)
-        upstream = getattr(diffusers, str(model.hf_config.get("_class_name") or read.denoiser.class_name))
-        scheduler = type(opened.pipeline.get_module("scheduler"))
-        with noting(upstream, scheduler) as noted, _counting(self._attended):
-            picture = opened.generate(**given, seed=scenario.seed, num_outputs_per_prompt=scenario.pictures).float()
+        noted, picture = self._noted(model, scenario)
         if picture.dim() == _FILM:
             picture = picture.movedim(1, 2)  # as diffusers has films: [batch, frames, channels, rows, columns]
         # SGLang asks for the prompt first, and in a call of its own.
         return noted.named(scenario.name, together=False, negative_first=False, picture=picture)
+
+    def _noted(self, model: Any, scenario: Scenario) -> tuple[Noted, torch.Tensor]:
+        opened, read = self._require(), read_pipeline(self._name)
+        given = asked(read, guidance_of(read), scenario)
+        upstream = getattr(diffusers, str(model.hf_config.get("_class_name") or read.denoiser.class_name))
+        scheduler = type(opened.pipeline.get_module("scheduler"))
+        with noting(upstream, scheduler) as noted, _counting(self._attended):
+            try:
+                picture = opened.generate(**given, seed=scenario.seed, num_outputs_per_prompt=scenario.pictures)
+            except Exception as error:
+                raise RuntimeError(f"{error}{_withheld(upstream, noted)}") from error
+        return noted, picture.float()
+
+
+def _withheld(upstream: type, noted: Noted) -> str:
+    """What the denoiser was not handed when it was asked last, which may be why it failed."""
+    if not noted.asked:
+        return ""
+    taken = list(inspect.signature(upstream.forward).parameters)[1:]  # type: ignore[attr-defined]
+    lacking = [name for name in taken if noted.asked[-1].get(name) is None and name != "return_dict"]
+    return f" (upstream's forward was handed nothing for {', '.join(lacking)})" if lacking else ""
+
+
+def _argument(value: Any, asked: Mapping[str, Any]) -> str:
+    """The argument of upstream's forward that got a value; empty where none did."""
+    return next((name for name, other in asked.items() if value is not None and _same(value, other)), "")
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and one.shape == other.shape and torch.equal(one, other)
+    if isinstance(one, (list, tuple)):
+        return isinstance(other, (list, tuple)) and len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other) and not isinstance(one, bool)
 
 
 @contextmanager

@@ -1,0 +1,52 @@
+"""Would it have been noticed? Has the candidate's stages make mistakes, one after the other, and asks the level."""
+
+import shutil
+from collections.abc import Callable
+
+from omni_kit.parity.case import Case
+from omni_kit.parity.compare.files import load_tensors
+from omni_kit.parity.levels import judge
+from omni_kit.parity.levels.stages import Stages, compared_stages, first_stages
+from omni_kit.parity.processes.pair import CANDIDATE
+from omni_kit.parity.processes.workers import StepError
+from omni_kit.parity.report.report import Planted, Proof, proof_of
+from omni_kit.targets.sides import StageFault
+from omni_kit.toys.tensors import Tensors
+
+
+def prove_stages(case: Case, say: Callable[[str], None] = lambda line: None) -> Proof | None:
+    """As `prove`, where answers come stage by stage: a mistake is located where the first wrong stage is its own."""
+    if (found := judge(Stages.name, case)).status != "pass":
+        case.note(f"nothing was planted: {Stages.name} does not pass without a fault either ({found.reason})")
+        return None
+    faults, planted = case.pair.mistakes(), []
+    for done, fault in enumerate(faults, 1):
+        planted.append(_try(case, fault))
+        say(f"planted {done} of {len(faults)}: {fault.kind}: {planted[-1]}")
+    return proof_of([one for one in planted if not one.idle], [one.name for one in planted if one.idle])
+
+
+def _try(case: Case, fault: StageFault) -> Planted:
+    name, stage = f"{fault.kind} ({fault.what})", fault.stages[0].strip()
+    out = case.pair.where / CANDIDATE / "mistaken"
+    try:
+        case.pair.run_mistaken(fault.kind, out)
+        answers = load_tensors(out / "outputs.safetensors")
+    except StepError as error:
+        if not error.blames_candidate:
+            raise
+        named = any(word in str(error) for word in stage.split())
+        return Planted(name, fault.kind, stage, detected_by=("error",), blamed=str(error), located=named)
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
+    if _same(answers, case.evidence.results("outputs")):
+        return Planted(name, fault.kind, stage, idle=True)
+    firsts = first_stages(compared_stages(case, answers))
+    blamed = ", ".join(dict.fromkeys(firsts.values()))
+    located = bool(firsts) and all(first.startswith(fault.stages) for first in firsts.values())
+    return Planted(name, fault.kind, stage, (Stages.name,) if firsts else (), blamed, located)
+
+
+def _same(one: Tensors, other: Tensors) -> bool:
+    """Whether a mistake changed nothing, in no scenario."""
+    return one.keys() == other.keys() and all(tensor.equal(other[name]) for name, tensor in one.items())

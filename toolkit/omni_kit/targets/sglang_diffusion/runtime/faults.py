@@ -1,0 +1,185 @@
+"""Mistakes that integrations of SGLang really have, made on purpose in a pipeline that is loaded."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from omni_kit.targets.sides import StageFault
+
+_UNITS = 1000  # steps of training, by which units differ
+_STEP = "timestep"  # as DenoisingStage calls it
+_ROTATION = ("rotary", "rope")
+_SCALE = "get_classifier_free_guidance_scale"
+_DECODE = "get_decode_scale_and_shift"
+_EMBEDS = ("get_pos_prompt_embeds", "get_neg_prompt_embeds")
+_CONDITIONS = ("prepare_pos_cond_kwargs", "prepare_neg_cond_kwargs")
+
+
+@dataclass(frozen=True)
+class Served:
+    """What faults are made in.
+
+    Attributes:
+        config: SGLang's PipelineConfig, whose callbacks the stages ask.
+        denoiser: the model.
+        scheduler: the class of the scheduler that steps.
+        step: what upstream's forward calls the step.
+        conditions: what the callbacks call a condition -> what upstream's forward calls it.
+    """
+
+    config: Any
+    denoiser: Any
+    scheduler: type
+    step: str
+    conditions: Mapping[str, str]
+
+
+def faults_of(served: Served) -> Iterator[StageFault]:
+    """Those that can be made in this pipeline, each with the first stage at which it can be seen."""
+    told = (f"positive {served.step}", "step ")
+    if hasattr(served.scheduler, "set_timesteps"):
+        yield StageFault("sigma-off-by-one", "every sigma is its neighbour's", ("sigmas", "timesteps"))
+    yield StageFault("timestep-dtype", "the denoiser is told the step in bfloat16", told)
+    yield StageFault("timestep-unit", f"the denoiser is told a {_UNITS}th of the step", told)
+    for key, name in served.conditions.items():
+        yield StageFault(f"condition-dropped:{key}", f"{name} is not handed over", (f"positive {name}",))
+    yield StageFault("prompt-and-negative-swapped", "each has the other's embeddings and conditions", ("positive ",))
+    yield StageFault("guidance-twice", "the scale of guidance is applied to itself", ("step 0 guided",))
+    yield StageFault("vae-scale-inverse", "latents are divided by what they should be multiplied with", ("picture",))
+    yield StageFault("scale-and-shift-swapped", "the VAE's scale is its shift", ("picture",))
+    if _rotations(served.denoiser):
+        yield StageFault(
+            "rope-layout", "halves are rotated where neighbours should be, or the reverse", ("step 0 guided",)
+        )
+
+
+@contextmanager
+def made(served: Served, kind: str) -> Iterator[None]:
+    """The pipeline makes that mistake; afterwards it does not."""
+    with ExitStack() as stack:
+        for owner, name, wrong in list(_patches(served, *kind.partition(":")[::2])):
+            planted = patch.dict(owner, {name: wrong}) if isinstance(owner, dict) else patch.object(owner, name, wrong)
+            stack.enter_context(planted)
+        yield
+
+
+def _patches(served: Served, name: str, detail: str) -> Iterator[tuple[Any, str, Any]]:
+    """Whose attributes become what."""
+    config = served.config
+    if name == "sigma-off-by-one":
+        yield served.scheduler, "set_timesteps", _rolled(served.scheduler.set_timesteps)  # type: ignore[attr-defined]
+    elif name.startswith("timestep"):
+        wrong = _rounded if name == "timestep-dtype" else _in_another_unit
+        yield served.denoiser, "forward", _told_otherwise(served.denoiser.forward, wrong)
+    elif name == "condition-dropped":
+        for callback in _CONDITIONS:
+            yield config, callback, _without(getattr(config, callback), detail)
+    elif name == "prompt-and-negative-swapped":
+        for positive, negative in (_EMBEDS, _CONDITIONS):
+            for one, other in ((positive, negative), (negative, positive)):
+                yield config, one, _other_where_guided(getattr(config, one), getattr(config, other))
+    elif name == "guidance-twice":
+        yield config, _SCALE, _squared(getattr(config, _SCALE))
+    elif name in ("vae-scale-inverse", "scale-and-shift-swapped"):
+        yield config, _DECODE, _decoded_otherwise(getattr(config, _DECODE), swap=name.startswith("scale"))
+    elif name == "rope-layout":
+        for names, function in _rotations(served.denoiser):
+            yield names, function, _relaid(names[function])
+
+
+def _rolled(right: Callable[..., Any]) -> Callable[..., Any]:
+    def set_timesteps(self: Any, *args: Any, **kwargs: Any) -> Any:
+        answer = right(self, *args, **kwargs)
+        if isinstance(getattr(self, "sigmas", None), torch.Tensor):
+            self.sigmas = self.sigmas.roll(1)
+        return answer
+
+    set_timesteps.__signature__ = inspect.signature(right)  # type: ignore[attr-defined]
+    return set_timesteps
+
+
+def _rounded(step: torch.Tensor) -> torch.Tensor:
+    return step.to(torch.bfloat16).to(step.dtype)
+
+
+def _in_another_unit(step: torch.Tensor) -> torch.Tensor:
+    return step / _UNITS
+
+
+def _told_otherwise(right: Callable[..., Any], wrong: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+    signature = inspect.signature(right)
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        if _STEP in given.arguments:
+            given.arguments[_STEP] = wrong(torch.as_tensor(given.arguments[_STEP]))
+        return right(*given.args, **given.kwargs)
+
+    forward.__signature__ = signature  # type: ignore[attr-defined]
+    return forward
+
+
+def _without(right: Callable[..., Any], key: str) -> Callable[..., Any]:
+    def callback(*args: Any, **kwargs: Any) -> Any:
+        return {name: value for name, value in (right(*args, **kwargs) or {}).items() if name != key}
+
+    return callback
+
+
+def _other_where_guided(right: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
+    def callback(batch: Any, *args: Any, **kwargs: Any) -> Any:
+        return (other if batch.do_classifier_free_guidance else right)(batch, *args, **kwargs)
+
+    return callback
+
+
+def _squared(right: Callable[..., Any]) -> Callable[..., Any]:
+    def scale(*args: Any, **kwargs: Any) -> Any:
+        return right(*args, **kwargs) ** 2
+
+    return scale
+
+
+def _decoded_otherwise(right: Callable[..., Any], *, swap: bool) -> Callable[..., Any]:
+    def scale_and_shift(*args: Any, **kwargs: Any) -> Any:
+        scale, shift = right(*args, **kwargs)
+        if not swap:
+            return 1 / scale, shift
+        return (scale, shift) if shift is None else (shift, scale)
+
+    return scale_and_shift
+
+
+def _rotations(denoiser: Any) -> list[tuple[dict[str, Any], str]]:
+    """Functions that rotate queries and keys: the names by which the code of the model finds them, and where."""
+    parts = list(denoiser.modules())
+    codes = [type(part).forward for part in parts]
+    codes += [type(part.processor).__call__ for part in parts if hasattr(part, "processor")]
+    places = {id(code.__globals__): code.__globals__ for code in codes if isinstance(code, FunctionType)}
+    return [
+        (names, name)
+        for names in places.values()
+        for name, value in sorted(names.items())
+        if isinstance(value, FunctionType) and name.startswith("apply") and any(word in name for word in _ROTATION)
+    ]
+
+
+def _relaid(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Rotates what is laid out as neighbours as if it were laid out as halves."""
+
+    def rotate(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(x, torch.Tensor) or x.shape[-1] % 2:
+            return right(x, *args, **kwargs)
+        half = x.shape[-1] // 2
+        answer = right(x.reshape(*x.shape[:-1], half, 2).transpose(-1, -2).flatten(-2), *args, **kwargs)
+        if not isinstance(answer, torch.Tensor) or answer.shape != x.shape:
+            return right(x, *args, **kwargs)
+        return answer.reshape(*x.shape[:-1], 2, half).transpose(-1, -2).flatten(-2)
+
+    return rotate
