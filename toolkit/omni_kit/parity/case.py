@@ -26,9 +26,13 @@ class Case:
         pair: both sides.
         evidence: about the candidate; None for the pair's own.
         notes: what the report must say; a case with a fault has its own.
+        thorough: levels take the time for what they leave out where nobody named them.
     """
 
-    def __init__(self, pair: Pair, evidence: Evidence | None = None, notes: list[str] | None = None) -> None:
+    def __init__(
+        self, pair: Pair, evidence: Evidence | None = None, notes: list[str] | None = None, *, thorough: bool = False
+    ) -> None:
+        self.thorough = thorough
         self.pair = pair
         self.evidence: Evidence = evidence or pair
         self.notes = [] if notes is None else notes

@@ -77,7 +77,9 @@ def run_parity(
     require(candidate.requires)
     _check_device(device)
     given = str(checkpoint.resolve()) if checkpoint else ""
-    asked = Options(str(candidate.path), wanted, target or "", layout, device, prove, timeout, given)
+    asked = Options(
+        str(candidate.path), wanted, target or "", layout, device, prove, timeout, given, named=levels is not None
+    )
     started = time.monotonic()
     with ExitStack() as stack:
         where = stack.enter_context(_directory(work_dir))
@@ -118,7 +120,7 @@ def _compared(
         note=lambda line: notes.append(line) if line not in notes else None,
     )
     with _one_thread():
-        case = Case(pair, notes=notes)
+        case = Case(pair, notes=notes, thorough=asked.named)
         return _judged(case, asked, every_module=every_module, say=say), pair.toy()
 
 

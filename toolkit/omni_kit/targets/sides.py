@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from omni_kit.toys.feeds.protocol import Batch, Feed
+from omni_kit.toys.feeds.protocol import Batch, Feed, Way
 from omni_kit.toys.tensors import Tensors
 
 if TYPE_CHECKING:
@@ -39,10 +39,12 @@ class Ability(StrEnum):
     slots = "slots"
     mesh = "mesh"
     stages = "stages"
+    ways = "ways"
 
 
-# What the sides of one model can do; answers that come stage by stage are those of a pipeline.
-OF_MODELS = frozenset(Ability) - {Ability.stages}
+# What the sides of one model can do; answers that come stage by stage are those of a pipeline, and many ways of being
+# called those of a language model.
+OF_MODELS = frozenset(Ability) - {Ability.stages, Ability.ways}
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Candidate:
         independent_of: packages that the candidate's own process must never import.
         offers: what both sides can do; all that models can but for what serves and never trains. `slots` needs a
             `Slotted` side, `mesh` a `Distributed` one; without `export`, `roundtrip` compares loading alone. With
-            `stages`, answers are named by `stage_name`.
+            `stages`, answers are named by `stage_name`; `ways` needs a feed that is `ManyWays`, sides that are `Asked`.
         requires: package -> the command that installs it.
         editable: lies outside the framework, so that its files may change between two runs in one process.
     """
@@ -143,6 +145,14 @@ class Upstream(Builder, Protocol):
 
         A config.json has to be there; the form of the weights is the sides' own business.
         """
+
+
+@runtime_checkable
+class Asked(Builder, Protocol):
+    """A side whose models can be called in many ways."""
+
+    def answer(self, model: "torch.nn.Module", way: Way) -> Tensors:
+        """Everything that the model answers when it is called so, gradients included where they are asked for."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from omni_kit.parity.report.report import Worst
 
@@ -45,6 +45,15 @@ class Comparison:
         self.max_abs = max(self.max_abs, other.max_abs)
         if other.max_rel >= self.max_rel:
             self.max_rel, self.tolerance = other.max_rel, other.tolerance
+
+    def under(self, group: str) -> "Comparison":
+        """The same, each tensor named as one of a group."""
+        return replace(
+            self,
+            missing=[f"{group}: {name}" for name in self.missing],
+            unexpected=[f"{group}: {name}" for name in self.unexpected],
+            worst=[replace(worst, name=f"{group}: {worst.name}") for worst in self.worst],
+        )
 
     def reason(self, what: str) -> str:
         """One line that names what differs; empty when nothing does."""

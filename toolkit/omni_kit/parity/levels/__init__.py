@@ -18,6 +18,7 @@ from omni_kit.parity.levels.level import Level
 from omni_kit.parity.levels.modules import Modules
 from omni_kit.parity.levels.opslots import Opslots
 from omni_kit.parity.levels.roundtrip import Roundtrip
+from omni_kit.parity.levels.scenarios import Scenarios
 from omni_kit.parity.levels.sp import Sp
 from omni_kit.parity.levels.stages import Stages
 from omni_kit.parity.processes.failures import one_line
@@ -35,6 +36,7 @@ _ALL: tuple[Level, ...] = (
     Forward(),
     Backward(),
     Modules(),
+    Scenarios(),
     Dtype(),
     Opslots(),
     Sp(),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from omni_kit.parity.compare.comparison import Comparison
-from omni_kit.parity.report.report import LevelResult, Status
+from omni_kit.parity.report.report import LevelResult, ScenarioResult, Status
 from omni_kit.targets.sides import Ability
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class LevelVerdict:
         reason: why the level does not pass; empty where it does.
         said: what a level that passes says.
         skip: nothing was compared, for that reason.
+        scenarios: what came of each, where there are several.
     """
 
     comparison: Comparison
@@ -29,6 +30,7 @@ class LevelVerdict:
     tolerance: float | None = None
     said: str = ""
     skip: bool = False
+    scenarios: tuple[ScenarioResult, ...] = ()
 
     def result(self, level: str) -> LevelResult:
         """The level's line of the report."""
@@ -37,7 +39,7 @@ class LevelVerdict:
         status: Status = "fail" if self.reason else "pass"
         found = self.comparison
         if not found.compared:
-            return LevelResult(level, status, self.reason or self.said)
+            return LevelResult(level, status, self.reason or self.said, scenarios=self.scenarios)
         return LevelResult(
             level,
             status,
@@ -46,6 +48,7 @@ class LevelVerdict:
             max_rel=found.max_rel,
             tolerance=self.tolerance,
             worst=tuple(found.worst[:_WORST_SHOWN]),
+            scenarios=self.scenarios,
         )
 
 

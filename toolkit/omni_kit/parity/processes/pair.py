@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -13,6 +14,7 @@ from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.trace import Recording
 from omni_kit.parity.processes.side import Pairs
 from omni_kit.parity.processes.steps import (
+    Answer,
     CompletePlanted,
     Load,
     MakeToy,
@@ -29,9 +31,12 @@ from omni_kit.parity.processes.steps import (
     RunPlanted,
     RunWith,
     Save,
+    SaveToy,
     Shapes,
     Slots,
     Trace,
+    Variants,
+    Ways,
 )
 from omni_kit.parity.processes.training import Trained, Training
 from omni_kit.parity.processes.workers import StepError, Worker
@@ -60,6 +65,22 @@ def _once(method: Callable[["Pair"], _T]) -> Callable[["Pair"], _T]:
         return cast(_T, outcome)
 
     return remembered
+
+
+@dataclass(frozen=True)
+class Called:
+    """One way in which both sides have been called.
+
+    Attributes:
+        folder: where their answers lie.
+        refused: why upstream itself cannot be called so; empty where it can.
+        failed: why the candidate cannot.
+    """
+
+    name: str
+    folder: str
+    refused: str
+    failed: str
 
 
 class Pair:
@@ -97,6 +118,7 @@ class Pair:
         self.taken: dict[str, Any] = {}
         self._note = note
         self._layout = layout
+        self._device = device
         self._reference, self._other = workers
         self._inputs = where / "inputs.safetensors"
         self._hidden = hidden
@@ -285,6 +307,49 @@ class Pair:
         """As `completed`, with a fault in that place."""
         self._other.ask(CompletePlanted(number, self._inputs, self._script(CANDIDATE), out, self._pairs(CANDIDATE)))
         return Recording.load(out)
+
+    @_once
+    def called(self) -> list[Called]:
+        """Both sides have been called in every way that upstream can be; says how it went."""
+        self.loaded()
+        place = self.where / "ways"
+        outs = [self.folder(f"{side}/ways") for side in (REFERENCE, NUDGED, CANDIDATE)]
+        asked = self._reference.ask(Ways(place, outs[0], outs[1]))
+        told = self._other.ask(Answer(place, outs[2]))
+        return [
+            Called(one["name"], f"{number:03d}", one["error"], other["error"])
+            for number, (one, other) in enumerate(zip(asked, told, strict=True))
+        ]
+
+    def variants(self) -> Iterator[tuple[str, "Pair | StepError"]]:
+        """Both sides with another toy, one after the other, or why upstream has none; then they have their own again.
+
+        Each is there only while it is looked at. Upstream loads its own toy from disk, too: some configs change each
+        time that they are read.
+        """
+        self.loaded()
+        place = self.where / "variants"
+        names = self._reference.ask(Variants(place))
+        for number, name in enumerate(names):
+            where, hidden = place / f"{number:03d}", self._hidden / "variants" / f"{number:03d}"
+            yield name, self._varied(where, hidden)
+            for used in (where, hidden):
+                shutil.rmtree(used, ignore_errors=True)
+        self._reference.ask(OpenCheckpoint(self.checkpoint, place / "again"))
+        self._other.ask(Load(self.checkpoint, place / "again" / "loaded.safetensors"))
+
+    def _varied(self, where: Path, hidden: Path) -> "Pair | StepError":
+        made = where / "checkpoint"
+        try:
+            self._reference.ask(SaveToy(str(where / "toy_config.json"), made, self._layout))
+        except StepError as error:
+            return error
+        workers = (self._reference, self._other)
+        return Pair(self.candidate, where, hidden, workers, checkpoint=made, device=self._device, note=self._note)
+
+    def answers_of(self, side: str, way: str) -> Tensors:
+        """What a side answered to a way of calling it."""
+        return load_tensors(self.folder(f"{side}/ways/{way}") / "outputs.safetensors")
 
     def mistakes(self) -> list[StageFault]:
         """The mistakes that the candidate's stages can make on purpose."""

@@ -19,6 +19,22 @@ class Worst:
 
 
 @dataclass(frozen=True)
+class ScenarioResult:
+    """One way of calling the model, or one variant of its config.
+
+    Attributes:
+        status: "refused" where upstream itself cannot be called so; it is left out then.
+        compared: how many tensors were.
+    """
+
+    name: str
+    status: Literal["pass", "fail", "refused"]
+    reason: str = ""
+    compared: int = 0
+    max_rel: float | None = None
+
+
+@dataclass(frozen=True)
 class LevelResult:
     """The answer of one level.
 
@@ -28,6 +44,7 @@ class LevelResult:
         max_rel: largest difference relative to its tensor's own largest element.
         tolerance: what max_rel may be at most.
         worst: the tensors that differ most, worst first.
+        scenarios: what came of each, where the level has several.
     """
 
     level: str
@@ -38,6 +55,7 @@ class LevelResult:
     tolerance: float | None = None
     seconds: float = 0.0
     worst: Sequence[Worst] = ()
+    scenarios: Sequence[ScenarioResult] = ()
 
 
 @dataclass(frozen=True)
@@ -226,7 +244,7 @@ class ParityReport:
             "path": self.path,
             "model_type": self.model_type,
             "not_run": list(self.not_run),
-            "levels": [{**vars(level), "worst": [vars(worst) for worst in level.worst]} for level in self.levels],
+            "levels": [asdict(level) for level in self.levels],
             "first_divergence": asdict(self.first_divergence) if self.first_divergence else None,
             "prove": asdict(self.prove) if self.prove else None,
             "modules": [asdict(module) for module in self.modules],

@@ -24,6 +24,7 @@ class Options:
         target: the framework, where it was named.
         checkpoint: the given one; empty where a toy was made.
         toy: the whole config of the toy that was made; weights and batch follow from it, without any chance.
+        named: the levels were asked for by name, and take their time.
     """
 
     path: str
@@ -35,6 +36,7 @@ class Options:
     timeout: float = 300.0
     checkpoint: str = ""
     toy: Mapping[str, Any] | None = None
+    named: bool = True
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from omni_kit.targets.references.attention import attention_recorded
 from omni_kit.targets.sides import AttentionCalls
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.feeds.language import as_named, language_model, speaker_of
-from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.feeds.protocol import Feed, Way
+from omni_kit.toys.feeds.ways import answered
 from omni_kit.toys.reach import unexercised
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
@@ -77,6 +78,10 @@ class TransformersBuilder:
     def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Logits and losses; see `language_model`."""
         return language_model(speaker_of(model), inputs, as_named, loss_only)
+
+    def answer(self, model: nn.Module, way: Way) -> Tensors:
+        """Everything that the part of it that answers in text gives."""
+        return answered(speaker_of(model), way)
 
     def notes(self) -> list[str]:
         """What the last call did not do as in real life."""

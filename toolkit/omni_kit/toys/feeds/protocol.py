@@ -1,7 +1,8 @@
 """What a feed is. Nothing else in the house knows what a batch is made of."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from omni_kit.toys.tensors import Tensors
 
@@ -40,3 +41,40 @@ class Feed(Protocol):
 
     def frames(self, batch: Tensors, answers: Tensors) -> "Mapping[str, torch.Tensor]":
         """Answers that can be looked at: name -> picture [rows, columns, 3], of any range; none for most."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way in which a model is called.
+
+    Attributes:
+        inputs: tensors that forward takes by name.
+        switches: further arguments of forward, as JSON knows them.
+        training: whether the model is in training mode.
+        backward: gradients are answers, too.
+        checkpointing: layers are computed anew for them.
+        embedded: ids are looked up first, and forward gets what was found.
+        new: so many tokens follow one at a time, from a cache.
+        generated: so many tokens are made by the model itself.
+    """
+
+    name: str
+    inputs: Tensors
+    switches: Mapping[str, Any] = field(default_factory=dict)
+    training: bool = True
+    backward: bool = False
+    checkpointing: bool = False
+    embedded: bool = False
+    new: int = 0
+    generated: int = 0
+
+
+@runtime_checkable
+class ManyWays(Protocol):
+    """A feed that knows more than one way of calling a model."""
+
+    def ways(self, model: Any) -> Sequence[Way]:
+        """Those that make sense for upstream's model, in the order in which they are reported."""
+
+    def variants(self, model: Any) -> Mapping[str, Mapping[str, Any]]:
+        """Configs of other toys of upstream's model, by what is different; upstream may refuse some of them."""

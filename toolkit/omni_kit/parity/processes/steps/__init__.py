@@ -1,12 +1,14 @@
 """Everything that a process of a comparison can be asked."""
 
 from omni_kit.parity.processes.step import Step, known_steps, step_of
+from omni_kit.parity.processes.steps.calling import Answer, Variants, Ways
 from omni_kit.parity.processes.steps.loading import Load, MakeToy, Open, OpenCheckpoint, Reload, Save, SaveToy, Shapes
 from omni_kit.parity.processes.steps.planting import CompletePlanted, Mistakes, Places, RunMistaken, RunPlanted
 from omni_kit.parity.processes.steps.running import Replay, Run, RunAs, RunNudged, Trace
 from omni_kit.parity.processes.steps.sharing import Launch, Meshes, RunWith, Slots
 
 __all__ = [
+    "Answer",
     "CompletePlanted",
     "Launch",
     "Load",
@@ -30,6 +32,8 @@ __all__ = [
     "Slots",
     "Step",
     "Trace",
+    "Variants",
+    "Ways",
     "known_steps",
     "step_of",
 ]

@@ -1,5 +1,7 @@
 """Steps that run the loaded model."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,10 +38,19 @@ class RunNudged(Step[None]):
 
     def take(self, side: Side) -> None:
         """See `Step.take`."""
-        exact = {name: parameter.detach().clone() for name, parameter in side.model.named_parameters()}
-        _set(side.model, {name: nudged(name, parameter) for name, parameter in side.model.named_parameters()})
-        side.run(side.model, self.inputs, self.out)
-        _set(side.model, exact)
+        with nudging(side.model):
+            side.run(side.model, self.inputs, self.out)
+
+
+@contextmanager
+def nudging(model: Any) -> Iterator[None]:
+    """Every weight is the next float32 number while this is entered."""
+    exact = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    _set(model, {name: nudged(name, parameter) for name, parameter in model.named_parameters()})
+    try:
+        yield
+    finally:
+        _set(model, exact)
 
 
 def _set(model: Any, values: dict[str, torch.Tensor]) -> None:

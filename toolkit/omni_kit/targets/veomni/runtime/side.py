@@ -19,8 +19,9 @@ from omni_kit.targets.veomni.runtime.grouped import select_grouped_experts, use_
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, calls_seen, filled, find_slots
 from omni_kit.targets.veomni.runtime.stand_ins import register_stand_ins, stand_ins_used
 from omni_kit.targets.veomni.runtime.train import begin, expert_kernel, meshes_of, shard, step, without_router_loss
-from omni_kit.toys.feeds.language import language_model
-from omni_kit.toys.feeds.protocol import Batch
+from omni_kit.toys.feeds.language import language_model, speaker_of
+from omni_kit.toys.feeds.protocol import Batch, Way
+from omni_kit.toys.feeds.ways import answered
 from omni_kit.toys.tensors import Tensors
 
 _SHARDS = 3
@@ -102,6 +103,10 @@ class VeOmniBuilder:
     def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Logits and losses, fed as VeOmni's pipeline feeds; see `language_model`."""
         return language_model(model, inputs, arguments, loss_only)
+
+    def answer(self, model: nn.Module, way: Way) -> Tensors:
+        """Everything that the part of it that answers in text gives."""
+        return answered(speaker_of(model), way)
 
     def attention(self, model: nn.Module) -> AbstractContextManager[AttentionCalls]:
         """Watches the calls of attention functions while it is entered."""

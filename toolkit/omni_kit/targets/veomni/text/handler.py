@@ -1,10 +1,11 @@
 """What VeOmni does with models of transformers: language models scaffolded, those with media compared and checked."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from omni_kit.errors import Refusal
 from omni_kit.targets.protocol import IntegrationPlan, Request
-from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS, Candidate
+from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS, Ability, Candidate
 from omni_kit.targets.veomni.comparing import candidate
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 from omni_kit.upstream.subject import Subject
@@ -27,9 +28,17 @@ class MultimodalHandler:
 
 
 class TextHandler(MultimodalHandler):
-    """Scaffolds language models, with experts and without."""
+    """Scaffolds language models, with experts and without; they are called in many ways, too.
+
+    Models with media are not: what they are fed depends on what VeOmni's pipeline prepares.
+    """
 
     templates = "text"
+
+    def candidate(self, path: Path) -> Candidate:
+        """See `MultimodalHandler.candidate`."""
+        found = super().candidate(path)
+        return replace(found, offers=found.offers | {Ability.ways})
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """A package with a patch config, registration, plan, converter, toy and test."""

@@ -1,0 +1,89 @@
+"""The level `scenarios`: the model is called in the ways in which real runs call it."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from omni_kit.parity.compare.comparison import Comparison
+from omni_kit.parity.levels.level import Level, LevelVerdict
+from omni_kit.parity.processes.workers import StepError
+from omni_kit.parity.report.report import ScenarioResult
+from omni_kit.targets.sides import Ability
+
+if TYPE_CHECKING:
+    from omni_kit.parity.case import Case
+    from omni_kit.parity.processes.pair import Called, Pair
+
+
+_ASKED_OF_VARIANTS = ("roundtrip", "forward", "backward")
+
+
+class Scenarios(Level):
+    """Every tensor that upstream answers, in every way in which upstream can be called.
+
+    Where the level is asked for by name, also with other configs: loading, answers and gradients of each.
+    """
+
+    name = "scenarios"
+    says = "called as real runs call it, with padding, a cache, switches and few labels, it answers as upstream does"
+    needs = frozenset({Ability.ways})
+    default = True
+
+    def judge(self, case: "Case") -> LevelVerdict:
+        """See `Level.judge`."""
+        found, results = Comparison(), []
+        for called in case.pair.called():
+            if called.refused:
+                results.append(ScenarioResult(called.name, "refused", f"upstream refuses it: {called.refused}"))
+                continue
+            results.append(_compared(case, called, found))
+        if case.thorough and case.pair.given is None:
+            results += [_varied(name, pair, found) for name, pair in case.pair.variants()]
+        wrong = [one for one in results if one.status == "fail"]
+        counted = sum(one.status == "pass" for one in results)
+        refused = [one.name for one in results if one.status == "refused"]
+        said = f"{counted} scenarios" + (f"; upstream itself refuses {', '.join(refused)}" if refused else "")
+        reason = "; ".join(f"{one.name}: {one.reason}" for one in wrong)
+        return LevelVerdict(found, reason, found.tolerance, said, scenarios=tuple(results))
+
+
+def _compared(case: "Case", called: "Called", found: Comparison) -> ScenarioResult:
+    """One way; what is wrong is added to `found` under its name."""
+    from omni_kit.parity.compare.tensors import compare_closely
+    from omni_kit.parity.processes.pair import CANDIDATE, NUDGED, REFERENCE
+
+    if called.failed:
+        return ScenarioResult(called.name, "fail", f"it fails: {called.failed}")
+    reference, nudged, candidate = (
+        case.pair.answers_of(side, called.folder) for side in (REFERENCE, NUDGED, CANDIDATE)
+    )
+    if odd := next((name for name, tensor in reference.items() if not tensor.double().isfinite().all()), ""):
+        return ScenarioResult(called.name, "refused", f"upstream's own {odd} is not finite")
+    one = compare_closely(reference, {name: candidate[name] for name in candidate if name in reference}, nudged)
+    found.absorb(one.under(called.name))
+    return ScenarioResult(
+        called.name, "pass" if one.ok else "fail", "" if one.ok else one.reason("answers"), one.compared, one.max_rel
+    )
+
+
+def _varied(name: str, pair: "Pair | StepError", found: Comparison) -> ScenarioResult:
+    """Another config; upstream's refusal leaves it out."""
+    from omni_kit.parity.case import Case
+    from omni_kit.parity.levels import judge
+
+    if isinstance(pair, StepError):
+        return ScenarioResult(name, "refused", f"upstream refuses it: {pair}")
+    pair.imported()
+    case, compared, largest = Case(pair), 0, 0.0
+    for level in _ASKED_OF_VARIANTS:
+        result = judge(level, case)
+        if result.status == "error":
+            return ScenarioResult(name, "refused", f"{level}: {result.reason}")
+        found.absorb(
+            Comparison(result.max_abs or 0.0, result.max_rel or 0.0, compared=1, tolerance=result.tolerance or 0.0)
+        )
+        largest = max(largest, result.max_rel or 0.0)
+        compared += 1
+        if result.status == "fail":
+            found.worst += [replace(worst, name=f"{name}: {worst.name}") for worst in result.worst]
+            return ScenarioResult(name, "fail", f"{level}: {result.reason}", compared, largest)
+    return ScenarioResult(name, "pass", "", compared, largest)

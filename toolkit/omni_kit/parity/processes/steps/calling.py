@@ -1,0 +1,99 @@
+"""Steps that call the loaded model in every way that real runs call it."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from omni_kit.parity.compare.files import load_tensors, save_tensors
+from omni_kit.parity.processes.builder import TargetFault
+from omni_kit.parity.processes.failures import one_line
+from omni_kit.parity.processes.side import Side, placed
+from omni_kit.parity.processes.step import Step
+from omni_kit.parity.processes.steps.running import nudging
+from omni_kit.toys.feeds.protocol import ManyWays, Way
+
+_WAY, _INPUTS, _OUTPUTS = "way.json", "inputs.safetensors", "outputs.safetensors"
+
+
+@dataclass(frozen=True)
+class Ways(Step[list[dict[str, str]]]):
+    """Writes the ways of calling the model below `place`, and what it answers to each below `out` and `nudged`.
+
+    Answers, for each way, its `name`, and as `error` why upstream itself refuses it.
+    """
+
+    place: Path
+    out: Path
+    nudged: Path
+
+    def take(self, side: Side) -> list[dict[str, str]]:
+        """See `Step.take`."""
+        if not isinstance(side.feed, ManyWays):
+            raise TargetFault(f"{type(side.feed).__name__} is said to know many ways of calling a model, and does not")
+        for number, way in enumerate(side.feed.ways(side.model)):
+            _write(way, self.place / f"{number:03d}")
+        told = [_told(side, way, self.out / name) for name, way in _read(self.place)]
+        with nudging(side.model):
+            for name, way in _read(self.place):
+                _told(side, way, self.nudged / name)
+        return told
+
+
+@dataclass(frozen=True)
+class Variants(Step[list[str]]):
+    """Writes a toy_config.json for each variant of the model's config, below `place`; answers what is different."""
+
+    place: Path
+
+    def take(self, side: Side) -> list[str]:
+        """See `Step.take`."""
+        if not isinstance(side.feed, ManyWays):
+            raise TargetFault(f"{type(side.feed).__name__} is said to know variants of a model, and does not")
+        found = side.feed.variants(side.model)
+        for number, config in enumerate(found.values()):
+            folder = self.place / f"{number:03d}"
+            folder.mkdir(parents=True)
+            (folder / "toy_config.json").write_text(json.dumps(config), encoding="utf-8")
+        return list(found)
+
+
+@dataclass(frozen=True)
+class Answer(Step[list[dict[str, str]]]):
+    """Calls the model in the ways that were written below `place`; answers as `Ways`."""
+
+    place: Path
+    out: Path
+
+    def take(self, side: Side) -> list[dict[str, str]]:
+        """See `Step.take`."""
+        return [_told(side, way, self.out / name) for name, way in _read(self.place)]
+
+
+def _told(side: Side, way: Way, out: Path) -> dict[str, str]:
+    torch.manual_seed(0)
+    try:
+        answers = side.asked.answer(side.model, _placed(side, way))
+    except Exception as error:  # upstream's refusal leaves the way out; the candidate's is a finding
+        return {"name": way.name, "error": one_line(error)}
+    save_tensors(answers, out / _OUTPUTS)
+    return {"name": way.name, "error": ""}
+
+
+def _placed(side: Side, way: Way) -> Way:
+    return Way(**{**vars(way), "inputs": placed(side.model, way.inputs)})
+
+
+def _write(way: Way, place: Path) -> None:
+    save_tensors(way.inputs, place / _INPUTS)
+    rest: dict[str, Any] = {**asdict(way), "inputs": {}}
+    (place / _WAY).write_text(json.dumps(rest), encoding="utf-8")
+
+
+def _read(place: Path) -> Iterator[tuple[str, Way]]:
+    for folder in sorted(path for path in place.iterdir() if path.is_dir()):
+        said = json.loads((folder / _WAY).read_text(encoding="utf-8"))
+        yield folder.name, Way(**{**said, "inputs": load_tensors(folder / _INPUTS)})

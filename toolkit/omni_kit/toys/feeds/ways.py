@@ -1,0 +1,179 @@
+"""The ways in which real runs call a language model, and what it answers to each: the same code on either side."""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from omni_kit.toys.feeds.protocol import Way
+from omni_kit.toys.tensors import Tensors
+from omni_kit.toys.weights import generator
+
+_IGNORED = -100
+_ROWS, _LENGTH, _AWAY = 2, 12, 4
+_LONG, _NEW, _KEPT = 300, 3, 3
+_RECORDED = ("output_hidden_states", "output_attentions", "output_router_logits")
+_GRADIENT = "gradient."
+
+
+def text_ways(model: Any, tokens: list[int]) -> Iterator[Way]:
+    """Every way that the model's forward has arguments for.
+
+    Args:
+        model: upstream's, whose signature and config say what there is.
+        tokens: ids to draw from.
+    """
+    takes = inspect.signature(model.forward).parameters
+    text = _drawn(tokens, _ROWS, _LENGTH)
+    labels = {**text, "labels": text["input_ids"].clone()}
+    yield Way("without labels", text)
+    yield Way("evaluation", text, training=False)
+    if "logits_to_keep" in takes:
+        yield Way("logits_to_keep 1", text, {"logits_to_keep": 1})
+        yield Way(f"logits_to_keep {_KEPT}", text, {"logits_to_keep": _KEPT})
+    for switch in _RECORDED:
+        if switch in takes or hasattr(model.config, switch):
+            yield Way(switch, text, {switch: True})
+    yield Way("return_dict=False", text, {"return_dict": False})
+    yield from _labelled(labels, takes)
+    yield from _lengths(tokens)
+    yield from _padded(text)
+    yield Way("inputs_embeds", text, embedded=True)
+    # Without the loss that balances experts: upstream's counts the tokens of a cache that are no longer there.
+    alone = {"output_router_logits": False} if "output_router_logits" in takes else {}
+    row = {name: tensor[:1] for name, tensor in text.items()}
+    yield Way("cache", text, {**alone, "use_cache": True}, training=False, new=_NEW)
+    yield Way("generate", row, alone, training=False, generated=_NEW)
+
+
+def _labelled(labels: Tensors, takes: Mapping[str, Any]) -> Iterator[Way]:
+    ended = {**labels, "labels": labels["labels"].clone()}
+    ended["labels"][:, -_AWAY:] = _IGNORED
+    yield Way("labels ignored at the end", ended, backward=True)
+    alone = {**labels, "labels": torch.full_like(labels["labels"], _IGNORED)}
+    alone["labels"][0, 1] = labels["labels"][0, 1]
+    yield Way("a single label", alone, backward=True)
+    if "output_router_logits" in takes:
+        yield Way("output_router_logits with labels", labels, {"output_router_logits": True}, backward=True)
+    yield Way("gradient checkpointing", labels, backward=True, checkpointing=True)
+
+
+def _lengths(tokens: list[int]) -> Iterator[Way]:
+    """One row of one token, of two, and of more than toys' windows and original lengths."""
+    for length in (1, 2, _LONG):
+        row, many = _drawn(tokens, 1, length), length > 1
+        fed = {**row, "labels": row["input_ids"]} if many else row
+        yield Way(f"{length} token{'s' if many else ''}", fed, backward=many)
+
+
+def _padded(text: Tensors) -> Iterator[Way]:
+    """Without labels: what is asked is whether padding changes what stands beside it."""
+    for where, columns in (("left", slice(0, _AWAY)), ("right", slice(-_AWAY, None)), ("inside", slice(5, 7))):
+        mask = text["attention_mask"].clone()
+        mask[1, columns] = 0
+        yield Way(f"padding {where}", {**text, "attention_mask": mask})
+
+
+def _drawn(tokens: list[int], rows: int, length: int) -> Tensors:
+    picks = torch.randint(len(tokens), (rows, length), generator=generator(f"way {rows} {length}"))
+    ids = torch.tensor(tokens)[picks]
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+@dataclass
+class _Answers:
+    """Everything that one way of calling gives, by name; places that are padding left out."""
+
+    kept: torch.Tensor
+    found: Tensors = field(default_factory=dict)
+
+    def add(self, name: str, value: Any) -> None:
+        """Takes tensors out of whatever an output is made of: tuples, dicts, caches."""
+        if isinstance(value, torch.Tensor):
+            self.found[name] = self._without_padding(value)
+        elif isinstance(value, Mapping):
+            for key, one in value.items():
+                self.add(f"{name}.{key}".strip("."), one)
+        elif hasattr(value, "layers"):  # a cache
+            for number, layer in enumerate(value.layers):
+                self.add(f"{name}.{number}", {key: getattr(layer, key, None) for key in ("keys", "values")})
+        elif isinstance(value, (list, tuple)):
+            for number, one in enumerate(value):
+                self.add(f"{name}.{number}".strip("."), one)
+
+    def _without_padding(self, value: torch.Tensor) -> torch.Tensor:
+        """A model may answer anything at padding."""
+        if bool(self.kept.all()):
+            return value
+        if value.shape[:2] == self.kept.shape:
+            return value[self.kept]
+        return value[self.kept.flatten()] if value.shape[:1] == (self.kept.numel(),) else value
+
+
+def answered(model: Any, way: Way) -> Tensors:
+    """What a model answers to a way of calling it: every tensor of its output, and gradients where they are asked for.
+
+    A model that is given labels need not give logits: kernels for the loss never make them.
+    """
+    model.train(way.training)
+    try:
+        with _checkpointed(model, way.checkpointing), torch.set_grad_enabled(way.backward):
+            return _asked(model, way)
+    finally:
+        model.train()
+
+
+def _asked(model: Any, way: Way) -> Tensors:
+    fed = {**way.inputs, **way.switches}
+    if way.embedded:
+        fed["inputs_embeds"] = model.get_input_embeddings()(fed.pop("input_ids"))
+    answers = _Answers(way.inputs["attention_mask"].bool())
+    if way.generated:
+        ids = model.generate(**fed, max_new_tokens=way.generated, do_sample=False, pad_token_id=0, eos_token_id=None)
+        answers.add("tokens", ids)
+        return answers.found
+    answer = model(**fed if "use_cache" in fed else {**fed, "use_cache": False})
+    answers.add("", dict(answer.items()) if hasattr(answer, "items") else answer)
+    if way.new:
+        _continued(model, way, answer, answers)
+    if way.backward:
+        _with_gradients(model, answer, answers)
+    found = {name: tensor.detach() for name, tensor in answers.found.items()}
+    if "labels" in way.inputs:
+        found.pop("logits", None)
+    return found
+
+
+def _continued(model: Any, way: Way, answer: Any, answers: _Answers) -> None:
+    """Further tokens, one at a time, each beside the cache of those before it."""
+    mask, ids = way.inputs["attention_mask"], way.inputs["input_ids"]
+    for number in range(way.new):
+        mask = torch.cat([mask, torch.ones_like(mask[:, :1])], -1)
+        token = ids[:, number : number + 1]
+        fed = {"input_ids": token, "attention_mask": mask, "past_key_values": answer.past_key_values}
+        answer = model(**{**fed, **way.switches})
+        answers.found[f"logits of token {number}"] = answer.logits
+
+
+def _with_gradients(model: Any, answer: Any, answers: _Answers) -> None:
+    model.zero_grad(set_to_none=True)
+    answer.loss.backward()
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None and bool(parameter.grad.any()):
+            answers.found[f"{_GRADIENT}{name}"] = parameter.grad.clone()
+    model.zero_grad(set_to_none=True)
+
+
+@contextmanager
+def _checkpointed(model: Any, on: bool) -> Iterator[None]:
+    """The model checkpoints its layers while this is entered."""
+    if on:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    try:
+        yield
+    finally:
+        if on:
+            model.gradient_checkpointing_disable()
