@@ -14,8 +14,10 @@ CONTRACT = (
     "forward",
     "backward",
     "modules",
+    "scenarios",
     "dtype",
     "opslots",
+    "steps",
     "sp",
     "fsdp",
     "ep",
@@ -35,6 +37,7 @@ def test_the_order_is_that_of_the_contract() -> None:
         (OF_MODELS, ["import", "keys", "roundtrip", "forward", "backward"]),
         (OF_MODELS - {Ability.gradient}, ["import", "keys", "roundtrip", "forward"]),
         (frozenset(), ["import", "keys", "roundtrip", "forward"]),
+        (OF_MODELS | {Ability.ways}, ["import", "keys", "roundtrip", "forward", "backward", "scenarios"]),
         (frozenset({Ability.stages}), ["import", "keys", "roundtrip", "forward", "stages"]),
     ],
 )

@@ -21,6 +21,7 @@ from omni_kit.parity.levels.roundtrip import Roundtrip
 from omni_kit.parity.levels.scenarios import Scenarios
 from omni_kit.parity.levels.sp import Sp
 from omni_kit.parity.levels.stages import Stages
+from omni_kit.parity.levels.steps import Steps
 from omni_kit.parity.processes.failures import one_line
 from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import LevelResult
@@ -39,6 +40,7 @@ _ALL: tuple[Level, ...] = (
     Scenarios(),
     Dtype(),
     Opslots(),
+    Steps(),
     Sp(),
     Fsdp(),
     Ep(),

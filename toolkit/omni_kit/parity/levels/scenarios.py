@@ -1,10 +1,13 @@
 """The level `scenarios`: the model is called in the ways in which real runs call it."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from omni_kit.parity.compare.comparison import Comparison
+from omni_kit.parity.compare.comparison import Comparison, NothingToCompare
+from omni_kit.parity.levels.backward import Backward
+from omni_kit.parity.levels.forward import Forward
 from omni_kit.parity.levels.level import Level, LevelVerdict
+from omni_kit.parity.levels.roundtrip import Roundtrip
 from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import ScenarioResult
 from omni_kit.targets.sides import Ability
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from omni_kit.parity.processes.pair import Called, Pair
 
 
-_ASKED_OF_VARIANTS = ("roundtrip", "forward", "backward")
+_ASKED_OF_VARIANTS: tuple[Level, ...] = (Roundtrip(), Forward(), Backward())
 
 
 class Scenarios(Level):
@@ -68,22 +71,24 @@ def _compared(case: "Case", called: "Called", found: Comparison) -> ScenarioResu
 def _varied(name: str, pair: "Pair | StepError", found: Comparison) -> ScenarioResult:
     """Another config; upstream's refusal leaves it out."""
     from omni_kit.parity.case import Case
-    from omni_kit.parity.levels import judge
 
     if isinstance(pair, StepError):
         return ScenarioResult(name, "refused", f"upstream refuses it: {pair}")
-    pair.imported()
-    case, compared, largest = Case(pair), 0, 0.0
-    for level in _ASKED_OF_VARIANTS:
-        result = judge(level, case)
-        if result.status == "error":
-            return ScenarioResult(name, "refused", f"{level}: {result.reason}")
-        found.absorb(
-            Comparison(result.max_abs or 0.0, result.max_rel or 0.0, compared=1, tolerance=result.tolerance or 0.0)
-        )
-        largest = max(largest, result.max_rel or 0.0)
-        compared += 1
-        if result.status == "fail":
-            found.worst += [replace(worst, name=f"{name}: {worst.name}") for worst in result.worst]
-            return ScenarioResult(name, "fail", f"{level}: {result.reason}", compared, largest)
+    compared, largest = 0, 0.0
+    try:
+        pair.imported()
+        case = Case(pair)
+        for level in _ASKED_OF_VARIANTS:
+            result = level.judge(case).result(level.name)
+            off, allowed = result.max_rel or 0.0, result.tolerance or 0.0
+            found.absorb(Comparison(result.max_abs or 0.0, off, compared=1, tolerance=allowed))
+            compared, largest = compared + 1, max(largest, off)
+            if result.status == "fail":
+                found.worst += [replace(worst, name=f"{name}: {worst.name}") for worst in result.worst]
+                return ScenarioResult(name, "fail", f"{level.name}: {result.reason}", compared, largest)
+    except StepError as error:
+        status: Literal["fail", "refused"] = "fail" if error.blames_candidate else "refused"
+        return ScenarioResult(name, status, str(error), compared, largest)
+    except NothingToCompare as why:
+        return ScenarioResult(name, "refused", str(why), compared, largest)
     return ScenarioResult(name, "pass", "", compared, largest)

@@ -34,6 +34,7 @@ from omni_kit.parity.processes.steps import (
     SaveToy,
     Shapes,
     Slots,
+    TakeSteps,
     Trace,
     Variants,
     Ways,
@@ -81,6 +82,23 @@ class Called:
     folder: str
     refused: str
     failed: str
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What an optimizer made of both sides.
+
+    Attributes:
+        reference, candidate, nudged: loss.N, gradient_norm.N, delta.NAME; of upstream, the integration, and upstream
+            with every weight moved to the next float32 number.
+        lost_upstream, lost: what is another one step after resuming than without it.
+    """
+
+    reference: Tensors
+    candidate: Tensors
+    nudged: Tensors
+    lost_upstream: list[str]
+    lost: list[str]
 
 
 class Pair:
@@ -320,6 +338,20 @@ class Pair:
             Called(one["name"], f"{number:03d}", one["error"], other["error"])
             for number, (one, other) in enumerate(zip(asked, told, strict=True))
         ]
+
+    @_once
+    def stepped(self) -> Stepped:
+        """Both sides have taken steps with an optimizer, from the checkpoint."""
+        self.loaded()
+        places = [self.folder(f"{side}/steps") for side in (REFERENCE, CANDIDATE)]
+        steps = [TakeSteps(self.checkpoint, self._inputs, place) for place in places]
+        self._reference.send(steps[0])
+        self._other.send(steps[1])
+        lost_upstream, lost = self._reference.receive(steps[0]), self._other.receive(steps[1])
+        nudged = self.folder(f"{NUDGED}/steps")
+        self._reference.ask(TakeSteps(self.checkpoint, self._inputs, nudged, nudged=True))
+        taken = [load_tensors(place / "outputs.safetensors") for place in (*places, nudged)]
+        return Stepped(taken[0], taken[1], taken[2], lost_upstream, lost)
 
     def variants(self) -> Iterator[tuple[str, "Pair | StepError"]]:
         """Both sides with another toy, one after the other, or why upstream has none; then they have their own again.

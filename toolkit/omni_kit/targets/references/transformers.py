@@ -1,6 +1,5 @@
 """The reference side: upstream transformers, untouched. Its process never imports a target framework."""
 
-import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,7 +8,13 @@ from typing import Any, cast
 import torch
 import transformers
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from omni_kit.errors import BadInput
 from omni_kit.targets.references.attention import attention_recorded
@@ -139,7 +144,7 @@ def _toy_of(source: str) -> Any:
     if not path.is_file():
         config = _default_config(source)
         return type(config).from_dict(toy_config(config.to_dict()))
-    values = json.loads(path.read_text(encoding="utf-8"))
+    values, _ = PreTrainedConfig.get_config_dict(path)  # which knows how infinity is written
     config_class = type(_default_config(str(values.get("model_type"))))
     if path.name == "toy_config.json":
         return config_class.from_dict(values)

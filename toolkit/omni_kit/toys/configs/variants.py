@@ -70,7 +70,7 @@ def _many(toy: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         return
     made = copy.deepcopy(dict(toy))
     for key, value in made.items():
-        if isinstance(value, list) and len(value) == layers:  # one entry a layer
+        if "layer" in key and isinstance(value, list) and len(value) == layers:  # one entry a layer
             made[key] = (value * _MANY)[: _MANY - 1] + value[-1:]
     made |= {_LAYERS: _MANY} | {
         name: _MANY for name in _EXPERTS if isinstance(toy.get(name), int) and toy[name] < _MANY

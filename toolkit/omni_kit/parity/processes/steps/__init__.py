@@ -6,6 +6,7 @@ from omni_kit.parity.processes.steps.loading import Load, MakeToy, Open, OpenChe
 from omni_kit.parity.processes.steps.planting import CompletePlanted, Mistakes, Places, RunMistaken, RunPlanted
 from omni_kit.parity.processes.steps.running import Replay, Run, RunAs, RunNudged, Trace
 from omni_kit.parity.processes.steps.sharing import Launch, Meshes, RunWith, Slots
+from omni_kit.parity.processes.steps.stepping import TakeSteps
 
 __all__ = [
     "Answer",
@@ -31,6 +32,7 @@ __all__ = [
     "Shapes",
     "Slots",
     "Step",
+    "TakeSteps",
     "Trace",
     "Variants",
     "Ways",

@@ -43,14 +43,15 @@ class RunNudged(Step[None]):
 
 
 @contextmanager
-def nudging(model: Any) -> Iterator[None]:
-    """Every weight is the next float32 number while this is entered."""
+def nudging(model: Any, *, restore: bool = True) -> Iterator[None]:
+    """Every weight is the next float32 number while this is entered, and what it was afterwards, if `restore`."""
     exact = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     _set(model, {name: nudged(name, parameter) for name, parameter in model.named_parameters()})
     try:
         yield
     finally:
-        _set(model, exact)
+        if restore:
+            _set(model, exact)
 
 
 def _set(model: Any, values: dict[str, torch.Tensor]) -> None:

@@ -19,6 +19,7 @@ from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext,
 from omni_kit.targets.veomni.text.sequence import cut_sequences
 from omni_kit.targets.veomni.text.sites import Site, answers_with_a_loss, causal_head, find_sites
 from omni_kit.toys.configs.language import toy_config
+from omni_kit.upstream.python.interpret import UNKNOWN
 from omni_kit.upstream.subject import Subject
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.models import UpstreamModel
@@ -160,7 +161,7 @@ class _Planner:
             yield NewFile(f"{base}/README.md", "README.md.jinja", context=context)
 
     def _toy(self) -> dict[str, Any]:
-        complete = ConfigView(self.model.config).as_dict()
+        complete = _known(ConfigView(self.model.config).as_dict())
         complete["architectures"] = [self.model.class_name]
         return toy_config(complete)
 
@@ -226,3 +227,10 @@ class _Planner:
             shlex.join(["omni-kit", "check", str(place)]),
             shlex.join(["omni-kit", "parity", str(place)]),
         )
+
+
+def _known(value: Any) -> Any:
+    """A config without what could not be read: its class fills that in."""
+    if isinstance(value, dict):
+        return {key: _known(one) for key, one in value.items() if one is not UNKNOWN}
+    return value

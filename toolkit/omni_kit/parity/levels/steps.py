@@ -1,0 +1,34 @@
+"""The level `steps`: a few updates by an optimizer, and resuming from what was saved."""
+
+from typing import TYPE_CHECKING
+
+from omni_kit.parity.compare.comparison import listed
+from omni_kit.parity.levels.level import Level, LevelVerdict
+from omni_kit.targets.sides import Ability
+
+if TYPE_CHECKING:
+    from omni_kit.parity.case import Case
+
+
+class Steps(Level):
+    """Losses, gradient norms and how far each parameter moved; then the next step of a run that was resumed."""
+
+    name = "steps"
+    says = "three steps of an optimizer move every parameter as upstream's do, and a resumed run goes on the same"
+    needs = frozenset({Ability.gradient})
+
+    def judge(self, case: "Case") -> LevelVerdict:
+        """See `Level.judge`."""
+        from omni_kit.parity.compare.tensors import compare_closely, without_lone_zeros
+
+        stepped = case.pair.stepped()
+        reference, candidate = stepped.reference, stepped.candidate
+        found = compare_closely(
+            without_lone_zeros(reference, candidate), without_lone_zeros(candidate, reference), stepped.nudged
+        )
+        lost = [name for name in stepped.lost if name not in stepped.lost_upstream]
+        reasons = [*filter(None, [found.reason("losses, norms and moves")])]
+        reasons += [f"one step after resuming {listed(lost)} are others than without it"] if lost else []
+        if stepped.lost_upstream:
+            case.note(f"upstream itself does not resume exactly: {listed(stepped.lost_upstream)}")
+        return LevelVerdict(found, "; ".join(reasons), found.tolerance, "three steps, and a fourth after resuming")
