@@ -89,3 +89,10 @@ def test_planted_faults_are_seen_and_located(name: str, served: dict[str, Path])
                      "prompt-and-negative-swapped"}  # fmt: skip
     assert not proof.missed
     assert proof.located >= 0.9 * proof.faults, proof.mislocated
+
+
+def test_a_class_alone_is_enough(tmp_path: Path) -> None:
+    """Upstream's process makes a small pipeline of the class."""
+    new_model("alone", "LTXPipeline", target="sglang-diffusion", into=tmp_path)
+    report = run_parity(tmp_path / "alone")
+    assert report.ok, [(level.level, level.status, level.reason) for level in report.levels]

@@ -13,6 +13,7 @@ from omni_kit.errors import BadInput
 from omni_kit.targets.references.stages import noting
 from omni_kit.toys.feeds.pipeline import Scenario, scenarios_of
 from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.pipelines import toy_pipeline
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
@@ -21,6 +22,7 @@ from omni_kit.upstream.library import find_library
 
 _SCALE = 4.0  # of guidance
 _UNGUIDED = 1.0
+_TRIED = 2  # scenarios by which the parts of a toy are fitted to each other
 _MANY = ("num_images_per_prompt", "num_videos_per_prompt")
 
 
@@ -70,18 +72,30 @@ class PipelineBuilder:
         self._pipeline.save_pretrained(out)
 
     def make_toy(self, source: str, feed: Feed) -> nn.Module:
-        """The pipeline in a directory, as it is.
+        """The pipeline in a directory, as it is; of a class, a small one of random components.
 
         Args:
-            source: a directory with model_index.json.
+            source: a directory with model_index.json, or the name of a class.
 
         Raises:
-            BadInput: it is none: a class has no weights to run.
+            BadInput: it is neither, or no small pipeline of that class can be made.
         """
-        if not source or not Path(source, INDEX).is_file():
-            what = f"'{source}' is no pipeline with weights" if source else "it is not known what this was made from"
-            raise BadInput(f"{what}: nothing can be run", "give a small pipeline of that class with --checkpoint DIR")
-        return self._opened(Path(source), torch.float32)
+        if not source:
+            hint = "give a small pipeline with --checkpoint DIR"
+            raise BadInput("it is not known what this was made from: nothing can be run", hint)
+        if Path(source, INDEX).is_file():
+            return self._opened(Path(source), torch.float32)
+        self._read = read_pipeline(source)
+        scenarios = scenarios_of(feed.batch(None, lambda batch: batch))[:_TRIED]
+
+        def ask(pipeline: Any) -> None:
+            with torch.no_grad():
+                for scenario in scenarios:
+                    pipeline(**self._given(pipeline, scenario))
+
+        self._pipeline = toy_pipeline(self._read, ask)
+        denoiser: nn.Module = getattr(self._pipeline, self._read.denoiser.name)
+        return denoiser
 
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Every scenario, stage by stage."""
@@ -104,13 +118,16 @@ class PipelineBuilder:
     @torch.no_grad()
     def _called(self, model: Any, scenario: Scenario) -> Tensors:
         guidance = guidance_of(self._read)
-        given = asked(self._read, guidance, scenario)
-        seeds = range(scenario.seed, scenario.seed + scenario.pictures)
-        generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
-        given |= {"generator": generators, "output_type": "pt", "return_dict": False, "use_resolution_binning": False}
-        given |= dict.fromkeys(_MANY, scenario.pictures)
-        taken = inspect.signature(type(self._pipeline).__call__).parameters
         with noting(type(model), type(self._pipeline.scheduler)) as noted:
-            answer = self._pipeline(**{name: value for name, value in given.items() if name in taken})
+            answer = self._pipeline(**self._given(self._pipeline, scenario))
         picture = torch.as_tensor(answer[0]).float()
         return noted.named(scenario.name, guidance.together, guidance.negative_first, picture)
+
+    def _given(self, pipeline: Any, scenario: Scenario) -> dict[str, Any]:
+        """All that its call is given, of what it takes."""
+        seeds = range(scenario.seed, scenario.seed + scenario.pictures)
+        generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
+        given = asked(self._read, guidance_of(self._read), scenario) | dict.fromkeys(_MANY, scenario.pictures)
+        given |= {"generator": generators, "output_type": "pt", "return_dict": False, "use_resolution_binning": False}
+        taken = inspect.signature(type(pipeline).__call__).parameters
+        return {name: value for name, value in given.items() if name in taken}

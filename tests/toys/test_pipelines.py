@@ -1,0 +1,49 @@
+"""Small pipelines from a class alone."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from omni_kit.errors import BadInput
+from omni_kit.targets.references.pipelines import PipelineBuilder
+from omni_kit.toys.feeds.pipeline import PipelineFeed
+
+FITTED = ["LTXPipeline", "SanaPipeline", "ZImagePipeline"]
+MORE = ["FluxPipeline", "StableDiffusion3Pipeline", "WanPipeline", "QwenImagePipeline", "ChromaPipeline",
+        "Lumina2Pipeline", "CogView4Pipeline", "HunyuanVideoPipeline", "MochiPipeline"]  # fmt: skip
+
+
+def made(name: str) -> Any:
+    builder = PipelineBuilder()
+    builder.open({})
+    builder.make_toy(name, PipelineFeed())
+    return builder._pipeline
+
+
+@pytest.mark.parametrize("name", [*FITTED, *(pytest.param(name, marks=pytest.mark.sweep) for name in MORE)])
+def test_every_part_is_of_its_real_class_and_they_fit_each_other(name: str) -> None:
+    pipeline = made(name)
+    assert type(pipeline).__name__ == name
+    parameters = [p for part in pipeline.components.values() if hasattr(part, "parameters") for p in part.parameters()]
+    assert sum(p.numel() for p in parameters) < 20_000_000
+    assert all(bool(p.isfinite().all()) for p in parameters)
+
+
+def test_it_is_the_same_each_time() -> None:
+    first, second = (made("LTXPipeline").transformer.state_dict() for _ in range(2))
+    assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Flux2Pipeline", "there is no rule for tokenizer, a AutoProcessor"),
+        ("OmniGenPipeline", "cannot be put together"),
+    ],
+)
+def test_what_cannot_be_made_is_said_in_one_line(name: str, said: str) -> None:
+    with pytest.raises(BadInput, match=f"no small {name} can be made: .*{said}") as raised:
+        made(name)
+    assert "\n" not in raised.value.message
+    assert "--checkpoint" in raised.value.hint

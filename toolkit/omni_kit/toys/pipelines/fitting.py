@@ -1,0 +1,140 @@
+"""Components that fit each other: found by asking the pipeline, and reading what does not fit in its error.
+
+In the denoiser's toy no two widths are alike. So a width that an error names leads to the argument that it came from.
+"""
+
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import diffusers
+import torch
+
+from omni_kit.errors import BadInput
+from omni_kit.toys.pipelines import parts
+from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
+
+_TRIES = 12
+# Errors of torch about widths: what came, and what the weights want.
+_WIDTHS = (
+    re.compile(r"cannot be multiplied \(\d+x(?P<came>\d+) and (?P<wants>\d+)x\d+\)"),
+    re.compile(r"to have (?P<wants>\d+) channels, but got (?P<came>\d+) channels"),
+    re.compile(r"normalized_shape=\[(?P<wants>\d+)\].*size\[(?:\d+, )*(?P<came>\d+)\]"),
+    re.compile(r"size of tensor a \((?P<came>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)"),
+    re.compile(r"size of tensor a \((?P<wants>\d+)\) must match the size of tensor b \((?P<came>\d+)\)"),
+)
+_AUTOENCODERS = "/models/autoencoders/"
+_IS_NO_WIDTH = re.compile(r"head|layer|patch|axes|depth|num_")
+_PATCHES = (1, 4, 2, 8, 16)  # latents that lie in one patch
+_IN, _OUT = "in_channels", "out_channels"
+
+
+def toy_pipeline(read: Pipeline, ask: Callable[[Any], object]) -> Any:
+    """A small pipeline of a class, with random weights and every part that the class needs.
+
+    Args:
+        read: what diffusers says of the class.
+        ask: calls the pipeline once.
+
+    Raises:
+        BadInput: a part cannot be made small, or the parts cannot be made to fit; what to give instead.
+    """
+    torch.manual_seed(0)
+    try:
+        made = _Parts(read)
+        for _ in range(_TRIES):
+            pipeline = made.pipeline()
+            try:
+                ask(pipeline)
+            except Exception as error:  # whatever it raises says what does not fit, or ends the search
+                made.fit(error)
+                continue
+            return pipeline
+    except BadInput as error:
+        raise BadInput(f"no small {read.cls.node.name} can be made: {error.message}",
+                       "give a small pipeline of that class with --checkpoint DIR") from error  # fmt: skip
+    raise BadInput(f"no small {read.cls.node.name} can be made: its parts do not fit after {_TRIES} tries")
+
+
+class _Parts:
+    """The parts of a pipeline; those around the denoiser are made once, and it is fitted to them."""
+
+    def __init__(self, read: Pipeline) -> None:
+        self._read = read
+        self._denoiser = read.denoiser
+        self._changed: dict[str, Any] = {}
+        self._others = dict(self._made())
+        self._multiples = list(_PATCHES)
+
+    def _made(self) -> Iterator[tuple[str, Any]]:
+        needed = [one for one in self._read.components if not one.optional and one.name != self._denoiser.name]
+        encoders = {one.name: parts.encoder(one) for one in needed if one.role == "encoder"}
+        yield from encoders.items()
+        for one in needed:
+            if one.role == "tokenizer":
+                reader = encoders.get(one.name.replace("tokenizer", "text_encoder"))
+                yield one.name, parts.tokenizer(parts.positions_of(reader) if reader is not None else 64)
+            elif one.role == "autoencoder":
+                yield one.name, parts.autoencoder(one)
+            elif one.name == SCHEDULER:
+                yield one.name, parts.scheduler(one)
+            elif one.role != "encoder":
+                raise BadInput(f"there is no rule for {one.name}, a {one.class_name}")
+
+    def pipeline(self) -> Any:
+        """The pipeline, with a denoiser of what is known so far.
+
+        Raises:
+            BadInput: its parts do not let themselves be put together.
+        """
+        try:
+            denoiser = parts.denoiser(self._denoiser, self._changed)
+            made = getattr(diffusers, self._read.cls.node.name)(**self._given(), **{self._denoiser.name: denoiser})
+        except Exception as error:  # whatever their constructors raise
+            raise BadInput(f"it cannot be put together: {parts.told(error)}") from error
+        made.set_progress_bar_config(disable=True)
+        return made
+
+    def _given(self) -> Mapping[str, Any]:
+        absent = {one.name: None for one in self._read.components if one.optional and one.name != self._denoiser.name}
+        return {**absent, **self._others}
+
+    def fit(self, error: Exception) -> None:
+        """Changes what an error says does not fit.
+
+        Raises:
+            BadInput: it names no width of the denoiser's.
+        """
+        said = " ".join(str(error).split())
+        if _passed_through(error, _AUTOENCODERS) and self._multiples:
+            self._take_latents(self._multiples.pop(0))
+            return
+        config = {**parts.denoiser_config(self._denoiser), **self._changed}
+        for pattern in _WIDTHS:
+            if (match := pattern.search(said)) and self._change(config, int(match["wants"]), int(match["came"])):
+                return
+        raise BadInput(f"it fails with {parts.told(error)}")
+
+    def _take_latents(self, multiple: int) -> None:
+        """The denoiser takes the autoencoder's latents, so many of them in a patch, and answers in the same measure."""
+        toy, channels = parts.denoiser_config(self._denoiser), parts.latent_channels(self._others)
+        self._changed[_IN] = channels * multiple
+        if isinstance(toy.get(_OUT), int):
+            self._changed[_OUT] = max(1, toy[_OUT] * channels * multiple // toy[_IN])
+
+    def _change(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
+        """Whether there is a width of that size that was not changed before."""
+        names = [name for name, value in config.items() if value == wants and not _IS_NO_WIDTH.search(name)]
+        names = [name for name in names if name not in self._changed and not isinstance(config[name], bool)]
+        for name in names:
+            self._changed[name] = came
+        out = config.get(_OUT)
+        if _IN in names and isinstance(out, int) and _OUT not in names and (out * came) % wants == 0:
+            self._changed[_OUT] = out * came // wants
+        return bool(names)
+
+
+def _passed_through(error: Exception, folder: str) -> bool:
+    """Whether it was raised by code of that folder, or by what that called."""
+    return any(folder in frame.filename for frame in traceback.extract_tb(error.__traceback__))

@@ -1,0 +1,159 @@
+"""A small component of each sort, by its class: real classes, random weights."""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+import diffusers
+import torch
+import transformers
+
+from omni_kit.errors import BadInput
+from omni_kit.toys.configs.denoiser import toy_denoiser
+from omni_kit.toys.configs.language import toy_config
+from omni_kit.toys.weights import fill
+from omni_kit.upstream.profile import Component
+
+_WORDS = ("a", "cat", "dog", "on", "the", "mat", "red", "user", "assistant", "system", *(f"w{i}" for i in range(40)))
+_SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+_PAD, _BEGIN, _END = range(3)
+_LENGTH = 64  # of what a tokenizer makes; encoders with fewer positions have shorter ones
+_TEMPLATE = "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}assistant"
+_CHANNELS, _WIDTH, _LEVELS = 32, 8, 2  # some norms have 32 groups, whatever they are told
+_BASE, _ANY = "PreTrainedModel", "Llama"
+_SHIFT, _SHIFTED = "shift_factor", 0.25
+_LAYERS_OF = ("layers_per_block", "num_res_blocks", "res_blocks")
+
+
+def tokenizer(length: int) -> Any:
+    """A tokenizer of words; what it makes is at most `length` long."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    numbers = {word: number for number, word in enumerate((*_SPECIAL, *_WORDS))}
+    inner = Tokenizer(models.WordLevel(numbers, unk_token=_SPECIAL[-1]))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    named = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), _SPECIAL, strict=True))
+    made = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=length, **named)
+    made.chat_template = _TEMPLATE
+    return made
+
+
+def encoder(component: Component) -> Any:
+    """A text encoder of transformers, small.
+
+    Raises:
+        BadInput: transformers has no such class, or it cannot be built small.
+    """
+    cls = getattr(transformers, _concrete(component.class_name), None)
+    config_class = getattr(cls, "config_class", None)
+    if cls is None or config_class is None:
+        raise BadInput(f"transformers {transformers.__version__} has no model class '{component.class_name}'")
+    values = toy_config(config_class().to_dict())
+    known = {"pad_token_id": _PAD, "bos_token_id": _BEGIN, "eos_token_id": _END}
+    try:
+        config = config_class.from_dict({**values, **{key: one for key, one in known.items() if key in values}})
+        made = cls._from_config(config, dtype=torch.float32)
+    except Exception as error:  # whatever its class raises for a small config
+        raise BadInput(f"no small {component.class_name} can be built: {told(error)}") from error
+    return made.eval()
+
+
+def _concrete(name: str) -> str:
+    """A class that can be made: pipelines also declare bases, of one sort of model or of all."""
+    sort = name.removesuffix(_BASE)
+    return name if sort == name else f"{sort or _ANY}Model"
+
+
+def positions_of(model: Any) -> int:
+    """How long a text an encoder takes."""
+    text = model.config.get_text_config()
+    return min(_LENGTH, int(getattr(text, "max_position_embeddings", _LENGTH) or _LENGTH))
+
+
+def autoencoder(component: Component) -> Any:
+    """An autoencoder with its default latents, few channels and few layers.
+
+    Raises:
+        BadInput: it cannot be built so.
+    """
+    cls = _class(component)
+    values = {name: _shrunk(name, value) for name, value in _defaults(cls).items()}
+    _level(values)
+    if _SHIFT in values and values[_SHIFT] is None:  # pipelines that shift latents want to know by how much
+        values[_SHIFT] = _SHIFTED
+    try:
+        return cls(**values).eval()
+    except Exception as error:  # as above
+        raise BadInput(f"no small {component.class_name} can be built: {told(error)}") from error
+
+
+def latent_channels(made: Mapping[str, Any]) -> int:
+    """The channels of latents of the autoencoder among some parts."""
+    configs = (part.config for part in made.values() if isinstance(part, diffusers.ModelMixin))
+    found = (config.get(name) for config in configs for name in ("latent_channels", "z_dim"))
+    return next((int(value) for value in found if isinstance(value, int)), 1)
+
+
+def scheduler(component: Component) -> Any:
+    """A scheduler as its class makes it; of several that a pipeline takes, the first."""
+    several = getattr(diffusers.schedulers, component.class_name, None)
+    if isinstance(several, type) and issubclass(several, Enum):
+        component = replace(component, class_name=next(iter(several)).name)
+    return _class(component)()
+
+
+def denoiser(component: Component, changed: Mapping[str, Any]) -> Any:
+    """The denoiser, with weights in which every element differs.
+
+    Args:
+        changed: arguments of its constructor that have to be others than the toy's.
+    """
+    cls = _class(component)
+    made = cls.from_config({**denoiser_config(component), **changed}).eval()
+    fill(made)
+    return made
+
+
+def denoiser_config(component: Component) -> dict[str, Any]:
+    """The arguments of a small denoiser."""
+    return toy_denoiser(_defaults(_class(component)))
+
+
+def _class(component: Component) -> Any:
+    found = getattr(diffusers, component.class_name, None)
+    if not inspect.isclass(found):
+        raise BadInput(f"diffusers {diffusers.__version__} has no class '{component.class_name}'")
+    return found
+
+
+def _defaults(cls: Any) -> dict[str, Any]:
+    parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+    named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    return {one.name: None if one.default is one.empty else one.default for one in named}
+
+
+def _shrunk(name: str, value: Any) -> Any:
+    """One argument of an autoencoder: channels and layers are few, what says how latents lie is kept."""
+    if name.endswith("block_out_channels") and isinstance(value, (list, tuple)):
+        return tuple(_CHANNELS for _ in value)
+    if name.endswith(_LAYERS_OF):
+        return tuple(1 for _ in value) if isinstance(value, (list, tuple)) else 1
+    if name.endswith("norm_num_groups") or name == "attention_head_dim":
+        return 2
+    return _WIDTH if name in ("base_dim", "decoder_base_dim", "dim") and isinstance(value, int) else value
+
+
+def _level(values: dict[str, Any]) -> None:
+    """Autoencoders that keep the size of pictures by default halve them once: fewer latents, and a scale that shows."""
+    channels = values.get("block_out_channels")
+    if isinstance(channels, tuple) and len(channels) == 1:
+        for name, value in values.items():
+            if isinstance(value, tuple) and len(value) == 1 and name.endswith(("block_types", "block_out_channels")):
+                values[name] = value * _LEVELS
+
+
+def told(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
