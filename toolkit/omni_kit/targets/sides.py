@@ -148,6 +148,14 @@ class Upstream(Builder, Protocol):
 
 
 @runtime_checkable
+class Varying(Upstream, Protocol):
+    """A reference side that knows other toys of what it made."""
+
+    def variants(self, model: "torch.nn.Module") -> Mapping[str, Mapping[str, Any]]:
+        """What is different -> a toy_config.json that `make_toy` takes; it may refuse some of them."""
+
+
+@runtime_checkable
 class Asked(Builder, Protocol):
     """A side whose models can be called in many ways."""
 

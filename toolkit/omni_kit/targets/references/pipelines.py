@@ -1,6 +1,7 @@
 """The reference side of a pipeline: diffusers, untouched. Its process never imports a target framework."""
 
 import inspect
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from omni_kit.targets.references.stages import noting
 from omni_kit.toys.feeds.pipeline import Scenario, scenarios_of
 from omni_kit.toys.feeds.protocol import Feed
 from omni_kit.toys.pipelines import toy_pipeline
+from omni_kit.toys.pipelines.switches import switched
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
@@ -22,6 +24,7 @@ from omni_kit.upstream.library import find_library
 
 _SCALE = 4.0  # of guidance
 _UNGUIDED = 1.0
+_TOY = "toy_config.json"
 _TRIED = 2  # scenarios by which the parts of a toy are fitted to each other
 _MANY = ("num_images_per_prompt", "num_videos_per_prompt")
 
@@ -49,6 +52,7 @@ class PipelineBuilder:
 
     def __init__(self) -> None:
         self._pipeline: Any = None
+        self._varies = False
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Quiets diffusers; says its version."""
@@ -75,7 +79,7 @@ class PipelineBuilder:
         """The pipeline in a directory, as it is; of a class, a small one of random components.
 
         Args:
-            source: a directory with model_index.json, or the name of a class.
+            source: a directory with model_index.json, the name of a class, or a toy_config.json of `variants`.
 
         Raises:
             BadInput: it is neither, or no small pipeline of that class can be made.
@@ -85,7 +89,9 @@ class PipelineBuilder:
             raise BadInput("it is not known what this was made from: nothing can be run", hint)
         if Path(source, INDEX).is_file():
             return self._opened(Path(source), torch.float32)
-        self._read = read_pipeline(source)
+        varied = Path(source).name == _TOY
+        said: dict[str, Any] = json.loads(Path(source).read_text(encoding="utf-8")) if varied else {"class": source}
+        self._read, self._varies = read_pipeline(said["class"]), True
         scenarios = scenarios_of(feed.batch(None, lambda batch: batch))[:_TRIED]
 
         def ask(pipeline: Any) -> None:
@@ -93,9 +99,15 @@ class PipelineBuilder:
                 for scenario in scenarios:
                     pipeline(**self._given(pipeline, scenario))
 
-        self._pipeline = toy_pipeline(self._read, ask)
+        self._pipeline = toy_pipeline(self._read, ask, said.get("changed"))
         denoiser: nn.Module = getattr(self._pipeline, self._read.denoiser.name)
         return denoiser
+
+    def variants(self, model: Any) -> Mapping[str, Mapping[str, Any]]:
+        """Where a toy was made: the switches that tell distilled and guided checkpoints apart, each turned."""
+        found = switched(self._read, self._pipeline) if self._varies else ()
+        name = self._read.cls.node.name
+        return {what: {"class": name, "changed": changed} for what, changed in found}
 
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Every scenario, stage by stage."""

@@ -1,5 +1,8 @@
 """The reference side: upstream transformers, untouched. Its process never imports a target framework."""
 
+import ast
+import inspect
+import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -20,12 +23,14 @@ from omni_kit.errors import BadInput
 from omni_kit.targets.references.attention import attention_recorded
 from omni_kit.targets.sides import AttentionCalls
 from omni_kit.toys.configs.language import toy_config
+from omni_kit.toys.configs.variants import variants
 from omni_kit.toys.feeds.language import as_named, language_model, speaker_of
 from omni_kit.toys.feeds.protocol import Feed, Way
 from omni_kit.toys.feeds.ways import answered
 from omni_kit.toys.reach import unexercised
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
+from omni_kit.upstream.python.reads import attributes_read
 
 _TRIES = 8
 _SHARDS = 3  # a toy checkpoint has an index, as a real one
@@ -113,6 +118,11 @@ class TransformersBuilder:
         placed = self._placed(model)
         self._fill(placed, feed)
         return placed
+
+    def variants(self, model: nn.Module) -> Mapping[str, Mapping[str, Any]]:
+        """Of the whole config; what upstream's own file asks it for decides which."""
+        tree = ast.parse(inspect.getsource(sys.modules[type(model).__module__]))
+        return dict(variants(cast(Any, model).config.to_dict(), attributes_read(tree, "config")))
 
     def _fill(self, model: Any, feed: Feed) -> None:
         """Weights with which the batch reaches every expert, or as many of them as in eight tries."""

@@ -1,21 +1,17 @@
 """How a language model is fed, with media where it reads them, and what it answers, on either side."""
 
-import ast
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from omni_kit.toys.configs.variants import variants
 from omni_kit.toys.feeds.protocol import Batch, Run, Way
 from omni_kit.toys.feeds.vision import media_inputs, samples_of
 from omni_kit.toys.feeds.ways import text_ways
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator
-from omni_kit.upstream.python.reads import attributes_read
 
 _IGNORED = -100
 Arguments = Callable[[Any, Tensors], dict[str, Any]]
@@ -65,11 +61,6 @@ class LanguageFeed:
         """Text alone, in every way that forward has arguments for."""
         part = speaker_of(model)
         return list(text_ways(part, text_tokens(part.config)))
-
-    def variants(self, model: Any) -> Mapping[str, Mapping[str, Any]]:
-        """Of the whole config; what upstream's own file asks it for decides which."""
-        tree = ast.parse(inspect.getsource(sys.modules[type(model).__module__]))
-        return dict(variants(model.config.to_dict(), attributes_read(tree, "config")))
 
 
 def text_inputs(tokens: list[int]) -> Tensors:

@@ -75,6 +75,3 @@ class ManyWays(Protocol):
 
     def ways(self, model: Any) -> Sequence[Way]:
         """Those that make sense for upstream's model, in the order in which they are reported."""
-
-    def variants(self, model: Any) -> Mapping[str, Mapping[str, Any]]:
-        """Configs of other toys of upstream's model, by what is different; upstream may refuse some of them."""

@@ -15,6 +15,8 @@ from omni_kit.errors import BadInput
 from omni_kit.toys.pipelines import parts
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
 
+# Part -> arguments of its constructor.
+Changed = Mapping[str, Mapping[str, Any]]
 _TRIES = 12
 # Errors of torch about widths: what came, and what the weights want.
 _WIDTHS = (
@@ -30,19 +32,20 @@ _PATCHES = (1, 4, 2, 8, 16)  # latents that lie in one patch
 _IN, _OUT = "in_channels", "out_channels"
 
 
-def toy_pipeline(read: Pipeline, ask: Callable[[Any], object]) -> Any:
+def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed | None = None) -> Any:
     """A small pipeline of a class, with random weights and every part that the class needs.
 
     Args:
         read: what diffusers says of the class.
         ask: calls the pipeline once.
+        changed: arguments of parts that are to be others than by default.
 
     Raises:
         BadInput: a part cannot be made small, or the parts cannot be made to fit; what to give instead.
     """
     torch.manual_seed(0)
     try:
-        made = _Parts(read)
+        made = _Parts(read, changed or {})
         for _ in range(_TRIES):
             pipeline = made.pipeline()
             try:
@@ -60,10 +63,11 @@ def toy_pipeline(read: Pipeline, ask: Callable[[Any], object]) -> Any:
 class _Parts:
     """The parts of a pipeline; those around the denoiser are made once, and it is fitted to them."""
 
-    def __init__(self, read: Pipeline) -> None:
+    def __init__(self, read: Pipeline, changed: Changed) -> None:
         self._read = read
         self._denoiser = read.denoiser
-        self._changed: dict[str, Any] = {}
+        self._asked = changed
+        self._changed: dict[str, Any] = dict(changed.get(self._denoiser.name, {}))
         self._others = dict(self._made())
         self._multiples = list(_PATCHES)
 
@@ -78,7 +82,7 @@ class _Parts:
             elif one.role == "autoencoder":
                 yield one.name, parts.autoencoder(one)
             elif one.name == SCHEDULER:
-                yield one.name, parts.scheduler(one)
+                yield one.name, parts.scheduler(one, self._asked.get(one.name, {}))
             elif one.role != "encoder":
                 raise BadInput(f"there is no rule for {one.name}, a {one.class_name}")
 

@@ -96,12 +96,12 @@ def latent_channels(made: Mapping[str, Any]) -> int:
     return next((int(value) for value in found if isinstance(value, int)), 1)
 
 
-def scheduler(component: Component) -> Any:
-    """A scheduler as its class makes it; of several that a pipeline takes, the first."""
+def scheduler(component: Component, changed: Mapping[str, Any]) -> Any:
+    """A scheduler as its class makes it, but for what is changed; of several that a pipeline takes, the first."""
     several = getattr(diffusers.schedulers, component.class_name, None)
     if isinstance(several, type) and issubclass(several, Enum):
         component = replace(component, class_name=next(iter(several)).name)
-    return _class(component)()
+    return _class(component)(**changed)
 
 
 def denoiser(component: Component, changed: Mapping[str, Any]) -> Any:

@@ -14,6 +14,7 @@ from omni_kit.parity.processes.failures import one_line
 from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.parity.processes.steps.running import nudging
+from omni_kit.targets.sides import Varying
 from omni_kit.toys.feeds.protocol import ManyWays, Way
 
 _WAY, _INPUTS, _OUTPUTS = "way.json", "inputs.safetensors", "outputs.safetensors"
@@ -51,9 +52,7 @@ class Variants(Step[list[str]]):
 
     def take(self, side: Side) -> list[str]:
         """See `Step.take`."""
-        if not isinstance(side.feed, ManyWays):
-            raise TargetFault(f"{type(side.feed).__name__} is said to know variants of a model, and does not")
-        found = side.feed.variants(side.model)
+        found = side.builder.variants(side.model) if isinstance(side.builder, Varying) else {}
         for number, config in enumerate(found.values()):
             folder = self.place / f"{number:03d}"
             folder.mkdir(parents=True)
