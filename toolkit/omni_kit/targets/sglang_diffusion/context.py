@@ -10,12 +10,15 @@ from omni_kit.errors import BadInput, Refusal
 from omni_kit.targets.sglang_diffusion.fields import Field, fields_of
 from omni_kit.targets.sglang_diffusion.reuse import SAME_SCHEDULERS, reused
 from omni_kit.upstream.diffusers.affine import Affine
-from omni_kit.upstream.diffusers.calling import call_arguments, media_of, size_of
+from omni_kit.upstream.diffusers.calling import call_arguments, size_of
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.decoding import Decoding, decoding_of
+from omni_kit.upstream.diffusers.defaults import Defaults, media_needed
 from omni_kit.upstream.diffusers.denoising import Denoising
+from omni_kit.upstream.diffusers.finishing import unusual_ends
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
 from omni_kit.upstream.diffusers.handing import Handing, handing_of
+from omni_kit.upstream.diffusers.looping import oddities
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
@@ -27,8 +30,7 @@ from omni_kit.upstream.subject import Subject
 _DISPATCH = "dispatch_attention_fn"
 _TAKEN = {"guidance": "embedded_guidance"}  # DenoisingStage hands over a `guidance` of its own
 _EMBEDS = "encoder_hidden_states"
-# Arguments of a pipeline's call -> what SGLang's request has for them.
-_ASKED = {
+ASKED = {
     "prompt": "batch.prompt", "negative_prompt": "batch.negative_prompt", "height": "batch.height",
     "width": "batch.width", "num_frames": "batch.num_frames", "num_inference_steps": "batch.num_inference_steps",
     "guidance_scale": "batch.guidance_scale", "true_cfg_scale": "batch.true_cfg_scale",
@@ -36,6 +38,7 @@ _ASKED = {
     "max_sequence_length": "batch.max_sequence_length", "latents": "batch.latents", "generator": "batch.generator",
     "use_resolution_binning": "False", "output_type": '"latent"',
 }  # fmt: skip
+"""Arguments of a pipeline's call -> what SGLang's request has for them."""
 _DEFAULTS = {
     "num_inference_steps": "int", "guidance_scale": "float", "true_cfg_scale": "float | None", "num_frames": "int",
 }  # fmt: skip
@@ -166,9 +169,24 @@ class PipelineFacts:
         declined = self.vae_values().get(f"{asked}_conditioning") is False
         return not declined and "generator" not in asked
 
+    @cached_property
+    def loop_odd(self) -> list[str]:
+        """What its loop over steps does besides asking, guiding and stepping."""
+        return oddities(self.denoising, self.scheduler.class_name)
+
+    @cached_property
+    def end_odd(self) -> list[str]:
+        """What it does with its last latents besides unpacking, scaling and decoding."""
+        return unusual_ends(self.denoising, self.scheduler.class_name)
+
+    @property
+    def decoding_asked(self) -> list[str]:
+        """What the autoencoder is asked with besides latents, and needs."""
+        return [text for text in self.decoding.asked if self.needed_to_decode(text)]
+
     def refuse_what_cannot_be_served(self) -> None:
         """Raises a Refusal where the pipeline is not one of text alone, with one denoiser and an autoencoder."""
-        if media := [name for name in media_of(self.pipeline) if call_arguments(self.pipeline)[name].required]:
+        if media := media_needed(Defaults(self.pipeline, self.scheduler.class_name)):
             raise Refusal(
                 f"{self.class_name} starts from {media[0]}: only pipelines that start from text are scaffolded"
             )
@@ -186,9 +204,8 @@ class PipelineFacts:
                 f"{self.class_name} needs {strange[0].name}, a {strange[0].class_name} of {strange[0].library}, "
                 "which the scaffold has no loader for"
             )
-        if not self.embeds:
-            raise Refusal(f"what {self.class_name} makes of a prompt, and hands to its denoiser, could not be read")
-        _ = (self.autoencoder, self.scheduler)
+        if "prompt" not in call_arguments(self.pipeline):
+            raise Refusal(f"{self.class_name} takes no prompt: only pipelines that start from text are scaffolded")
 
 
 def pipeline_facts(subject: Subject) -> PipelineFacts:
@@ -205,11 +222,15 @@ def pipeline_facts(subject: Subject) -> PipelineFacts:
     return PipelineFacts(subject, subject.pipeline, subject.component)
 
 
-def pipeline_context(facts: PipelineFacts) -> dict[str, Any]:
-    """The names that all templates may use, but for where the parts are."""
+def pipeline_context(facts: PipelineFacts, reuses: bool) -> dict[str, Any]:
+    """The names that all templates may use, but for where the parts are.
+
+    Args:
+        reuses: SGLang's own autoencoder and scheduler are taken where it has the same.
+    """
     return {
-        **_names(facts), **_denoiser(facts), **_guided(facts), **_decoded(facts),
-        "asked": [Text(name, _ASKED[name]) for name in call_arguments(facts.pipeline) if name in _ASKED],
+        **_names(facts), **_denoiser(facts), **_guided(facts), **_decoded(facts, reuses),
+        "asked": [Text(name, ASKED[name]) for name in call_arguments(facts.pipeline) if name in ASKED],
         "defaults": _defaults(facts), **_sizes(facts),
     }  # fmt: skip
 
@@ -237,7 +258,7 @@ def _denoiser(facts: PipelineFacts) -> dict[str, Any]:
     denoising, model = facts.denoising, facts.model
     values = {name: model.value(name)[0] for name in model.arguments}
     extra = {name: value for name, value in model.given.items() if name not in values}
-    listed = facts.taken[denoising.latents].annotation.lower().startswith("list")
+    listed = _is_listed(facts, denoising.latents)
     unit = denoising.unit
     conditions = [name for name in denoising.conditions if name != facts.embeds and name != "kwargs"]
     text = "hidden_states"
@@ -250,13 +271,18 @@ def _denoiser(facts: PipelineFacts) -> dict[str, Any]:
         "conditions": [Condition(name, _TAKEN.get(name, name)) for name in conditions],
         "renamed": {name: key for name, key in _TAKEN.items() if name in conditions},
         "embedded": "guidance" in conditions,
-        "embeds": facts.embeds, "listed_embeds": facts.taken[facts.embeds].annotation.lower().startswith("list"),
+        "embeds": facts.embeds, "listed_embeds": _is_listed(facts, facts.embeds),
         "forward": list(facts.taken), "latents": denoising.latents, "latents_text": text, "step": denoising.step,
         "listed": listed, "unsqueezed": facts.handing.unsqueezed, "halved": facts.handing.halved,
         "sign": denoising.sign, "step_text": step_text(unit) if unit is not None else "",
         "step_where": denoising.where, "return_dict": "return_dict" in facts.taken,
         "kernels": bool(attention_kernels(model)), "torchs": _DISPATCH not in attention_kernels(model),
     }  # fmt: skip
+
+
+def _is_listed(facts: PipelineFacts, name: str) -> bool:
+    """Whether an argument of the denoiser is a list of tensors."""
+    return name in facts.taken and facts.taken[name].annotation.lower().startswith("list")
 
 
 def _guided(facts: PipelineFacts) -> dict[str, Any]:
@@ -268,18 +294,20 @@ def _guided(facts: PipelineFacts) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _decoded(facts: PipelineFacts) -> dict[str, Any]:
+def _decoded(facts: PipelineFacts, reuses: bool) -> dict[str, Any]:
     scale, decoding, vae = facts.denoising.scale, facts.decoding, facts.autoencoder
-    known = reused(vae.class_name)
+    known = reused(vae.class_name) if reuses else None
     return {
         "vae": vae.name, "vae_class": vae.class_name, "vae_reused": known is not None,
         "vae_fields": fields_of(facts.vae_values()) if known is None else [],
-        "known_vae": known, "same_schedulers": SAME_SCHEDULERS,
+        "known_vae": known, "same_schedulers": SAME_SCHEDULERS if reuses else (),
         "convention": scale.convention, "convention_where": scale.where, "scaled": scale.scaled,
         "mean_of": _of_autoencoder(scale.mean, vae.name), "deviation_of": _of_autoencoder(scale.deviation, vae.name),
         "axes": decoding.axes or _GRID, "unpack": decoding.unpack, "first_frame": decoding.first_frame,
         "unpacking": [Text(name, _local(text)) for name, text in decoding.arguments.items()],
-        "decode_where": decoding.where, "base": _base(facts),
+        "decode_where": decoding.where, "base": _base(facts), "unpack_static": decoding.static,
+        "loop_todo": facts.loop_odd, "end_todo": facts.end_odd, "decoding_asked": facts.decoding_asked,
+        "changing": facts.handing.changing,
     }  # fmt: skip
 
 

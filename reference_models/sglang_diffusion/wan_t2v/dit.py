@@ -1,0 +1,163 @@
+"""WanTransformer3DModel on SGLang's BaseDiT: diffusers' own modules and parameter names, attention by SGLang's backends."""
+
+import copy
+from types import FunctionType, SimpleNamespace
+
+import torch
+from accelerate import init_empty_weights
+from diffusers import WanTransformer3DModel
+from sglang.multimodal_gen.runtime.layers.attention.layer import LocalAttention
+from sglang.multimodal_gen.runtime.models.dits.base import BaseDiT
+
+_DISPATCHED, _OF_TORCH = "dispatch_attention_fn", "scaled_dot_product_attention"  # as diffusers' processors attend
+_NO_CODE = SimpleNamespace(co_names=())
+
+
+class Attention:
+    """Stands where diffusers' processors call a kernel; one layer of SGLang for each shape of heads.
+
+    Tensor and sequence parallelism would begin here, with USPAttention in the place of LocalAttention.
+    """
+
+    def __init__(self, backends):
+        self.backends = backends
+        self.layers: dict[tuple, LocalAttention] = {}
+
+    def __call__(
+        self,
+        query,
+        key,
+        value,
+        attn_mask=None,
+        dropout_p=0.0,
+        is_causal=False,
+        scale=None,
+        enable_gqa=False,
+        attention_kwargs=None,
+        *,
+        backend=None,
+        parallel_config=None,
+    ):
+        """Tensors are [batch, tokens, heads, width], as diffusers and SGLang have them."""
+        if is_causal or dropout_p:
+            raise ValueError("WanTransformer3DModel asks for causal attention or dropout, which no denoiser has")
+        layer = self.layer(query.shape[2], key.shape[2], query.shape[3], scale, query.shape[1] != key.shape[1])
+        return layer(query, key, value, attn_mask)
+
+    def layer(self, heads, key_heads, width, scale=None, is_cross_attention=False):
+        """The layer of a shape, whose backend SGLang selects when it is first asked for."""
+        known = (heads, key_heads, width, scale, is_cross_attention)
+        if known not in self.layers:
+            self.layers[known] = LocalAttention(
+                heads,
+                width,
+                num_kv_heads=key_heads,
+                softmax_scale=scale,
+                supported_attention_backends=self.backends,
+                is_cross_attention=is_cross_attention,
+            )
+        return self.layers[known]
+
+
+def use_sglang_attention(model, attention: Attention) -> None:
+    """Gives every module that attends a processor that calls `attention`; nothing in diffusers is changed."""
+    classes: dict[type, type] = {}
+    for module in model.modules():
+        processor = getattr(module, "processor", None)
+        called = getattr(type(processor).__call__, "__code__", _NO_CODE).co_names
+        if processor is None or not {_DISPATCHED, _OF_TORCH}.intersection(called):
+            continue
+        adapted = classes.setdefault(type(processor), _adapted(type(processor), attention))
+        processor = copy.copy(processor)
+        processor.__class__ = adapted
+        module.set_processor(processor)
+
+
+def _adapted(kind: type, attention: Attention) -> type:
+    """A class of processors whose code is upstream's, and whose kernel is another."""
+    call = kind.__call__
+    names = {**call.__globals__, _DISPATCHED: attention}
+    changed = FunctionType(call.__code__, names, call.__name__, call.__defaults__, call.__closure__)
+    changed.__kwdefaults__ = call.__kwdefaults__
+    return type(f"SGLang{kind.__name__}", (kind,), {"__call__": changed})
+
+
+class WanT2vDiT(BaseDiT, WanTransformer3DModel):
+    """Takes latents and steps as SGLang's DenoisingStage has them, and hands them on as WanPipeline does."""
+
+    _fsdp_shard_conditions = []
+    _compile_conditions = []
+    param_names_mapping = {}
+    reverse_param_names_mapping = {}
+
+    def __init__(self, config, hf_config, quant_config=None, **kwargs):
+        if quant_config is not None:
+            raise ValueError("WanT2vDiT has diffusers' own layers, which are not quantised here")
+        arch = config.arch_config
+        values = {
+            name: getattr(arch, name)
+            for name in (
+                "patch_size",
+                "num_attention_heads",
+                "attention_head_dim",
+                "in_channels",
+                "out_channels",
+                "text_dim",
+                "freq_dim",
+                "ffn_dim",
+                "num_layers",
+                "cross_attn_norm",
+                "qk_norm",
+                "eps",
+                "image_dim",
+                "added_kv_proj_dim",
+                "rope_max_seq_len",
+                "pos_embed_seq_len",
+            )
+        }
+        # SGLang builds on the meta device: weights stay there until they are loaded, tables of positions are computed.
+        with torch.device("cpu"), init_empty_weights(include_buffers=False):
+            WanTransformer3DModel.__init__(self, **values)
+        self.prefix, self.hf_config = config.prefix, hf_config
+        self.hidden_size = arch.hidden_size
+        self.num_attention_heads = arch.num_attention_heads
+        self.num_channels_latents = arch.num_channels_latents
+        attention = Attention(self._supported_attention_backends)
+        attention.layer(
+            self.num_attention_heads, self.num_attention_heads, self.hidden_size // self.num_attention_heads
+        )
+        use_sglang_attention(self, attention)
+
+    def forward(
+        self,
+        hidden_states,
+        encoder_hidden_states,
+        timestep,
+        guidance=None,
+        encoder_hidden_states_image=None,
+        attention_kwargs=None,
+    ):
+        """The prediction that the scheduler takes, for latents and steps of the scheduler."""
+        given = {
+            "encoder_hidden_states": encoder_hidden_states,
+            "encoder_hidden_states_image": encoder_hidden_states_image,
+            "attention_kwargs": attention_kwargs,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        answer = WanTransformer3DModel.forward(
+            self,
+            hidden_states=hidden_states,
+            timestep=_step(timestep),
+            **given,
+            return_dict=False,
+        )
+        answer = answer[0] if isinstance(answer, (tuple, list)) else answer
+        return answer
+
+
+def _step(step: torch.Tensor) -> torch.Tensor:
+    """A step of the scheduler as WanPipeline hands it to its denoiser (diffusers/pipelines/wan/pipeline_wan.py:608)."""
+    return step
+
+
+EntryClass = WanT2vDiT
