@@ -12,7 +12,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import omni_checkers
 import omni_kit
 from omni_kit.errors import BadInput
 
@@ -29,7 +28,7 @@ def answer_of(module: str, level: str, request: Mapping[str, Any], root: Path | 
     Raises:
         BadInput: it ended without an answer.
     """
-    homes = {str(Path(str(package.__file__)).parents[1]) for package in (omni_kit, omni_checkers)}
+    homes = {str(Path(__file__).parents[2]), str(Path(str(omni_kit.__file__)).parents[1])}
     path = [*([str(root)] if root else []), *sorted(homes), *filter(None, [os.environ.get("PYTHONPATH")])]
     with tempfile.TemporaryDirectory(prefix="omni-kit-check-") as place:
         answer = Path(place) / "answer.json"
