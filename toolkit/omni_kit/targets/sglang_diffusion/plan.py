@@ -10,6 +10,7 @@ from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import Decision, IntegrationPlan, NewFile, Request
 from omni_kit.targets.sglang_diffusion.checkout import FOLDERS, checkout_at, pipeline_names
 from omni_kit.targets.sglang_diffusion.context import PipelineFacts, pipeline_context, pipeline_facts
+from omni_kit.targets.sglang_diffusion.distilled import distillation
 from omni_kit.targets.sglang_diffusion.modules import compose, modular_context
 from omni_kit.targets.sglang_diffusion.ways import DOES, Way, against_stages, choose_way
 from omni_kit.upstream.diffusers.traits import attention_kernels
@@ -125,6 +126,7 @@ class _Planner:
             "step", str(context["step_text"]) or "unread", "what its denoiser is told", facts.denoising.where
         )
         yield Decision("guidance", guidance.formula.value, f"by {guidance.scale or 'no scale'}", guidance.where)
+        yield from distillation(facts)
         yield Decision("latents", scale.convention or "as they are", "scaled back before they are decoded", scale.where)
         if decoding.unpack:
             yield Decision("tokens", decoding.unpack, "turned into a grid after the last step", decoding.where)
