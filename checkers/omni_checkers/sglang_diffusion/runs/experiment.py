@@ -125,8 +125,10 @@ def _as_loaded(config: Any, model: Mapping[str, Any]) -> None:
             part.update_model_arch(dict(values))
             if hasattr(part, "post_init"):
                 part.post_init()
-    if not getattr(config.vae_config.arch_config, "scaling_factor", 1):
-        config.vae_config.arch_config.scaling_factor = 1.0  # SGLang's 0 stands for what a checkpoint says
+    arch = getattr(getattr(config, "vae_config", None), "arch_config", None)
+    factor = getattr(arch, "scaling_factor", None)
+    if isinstance(factor, int | float) and not factor:
+        arch.scaling_factor = 1.0  # SGLang's 0 stands for what a checkpoint says
 
 
 def _plain(value: Any) -> Any:

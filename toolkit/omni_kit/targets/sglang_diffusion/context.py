@@ -45,6 +45,7 @@ _DEFAULTS = {
 _HEADS = ("num_attention_heads", "n_heads", "num_heads")
 _WIDTHS = ("hidden_size", "dim", "inner_dim")
 _GRID = 5
+_READS = "text_encoder"
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,16 @@ class PipelineFacts:
 
     @cached_property
     def components(self) -> list[Component]:
-        """Those that are loaded: without what the pipeline can do without."""
+        """Those that are loaded: all that model_index.json names; of a class alone, without what it can do without.
+
+        What reads prompts is not among the latter: where it is optional, ready embeddings can take its place.
+        """
         denoiser = self.pipeline.denoiser.name
-        return [one for one in self.pipeline.components if not one.optional or one.name == denoiser]
+        return [one for one in self.pipeline.components if self._is_loaded(one) or one.name == denoiser]
+
+    def _is_loaded(self, component: Component) -> bool:
+        reads = component.role == "tokenizer" or component.name.startswith(_READS)
+        return bool(self.pipeline.values) or not component.optional or reads
 
     @property
     def upstream_components(self) -> list[Component]:
