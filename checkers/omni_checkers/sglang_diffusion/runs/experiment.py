@@ -127,7 +127,7 @@ def _as_loaded(config: Any, model: Mapping[str, Any]) -> None:
                 part.post_init()
     arch = getattr(getattr(config, "vae_config", None), "arch_config", None)
     factor = getattr(arch, "scaling_factor", None)
-    if isinstance(factor, int | float) and not factor:
+    if arch is not None and isinstance(factor, int | float) and not factor:
         arch.scaling_factor = 1.0  # SGLang's 0 stands for what a checkpoint says
 
 
