@@ -2,7 +2,7 @@
 
 import pytest
 
-from omni_kit.targets.sglang_diffusion.context import PipelineFacts, pipeline_facts
+from omni_kit.targets.sglang_diffusion.facts import PipelineFacts, pipeline_facts
 from omni_kit.upstream.diffusers.composing import Reader
 from omni_kit.upstream.diffusers.defaults import Defaults, media_needed
 from omni_kit.upstream.diffusers.finishing import unusual_ends

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from omni_kit.targets.protocol import Decision
-from omni_kit.targets.sglang_diffusion.context import PipelineFacts
+from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.pipelines import INDEX
 

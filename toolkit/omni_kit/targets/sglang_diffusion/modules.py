@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from omni_kit.targets.sglang_diffusion.context import ASKED, PipelineFacts, Text
+from omni_kit.targets.sglang_diffusion.context import ASKED, Text
+from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.composing import ENCODE, NOISE, Composition, Reader
 from omni_kit.upstream.diffusers.signatures import arguments

@@ -9,8 +9,9 @@ from pathlib import PurePosixPath
 from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import Decision, IntegrationPlan, NewFile, Request
 from omni_kit.targets.sglang_diffusion.checkout import FOLDERS, checkout_at, pipeline_names
-from omni_kit.targets.sglang_diffusion.context import PipelineFacts, pipeline_context, pipeline_facts
+from omni_kit.targets.sglang_diffusion.context import pipeline_context
 from omni_kit.targets.sglang_diffusion.distilled import distillation
+from omni_kit.targets.sglang_diffusion.facts import PipelineFacts, pipeline_facts
 from omni_kit.targets.sglang_diffusion.modules import compose, modular_context
 from omni_kit.targets.sglang_diffusion.ways import DOES, Way, against_stages, choose_way
 from omni_kit.upstream.diffusers.traits import attention_kernels

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from omni_kit.errors import Refusal
-from omni_kit.targets.sglang_diffusion.context import PipelineFacts
+from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.targets.sglang_diffusion.modules import compose
 from omni_kit.upstream.diffusers.guidance import Formula
 
