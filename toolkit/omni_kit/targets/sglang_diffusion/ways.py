@@ -6,6 +6,8 @@ from enum import StrEnum
 from omni_kit.errors import Refusal
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.targets.sglang_diffusion.modules import compose
+from omni_kit.targets.sglang_diffusion.reuse import SAME_SCHEDULERS
+from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.guidance import Formula
 
 
@@ -26,6 +28,8 @@ DOES = {
     Way.native: "a stage of its own denoises and decodes",
 }
 
+_ASKED_OF_SCHEDULERS = ("set_begin_index", "scale_model_input")  # by SGLang's DenoisingStage
+
 
 def against_stages(facts: PipelineFacts) -> list[str]:
     """Why SGLang's DenoisingStage and DecodingStage cannot do the pipeline's work, each in one line with its place."""
@@ -34,6 +38,12 @@ def against_stages(facts: PipelineFacts) -> list[str]:
 
 def _unread(facts: PipelineFacts) -> Iterator[str]:
     denoising, decoding = facts.denoising, facts.decoding
+    scheduler = facts.scheduler
+    stepping = find_class(facts.model.library, scheduler.class_name)
+    own = scheduler.class_name in SAME_SCHEDULERS  # then SGLang's class steps
+    if stepping is not None and stepping.method("step") is not None and not own:
+        if lacking := [name for name in _ASKED_OF_SCHEDULERS if stepping.method(name) is None]:
+            yield f"steps by {scheduler.class_name}, which has no {lacking[0]} ({scheduler.evidence})"
     if not facts.embeds:
         yield f"hands its denoiser a prompt in a way that could not be read ({denoising.where})"
     if denoising.step and denoising.unit is None:
