@@ -42,8 +42,8 @@ def _unread(facts: PipelineFacts) -> Iterator[str]:
     stepping = find_class(facts.model.library, scheduler.class_name)
     own = scheduler.class_name in SAME_SCHEDULERS  # then SGLang's class steps
     if stepping is not None and stepping.method("step") is not None and not own:
-        if lacking := [name for name in _ASKED_OF_SCHEDULERS if stepping.method(name) is None]:
-            yield f"steps by {scheduler.class_name}, which has no {lacking[0]} ({scheduler.evidence})"
+        lacking = (name for name in _ASKED_OF_SCHEDULERS if stepping.method(name) is None)
+        yield from (f"steps by {scheduler.class_name}, without {name} ({scheduler.evidence})" for name in lacking)
     if not facts.embeds:
         yield f"hands its denoiser a prompt in a way that could not be read ({denoising.where})"
     if denoising.step and denoising.unit is None:
