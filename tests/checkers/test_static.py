@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from omni_checkers.veomni.runs import experiment, experiments
+from omni_checkers.engine import apart
+from omni_checkers.veomni.runs import experiment
 from tests.conftest import run_cli
 
 from .conftest import Subject
@@ -62,7 +63,7 @@ def test_a_run_has_a_limit_and_nothing_goes_on_behind_it(tmp_path: Path) -> None
         "open('child', 'w').write(str(child.pid)); time.sleep(60)"
     )
     started = time.perf_counter()
-    said = experiments._run([sys.executable, "-c", code], "", os.environ, str(tmp_path), 2.0)
+    said = apart.run_limited([sys.executable, "-c", code], "", os.environ, str(tmp_path), 2.0)
     assert said == "gave no answer in 2 seconds"
     assert time.perf_counter() - started < 20
     child = int((tmp_path / "child").read_text(encoding="utf-8"))
@@ -80,7 +81,7 @@ def _runs(process: int) -> bool:
 
 
 def test_a_run_that_ends_without_an_answer_says_so(tmp_path: Path) -> None:
-    said = experiments._run([sys.executable, "-c", "print('fine')"], "", os.environ, str(tmp_path), 20.0)
+    said = apart.run_limited([sys.executable, "-c", "print('fine')"], "", os.environ, str(tmp_path), 20.0)
     assert said == "ended with code 0 and no answer: no message"
 
 

@@ -19,8 +19,10 @@ def read_model(path: Path) -> tuple[Facts, list[File]]:
 
 
 def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:
-    """Nothing yet: no rule runs a pipeline."""
-    return {path: {} for path in paths}
+    """What only runs can tell about pipelines: path -> fact -> value."""
+    from omni_checkers.sglang_diffusion.runs.experiments import experiments
+
+    return experiments(paths, level)
 
 
 def surroundings(path: Path) -> list[Path]:

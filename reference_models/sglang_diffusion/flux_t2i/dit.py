@@ -70,7 +70,7 @@ def use_sglang_attention(model, attention: Attention) -> None:
         adapted = classes.setdefault(type(processor), _adapted(type(processor), attention))
         processor = copy.copy(processor)
         processor.__class__ = adapted
-        module.set_processor(processor)
+        module.processor = processor
 
 
 def _adapted(kind: type, attention: Attention) -> type:

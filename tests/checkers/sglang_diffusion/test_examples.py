@@ -1,14 +1,18 @@
 """Every rule's own examples: BAD fires, GOOD passes all rules."""
 
+import importlib.util
+
 import pytest
 
 from omni_checkers import Rule, all_rules, check
+from omni_kit.errors import MissingRequirement
 
 from .conftest import Plugin
 
 RULES = [rule for rule in all_rules() if rule.target == "sglang-diffusion" and rule.id.startswith("SGD")]
-BAD = [(rule, index) for rule in RULES for index in range(len(rule.BAD))]
-GOOD = [(rule, index) for rule in RULES for index in range(len(rule.GOOD))]
+STATIC = [rule for rule in RULES if rule.level == "static"]  # the others: tests/targets/sglang_diffusion
+BAD = [(rule, index) for rule in STATIC for index in range(len(rule.BAD))]
+GOOD = [(rule, index) for rule in STATIC for index in range(len(rule.GOOD))]
 
 
 @pytest.mark.parametrize(("rule", "index"), BAD, ids=lambda value: getattr(value, "id", value))
@@ -40,3 +44,11 @@ def test_a_plugin_is_judged_without_sglang(plugin: Plugin, monkeypatch: pytest.M
     report = check([path])
     assert report.findings == []
     assert any("SGLang is not installed" in result.reason for result in report.results)
+
+
+def test_what_needs_sglang_is_not_tested_without_it(plugin: Plugin) -> None:
+    path = plugin({})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importlib.util, "find_spec", lambda name: None)
+        with pytest.raises(MissingRequirement, match="--level import needs sglang"):
+            check([path], level="import")

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from omni_kit.parity import run_parity
+from omni_kit.resources import resource_dir
 from omni_kit.scaffold import new_model
 from tests.diffusers_pipelines import PIPELINES, save
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("sglang") is None, reason="needs SGLang, in an environment of its own: make test-sglang"
 )
+EXAMPLES = resource_dir("reference_models") / "sglang_diffusion"
 # What goes wrong when a person changes a scaffold -> the file, what stands there, what stands there then, and the stage
 # that the report must name.
 FAULTS = {
@@ -61,6 +63,26 @@ def test_a_scaffold_runs_without_an_edit_and_gives_what_diffusers_gives(name: st
     assert any(f"transformer: served_{name}.dit." in note for note in report.notes)
     assert any("attention was called" in note and "times by torch_sdpa" in note for note in report.notes)
     assert len(report.images) == 4
+
+
+@pytest.mark.parametrize(
+    ("way", "name"), [("modular", "sana"), ("modular", "sd3"), ("native", "flux"), ("native", "wan")]
+)
+def test_other_ways_give_the_same(way: str, name: str, served: dict[str, Path], tmp_path: Path) -> None:
+    checkpoint = served[name].parents[1] / "checkpoints" / name
+    new_model(f"{way}_{name}", str(checkpoint), target="sglang-diffusion", into=tmp_path, kind=way)
+    report = run_parity(tmp_path / f"{way}_{name}")
+    assert report.ok, [(level.level, level.status, level.reason) for level in report.levels]
+    assert report.level("stages").reason.endswith("answers in 4 scenarios")
+
+
+@pytest.mark.parametrize(("example", "name"), [("flux_t2i", "flux"), ("wan_t2v", "wan")])
+def test_the_worked_examples_run_as_they_are(example: str, name: str, served: dict[str, Path], tmp_path: Path) -> None:
+    plugin = tmp_path / example
+    shutil.copytree(EXAMPLES / example, plugin, ignore=shutil.ignore_patterns("__pycache__"))
+    report = run_parity(plugin, checkpoint=served[name].parents[1] / "checkpoints" / name)
+    assert report.ok, [(level.level, level.status, level.reason) for level in report.levels]
+    assert report.level("stages").reason.endswith("answers in 4 scenarios")
 
 
 @pytest.mark.parametrize("fault", FAULTS)

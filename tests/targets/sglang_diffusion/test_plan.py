@@ -39,15 +39,11 @@ def test_a_pipeline_is_read(pipeline: str, tmp_path: Path) -> None:
     assert all(decided[what].evidence.startswith("diffusers/") for what in ("step", "guidance", "latents"))
 
 
-@pytest.mark.parametrize("pipeline", [name for name in CLASSES.values() if name != "LTXPipeline"])
+@pytest.mark.parametrize("pipeline", CLASSES.values())
 def test_nothing_is_left_to_a_person(pipeline: str, tmp_path: Path) -> None:
-    assert not scaffold(pipeline, tmp_path).plan.todo
-
-
-def test_what_could_not_be_read_is_left_to_a_person(tmp_path: Path) -> None:
-    todo = scaffold("CogView4Pipeline", tmp_path).plan.todo
-    assert not todo  # its autoencoder is asked with a generator only
-    assert "statistics" in scaffold("Flux2Pipeline", tmp_path / "2").plan.todo[0].what
+    made = scaffold(pipeline, tmp_path)
+    assert not made.plan.todo
+    assert made.plan.decisions[0].choice == "hybrid"
 
 
 @pytest.mark.parametrize("pipeline", CLASSES.values())
@@ -96,7 +92,7 @@ def test_another_targets_integration_is_not_its_own(tmp_path: Path) -> None:
     assert get_target("sglang-diffusion").at(tmp_path) is None
 
 
-@pytest.mark.parametrize("way", ["hybrid", "pipeline"])
+@pytest.mark.parametrize("way", ["hybrid", "modular", "native", "pipeline"])
 def test_a_kind_may_be_the_way(way: str, tmp_path: Path) -> None:
     assert scaffold("SanaPipeline", tmp_path, kind=way).changes
 
@@ -114,11 +110,14 @@ def test_without_a_target_a_pipelines_denoiser_is_what_is_meant(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("source", "options", "said"),
     [
-        ("SanaPipeline", {"kind": "modular"}, "sglang-diffusion integrates models of kind 'pipeline' as hybrid"),
+        ("FluxPipeline", {"kind": "modular"}, "SGLang's standard stages do not fit: FluxPipeline does not call"),
         ("SanaPipeline", {"kind": "nothing"}, "unknown kind 'nothing'"),
-        ("SanaPipeline", {"kind": "llm"}, "as hybrid, not as 'llm'"),
+        ("SanaPipeline", {"kind": "llm"}, "as hybrid, modular, native, not as 'llm'"),
         ("SanaTransformer2DModel", {}, "is of kind 'dit'"),
-        ("StableDiffusion3ControlNetPipeline", {}, "also runs controlnet"),
+        ("Cosmos2_5_TransferPipeline", {}, "also runs controlnet"),
+        ("FluxImg2ImgPipeline", {}, "starts from image"),
+        ("DiTPipeline", {}, "takes no prompt"),
+        ("LTX2Pipeline", {}, "needs audio_vae"),
         ("WanImageToVideoPipeline", {}, "starts from image"),
         ("NoSuchPipeline", {}, "NoSuchPipeline"),
     ],

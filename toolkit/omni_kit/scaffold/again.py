@@ -19,7 +19,9 @@ def make_again(answers_file: Path) -> Scaffold:
         raise BadInput(
             f"{answers_file} is of an integration in a checkout", "make it again with new-model --style in-tree"
         )
-    return new_model(recorded.name, recorded.source, target=recorded.target, into=recorded.root, force=True)
+    return new_model(
+        recorded.name, recorded.source, target=recorded.target, into=recorded.root, kind=recorded.kind, force=True
+    )
 
 
 if __name__ == "__main__":

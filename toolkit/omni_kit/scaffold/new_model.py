@@ -4,7 +4,7 @@ import importlib.util
 import keyword
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omni_kit.errors import BadInput, Refusal
@@ -12,7 +12,7 @@ from omni_kit.files import inside
 from omni_kit.layout import LayoutVerdict, judge, read_weights, refuse_original
 from omni_kit.scaffold.answers import ANSWERS, BASE, dump_answers, dump_base, load_answers
 from omni_kit.scaffold.codemods import apply_edit
-from omni_kit.scaffold.render import render, templates_of
+from omni_kit.scaffold.render import left_open, render, templates_of
 from omni_kit.scaffold.write import FileChange, compare, digest, read_existing, write
 from omni_kit.targets.protocol import IntegrationPlan, Request, Style, Target, kind_taken, scaffolded, ways_of
 from omni_kit.targets.registry import get_target, targets
@@ -109,6 +109,7 @@ def draft(
     if not any(file.path.startswith(f"{plan.base}/") for file in plan.files):
         raise BadInput(f"{owner.name} plans no file in {plan.base}, which it calls the integration's directory")
     files = render(plan.files, templates_of(owner, handler.templates))
+    plan = replace(plan, todo=(*plan.todo, *left_open(files)))
     answers = {"name": name, "source": source, "target": owner.name, "style": style}
     answers = {**answers, subject.library.name: subject.library.version, **({"kind": kind} if kind else {})}
     own = {f"{plan.base}/{ANSWERS}": dump_answers(answers, files), f"{plan.base}/{BASE}": dump_base(files)}

@@ -1,6 +1,6 @@
 """Renders planned files from the templates of a target's kind."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import jinja2
 from omni_kit.errors import BadInput
 from omni_kit.files import format_python
 from omni_kit.resources import resource_dir
-from omni_kit.targets.protocol import NewFile, Target, package_of
+from omni_kit.targets.protocol import TODO_MARK, NewFile, Target, Todo, package_of
 
 GROUP = "omni_kit.templates"
 
@@ -50,6 +50,16 @@ def render_file(file: NewFile, templates: Path) -> str:
         line = f":{error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
         raise BadInput(f"{file.template}{line} cannot be rendered: {error}", "mend the template") from error
     return format_python(text, Path(file.path).name) if file.path.endswith(".py") else text
+
+
+def left_open(files: Mapping[str, str]) -> list[Todo]:
+    """What rendered files leave to a person: their lines with a comment `TODO(omni-kit): ...`."""
+    return [
+        Todo(path, number, line.partition(TODO_MARK)[2].strip(" :"))
+        for path, text in files.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if TODO_MARK in line and line.lstrip().startswith("#")
+    ]
 
 
 def templates_of(target: Target, folder: str = "") -> Path:

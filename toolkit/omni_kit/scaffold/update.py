@@ -51,6 +51,11 @@ class Recorded:
     answers: Answers
     base: Mapping[str, str]
 
+    @property
+    def kind(self) -> str | None:
+        """The kind, or the way of integrating it, that was asked for; None where nothing was."""
+        return self.answers.answers.get("kind")
+
 
 def update(directory: Path, *, source: str | None = None, dry_run: bool = False) -> Update:
     """Renders an integration again and merges it, three ways, with what is there now.
@@ -70,8 +75,9 @@ def update(directory: Path, *, source: str | None = None, dry_run: bool = False)
     recorded = read_record(directory)
     try:
         plan, files, edited = draft(
-            recorded.name, source or recorded.source, target=recorded.target, style=recorded.style, into=recorded.root
-        )
+            recorded.name, source or recorded.source, target=recorded.target, style=recorded.style, into=recorded.root,
+            kind=recorded.kind,
+        )  # fmt: skip
     except BadInput as error:
         if source is None:
             raise BadInput(error.message, error.hint or "--from SOURCE says where the model is now") from error

@@ -14,6 +14,8 @@ from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.subject import Subject
 
 Style = Literal["in-tree", "plugin"]
+TODO_MARK = "TODO(omni-kit)"
+"""How a line of a scaffold says what a person has to do there."""
 INSTALL_TORCH = "pip install torch accelerate"
 
 
@@ -112,6 +114,7 @@ class IntegrationPlan:
         base: its own directory, relative to `into`, with at least one of the files; what it was made from is recorded
             there.
         edits: changes of files that the framework already has.
+        todo: what is left to a person, besides the lines of the files that say so themselves; see `TODO_MARK`.
         next: the commands that go on from here.
     """
 

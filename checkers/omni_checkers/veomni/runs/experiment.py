@@ -10,10 +10,10 @@ import pickle
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from omni_checkers.engine.apart import forked
 from omni_kit.parity.processes.failures import lacking_package
 
 IMPORT_LIMIT = 120.0
@@ -58,26 +58,8 @@ def import_facts(models: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _apart(model: Mapping[str, Any]) -> dict[str, Any]:
     """Takes a model on in a fork of this process: registrations, and a crash, stay there."""
-    context = get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_answer, args=(sender, model))
-    child.start()
-    sender.close()
-    try:
-        if receiver.poll(IMPORT_LIMIT):
-            facts: dict[str, Any] = receiver.recv()
-        else:
-            facts = {**_NOTHING, "error": f"gave no answer in {IMPORT_LIMIT:.0f} seconds"}
-    except EOFError:
-        child.join()
-        facts = {**_NOTHING, "error": f"the process ended with code {child.exitcode}"}
-    child.kill()
-    child.join()
-    return facts
-
-
-def _answer(sender: Any, model: Mapping[str, Any]) -> None:
-    sender.send(_imported(model))
+    found = forked(_imported, model, IMPORT_LIMIT)
+    return {**_NOTHING, "error": found} if isinstance(found, str) else found
 
 
 def _imported(model: Mapping[str, Any]) -> dict[str, Any]:

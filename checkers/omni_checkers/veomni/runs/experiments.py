@@ -1,25 +1,17 @@
 """Asks `omni_checkers.veomni.runs.experiment` what only a run can tell, in processes of their own."""
 
 import importlib.util
-import json
-import os
-import signal
-import subprocess
-import sys
-import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import omni_checkers
-import omni_kit
+from omni_checkers.engine.apart import answer_of
 from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.veomni.rules.registry.dispatch import architectures
 from omni_checkers.veomni.runs.experiment import IMPORT_LIMIT
-from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.errors import MissingRequirement
 from omni_kit.targets.registry import get_target
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 
@@ -28,7 +20,6 @@ _STARTING = 300.0
 """Seconds for what all models of a run share: the imports of torch and VeOmni."""
 _LIMITS = {"import": IMPORT_LIMIT, "toy": 600.0}
 """Seconds that each model of a run may take."""
-_OFFLINE = dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"), "1")
 
 
 def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:
@@ -59,34 +50,8 @@ def _root(model: ModelDir) -> Path | None:
 
 def _ask(level: str, root: Path | None, models: Sequence[ModelDir]) -> dict[str, Any]:
     request = {"level": level, "models": [_described(model) for model in models]}
-    homes = {str(Path(str(package.__file__)).parents[1]) for package in (omni_kit, omni_checkers)}
-    path = [*([str(root)] if root else []), *sorted(homes), *filter(None, [os.environ.get("PYTHONPATH")])]
-    with tempfile.TemporaryDirectory(prefix="omni-kit-check-") as place:
-        answer = Path(place) / "answer.json"
-        command = [sys.executable, "-P", "-m", "omni_checkers.veomni.runs.experiment", str(answer)]
-        environment = {**os.environ, **_OFFLINE, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
-        said = _run(command, json.dumps(request), environment, place, _STARTING + _LIMITS[level] * len(models))
-        if not answer.is_file():
-            raise BadInput(f"the run for --level {level} {said}", "look at what the modules of the model do on import")
-        return dict(json.loads(answer.read_text(encoding="utf-8")))
-
-
-def _run(command: Sequence[str], given: str, environment: Mapping[str, str], place: str, limit: float) -> str:
-    """Runs a command and all that it starts, for a limited time; how it ended, and its last words."""
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        env=dict(environment), text=True, cwd=place, start_new_session=True,
-    )  # fmt: skip
-    try:
-        _, errors = process.communicate(given, timeout=limit)
-    except subprocess.TimeoutExpired:
-        return f"gave no answer in {limit:.0f} seconds"
-    finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)  # what it started, too: nothing goes on behind the verdict
-        process.wait()
-    last = next((line for line in reversed(errors.splitlines()) if line.strip()), "no message")
-    return f"ended with code {process.returncode} and no answer: {last.strip()[:300]}"
+    limit = _STARTING + _LIMITS[level] * len(models)
+    return answer_of("omni_checkers.veomni.runs.experiment", level, request, root, limit)
 
 
 def _described(model: ModelDir) -> dict[str, Any]:

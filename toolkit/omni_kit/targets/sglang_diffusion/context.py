@@ -1,34 +1,20 @@
 """What the templates of a pipeline are rendered with."""
 
-import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-from omni_kit.errors import BadInput, Refusal
+from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.targets.sglang_diffusion.fields import Field, fields_of
 from omni_kit.targets.sglang_diffusion.reuse import SAME_SCHEDULERS, reused
 from omni_kit.upstream.diffusers.affine import Affine
-from omni_kit.upstream.diffusers.calling import call_arguments, media_of, size_of
-from omni_kit.upstream.diffusers.classes import find_class
-from omni_kit.upstream.diffusers.decoding import Decoding, decoding_of
-from omni_kit.upstream.diffusers.denoising import Denoising
-from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
-from omni_kit.upstream.diffusers.handing import Handing, handing_of
-from omni_kit.upstream.diffusers.models import ComponentModel
-from omni_kit.upstream.diffusers.pipelines import Pipeline
-from omni_kit.upstream.diffusers.signatures import Argument, arguments
+from omni_kit.upstream.diffusers.calling import call_arguments, size_of
+from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.diffusers.traits import attention_kernels
-from omni_kit.upstream.places import read_json
-from omni_kit.upstream.profile import Component
-from omni_kit.upstream.subject import Subject
 
 _DISPATCH = "dispatch_attention_fn"
 _TAKEN = {"guidance": "embedded_guidance"}  # DenoisingStage hands over a `guidance` of its own
-_EMBEDS = "encoder_hidden_states"
-# Arguments of a pipeline's call -> what SGLang's request has for them.
-_ASKED = {
+ASKED = {
     "prompt": "batch.prompt", "negative_prompt": "batch.negative_prompt", "height": "batch.height",
     "width": "batch.width", "num_frames": "batch.num_frames", "num_inference_steps": "batch.num_inference_steps",
     "guidance_scale": "batch.guidance_scale", "true_cfg_scale": "batch.true_cfg_scale",
@@ -36,6 +22,7 @@ _ASKED = {
     "max_sequence_length": "batch.max_sequence_length", "latents": "batch.latents", "generator": "batch.generator",
     "use_resolution_binning": "False", "output_type": '"latent"',
 }  # fmt: skip
+"""Arguments of a pipeline's call -> what SGLang's request has for them."""
 _DEFAULTS = {
     "num_inference_steps": "int", "guidance_scale": "float", "true_cfg_scale": "float | None", "num_frames": "int",
 }  # fmt: skip
@@ -60,156 +47,15 @@ class Text:
     text: str
 
 
-@dataclass(frozen=True)
-class PipelineFacts:
-    """Everything that a scaffold is derived from."""
+def pipeline_context(facts: PipelineFacts, reuses: bool) -> dict[str, Any]:
+    """The names that all templates may use, but for where the parts are.
 
-    subject: Subject
-    pipeline: Pipeline
-    model: ComponentModel
-
-    @cached_property
-    def denoising(self) -> Denoising:
-        """How the pipeline asks its denoiser."""
-        return Denoising(self.pipeline, self.model)
-
-    @cached_property
-    def guidance(self) -> Guidance:
-        """What the pipeline makes of two answers."""
-        return guidance_of(self.pipeline)
-
-    @cached_property
-    def decoding(self) -> Decoding:
-        """What happens after the last step."""
-        return decoding_of(self.pipeline, self.autoencoder.name)
-
-    @cached_property
-    def handing(self) -> Handing:
-        """What happens to latents before they are handed over."""
-        return handing_of(self.denoising)
-
-    @cached_property
-    def class_name(self) -> str:
-        """The pipeline's class."""
-        return self.pipeline.cls.node.name
-
-    @cached_property
-    def autoencoder(self) -> Component:
-        """The component that decodes.
-
-        Raises:
-            Refusal: there is none.
-        """
-        found = [one for one in self.pipeline.components if one.role == "autoencoder"]
-        if not found:
-            raise Refusal(f"{self.class_name} has no autoencoder: SGLang's decoding stage has nothing to call")
-        return found[0]
-
-    @cached_property
-    def scheduler(self) -> Component:
-        """The component that steps.
-
-        Raises:
-            Refusal: there is none, or it is not called so.
-        """
-        found = [one for one in self.pipeline.components if one.name == "scheduler"]
-        if not found:
-            raise Refusal(f"{self.class_name} has no scheduler: SGLang's denoising stage has nothing to step with")
-        return found[0]
-
-    @cached_property
-    def components(self) -> list[Component]:
-        """Those that are loaded: without what the pipeline can do without."""
-        denoiser = self.pipeline.denoiser.name
-        return [one for one in self.pipeline.components if not one.optional or one.name == denoiser]
-
-    @property
-    def upstream_components(self) -> list[Component]:
-        """Those that upstream's own code calls: encoders, tokenizers and processors."""
-        apart = (self.pipeline.denoiser.name, self.autoencoder.name, "scheduler")
-        return [one for one in self.components if one.name not in apart]
-
-    @cached_property
-    def embeds(self) -> str:
-        """The denoiser's argument for what the prompt became; empty where that cannot be told."""
-        if _EMBEDS in self.denoising.conditions:
-            return _EMBEDS
-        handed = ((name, ast.unparse(value)) for name, value in self.denoising.handed.items())
-        return next((name for name, text in handed if "prompt_embeds" in text and "pooled" not in text), "")
-
-    @cached_property
-    def taken(self) -> Mapping[str, Argument]:
-        """The arguments of the denoiser's forward."""
-        return arguments(self.model.cls, "forward")
-
-    @cached_property
-    def video(self) -> bool:
-        """Whether it makes films."""
-        return "num_frames" in call_arguments(self.pipeline)
-
-    @cached_property
-    def vae_given(self) -> dict[str, Any]:
-        """What the autoencoder's config.json says; empty where only a class is known."""
-        directory = self.subject.directory
-        beside = directory.parent / self.autoencoder.name / "config.json" if directory is not None else None
-        given = read_json(beside) if beside is not None and beside.is_file() else {}
-        return {name: value for name, value in given.items() if not name.startswith("_")}
-
-    def vae_values(self) -> dict[str, Any]:
-        """The autoencoder's config: as its config.json says it, else by default."""
-        cls = find_class(self.model.library, self.autoencoder.class_name)
-        values = {name: one.default for name, one in arguments(cls).items()} if cls is not None else {}
-        return {**values, **self.vae_given}
-
-    def needed_to_decode(self, asked: str) -> bool:
-        """Whether the autoencoder needs an argument besides latents: no generator, nothing that its config declines."""
-        declined = self.vae_values().get(f"{asked}_conditioning") is False
-        return not declined and "generator" not in asked
-
-    def refuse_what_cannot_be_served(self) -> None:
-        """Raises a Refusal where the pipeline is not one of text alone, with one denoiser and an autoencoder."""
-        if media := [name for name in media_of(self.pipeline) if call_arguments(self.pipeline)[name].required]:
-            raise Refusal(
-                f"{self.class_name} starts from {media[0]}: only pipelines that start from text are scaffolded"
-            )
-        others = [
-            one.name
-            for one in self.pipeline.components
-            if one.role in ("denoiser", "controlnet") and one.name != self.pipeline.denoiser.name
-            if self.pipeline.values or not one.optional
-        ]
-        if others:
-            raise Refusal(f"{self.class_name} also runs {others[0]}: pipelines of one denoiser are scaffolded")
-        strange = [one for one in self.upstream_components if one.library != "transformers"]
-        if strange:
-            raise Refusal(
-                f"{self.class_name} needs {strange[0].name}, a {strange[0].class_name} of {strange[0].library}, "
-                "which the scaffold has no loader for"
-            )
-        if not self.embeds:
-            raise Refusal(f"what {self.class_name} makes of a prompt, and hands to its denoiser, could not be read")
-        _ = (self.autoencoder, self.scheduler)
-
-
-def pipeline_facts(subject: Subject) -> PipelineFacts:
-    """What is known of a subject's pipeline.
-
-    Raises:
-        BadInput: it was not given as a pipeline.
+    Args:
+        reuses: SGLang's own autoencoder and scheduler are taken where it has the same.
     """
-    if subject.pipeline is None or subject.component is None:
-        raise BadInput(
-            f"{subject.given} is no pipeline, and SGLang serves whole pipelines",
-            "give a directory with model_index.json, or a class such as FluxPipeline",
-        )
-    return PipelineFacts(subject, subject.pipeline, subject.component)
-
-
-def pipeline_context(facts: PipelineFacts) -> dict[str, Any]:
-    """The names that all templates may use, but for where the parts are."""
     return {
-        **_names(facts), **_denoiser(facts), **_guided(facts), **_decoded(facts),
-        "asked": [Text(name, _ASKED[name]) for name in call_arguments(facts.pipeline) if name in _ASKED],
+        **_names(facts), **_denoiser(facts), **_guided(facts), **_decoded(facts, reuses),
+        "asked": [Text(name, ASKED[name]) for name in call_arguments(facts.pipeline) if name in ASKED],
         "defaults": _defaults(facts), **_sizes(facts),
     }  # fmt: skip
 
@@ -237,7 +83,7 @@ def _denoiser(facts: PipelineFacts) -> dict[str, Any]:
     denoising, model = facts.denoising, facts.model
     values = {name: model.value(name)[0] for name in model.arguments}
     extra = {name: value for name, value in model.given.items() if name not in values}
-    listed = facts.taken[denoising.latents].annotation.lower().startswith("list")
+    listed = _is_listed(facts, denoising.latents)
     unit = denoising.unit
     conditions = [name for name in denoising.conditions if name != facts.embeds and name != "kwargs"]
     text = "hidden_states"
@@ -250,13 +96,18 @@ def _denoiser(facts: PipelineFacts) -> dict[str, Any]:
         "conditions": [Condition(name, _TAKEN.get(name, name)) for name in conditions],
         "renamed": {name: key for name, key in _TAKEN.items() if name in conditions},
         "embedded": "guidance" in conditions,
-        "embeds": facts.embeds, "listed_embeds": facts.taken[facts.embeds].annotation.lower().startswith("list"),
+        "embeds": facts.embeds, "listed_embeds": _is_listed(facts, facts.embeds),
         "forward": list(facts.taken), "latents": denoising.latents, "latents_text": text, "step": denoising.step,
         "listed": listed, "unsqueezed": facts.handing.unsqueezed, "halved": facts.handing.halved,
         "sign": denoising.sign, "step_text": step_text(unit) if unit is not None else "",
         "step_where": denoising.where, "return_dict": "return_dict" in facts.taken,
         "kernels": bool(attention_kernels(model)), "torchs": _DISPATCH not in attention_kernels(model),
     }  # fmt: skip
+
+
+def _is_listed(facts: PipelineFacts, name: str) -> bool:
+    """Whether an argument of the denoiser is a list of tensors."""
+    return name in facts.taken and facts.taken[name].annotation.lower().startswith("list")
 
 
 def _guided(facts: PipelineFacts) -> dict[str, Any]:
@@ -268,18 +119,20 @@ def _guided(facts: PipelineFacts) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _decoded(facts: PipelineFacts) -> dict[str, Any]:
+def _decoded(facts: PipelineFacts, reuses: bool) -> dict[str, Any]:
     scale, decoding, vae = facts.denoising.scale, facts.decoding, facts.autoencoder
-    known = reused(vae.class_name)
+    known = reused(vae.class_name) if reuses else None
     return {
         "vae": vae.name, "vae_class": vae.class_name, "vae_reused": known is not None,
         "vae_fields": fields_of(facts.vae_values()) if known is None else [],
-        "known_vae": known, "same_schedulers": SAME_SCHEDULERS,
+        "known_vae": known, "same_schedulers": SAME_SCHEDULERS if reuses else (),
         "convention": scale.convention, "convention_where": scale.where, "scaled": scale.scaled,
         "mean_of": _of_autoencoder(scale.mean, vae.name), "deviation_of": _of_autoencoder(scale.deviation, vae.name),
         "axes": decoding.axes or _GRID, "unpack": decoding.unpack, "first_frame": decoding.first_frame,
         "unpacking": [Text(name, _local(text)) for name, text in decoding.arguments.items()],
-        "decode_where": decoding.where, "base": _base(facts),
+        "decode_where": decoding.where, "base": _base(facts), "unpack_static": decoding.static,
+        "loop_todo": facts.loop_odd, "end_todo": facts.end_odd, "decoding_asked": facts.decoding_asked,
+        "changing": facts.handing.changing,
     }  # fmt: skip
 
 

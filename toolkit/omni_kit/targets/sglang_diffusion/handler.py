@@ -15,10 +15,10 @@ _SIDE = "omni_kit.targets.sglang_diffusion.runtime.side:SGLangPipelineBuilder"
 
 
 class PipelineHandler:
-    """Scaffolds pipelines in the hybrid way: one stage before the denoiser, and SGLang's own after it."""
+    """Scaffolds pipelines: SGLang's stages do what they can, and stages of the pipeline's own the rest."""
 
-    templates = "hybrid"
-    ways = ("hybrid",)
+    templates = "pipeline"
+    ways = ("hybrid", "modular", "native")
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """A pipeline, its configs, its denoiser on BaseDiT and the stage before it."""

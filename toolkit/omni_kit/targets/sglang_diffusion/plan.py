@@ -7,17 +7,24 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from omni_kit.errors import BadInput
-from omni_kit.targets.protocol import Decision, IntegrationPlan, NewFile, Request, Todo
+from omni_kit.targets.protocol import Decision, IntegrationPlan, NewFile, Request
 from omni_kit.targets.sglang_diffusion.checkout import FOLDERS, checkout_at, pipeline_names
-from omni_kit.targets.sglang_diffusion.context import PipelineFacts, pipeline_context, pipeline_facts
-from omni_kit.targets.sglang_diffusion.reuse import SAME_SCHEDULERS
-from omni_kit.upstream.diffusers.guidance import Formula
+from omni_kit.targets.sglang_diffusion.context import pipeline_context
+from omni_kit.targets.sglang_diffusion.distilled import distillation
+from omni_kit.targets.sglang_diffusion.facts import PipelineFacts, pipeline_facts
+from omni_kit.targets.sglang_diffusion.modules import compose, modular_context
+from omni_kit.targets.sglang_diffusion.ways import DOES, Way, against_stages, choose_way
 from omni_kit.upstream.diffusers.traits import attention_kernels
 from omni_kit.upstream.hub import SCHEME
 from omni_kit.upstream.subject import Subject
 
 _PARTS = ("pipeline", "pipeline_config", "sampling_params", "dit_config", "vae_config", "dit")
-_STAGE_PARTS = ("before_denoising", "recording", "loaders")
+_STAGE_PARTS = {
+    Way.hybrid: ("before_denoising", "recording", "loaders"),
+    Way.modular: ("prompts", "loaders"),
+    Way.native: ("generation", "loaders"),
+}
+_OF_WAY = ("pipeline", "before_denoising", "recording", "prompts", "generation")  # with a template for each way
 
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
@@ -29,12 +36,11 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
     """
     facts = pipeline_facts(subject)
     facts.refuse_what_cannot_be_served()
-    planner = _Planner(facts, request)
+    planner = _Planner(facts, request, choose_way(facts, request.way))
     return IntegrationPlan(
         base=planner.base,
         files=tuple(planner.files()),
         decisions=tuple(planner.decisions()),
-        todo=tuple(planner.todo()),
         next=planner.next(),
     )
 
@@ -45,6 +51,11 @@ class _Planner:
 
     facts: PipelineFacts
     request: Request
+    way: Way
+
+    @property
+    def _stage_parts(self) -> tuple[str, ...]:
+        return _STAGE_PARTS[self.way]
 
     @property
     def in_tree(self) -> bool:
@@ -68,25 +79,27 @@ class _Planner:
 
     def _place(self, part: str) -> str:
         """The file of a part, relative to where is written."""
-        if not self.in_tree or part in _STAGE_PARTS:
+        if not self.in_tree or part in self._stage_parts:
             return f"{self.base}/{part}.py"
         return f"{self._inner}/{FOLDERS[part]}/{self.request.name}.py"
 
     @cached_property
     def _modules(self) -> dict[str, str]:
         """How each part is imported."""
-        return {part: _imported(self._place(part)) for part in (*_PARTS, *_STAGE_PARTS)}
+        return {part: _imported(self._place(part)) for part in (*_PARTS, *self._stage_parts)}
 
     @cached_property
     def context(self) -> dict[str, object]:
         name = self.request.name
         prefix = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
-        found = pipeline_context(self.facts)
+        more = modular_context(self.facts) if self.way is Way.modular else {}
+        found = pipeline_context(self.facts, reuses=self.way is not Way.native)
         known = found.pop("known_vae")
         given = self.facts.subject.given
         return {
-            **found, "name": name, "class_name": prefix, "dit": f"{prefix}DiT", "in_tree": self.in_tree,
-            "modules": self._modules,
+            **found, **more, "name": name, "class_name": prefix, "dit": f"{prefix}DiT", "in_tree": self.in_tree,
+            "modules": self._modules, "way": self.way.value, "does": DOES[self.way],
+            "unfit": against_stages(self.facts),
             "vae_module": known.module if known is not None else self._modules["vae_config"],
             "vae_config": known.name if known is not None else f"{prefix}VAEConfig",
             "hf_model_paths": [given.removeprefix(SCHEME)] if given.startswith(SCHEME) else [],
@@ -95,8 +108,9 @@ class _Planner:
     def files(self) -> Iterator[NewFile]:
         context = self.context
         parts = [part for part in _PARTS if part != "vae_config" or not context["vae_reused"]]
-        for part in (*parts, *_STAGE_PARTS):
-            yield NewFile(self._place(part), f"{part}.py.jinja", context=context)
+        for part in (*parts, *self._stage_parts):
+            folder = f"{self.way}/" if part in _OF_WAY else ""
+            yield NewFile(self._place(part), f"{folder}{part}.py.jinja", context=context)
         init = "stage_init" if self.in_tree else "__init__"
         yield NewFile(f"{self.base}/__init__.py", f"{init}.py.jinja", context=context)
         if not self.in_tree:
@@ -106,22 +120,23 @@ class _Planner:
         facts, context = self.facts, self.context
         guidance, scale, decoding = facts.guidance, facts.denoising.scale, facts.decoding
         calls = facts.pipeline.cls.source.where(facts.pipeline.cls.node)
-        yield Decision("way", "hybrid", "its own code runs up to its denoiser; SGLang denoises and decodes", calls)
+        yield Decision("way", self.way, DOES[self.way], calls)
+        yield from self._fitting()
+        yield from (Decision("SGLang's stages", "do less", one, _place_in(one)) for one in against_stages(facts))
         yield Decision(
             "step", str(context["step_text"]) or "unread", "what its denoiser is told", facts.denoising.where
         )
         yield Decision("guidance", guidance.formula.value, f"by {guidance.scale or 'no scale'}", guidance.where)
+        yield from distillation(facts)
         yield Decision("latents", scale.convention or "as they are", "scaled back before they are decoded", scale.where)
         if decoding.unpack:
             yield Decision("tokens", decoding.unpack, "turned into a grid after the last step", decoding.where)
         vae = facts.autoencoder
-        reason = (
-            "SGLang has this class" if context["vae_reused"] else "SGLang has no such class: diffusers' own decodes"
-        )
+        reason = "SGLang has this class" if context["vae_reused"] else "diffusers' own class decodes"
         yield Decision("autoencoder", str(context["vae_config"]), reason, vae.evidence)
         scheduler = facts.scheduler
-        same = scheduler.class_name in SAME_SCHEDULERS
-        why = "its steps are those of diffusers" if same else "SGLang's of that name, if it has one, takes other steps"
+        same = scheduler.class_name in context["same_schedulers"]  # type: ignore[operator]
+        why = "its steps are those of diffusers" if same else "diffusers' own class steps"
         yield Decision("scheduler", "SGLang's" if same else "diffusers'", why, scheduler.evidence)
         kernels = attention_kernels(facts.model)
         choice = "SGLang's backends" if context["kernels"] else "upstream's"
@@ -130,29 +145,21 @@ class _Planner:
         if facts.video is False and "use_resolution_binning" in [one.name for one in context["asked"]]:  # type: ignore[attr-defined]
             yield Decision("sizes", "as asked for", "its resolution binning is switched off", calls)
 
-    def todo(self) -> Iterator[Todo]:
-        facts = self.facts
-        dit, config = self._place("dit"), self._place("pipeline_config")
-        if "0" in (self.context["hidden_size"], self.context["heads"]):
-            yield Todo(self._place("dit_config"), 1, "give hidden_size and num_attention_heads: no argument says them")
-        if facts.denoising.unit is None:
-            yield Todo(dit, 1, f"write _step: how {facts.class_name} tells its denoiser a step could not be read")
-        for name in facts.handing.changing:
-            yield Todo(dit, 1, f"compute {name} in forward: {facts.class_name} computes it anew for each step")
-        if facts.guidance.formula is Formula.unread:
-            yield Todo(config, 1, f"say how two answers become one: not read in {facts.guidance.where}")
-        if facts.denoising.scale.convention == "batch-norm statistics":
-            yield Todo(
-                config, 1, "write get_decode_scale_and_shift: latents are scaled by statistics of the autoencoder"
-            )
-        if facts.decoding.unpack and not facts.decoding.static:
-            yield Todo(config, 1, f"write post_denoising_loop: {facts.decoding.unpack} needs its pipeline")
-        if asked := [text for text in facts.decoding.asked if facts.needed_to_decode(text)]:
-            yield Todo(config, 1, f"the autoencoder is also asked with {asked[0]} ({facts.decoding.where})")
+    def _fitting(self) -> Iterator[Decision]:
+        """Which of the stages before denoising SGLang has could do the pipeline's work."""
+        odd = compose(self.facts).against
+        yield from (Decision("modular", "does not fit", one, _place_in(one)) for one in odd[:1])
+        if not odd and not against_stages(self.facts):
+            yield Decision("modular", "fits, too", DOES[Way.modular], self.facts.denoising.where)
 
     def next(self) -> tuple[str, ...]:
         place = self.request.into / PurePosixPath(self.base)
         return (shlex.join(["omni-kit", "check", str(place)]),)
+
+
+def _place_in(text: str) -> str:
+    """The place at the end of a reason."""
+    return text.rpartition("(")[2].rstrip(")") if text.endswith(")") else ""
 
 
 def _imported(place: str) -> str:

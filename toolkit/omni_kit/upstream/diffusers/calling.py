@@ -10,7 +10,9 @@ from omni_kit.upstream.python.interpret import UNKNOWN
 from omni_kit.upstream.python.source import dotted
 
 # Arguments of `__call__` that hold a medium which the pipeline starts from.
-_MEDIA = ("image", "images", "video", "videos", "mask_image", "control_image", "control_video", "image_embeds", "audio")
+_MEDIA = (
+    "image", "images", "video", "videos", "mask_image", "control_image", "control_video", "image_embeds", "audio",
+)  # fmt: skip
 
 
 def call_arguments(pipeline: Pipeline) -> Mapping[str, Argument]:

@@ -53,10 +53,14 @@ class Denoising:
         return found[1] if found is not None else ast.parse("def __call__(self): ...").body[0]  # type: ignore[return-value]
 
     @cached_property
+    def calls(self) -> list[ast.Call]:
+        """Every call of the denoiser, in the order of lines."""
+        return denoiser_calls(self._function, self.pipeline.denoiser.name)
+
+    @cached_property
     def call(self) -> ast.Call | None:
         """The call of the denoiser that is handed most; None where none is seen."""
-        calls = denoiser_calls(self._function, self.pipeline.denoiser.name)
-        return max(calls, key=lambda node: (len(node.keywords) + len(node.args), -node.lineno), default=None)
+        return max(self.calls, key=lambda node: (len(node.keywords) + len(node.args), -node.lineno), default=None)
 
     @property
     def where(self) -> str:

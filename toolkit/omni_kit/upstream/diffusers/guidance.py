@@ -84,18 +84,29 @@ def _pairs(function: ast.FunctionDef) -> Iterator[bool]:
 def _combinations(function: ast.FunctionDef) -> Iterator[tuple[ast.Assign, Formula, str]]:
     """Assignments of `a + s * (b - c)` where `a` is one of `b` and `c`, and `s` is a scale."""
     for node in sorted((n for n in ast.walk(function) if isinstance(n, ast.Assign)), key=lambda n: n.lineno):
-        value = node.value
-        if not (isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and isinstance(value.right, ast.BinOp)):
-            continue
-        product = value.right
-        difference = product.right
-        if not (isinstance(product.op, ast.Mult) and isinstance(difference, ast.BinOp)):
-            continue
-        if isinstance(difference.op, ast.Sub) and "scale" in (scale := ast.unparse(product.left)):
-            start, positive, negative = (ast.unparse(one) for one in (value.left, difference.left, difference.right))
-            if start in (positive, negative):
-                formula = Formula.between if start == negative else Formula.beyond
-                yield node, formula, "true_cfg_scale" if "true_cfg" in scale else "guidance_scale"
+        if (found := _combined(node.value)) is not None:
+            yield node, *found
+
+
+def is_combination(value: ast.expr) -> bool:
+    """Whether a value is what guidance makes of two answers."""
+    return _combined(value) is not None
+
+
+def _combined(value: ast.expr) -> tuple[Formula, str] | None:
+    """Formula and scale of `a + s * (b - c)`."""
+    if not (isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and isinstance(value.right, ast.BinOp)):
+        return None
+    product = value.right
+    difference = product.right
+    if not (isinstance(product.op, ast.Mult) and isinstance(difference, ast.BinOp)):
+        return None
+    if isinstance(difference.op, ast.Sub) and "scale" in (scale := ast.unparse(product.left)):
+        start, positive, negative = (ast.unparse(one) for one in (value.left, difference.left, difference.right))
+        if start in (positive, negative):
+            formula = Formula.between if start == negative else Formula.beyond
+            return formula, "true_cfg_scale" if "true_cfg" in scale else "guidance_scale"
+    return None
 
 
 def _renormed(function: ast.FunctionDef, line: int) -> bool:

@@ -9,8 +9,8 @@ from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_checkers.sglang_diffusion.examples import DIT, QWEN, changed
 from omni_checkers.sglang_diffusion.facts.code import last_name
 from omni_checkers.sglang_diffusion.facts.serving import Serving
+from omni_kit.targets.protocol import TODO_MARK
 
-_MARK = "TODO(omni-kit)"
 _RAISED = "NotImplementedError"
 
 
@@ -46,10 +46,14 @@ class NothingIsUnfinished(Rule):
             for node in file.nodes(ast.Call)
         }  # fmt: skip
         for path, file in files.items():
+            marked = set()
             for number, line in enumerate(file.text.splitlines(), 1):
-                if _MARK in line and "#" in line.partition(_MARK)[0]:
-                    yield Finding(f"unfinished: {line.partition(_MARK)[2].strip(' :')}", path, number)
+                if TODO_MARK in line and "#" in line.partition(TODO_MARK)[0]:
+                    marked.add(number)
+                    yield Finding(f"unfinished: {line.partition(TODO_MARK)[2].strip(' :')}", path, number)
             for node in file.nodes(ast.FunctionDef):
+                if marked.intersection(range(node.lineno, (node.end_lineno or node.lineno) + 1)):
+                    continue  # said already
                 if node.name in called and (reason := next(_left_open(node), None)) is not None:
                     yield Finding(f"unfinished: {node.name} {reason}", path, node.lineno)
 

@@ -124,6 +124,8 @@ class SGLangPipelineBuilder:
         noted, picture = self._noted(model, scenario)
         if picture.dim() == _FILM:
             picture = picture.movedim(1, 2)  # as diffusers has films: [batch, frames, channels, rows, columns]
+        if not _denoises(opened):  # a stage of its own asks as upstream does
+            return noted.named(scenario.name, guidance.together, guidance.negative_first, picture)
         # SGLang asks for the prompt first, and in a call of its own.
         return noted.named(scenario.name, together=False, negative_first=False, picture=picture)
 
@@ -178,6 +180,13 @@ def _counting(attended: Counter[str]) -> Iterator[None]:
         yield
     finally:
         LocalAttention.forward = forward
+
+
+def _denoises(opened: Opened) -> bool:
+    """Whether the loop over steps is SGLang's own."""
+    from sglang.multimodal_gen.runtime.pipelines_core.stages import DenoisingStage
+
+    return any(isinstance(stage, DenoisingStage) for stage in opened.pipeline.stages)
 
 
 def _class(part: Any) -> str:

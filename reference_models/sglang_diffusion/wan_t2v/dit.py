@@ -1,18 +1,13 @@
-"""{{ upstream }} on SGLang's BaseDiT: diffusers' own modules and parameter names, attention by SGLang's backends."""
+"""WanTransformer3DModel on SGLang's BaseDiT: diffusers' own modules and parameter names, attention by SGLang's backends."""
 
 import copy
 from types import FunctionType, SimpleNamespace
 
 import torch
-{% if torchs %}
-import torch.nn.functional as F
-{% endif %}
 from accelerate import init_empty_weights
-from diffusers import {{ upstream }}
+from diffusers import WanTransformer3DModel
 from sglang.multimodal_gen.runtime.layers.attention.layer import LocalAttention
 from sglang.multimodal_gen.runtime.models.dits.base import BaseDiT
-{% if kernels %}
-
 
 _DISPATCHED, _OF_TORCH = "dispatch_attention_fn", "scaled_dot_product_attention"  # as diffusers' processors attend
 _NO_CODE = SimpleNamespace(co_names=())
@@ -45,23 +40,10 @@ class Attention:
     ):
         """Tensors are [batch, tokens, heads, width], as diffusers and SGLang have them."""
         if is_causal or dropout_p:
-            raise ValueError("{{ upstream }} asks for causal attention or dropout, which no denoiser has")
+            raise ValueError("WanTransformer3DModel asks for causal attention or dropout, which no denoiser has")
         layer = self.layer(query.shape[2], key.shape[2], query.shape[3], scale, query.shape[1] != key.shape[1])
         return layer(query, key, value, attn_mask)
 
-{% if torchs %}
-    def scaled_dot_product_attention(
-        self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
-    ):
-        """In the place of torch's: tensors are [batch, heads, tokens, width]."""
-        query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))
-        return self(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa).transpose(1, 2)
-
-    def __getattr__(self, name):
-        """Everything else of torch.nn.functional."""
-        return getattr(F, name)
-
-{% endif %}
     def layer(self, heads, key_heads, width, scale=None, is_cross_attention=False):
         """The layer of a shape, whose backend SGLang selects when it is first asked for."""
         known = (heads, key_heads, width, scale, is_cross_attention)
@@ -88,21 +70,20 @@ def use_sglang_attention(model, attention: Attention) -> None:
         adapted = classes.setdefault(type(processor), _adapted(type(processor), attention))
         processor = copy.copy(processor)
         processor.__class__ = adapted
-        module.set_processor(processor)
+        module.processor = processor
 
 
 def _adapted(kind: type, attention: Attention) -> type:
     """A class of processors whose code is upstream's, and whose kernel is another."""
     call = kind.__call__
-    names = {**call.__globals__, _DISPATCHED: attention{{ ', "F": attention' if torchs }}}
+    names = {**call.__globals__, _DISPATCHED: attention}
     changed = FunctionType(call.__code__, names, call.__name__, call.__defaults__, call.__closure__)
     changed.__kwdefaults__ = call.__kwdefaults__
     return type(f"SGLang{kind.__name__}", (kind,), {"__call__": changed})
-{% endif %}
 
 
-class {{ dit }}(BaseDiT, {{ upstream }}):
-    """Takes latents and steps as SGLang's DenoisingStage has them, and hands them on as {{ pipeline }} does."""
+class WanT2vDiT(BaseDiT, WanTransformer3DModel):
+    """Takes latents and steps as SGLang's DenoisingStage has them, and hands them on as WanPipeline does."""
 
     _fsdp_shard_conditions = []
     _compile_conditions = []
@@ -111,21 +92,41 @@ class {{ dit }}(BaseDiT, {{ upstream }}):
 
     def __init__(self, config, hf_config, quant_config=None, **kwargs):
         if quant_config is not None:
-            raise ValueError("{{ dit }} has diffusers' own layers, which are not quantised here")
+            raise ValueError("WanT2vDiT has diffusers' own layers, which are not quantised here")
         arch = config.arch_config
-        values = {name: getattr(arch, name) for name in ({% for one in fields %}"{{ one.name }}", {% endfor %})}
+        values = {
+            name: getattr(arch, name)
+            for name in (
+                "patch_size",
+                "num_attention_heads",
+                "attention_head_dim",
+                "in_channels",
+                "out_channels",
+                "text_dim",
+                "freq_dim",
+                "ffn_dim",
+                "num_layers",
+                "cross_attn_norm",
+                "qk_norm",
+                "eps",
+                "image_dim",
+                "added_kv_proj_dim",
+                "rope_max_seq_len",
+                "pos_embed_seq_len",
+            )
+        }
         # SGLang builds on the meta device: weights stay there until they are loaded, tables of positions are computed.
         with torch.device("cpu"), init_empty_weights(include_buffers=False):
-            {{ upstream }}.__init__(self, **values)
+            WanTransformer3DModel.__init__(self, **values)
         self.prefix, self.hf_config = config.prefix, hf_config
         self.hidden_size = arch.hidden_size
         self.num_attention_heads = arch.num_attention_heads
         self.num_channels_latents = arch.num_channels_latents
-{% if kernels %}
         attention = Attention(self._supported_attention_backends)
-        attention.layer(self.num_attention_heads, self.num_attention_heads, self.hidden_size // self.num_attention_heads)
+        attention.layer(
+            self.num_attention_heads, self.num_attention_heads, self.hidden_size // self.num_attention_heads
+        )
         use_sglang_attention(self, attention)
-{% endif %}
 
     def forward(
         self,
@@ -133,49 +134,30 @@ class {{ dit }}(BaseDiT, {{ upstream }}):
         encoder_hidden_states,
         timestep,
         guidance=None,
-{% for one in conditions %}
-        {{ one.key }}=None,
-{% endfor %}
+        encoder_hidden_states_image=None,
+        attention_kwargs=None,
     ):
         """The prediction that the scheduler takes, for latents and steps of the scheduler."""
         given = {
-{% if embeds %}
-            "{{ embeds }}": encoder_hidden_states,
-{% endif %}
-{% for one in conditions %}
-            "{{ one.name }}": {{ one.key }},
-{% endfor %}
+            "encoder_hidden_states": encoder_hidden_states,
+            "encoder_hidden_states_image": encoder_hidden_states_image,
+            "attention_kwargs": attention_kwargs,
         }
         given = {name: value for name, value in given.items() if value is not None}
-        answer = {{ upstream }}.forward(
+        answer = WanTransformer3DModel.forward(
             self,
-            {{ latents }}={{ latents_text }},
-{% if step %}
-            {{ step }}=_step(timestep),
-{% endif %}
+            hidden_states=hidden_states,
+            timestep=_step(timestep),
             **given,
-{% if return_dict %}
             return_dict=False,
-{% endif %}
         )
         answer = answer[0] if isinstance(answer, (tuple, list)) else answer
-{% if listed %}
-        answer = torch.stack(list(answer)){{ '.squeeze(' ~ unsqueezed ~ ')' if unsqueezed }}
-{% endif %}
-{% if halved %}
-        if answer.shape[1] == 2 * hidden_states.shape[1]:
-            answer = answer.chunk(2, dim=1)[0]  # what follows is a variance
-{% endif %}
-        return {{ '-answer' if sign < 0 else 'answer' }}
+        return answer
 
 
 def _step(step: torch.Tensor) -> torch.Tensor:
-    """A step of the scheduler as {{ pipeline }} hands it to its denoiser ({{ step_where }})."""
-{% if step_text %}
-    return {{ step_text }}
-{% else %}
-    raise NotImplementedError("how {{ pipeline }} tells its denoiser a step could not be read: write it")
-{% endif %}
+    """A step of the scheduler as WanPipeline hands it to its denoiser (diffusers/pipelines/wan/pipeline_wan.py:608)."""
+    return step
 
 
-EntryClass = {{ dit }}
+EntryClass = WanT2vDiT

@@ -1,0 +1,112 @@
+"""The rule about what a denoiser is configured by: SGD106."""
+
+import ast
+from typing import Any
+
+from omni_checkers.engine.files import walked
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.sglang_diffusion.examples import ARCH, QWEN, changed
+from omni_checkers.sglang_diffusion.facts.code import at, fields
+from omni_checkers.sglang_diffusion.facts.serving import Serving
+from omni_checkers.sglang_diffusion.facts.sources import own_classes
+from omni_kit.upstream.diffusers.classes import find_class
+from omni_kit.upstream.diffusers.signatures import arguments
+from omni_kit.upstream.python.interpret import UNKNOWN, ClassRef
+
+_OF_TRAINING = "dropout"  # does nothing while a model serves
+
+
+class ArchitectureHasEveryArgument(Rule):
+    """The denoiser's arch_config has a field for each argument of diffusers' class, with its default.
+
+    What config.json says and no field takes goes into `extra_attrs`, without a word. That is an error where nothing
+    reads it, and a warning where something does: a config without that key then ends in an AttributeError. Another
+    default than diffusers' is told as information: it counts where a config leaves the key out.
+
+    Why: a checkpoint of another size is loaded as if it had the usual one: SGLang's Z-Image knows `num_layers`, its
+    checkpoints say `n_layers`, and 30 layers are built whatever they say.
+
+    Fine when: the argument chooses between variants of which the integration serves one alone; suppress with that
+    reason.
+    """
+
+    id = "SGD106"
+    name = "architecture-has-every-argument"
+    target = "sglang-diffusion"
+    obligations = ("SGL-20",)
+    BAD = (
+        changed(ARCH, ("    axes_dims_rope: tuple[int, int, int] = (16, 56, 56)\n", "")),
+        changed(ARCH, ("    num_layers: int = 60\n", "    depth: int = 60\n")),
+        changed(ARCH, ("joint_attention_dim: int = 3584", "joint_attention_dim: int = 4096")),
+    )
+    GOOD = ({ARCH: QWEN[ARCH]},)
+
+    def check(self, serving: Serving) -> Findings:
+        arch = serving.arch_config
+        pipeline = serving.upstream
+        upstream = find_class(pipeline.library, serving.upstream_denoiser) if pipeline is not None else None
+        if arch is None or upstream is None or not serving.is_own(arch):
+            raise NotApplicable("there is no denoiser of diffusers for this pipeline, or no architecture of its own")
+        read = _names_read(arch) | (_names_read(serving.denoiser) if serving.denoiser is not None else set())
+        for name, argument in arguments(upstream).items():
+            found = _field(arch, name)
+            told = f"argument '{name}' of diffusers' {upstream.node.name} ({argument.where})"
+            if _OF_TRAINING in name:
+                continue
+            if found is None and name not in _derived(arch):
+                lost = name not in read
+                what = "which nothing reads then" if lost else "which is read, and is missing where no config says it"
+                one = at(arch.source, arch.node, f"{arch.node.name} has no field for {told}, {what}")
+                yield one if lost else Finding(one.message, one.path, one.line, one.column, severity=Severity.warning)
+            elif found is not None and _differ(value := _literal(found[1].value), argument.default):
+                text = f"'{name}' is {value!r} by default, and {argument.default!r} is the {told}"
+                place = found if serving.is_own(found[0]) else (arch, arch.node)
+                one = at(place[0].source, place[1], text)
+                yield Finding(one.message, one.path, one.line, one.column, severity=Severity.info)
+
+
+def _field(cls: ClassRef, name: str) -> tuple[ClassRef, ast.AnnAssign] | None:
+    return next(((entry, fields(entry)[name]) for entry in own_classes(cls) if name in fields(entry)), None)
+
+
+def _derived(cls: ClassRef) -> set[str]:
+    """Attributes that a class computes, properties among them."""
+    found: set[str] = set()
+    for entry in own_classes(cls):
+        found |= {item.name for item in entry.node.body if isinstance(item, ast.FunctionDef) and item.decorator_list}
+    return found
+
+
+def _names_read(cls: ClassRef) -> set[str]:
+    """What is read as an attribute, or named in a text, in the files of a class and its bases."""
+    found: set[str] = set()
+    for tree in {id(entry.source): entry.source.tree for entry in own_classes(cls)}.values():
+        for node in walked(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+    return found
+
+
+def _literal(node: ast.expr | None) -> Any:
+    """A literal default, also one of a factory that makes nothing else."""
+    if isinstance(node, ast.Call):
+        factory = next((one.value for one in node.keywords if one.arg == "default_factory"), None)
+        node = factory.body if isinstance(factory, ast.Lambda) else next(
+            (one.value for one in node.keywords if one.arg == "default"), None
+        )  # fmt: skip
+    try:
+        return UNKNOWN if node is None else ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return UNKNOWN
+
+
+def _differ(own: Any, upstream: Any) -> bool:
+    if UNKNOWN in (own, upstream) or own is None or upstream is None:
+        return False
+    return bool(_plain(own) != _plain(upstream))
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,1 @@
+"""What only a run can tell: configs constructed and callbacks called beside SGLang."""

@@ -1,0 +1,34 @@
+"""Loads components with the classes of the libraries that they are published for."""
+
+import diffusers
+import transformers
+from sglang.multimodal_gen.runtime.loader.component_loaders.component_loader import ComponentLoader
+from sglang.multimodal_gen.runtime.loader.component_loaders.scheduler_loader import SchedulerLoader
+from sglang.multimodal_gen.runtime.utils.precision_types import PRECISION_TO_TYPE
+
+
+class UpstreamLoader(ComponentLoader):
+    """A tokenizer, a processor or an encoder, of the class that model_index.json names."""
+
+    expected_library = ("transformers",)
+
+    def load_customized(self, component_model_path, server_args, component_name):
+        """Encoders come in the precision that the pipeline's config says."""
+        found = getattr(transformers, self.component_architecture)
+        if not issubclass(found, transformers.PreTrainedModel):
+            return found.from_pretrained(component_model_path)
+        dtype = PRECISION_TO_TYPE[server_args.pipeline_config.text_encoder_precisions[0]]
+        return found.from_pretrained(component_model_path, torch_dtype=dtype)
+
+
+class UpstreamSchedulerLoader(SchedulerLoader):
+    """diffusers' own scheduler, but where SGLang's of that name takes the same steps: others differ in their sigmas."""
+
+    component_names = []
+    same_steps = ("FlowMatchEulerDiscreteScheduler",)
+
+    def load_customized(self, component_model_path, server_args, component_name):
+        """The class that model_index.json names."""
+        if self.component_architecture in self.same_steps:
+            return super().load_customized(component_model_path, server_args, component_name)
+        return getattr(diffusers, self.component_architecture).from_pretrained(component_model_path)

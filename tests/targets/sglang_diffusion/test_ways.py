@@ -1,0 +1,137 @@
+"""Which way a pipeline is served, by what its loop does; and what is left to a person, at its line."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from omni_checkers.engine.judge import judge
+from omni_checkers.sglang_diffusion.rules.scaffold.unfinished import NothingIsUnfinished
+from omni_kit.errors import BadInput, Refusal
+from omni_kit.scaffold import Scaffold, new_model, update
+from omni_kit.targets.protocol import TODO_MARK
+from omni_kit.targets.registry import get_target
+from omni_kit.upstream.diffusers.classes import PIPELINES, class_names, is_diffusers_class, place_of
+from omni_kit.upstream.library import find_library
+
+TARGET = "sglang-diffusion"
+# Pipeline -> what a person read in its loop, or after it, that no stage of SGLang does.
+NATIVE = {
+    "StableDiffusion3PAGPipeline": "_apply_perturbed_attention_guidance",
+    "LuminaPipeline": "torch.split",
+    "SanaSprintPipeline": "steps by",
+    "CogVideoXPipeline": "ends with latents[:, additional_frames:]",
+    "PRXPipeline": "ends with latents / scaling_factor + shift_factor",
+    "Flux2Pipeline": "hands its denoiser latent_model_input",
+    "HunyuanImagePipeline": "outside of a single loop",
+}
+# Pipeline, and what hybrid leaves to a person there: the file, and how the line begins.
+LEFT_OPEN = [
+    ("Flux2Pipeline", "pipeline_config.py", "Flux2Pipeline scales by statistics of its autoencoder"),
+    ("HunyuanImagePipeline", "dit.py", "compute timestep_r here"),
+    ("Kandinsky5T2IPipeline", "dit_config.py", "give hidden_size and num_attention_heads"),
+    ("SanaSprintPipeline", "dit.py", "write how SanaSprintPipeline tells its denoiser a step"),
+    ("CogVideoXPipeline", "pipeline_config.py", "CogVideoXPipeline ends with self.decode_latents(latents)"),
+    ("StableDiffusion3PAGPipeline", "pipeline.py", "SGLang's DenoisingStage does not: makes"),
+]
+
+
+def scaffold(source: str, into: Path, kind: str | None = None, dry_run: bool = False) -> Scaffold:
+    return new_model("served", source, target=TARGET, into=into, kind=kind, dry_run=dry_run)
+
+
+@pytest.mark.parametrize("pipeline", NATIVE)
+def test_a_loop_of_its_own_is_run_by_a_stage_of_its_own(pipeline: str, tmp_path: Path) -> None:
+    made = scaffold(pipeline, tmp_path)
+    decided = [(decision.what, decision.choice) for decision in made.plan.decisions]
+    reasons = [decision for decision in made.plan.decisions if decision.what == "SGLang's stages"]
+    assert ("way", "native") in decided
+    assert any(NATIVE[pipeline] in decision.reason for decision in reasons)
+    assert all(".py:" in decision.evidence for decision in reasons)
+    assert {change.path for change in made.changes} >= {"served/generation.py", "served/vae_config.py"}
+
+
+def test_a_scheduler_that_lacks_what_sglang_asks_steps_in_a_stage_of_its_own(tmp_path: Path) -> None:
+    named = {"_class_name": "PixArtAlphaPipeline", "transformer": ["diffusers", "PixArtTransformer2DModel"],
+             "vae": ["diffusers", "AutoencoderKL"], "tokenizer": ["transformers", "T5Tokenizer"],
+             "text_encoder": ["transformers", "T5EncoderModel"]}  # fmt: skip
+    for scheduler, way in (("DDIMScheduler", "native"), ("DPMSolverMultistepScheduler", "hybrid")):
+        index = {**named, "scheduler": ["diffusers", scheduler]}
+        (tmp_path / "model_index.json").write_text(json.dumps(index), encoding="utf-8")
+        assert scaffold(str(tmp_path), tmp_path / "into", dry_run=True).plan.decisions[0].choice == way
+
+
+def test_what_fits_is_said_before_it_is_asked_for(tmp_path: Path) -> None:
+    def modular(pipeline: str) -> str:
+        made = scaffold(pipeline, tmp_path, dry_run=True)
+        return next(f"{one.choice}: {one.reason}" for one in made.plan.decisions if one.what == "modular")
+
+    assert modular("SanaPipeline").startswith("fits, too")
+    assert "hands its denoiser img_ids, which encode_prompt does not make" in modular("ChromaPipeline")
+
+
+def test_modular_is_composed_of_sglangs_stages(tmp_path: Path) -> None:
+    scaffold("WanPipeline", tmp_path, "modular")
+    stages = (tmp_path / "served/pipeline.py").read_text(encoding="utf-8")
+    config = (tmp_path / "served/pipeline_config.py").read_text(encoding="utf-8")
+    for stage in ("latent_preparation", "timestep_preparation", "denoising", "decoding"):
+        assert f"add_standard_{stage}_stage(" in stages
+    assert "(batch.num_frames - 1) // self.vae_config.arch_config.scale_factor_temporal + 1," in config
+    assert not (tmp_path / "served/recording.py").exists()
+
+
+@pytest.mark.parametrize(("pipeline", "file", "said"), LEFT_OPEN)
+def test_what_is_left_open_stands_at_its_line_and_is_reported(
+    pipeline: str, file: str, said: str, tmp_path: Path
+) -> None:
+    made = scaffold(pipeline, tmp_path, "hybrid")
+    left = [todo for todo in made.plan.todo if todo.path == f"served/{file}" and todo.what.startswith(said)]
+    assert left
+    for todo in made.plan.todo:
+        line = (tmp_path / todo.path).read_text(encoding="utf-8").splitlines()[todo.line - 1]
+        assert line.strip() == f"# {TODO_MARK}: {todo.what}"
+    verdict = judge(tmp_path / "served", get_target(TARGET), [NothingIsUnfinished])["SGD601"]
+    found = {(finding.path, finding.line) for finding in verdict.findings}
+    assert found == {(tmp_path / todo.path, todo.line) for todo in made.plan.todo}
+
+
+def test_a_way_that_cannot_be_read_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="hands its denoiser a prompt in a way that could not be read"):
+        scaffold("OmniGenPipeline", tmp_path, "hybrid")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.sweep
+def test_every_pipeline_of_diffusers_is_scaffolded_or_refused_in_one_line(tmp_path: Path) -> None:
+    library = find_library("diffusers")
+    names = [name for name in class_names(library) if name.endswith("Pipeline") and is_diffusers_class(name, library)]
+    outcome = {name: _outcome(name, tmp_path) for name in names if _is_whole(name)}
+    counted = Counter(outcome.values())
+    assert counted["hybrid"] >= 20
+    assert counted["native"] >= 28
+    assert counted["hybrid, with to-dos"] == 0  # then native fits
+    assert not [name for name, what in outcome.items() if "\n" in what]
+    assert {name for name, what in outcome.items() if "to-dos" in what} == {
+        "Kandinsky5T2IPipeline", "Kandinsky5T2VPipeline",
+    }  # fmt: skip
+
+
+def _is_whole(name: str) -> bool:
+    place = place_of(find_library("diffusers"), name) or ""
+    return place.startswith(f"{PIPELINES}/")
+
+
+def _outcome(name: str, into: Path) -> str:
+    try:
+        made = scaffold(name, into, dry_run=True)
+    except (BadInput, Refusal) as error:
+        return error.message
+    return f"{made.plan.decisions[0].choice}{', with to-dos' if made.plan.todo else ''}"
+
+
+def test_an_update_keeps_the_way(tmp_path: Path) -> None:
+    scaffold("WanPipeline", tmp_path, "modular")
+    made = update(tmp_path / "served")
+    assert made.ok
+    assert {change.action for change in made.changes} == {"unchanged"}

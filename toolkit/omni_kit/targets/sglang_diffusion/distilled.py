@@ -1,0 +1,37 @@
+"""What a checkpoint's own configs say of distillation: by what it is guided, and that few steps may be enough."""
+
+from collections.abc import Iterator
+
+from omni_kit.targets.protocol import Decision
+from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
+from omni_kit.upstream.diffusers.calling import call_arguments
+from omni_kit.upstream.diffusers.pipelines import INDEX
+
+_EMBEDS, _GUIDANCE, _DISTILLED, _STEPS = "guidance_embeds", "guidance", "is_distilled", "num_inference_steps"
+
+
+def distillation(facts: PipelineFacts) -> Iterator[Decision]:
+    """What follows for requests from configs that are given; nothing of a class alone.
+
+    No config says for how many steps a checkpoint was made: requests have those of diffusers, and that is said where
+    something else tells that they are too many.
+    """
+    signs = list(_signs(facts))
+    yield from signs
+    steps = call_arguments(facts.pipeline).get(_STEPS)
+    if steps is not None and any(sign.choice == "none" for sign in signs):
+        why = "configs do not say for how many steps it was made: see its model card, and sampling_params.py"
+        yield Decision("steps", str(steps.default), why, steps.where)
+
+
+def _signs(facts: PipelineFacts) -> Iterator[Decision]:
+    given, takes = facts.model.given, _GUIDANCE in facts.taken
+    if _EMBEDS in given and takes:
+        embedded = bool(given[_EMBEDS])
+        why = "guidance_scale is what the denoiser is told" if embedded else "guidance_scale is told to nobody"
+        place = f"{facts.pipeline.denoiser.name}/config.json: {_EMBEDS}"
+        yield Decision("embedded guidance", "told" if embedded else "none", why, place)
+    if facts.pipeline.values.get(_DISTILLED):
+        yield Decision(
+            "second branch", "none", "whatever guidance_scale says, it is distilled", f"{INDEX}: {_DISTILLED}"
+        )

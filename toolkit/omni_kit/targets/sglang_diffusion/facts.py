@@ -1,0 +1,192 @@
+"""Everything that is read of a pipeline before a scaffold of it is made."""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from omni_kit.errors import BadInput, Refusal
+from omni_kit.upstream.diffusers.calling import call_arguments
+from omni_kit.upstream.diffusers.classes import find_class
+from omni_kit.upstream.diffusers.decoding import Decoding, decoding_of
+from omni_kit.upstream.diffusers.defaults import Defaults, media_needed
+from omni_kit.upstream.diffusers.denoising import Denoising
+from omni_kit.upstream.diffusers.finishing import unusual_ends
+from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
+from omni_kit.upstream.diffusers.handing import Handing, handing_of
+from omni_kit.upstream.diffusers.looping import oddities
+from omni_kit.upstream.diffusers.models import ComponentModel
+from omni_kit.upstream.diffusers.pipelines import Pipeline
+from omni_kit.upstream.diffusers.signatures import Argument, arguments
+from omni_kit.upstream.places import read_json
+from omni_kit.upstream.profile import Component
+from omni_kit.upstream.subject import Subject
+
+_EMBEDS, _READS = "encoder_hidden_states", "text_encoder"
+
+
+@dataclass(frozen=True)
+class PipelineFacts:
+    """Everything that a scaffold is derived from."""
+
+    subject: Subject
+    pipeline: Pipeline
+    model: ComponentModel
+
+    @cached_property
+    def denoising(self) -> Denoising:
+        """How the pipeline asks its denoiser."""
+        return Denoising(self.pipeline, self.model)
+
+    @cached_property
+    def guidance(self) -> Guidance:
+        """What the pipeline makes of two answers."""
+        return guidance_of(self.pipeline)
+
+    @cached_property
+    def decoding(self) -> Decoding:
+        """What happens after the last step."""
+        return decoding_of(self.pipeline, self.autoencoder.name)
+
+    @cached_property
+    def handing(self) -> Handing:
+        """What happens to latents before they are handed over."""
+        return handing_of(self.denoising)
+
+    @cached_property
+    def class_name(self) -> str:
+        """The pipeline's class."""
+        return self.pipeline.cls.node.name
+
+    @cached_property
+    def autoencoder(self) -> Component:
+        """The component that decodes.
+
+        Raises:
+            Refusal: there is none.
+        """
+        found = [one for one in self.pipeline.components if one.role == "autoencoder"]
+        if not found:
+            raise Refusal(f"{self.class_name} has no autoencoder: SGLang's decoding stage has nothing to call")
+        return found[0]
+
+    @cached_property
+    def scheduler(self) -> Component:
+        """The component that steps.
+
+        Raises:
+            Refusal: there is none, or it is not called so.
+        """
+        found = [one for one in self.pipeline.components if one.name == "scheduler"]
+        if not found:
+            raise Refusal(f"{self.class_name} has no scheduler: SGLang's denoising stage has nothing to step with")
+        return found[0]
+
+    @cached_property
+    def components(self) -> list[Component]:
+        """Those that are loaded: all that model_index.json names; of a class alone, without what it can do without.
+
+        What reads prompts is not among the latter: where it is optional, ready embeddings can take its place.
+        """
+        denoiser = self.pipeline.denoiser.name
+        return [one for one in self.pipeline.components if self._is_loaded(one) or one.name == denoiser]
+
+    def _is_loaded(self, component: Component) -> bool:
+        reads = component.role == "tokenizer" or component.name.startswith(_READS)
+        return bool(self.pipeline.values) or not component.optional or reads
+
+    @property
+    def upstream_components(self) -> list[Component]:
+        """Those that upstream's own code calls: encoders, tokenizers and processors."""
+        apart = (self.pipeline.denoiser.name, self.autoencoder.name, "scheduler")
+        return [one for one in self.components if one.name not in apart]
+
+    @cached_property
+    def embeds(self) -> str:
+        """The denoiser's argument for what the prompt became; empty where that cannot be told."""
+        if _EMBEDS in self.denoising.conditions:
+            return _EMBEDS
+        handed = ((name, ast.unparse(value)) for name, value in self.denoising.handed.items())
+        return next((name for name, text in handed if "prompt_embeds" in text and "pooled" not in text), "")
+
+    @cached_property
+    def taken(self) -> Mapping[str, Argument]:
+        """The arguments of the denoiser's forward."""
+        return arguments(self.model.cls, "forward")
+
+    @cached_property
+    def video(self) -> bool:
+        """Whether it makes films."""
+        return "num_frames" in call_arguments(self.pipeline)
+
+    @cached_property
+    def vae_given(self) -> dict[str, Any]:
+        """What the autoencoder's config.json says; empty where only a class is known."""
+        directory = self.subject.directory
+        beside = directory.parent / self.autoencoder.name / "config.json" if directory is not None else None
+        given = read_json(beside) if beside is not None and beside.is_file() else {}
+        return {name: value for name, value in given.items() if not name.startswith("_")}
+
+    def vae_values(self) -> dict[str, Any]:
+        """The autoencoder's config: as its config.json says it, else by default."""
+        cls = find_class(self.model.library, self.autoencoder.class_name)
+        values = {name: one.default for name, one in arguments(cls).items()} if cls is not None else {}
+        return {**values, **self.vae_given}
+
+    def needed_to_decode(self, asked: str) -> bool:
+        """Whether the autoencoder needs an argument besides latents: no generator, nothing that its config declines."""
+        declined = self.vae_values().get(f"{asked}_conditioning") is False
+        return not declined and "generator" not in asked
+
+    @cached_property
+    def loop_odd(self) -> list[str]:
+        """What its loop over steps does besides asking, guiding and stepping."""
+        return oddities(self.denoising, self.scheduler.class_name)
+
+    @cached_property
+    def end_odd(self) -> list[str]:
+        """What it does with its last latents besides unpacking, scaling and decoding."""
+        return unusual_ends(self.denoising, self.scheduler.class_name)
+
+    @property
+    def decoding_asked(self) -> list[str]:
+        """What the autoencoder is asked with besides latents, and needs."""
+        return [text for text in self.decoding.asked if self.needed_to_decode(text)]
+
+    def refuse_what_cannot_be_served(self) -> None:
+        """Raises a Refusal where the pipeline is not one of text alone, with one denoiser and an autoencoder."""
+        if media := media_needed(Defaults(self.pipeline, self.scheduler.class_name)):
+            raise Refusal(
+                f"{self.class_name} starts from {media[0]}: only pipelines that start from text are scaffolded"
+            )
+        others = [
+            one.name
+            for one in self.pipeline.components
+            if one.role in ("denoiser", "controlnet") and one.name != self.pipeline.denoiser.name
+            if self.pipeline.values or not one.optional
+        ]
+        if others:
+            raise Refusal(f"{self.class_name} also runs {others[0]}: pipelines of one denoiser are scaffolded")
+        strange = [one for one in self.upstream_components if one.library != "transformers"]
+        if strange:
+            raise Refusal(
+                f"{self.class_name} needs {strange[0].name}, a {strange[0].class_name} of {strange[0].library}, "
+                "which the scaffold has no loader for"
+            )
+        if "prompt" not in call_arguments(self.pipeline):
+            raise Refusal(f"{self.class_name} takes no prompt: only pipelines that start from text are scaffolded")
+
+
+def pipeline_facts(subject: Subject) -> PipelineFacts:
+    """What is known of a subject's pipeline.
+
+    Raises:
+        BadInput: it was not given as a pipeline.
+    """
+    if subject.pipeline is None or subject.component is None:
+        raise BadInput(
+            f"{subject.given} is no pipeline, and SGLang serves whole pipelines",
+            "give a directory with model_index.json, or a class such as FluxPipeline",
+        )
+    return PipelineFacts(subject, subject.pipeline, subject.component)
