@@ -59,7 +59,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_a_scaffold_runs_without_an_edit_and_gives_what_diffusers_gives(name: str, served: dict[str, Path]) -> None:
     report = run_parity(served[name])
     assert report.ok, [(level.level, level.status, level.reason) for level in report.levels]
-    assert report.level("stages").reason.endswith("answers in 4 scenarios")
+    assert "answers in 4 scenarios; pictures: PSNR" in report.level("stages").reason
     assert any(f"transformer: served_{name}.dit." in note for note in report.notes)
     assert any("attention was called" in note and "times by torch_sdpa" in note for note in report.notes)
     assert len(report.images) == 4
@@ -73,7 +73,7 @@ def test_other_ways_give_the_same(way: str, name: str, served: dict[str, Path], 
     new_model(f"{way}_{name}", str(checkpoint), target="sglang-diffusion", into=tmp_path, kind=way)
     report = run_parity(tmp_path / f"{way}_{name}")
     assert report.ok, [(level.level, level.status, level.reason) for level in report.levels]
-    assert report.level("stages").reason.endswith("answers in 4 scenarios")
+    assert "answers in 4 scenarios; pictures: PSNR" in report.level("stages").reason
 
 
 @pytest.mark.parametrize(("example", "name"), [("flux_t2i", "flux"), ("wan_t2v", "wan")])
@@ -82,7 +82,7 @@ def test_the_worked_examples_run_as_they_are(example: str, name: str, served: di
     shutil.copytree(EXAMPLES / example, plugin, ignore=shutil.ignore_patterns("__pycache__"))
     report = run_parity(plugin, checkpoint=served[name].parents[1] / "checkpoints" / name)
     assert report.ok, [(level.level, level.status, level.reason) for level in report.levels]
-    assert report.level("stages").reason.endswith("answers in 4 scenarios")
+    assert "answers in 4 scenarios; pictures: PSNR" in report.level("stages").reason
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -118,3 +118,12 @@ def test_a_class_alone_is_enough(tmp_path: Path) -> None:
     new_model("alone", "LTXPipeline", target="sglang-diffusion", into=tmp_path)
     report = run_parity(tmp_path / "alone")
     assert report.ok, [(level.level, level.status, level.reason) for level in report.levels]
+
+
+def test_distilled_checkpoints_are_others(tmp_path: Path) -> None:
+    """Where the level is named, each switch that tells them apart is turned."""
+    new_model("distilled", "FluxPipeline", target="sglang-diffusion", into=tmp_path)
+    report = run_parity(tmp_path / "distilled", ["stages"])
+    assert report.ok, report.level("stages").reason
+    found = {one.name: one.status for one in report.level("stages").scenarios}
+    assert found["guidance_embeds=True"] == found["use_dynamic_shifting=True"] == "pass"
