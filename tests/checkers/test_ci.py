@@ -49,8 +49,11 @@ class TestAction:
     def run(self, repository: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
         action: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
         assert action["runs"]["using"] == "composite"
+        inputs = {"verify": "none", **inputs}
         given = {name: inputs.get(name, said.get("default", "")) for name, said in action["inputs"].items()}
+        summary = str(repository.parent / "summary.md")
         environment = os.environ | {"PATH": f"{_BIN}{os.pathsep}{os.environ['PATH']}", "OMNI_KIT_CACHE": "cache"}
+        environment["GITHUB_STEP_SUMMARY"] = summary
         output = ""
         for step in action["runs"]["steps"]:
             said = {name: self._filled(value, given) for name, value in step["env"].items()}
@@ -93,13 +96,24 @@ class TestAction:
         assert done.returncode == 2
         assert "nothing to check" in done.stderr
 
+    def test_the_verdict_becomes_the_summary_of_the_job(self, repository: Path) -> None:
+        done = self.run(repository, paths="plugins/olmoe", verify="quick")
+        assert done.returncode == 0, done.stdout + done.stderr
+        summary = (repository.parent / "summary.md").read_text(encoding="utf-8")
+        assert "| forward | ✓ passed |" in summary
+
+    def test_a_verdict_of_another_name_is_refused(self, repository: Path) -> None:
+        done = self.run(repository, paths="plugins/olmoe", verify="quikc")
+        assert (done.returncode, "quick, full or none" in done.stderr) == (2, True)
+
 
 class TestPreCommit:
     """The hook of .pre-commit-hooks.yaml, by pre-commit itself; the program is the one of these tests."""
 
     @pytest.fixture
     def configured(self, repository: Path) -> Path:
-        (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+        hook, verdict = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+        assert verdict["entry"] == "omni-kit verify --quick"
         assert hook["language"] == "python"
         local = {
             **hook,
