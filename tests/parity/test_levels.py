@@ -9,6 +9,7 @@ from tests.house.levels_table import PLACE, README, table
 
 CONTRACT = (
     "import",
+    "hooks",
     "keys",
     "roundtrip",
     "forward",
@@ -27,7 +28,7 @@ CONTRACT = (
 
 def test_the_order_is_that_of_the_contract() -> None:
     assert LEVELS == CONTRACT
-    assert CONTRACT[:5] == DEFAULT_LEVELS
+    assert (CONTRACT[0], *CONTRACT[2:6]) == DEFAULT_LEVELS
     assert {"sp", "fsdp", "ep"} == PROCESS_LEVELS
 
 

@@ -40,11 +40,12 @@ class Ability(StrEnum):
     mesh = "mesh"
     stages = "stages"
     ways = "ways"
+    hooks = "hooks"
 
 
-# What the sides of one model can do; answers that come stage by stage are those of a pipeline, and many ways of being
-# called those of a language model.
-OF_MODELS = frozenset(Ability) - {Ability.stages, Ability.ways}
+# What the sides of one model can do; answers that come stage by stage are those of a pipeline, many ways of being
+# called those of a language model, and hooks are some frameworks' own.
+OF_MODELS = frozenset(Ability) - {Ability.stages, Ability.ways, Ability.hooks}
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class Candidate:
         independent_of: packages that the candidate's own process must never import.
         offers: what both sides can do; all that models can but for what serves and never trains. `slots` needs a
             `Slotted` side, `mesh` a `Distributed` one; without `export`, `roundtrip` compares loading alone. With
-            `stages`, answers are named by `stage_name`; `ways` needs a feed that is `ManyWays`, sides that are `Asked`.
+            `stages`, answers are named by `stage_name`; `ways` needs a feed that is `ManyWays`, sides that are `Asked`;
+            `hooks` a `Hooked` candidate.
         requires: package -> the command that installs it.
         editable: lies outside the framework, so that its files may change between two runs in one process.
     """
@@ -161,6 +163,14 @@ class Asked(Builder, Protocol):
 
     def answer(self, model: "torch.nn.Module", way: Way) -> Tensors:
         """Everything that the model answers when it is called so, gradients included where they are asked for."""
+
+
+@runtime_checkable
+class Hooked(Builder, Protocol):
+    """A side whose framework asks more of a model than its answers."""
+
+    def hooks(self, checkpoint: Path) -> tuple[list[str], list[tuple[str, str]]]:
+        """The hooks that were called on a model without storage; and of those that are wrong, which and why."""
 
 
 @dataclass(frozen=True)

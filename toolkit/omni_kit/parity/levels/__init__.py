@@ -12,6 +12,7 @@ from omni_kit.parity.levels.dtype import Dtype
 from omni_kit.parity.levels.ep import Ep
 from omni_kit.parity.levels.forward import Forward
 from omni_kit.parity.levels.fsdp import Fsdp
+from omni_kit.parity.levels.hooks import Hooks
 from omni_kit.parity.levels.imported import Import
 from omni_kit.parity.levels.keys import Keys
 from omni_kit.parity.levels.level import Level
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _ALL: tuple[Level, ...] = (
     Import(),
+    Hooks(),
     Keys(),
     Roundtrip(),
     Forward(),

@@ -15,6 +15,7 @@ from omni_kit.parity.compare.trace import Recording
 from omni_kit.parity.processes.side import Pairs
 from omni_kit.parity.processes.steps import (
     Answer,
+    CallHooks,
     CompletePlanted,
     Load,
     MakeToy,
@@ -168,6 +169,14 @@ class Pair:
         self.imported()
         self.described()
         return self._other.ask(Shapes(self.checkpoint))
+
+    @_once
+    def hooked(self) -> tuple[list[str], list[tuple[str, str]]]:
+        """The hooks of the candidate's framework have been called: which ones, and what is wrong with which."""
+        self.imported()
+        self.described()
+        called, wrong = self._other.ask(CallHooks(self.checkpoint))
+        return called, [(hook, said) for hook, said in wrong]
 
     @_once
     def loaded(self) -> Tensors:

@@ -13,7 +13,7 @@ from omni_kit.parity.compare.files import load_tensors, save_tensors, state_of
 from omni_kit.parity.compare.trace import Recording, Script, recorded
 from omni_kit.parity.faults.planting import Place
 from omni_kit.parity.processes.builder import TargetFault, made, made_feed
-from omni_kit.targets.sides import Asked, Attending, Builder, Distributed, Fallible, Slotted, Upstream
+from omni_kit.targets.sides import Asked, Attending, Builder, Distributed, Fallible, Hooked, Slotted, Upstream
 from omni_kit.toys.feeds.protocol import Feed
 from omni_kit.toys.tensors import Tensors
 
@@ -88,6 +88,11 @@ class Side:
     def asked(self) -> Asked:
         """The builder as one whose models can be called in many ways."""
         return cast(Asked, self._able(Asked))
+
+    @property
+    def hooked(self) -> Hooked:
+        """The builder as one whose framework has hooks."""
+        return cast(Hooked, self._able(Hooked))
 
     @property
     def fallible(self) -> Fallible:

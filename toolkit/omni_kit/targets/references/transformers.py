@@ -120,9 +120,17 @@ class TransformersBuilder:
         return placed
 
     def variants(self, model: nn.Module) -> Mapping[str, Mapping[str, Any]]:
-        """Of the whole config; what upstream's own file asks it for decides which."""
+        """Of the whole config; what upstream's own file asks it for decides which.
+
+        Also the toy of the class's defaults, where an author's own is another: that may be a weaker one.
+        """
+        config = cast(Any, model).config
         tree = ast.parse(inspect.getsource(sys.modules[type(model).__module__]))
-        return dict(variants(cast(Any, model).config.to_dict(), attributes_read(tree, "config")))
+        derived = type(config).from_dict(toy_config(type(config)().to_dict())).to_dict()
+        apart = ("architectures", "transformers_version", "dtype", "_name_or_path")
+        same = all(config.to_dict().get(key) == value for key, value in derived.items() if key not in apart)
+        first = {} if same else {"the toy of the defaults": derived}
+        return {**first, **dict(variants(config.to_dict(), attributes_read(tree, "config")))}
 
     def _fill(self, model: Any, feed: Feed) -> None:
         """Weights with which the batch reaches every expert, or as many of them as in eight tries."""

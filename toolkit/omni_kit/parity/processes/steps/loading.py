@@ -81,6 +81,17 @@ class Shapes(Step[dict[str, list[int]]]):
 
 
 @dataclass(frozen=True)
+class CallHooks(Step[tuple[list[str], list[tuple[str, str]]]]):
+    """Calls the hooks of the side's framework; answers as `Hooked.hooks`."""
+
+    checkpoint: Path
+
+    def take(self, side: Side) -> tuple[list[str], list[tuple[str, str]]]:
+        """See `Step.take`."""
+        return side.hooked.hooks(self.checkpoint)
+
+
+@dataclass(frozen=True)
 class Load(Step[None]):
     """Loads the checkpoint and writes what the model then holds."""
 

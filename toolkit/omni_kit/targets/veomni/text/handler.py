@@ -24,7 +24,8 @@ class MultimodalHandler:
 
     def candidate(self, path: Path) -> Candidate:
         """A model directory beside transformers' own classes, in the same language."""
-        return candidate(find_model_dir(path), _first_key, builder=_SIDE, reference=TRANSFORMERS, feed=LANGUAGE)
+        found = candidate(find_model_dir(path), _first_key, builder=_SIDE, reference=TRANSFORMERS, feed=LANGUAGE)
+        return replace(found, offers=found.offers | {Ability.hooks})
 
 
 class TextHandler(MultimodalHandler):

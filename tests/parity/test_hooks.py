@@ -1,0 +1,58 @@
+"""What VeOmni asks of a model besides its answers."""
+
+import pytest
+
+from omni_kit.parity import run_parity
+from omni_kit.parity.processes.workers import Sides
+
+from .conftest import MODELING, Edits, Plant
+
+PLAN, REGISTRY = "parallel_plan.py", "__init__.py"
+FAULTS: dict[str, tuple[Edits, str]] = {
+    "no class is sharded": (
+        {MODELING: [('_no_split_modules = ["Qwen3MoeDecoderLayer"]', "_no_split_modules = []")]},
+        "_no_split_modules: it is empty",
+    ),
+    "a class that is not there": (
+        {MODELING: [('_no_split_modules = ["Qwen3MoeDecoderLayer"]', '_no_split_modules = ["Qwen2MoeDecoderLayer"]')]},
+        "_no_split_modules: it names Qwen2MoeDecoderLayer, and no module is of such a class",
+    ),
+    "a stack is not in the plan": (
+        {PLAN: [('        "model.layers.*.mlp.experts.down_proj": Shard(0),\n', "")]},
+        "get_parallel_plan: model.layers.0.mlp.experts.down_proj is a stack of experts, too, and not in the plan",
+    ),
+    "a plan of other names": (
+        {PLAN: [("mlp.experts.down_proj", "mlp.expert.down_proj")]},
+        "ep: 'model.layers.*.mlp.expert.down_proj' matches no parameter",
+    ),
+    "experts are cut along another axis": (
+        {PLAN: [('down_proj": Shard(0)', 'down_proj": Shard(1)')]}, "is cut along dimension 1",
+    ),
+    "adapters find nothing": (
+        {REGISTRY: [("model_cls._convert_lora_targets_to_parameters", "model_cls._convert_lora"),
+                    ("Qwen3MoeModel._convert_lora_targets_to_parameters", "Qwen3MoeModel._convert_lora")]},
+        "_convert_lora_targets_to_parameters: it is not there",
+    ),
+    "adapters of parameters that do not exist": (
+        {REGISTRY: [('"model.layers.*.mlp.experts.gate_up_proj",', '"model.layers.*.mlp.experts.gate",')]},
+        "_convert_lora_targets_to_parameters: ValueError",
+    ),
+    "everything in one shard": (
+        {REGISTRY: [("staticmethod(convert_qwen3_moe_fqn_to_index_mapping)",
+                     "staticmethod(lambda found: dict.fromkeys(convert_qwen3_moe_fqn_to_index_mapping(found), 1))")]},
+        "_convert_fqn_to_index_mapping: it puts everything into one shard",
+    ),
+}  # fmt: skip
+
+
+def test_the_copy_itself_passes(plant: Plant, sides: Sides) -> None:
+    found = run_parity(plant("hooked", {}), ["hooks"], sides=sides).level("hooks")
+    assert (found.status, found.reason.partition(":")[0]) == ("pass", "5 called")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_hook_that_is_wrong_is_named(fault: str, plant: Plant, sides: Sides) -> None:
+    edits, said = FAULTS[fault]
+    found = run_parity(plant(f"hooked_{list(FAULTS).index(fault)}", edits), ["hooks"], sides=sides).level("hooks")
+    assert found.status == "fail"
+    assert said in found.reason

@@ -1,0 +1,24 @@
+"""The level `hooks`: what a framework asks of a model besides its forward is asked, and judged."""
+
+from typing import TYPE_CHECKING
+
+from omni_kit.parity.compare.comparison import Comparison
+from omni_kit.parity.levels.level import Level, LevelVerdict
+from omni_kit.targets.sides import Ability
+
+if TYPE_CHECKING:
+    from omni_kit.parity.case import Case
+
+
+class Hooks(Level):
+    """Every hook that the framework looks up is called as it calls it, on a model without storage."""
+
+    name = "hooks"
+    says = "what the framework asks of it besides its answers is there, and names what the model has"
+    needs = frozenset({Ability.hooks})
+
+    def judge(self, case: "Case") -> LevelVerdict:
+        """See `Level.judge`."""
+        called, wrong = case.pair.hooked()
+        reason = "; ".join(f"{hook}: {said}" for hook, said in wrong)
+        return LevelVerdict(Comparison(), reason, said=f"{len(called)} called: {', '.join(called)}")

@@ -1,0 +1,161 @@
+"""The hooks of a model, called as VeOmni calls them, and what comes back judged against the model that was built."""
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from omni_kit.upstream.transformers.traits import EXPERT_COUNTS
+
+# Called once and handed to worker processes, which are spawned.
+_COLLATING = ("get_extra_collate_infos", "get_metadata_collate_func", "get_position_id_func")
+_INDEX = "model.safetensors.index.json"
+_TARGETS = ("gate_proj", "up_proj", "down_proj")
+Fault = tuple[str, str]
+
+
+def faults_of(model: nn.Module, checkpoint: Path) -> tuple[list[str], list[Fault]]:
+    """The hooks that were called, and of each that is wrong its name and what is wrong.
+
+    Args:
+        model: built by VeOmni, on the meta device.
+        checkpoint: in upstream's layout, with an index.
+    """
+    called, wrong = [], []
+    for name, call in _CALLS.items():
+        try:
+            found = call(model, checkpoint)
+            if found is None:
+                continue
+            wrong += [(name, said) for said in found]
+        except Exception as error:  # the hook's own
+            wrong.append((name, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"))
+        called.append(name)
+    return called, wrong
+
+
+def _no_split(model: Any, checkpoint: Path) -> Iterator[str] | None:
+    """FSDP2 shards by the classes named here, and by nothing else."""
+    names = list(getattr(model, "_no_split_modules", None) or [])
+    there = {type(module).__name__ for module in model.modules()}
+    if not names:
+        return iter(["it is empty: FSDP2 gathers the whole model at once"])
+    if not there.intersection(names):
+        return iter([f"it names {', '.join(sorted(names))}, and no module is of such a class"])
+    return iter([])
+
+
+def _plan(model: Any, checkpoint: Path) -> Iterator[str] | None:
+    if not hasattr(model, "get_parallel_plan"):
+        return None
+    return _plan_faults(model, model.get_parallel_plan())
+
+
+def _plan_faults(model: nn.Module, plan: Any) -> Iterator[str]:
+    from veomni.distributed.parallel_plan import ParallelPlan
+    from veomni.distributed.utils import check_fqn_match
+
+    if not isinstance(plan, ParallelPlan):
+        yield f"it returns {type(plan).__name__}, and a ParallelPlan is wanted"
+        return
+    parameters = dict(model.named_parameters())
+    for what, patterns in plan.extra_parallel_plan.items():
+        matched = {
+            name: shard for pattern, shard in patterns.items() for name in parameters if check_fqn_match(pattern, name)
+        }
+        for pattern in patterns:
+            if not any(check_fqn_match(pattern, name) for name in parameters):
+                yield f"{what}: '{pattern}' matches no parameter"
+        if what == "ep":
+            yield from _experts(model, parameters, matched)
+
+
+def _experts(model: Any, parameters: Mapping[str, nn.Parameter], matched: Mapping[str, Any]) -> Iterator[str]:
+    """Every stack of experts is cut along its experts, biases too."""
+    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
+    counts = {getattr(config, name) for name in EXPERT_COUNTS if isinstance(getattr(config, name, None), int)}
+    for name, shard in matched.items():
+        dim = getattr(shard, "dim", None)
+        if dim is None:
+            yield f"{name} is not sharded, but {shard}"
+        elif counts and parameters[name].size(dim) not in counts:
+            shape = list(parameters[name].shape)
+            yield f"{name} is cut along dimension {dim} of {shape}, which is not that of its experts"
+    modules = {name.rpartition(".")[0] for name in matched}
+    for name, parameter in parameters.items():
+        stacked = name.rpartition(".")[0] in modules and parameter.dim() > 1 and parameter.size(0) in counts
+        if stacked and name not in matched:
+            yield f"{name} is a stack of experts, too, and not in the plan: its ranks would hold all of them"
+
+
+def _collating(model: Any, checkpoint: Path) -> Iterator[str] | None:
+    there = [name for name in _COLLATING if callable(getattr(model, name, None))]
+    return _unpicklable(model, there) if there else None
+
+
+def _unpicklable(model: Any, names: list[str]) -> Iterator[str]:
+    for name in names:
+        answer = getattr(model, name)()
+        try:
+            pickle.loads(pickle.dumps(answer))  # our own dumps, of our own process
+        except Exception as error:
+            yield f"{name}: what it returns cannot be handed to a worker of the data loader: {error}"
+
+
+def _converter(model: Any, checkpoint: Path) -> Iterator[str] | None:
+    factory = getattr(model, "_create_checkpoint_tensor_converter", None)
+    if factory is None:
+        return None
+    made = factory(model) if callable(factory) else factory
+    if made is None:
+        return iter([])
+    lacking = [name for name in ("can_handle", "convert") if not callable(getattr(made, name, None))]
+    return iter([f"what it returns has no '{name}': VeOmni ignores it with a line in its log" for name in lacking])
+
+
+def _index(model: Any, checkpoint: Path) -> Iterator[str] | None:
+    from veomni.models.checkpoint_tensor_loading import (
+        get_fqn_to_index_mapping_converter,
+        maybe_convert_fqn_to_index_mapping,
+        parse_fqn_to_index_mapping_from_json,
+    )
+
+    if get_fqn_to_index_mapping_converter(model) is None or not (checkpoint / _INDEX).is_file():
+        return None
+    before = parse_fqn_to_index_mapping_from_json(str(checkpoint / _INDEX))
+    return _index_faults(before, maybe_convert_fqn_to_index_mapping(before, model) or {}, set(model.state_dict()))
+
+
+def _index_faults(before: Mapping[str, int], after: Mapping[str, int], names: set[str]) -> Iterator[str]:
+    if strange := sorted(set(after) - names):
+        yield f"it names {strange[0]}, which is no parameter, and {len(strange) - 1} more"
+    if lost := [name for name in before if name in names and name not in after]:
+        yield f"it drops {lost[0]}, which would not be exported, and {len(lost) - 1} more"
+    if len(set(before.values())) > 1 and len(set(after.values())) == 1:
+        yield "it puts everything into one shard"
+
+
+def _lora(model: Any, checkpoint: Path) -> Iterator[str] | None:
+    """Adapters on fused experts are parameters: names of modules have to be translated."""
+    experts = [name for name, parameter in model.named_parameters() if parameter.dim() == 3 and ".experts." in name]
+    if not experts:
+        return None
+    if not hasattr(model, "_convert_lora_targets_to_parameters"):
+        return iter([f"it is not there: LoRA on {', '.join(_TARGETS)} leaves out {experts[0]}, which is a stack"])
+    from veomni.lora.target_mapping import resolve_fused_moe_lora_targets
+
+    found = resolve_fused_moe_lora_targets(model, {"lora_modules": list(_TARGETS)})
+    named = list(found.get("target_parameters") or [])
+    return iter([] if named else ["it translates none of gate_proj, up_proj and down_proj into a parameter"])
+
+
+_CALLS: Mapping[str, Callable[[Any, Path], Iterator[str] | None]] = {
+    "_no_split_modules": _no_split,
+    "get_parallel_plan": _plan,
+    "hooks of the collator": _collating,
+    "_create_checkpoint_tensor_converter": _converter,
+    "_convert_fqn_to_index_mapping": _index,
+    "_convert_lora_targets_to_parameters": _lora,
+}
