@@ -23,6 +23,7 @@ TRANSFORMERS = "omni_kit.targets.references.transformers:TransformersBuilder"
 DIFFUSERS = "omni_kit.targets.references.diffusers:DiffusersBuilder"
 LANGUAGE = "omni_kit.toys.feeds.language:LanguageFeed"
 DENOISER = "omni_kit.toys.feeds.denoiser:DenoiserFeed"
+REPOSITORIES = "omni_kit.targets.references.repositories:RepositoryBuilder"
 PIPELINES = "omni_kit.targets.references.pipelines:PipelineBuilder"
 PIPELINE = "omni_kit.toys.feeds.pipeline:PipelineFeed"
 # Library -> the builder of upstream's side and the feed of its models.
@@ -126,6 +127,14 @@ class Attending(Protocol):
 
     def attention(self, model: "torch.nn.Module") -> AbstractContextManager[AttentionCalls]:
         """Notes every call of attention while it is entered."""
+
+
+@runtime_checkable
+class Renaming(Protocol):
+    """A side whose model has other names, or other forms, than upstream's."""
+
+    def as_upstream(self, model: "torch.nn.Module", tensors: Tensors) -> Tensors:
+        """What its model holds, or the gradients of it, as upstream's model has it."""
 
 
 class Upstream(Builder, Protocol):

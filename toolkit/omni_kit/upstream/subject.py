@@ -29,6 +29,7 @@ from omni_kit.upstream.library import Library, find_library
 from omni_kit.upstream.places import INDEX_SUFFIX, one_of_several, path_of, pickled_at, read_json, weights_at
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.repositories import traits as repository_traits
+from omni_kit.upstream.repositories.recorded import SIGNED, recorded_reference
 from omni_kit.upstream.repositories.reference import Reference, find_reference, names_reference
 from omni_kit.upstream.transformers import traits as transformers_traits
 from omni_kit.upstream.transformers.autoclasses import config_of
@@ -248,6 +249,8 @@ def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     own = path.suffix == ".json" and not path.name.endswith(INDEX_SUFFIX)
     beside = config or (path if own else directory / "config.json")
     values = read_json(beside) if beside.exists() or config else {}
+    if SIGNED in values:
+        return _recorded(given, beside, values, directory)
     found = _described(given, libraries, directory, weights_at(path, given), values)
     if found.library.name == DIFFUSERS and path.is_dir():
         _refuse_pickles(directory, found.weights)
@@ -255,6 +258,12 @@ def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
         note = f"{path.name} is one shard of several: read as {directory}"
         return replace(found, weights=directory, notes=(note,))
     return found
+
+
+def _recorded(given: str, file: Path, values: dict[str, Any], directory: Path) -> Subject:
+    """The class of a repository that a config says it is of."""
+    found = recorded_reference(file)
+    return Subject(given, found.repository, found.class_name, directory, None, values, reference=found)
 
 
 def _refuse_pickles(directory: Path, weights: Path | HubRepo | None) -> None:
@@ -281,6 +290,8 @@ def _pipeline(given: str, libraries: _Libraries, index: Path, config: Path | Non
     folder = index.parent / name
     beside = config or folder / "config.json"
     values = read_json(beside) if beside.exists() or config else {}
+    if SIGNED in values:
+        return _recorded(given, beside, values, directory)
     weights = weights_at(folder, str(folder)) if (folder / "config.json").is_file() else None
     if folder.is_dir():
         _refuse_pickles(folder, weights)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from omni_kit.parity.compare.files import load_tensors, save_tensors, state_of
+from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.faults import FAULTS
 from omni_kit.parity.faults.planting import find_places, planted
 from omni_kit.parity.processes.side import Pairs, Side, placed
@@ -41,7 +41,7 @@ class RunPlanted(Step[dict[str, bool]]):
     def take(self, side: Side) -> dict[str, bool]:
         """See `Step.take`."""
         with planted(side.model, side.places[self.number]) as outcome:
-            save_tensors(state_of(side.model), self.out / "loaded.safetensors")
+            save_tensors(side.state(side.model), self.out / "loaded.safetensors")
             side.run(side.model, self.inputs, self.out)
             side.trace(self.inputs, self.out / "trace")
             side.replay(side.model, self.inputs, self.script, self.pairs, self.out / "replay")
