@@ -57,6 +57,7 @@ class Candidate:
         options: what that builder is opened with.
         reference: "module:Class" of upstream's side, an `Upstream`.
         feed: "module:Class" of the `Feed` that makes the batch.
+        told: what upstream's builder is opened with.
         forbidden: packages that the reference process must never import.
         independent_of: packages that the candidate's own process must never import.
         offers: what both sides can do; all that models can but for what serves and never trains. `slots` needs a
@@ -72,6 +73,7 @@ class Candidate:
     options: Mapping[str, Any]
     reference: str
     feed: str
+    told: Mapping[str, Any] = field(default_factory=dict)
     forbidden: Sequence[str] = ()
     independent_of: Sequence[str] = ()
     offers: frozenset[Ability] = OF_MODELS

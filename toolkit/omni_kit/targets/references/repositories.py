@@ -18,7 +18,7 @@ from omni_kit.toys.feeds.protocol import Feed
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
 from omni_kit.upstream.repositories.recorded import SIGNED, recorded_reference
-from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 
 WEIGHTS = "model.safetensors"
 
@@ -28,10 +28,16 @@ class RepositoryBuilder:
 
     def __init__(self) -> None:
         self._device = "cpu"
+        self._told = ""
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Says the version of torch: the authors' code has none."""
+        """Says the version of torch: the authors' code has none.
+
+        Args:
+            options: `reference` is the class as "PATH::Class"; without it, configs say it.
+        """
         self._device = options.get("device", "cpu")
+        self._told = options.get("reference", "")
         return {"library": "torch", "version": torch.__version__}
 
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
@@ -82,10 +88,10 @@ class RepositoryBuilder:
 
     def _built(self, file: Path) -> nn.Module:
         values = json.loads(file.read_text(encoding="utf-8"))
-        reference = recorded_reference(file)
+        reference = find_reference(self._told) if self._told else recorded_reference(file)
         given = {name: value for name, value in values.items() if not name.startswith("_")}
         model = made(reference, given)
-        setattr(model, ARGUMENTS, {SIGNED: f"{reference.cls.source.path}::{reference.class_name}", **values_of(values)})
+        setattr(model, ARGUMENTS, {SIGNED: f"{reference.cls.source.path}{BETWEEN}{reference.class_name}", **values_of(values)})
         return model.train().to(self._device)
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.faults import FAULTS
+from omni_kit.parity.faults.conversion import CONVERSION
 from omni_kit.parity.faults.planting import find_places, planted
 from omni_kit.parity.processes.side import Pairs, Side, placed
 from omni_kit.parity.processes.step import Step
+from omni_kit.targets.sides import Renaming
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class Places(Step[list[dict[str, Any]]]):
         """See `Step.take`."""
         model = side.model
         batch = placed(model, load_tensors(self.inputs))
-        side.places = find_places(model, FAULTS, lambda: side.builder.forward(model, batch))
+        faults = (*CONVERSION, *FAULTS) if isinstance(side.builder, Renaming) else FAULTS
+        side.places = find_places(model, faults, lambda: side.builder.forward(model, batch))
         return [{**place.described(), "number": number} for number, place in enumerate(side.places)]
 
 

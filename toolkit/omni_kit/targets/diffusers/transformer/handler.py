@@ -7,6 +7,8 @@ from omni_kit.targets.diffusers.installing import INSTALL_DIFFUSERS
 from omni_kit.targets.diffusers.model_dir import TOY, find_model_dir
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import DENOISER, OF_MODELS, REPOSITORIES, Ability, Candidate
+from omni_kit.upstream.repositories.recorded import recorded_reference
+from omni_kit.upstream.repositories.reference import BETWEEN
 from omni_kit.upstream.subject import Subject
 
 _SIDE = "omni_kit.targets.diffusers.runtime.side:ConvertedBuilder"
@@ -36,6 +38,7 @@ class TransformerHandler:
                 f"{path} has no {TOY}: there is nothing to compare it with",
                 'write one: {"_reference": "PATH::Class", and the arguments of a small model}',
             )
+        reference = recorded_reference(toy)
         return Candidate(
             path=found.path,
             source=str(toy),
@@ -46,6 +49,7 @@ class TransformerHandler:
             },
             reference=REPOSITORIES,
             feed=DENOISER,
+            told={"reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}"},
             forbidden=("diffusers",),
             offers=OF_MODELS - {Ability.slots, Ability.mesh},
             requires={"diffusers": INSTALL_DIFFUSERS},

@@ -109,7 +109,7 @@ def widths_of(model: nn.Module) -> tuple[int, ...]:
     """What widths the layers of a model take, each once, in the order of the layers."""
     found: dict[int, None] = {}
     for module in [*model.modules()][1:]:  # its parts
-        for attribute in ("in_features", "in_channels", "num_features"):
+        for attribute in ("in_features", "in_channels", "num_features", "kdim", "vdim"):
             if isinstance(width := getattr(module, attribute, None), int):
                 found[width] = None
         if isinstance(shape := getattr(module, "normalized_shape", None), tuple):
