@@ -17,9 +17,9 @@ def add_definition(text: str, edit: DefinitionEntry) -> str:
     names = [node.name for node in classes]
     if isinstance(new, ast.ClassDef) and len(names) > 1 and _nearly_sorted(names):
         place = sorted_place(names, edit.name)
-        if place < len(classes):
-            at = min([classes[place].lineno, *(one.lineno for one in classes[place].decorator_list)]) - 1
-            return inserted(text, at, [*edit.text.strip("\n").split("\n"), "", ""])
+        if place and place < len(found):
+            end = classes[place - 1].end_lineno or classes[place - 1].lineno
+            return inserted(text, end, ["", "", *edit.text.strip("\n").split("\n")])
     return text.rstrip("\n") + "\n\n\n" + edit.text.strip("\n") + "\n"
 
 

@@ -4,9 +4,16 @@ from collections.abc import Sequence
 
 
 def sorted_place(names: Sequence[str], name: str) -> int:
-    """Before the first that comes after it; case counts only between names that are else alike."""
+    """Where a name belongs in the longest part of a list that is sorted: real lists have several such parts.
+
+    Case counts only between names that are else alike.
+    """
+    keys = [(one.lower(), one) for one in names]
+    starts = [0, *(at for at in range(1, len(keys)) if keys[at] < keys[at - 1])]
+    parts = [*zip(starts, [*starts[1:], len(keys)], strict=True)]
+    start, end = max(parts, key=lambda part: part[1] - part[0])
     key = (name.lower(), name)
-    return next((index for index, one in enumerate(names) if (one.lower(), one) > key), len(names))
+    return next((at for at in range(start, end) if keys[at] > key), end)
 
 
 def indent_of(line: str) -> str:
