@@ -49,7 +49,9 @@ def _edited(text: str, edit: ListEntry | ImportEntry | KeyedEntry | ItemEntry | 
 
 def _visited(text: str, edit: ListEntry | ImportEntry) -> str:
     module = cst.parse_module(text)
-    transformer = _AddToList(edit) if isinstance(edit, ListEntry) else _AddImport(edit, longest_import(text, edit.module))
+    transformer = (
+        _AddToList(edit) if isinstance(edit, ListEntry) else _AddImport(edit, longest_import(text, edit.module))
+    )
     changed = module.visit(transformer)
     if not transformer.found and isinstance(edit, ImportEntry) and edit.made:
         return make_import(text, edit)

@@ -236,8 +236,8 @@ def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     if given.startswith(SCHEME):
         return _from_hub(given, libraries, config)
     if names_reference(given) and path_of(given) is None:
-        found = find_reference(given)
-        return Subject(given, found.repository, found.class_name, reference=found)
+        reference = find_reference(given)
+        return Subject(given, reference.repository, reference.class_name, reference=reference)
     path = path_of(given)
     if path is None:
         return _named(given, libraries, config)
@@ -290,8 +290,6 @@ def _pipeline(given: str, libraries: _Libraries, index: Path, config: Path | Non
     folder = index.parent / name
     beside = config or folder / "config.json"
     values = read_json(beside) if beside.exists() or config else {}
-    if SIGNED in values:
-        return _recorded(given, beside, values, directory)
     weights = weights_at(folder, str(folder)) if (folder / "config.json").is_file() else None
     if folder.is_dir():
         _refuse_pickles(folder, weights)

@@ -88,7 +88,9 @@ def _halved(module: nn.Module) -> str:
     return ""
 
 
-def _reordered(find: Callable[[nn.Module], str], order: Callable[[nn.Linear], Sequence[int]]) -> Callable[[nn.Module], Undo]:
+def _reordered(
+    find: Callable[[nn.Module], str], order: Callable[[nn.Linear], Sequence[int]]
+) -> Callable[[nn.Module], Undo]:
     """Plants another order of the chunks of a layer's rows."""
 
     def plant(module: nn.Module) -> Undo:
@@ -127,9 +129,15 @@ def _head_width(module: nn.Module, query: str) -> int:
     whole = module.get_submodule(query)
     assert isinstance(whole, nn.Linear)
     widths = [getattr(module, name, 0) for name in _HEAD_WIDTHS]
-    widths += [whole.out_features // count for name in _HEADS if isinstance(count := getattr(module, name, 0), int) and count]
-    widths += [p.numel() for n, part in _parts(module).items() if _is_norm(n, part) for p in part.parameters(recurse=False)]
-    fitting = [one for one in widths if isinstance(one, int) and one > 2 and one % 2 == 0 and whole.out_features % one == 0]
+    widths += [
+        whole.out_features // count for name in _HEADS if isinstance(count := getattr(module, name, 0), int) and count
+    ]
+    widths += [
+        p.numel() for n, part in _parts(module).items() if _is_norm(n, part) for p in part.parameters(recurse=False)
+    ]
+    fitting = [
+        one for one in widths if isinstance(one, int) and one > 2 and one % 2 == 0 and whole.out_features % one == 0
+    ]
     return fitting[0] if fitting else 0
 
 

@@ -104,7 +104,9 @@ class Pair:
         options = {**candidate.options, **placed}
         self._opened_other = Open(candidate.builder, options, forbidden=candidate.independent_of, gradient=gradient)
         self._other.send(self._opened_other)
-        self._opened_reference = Open(candidate.reference, {**candidate.told, **placed}, candidate.feed, candidate.forbidden, gradient)
+        self._opened_reference = Open(
+            candidate.reference, {**candidate.told, **placed}, candidate.feed, candidate.forbidden, gradient
+        )
         self._reference.send(self._opened_reference)
 
     @_once

@@ -1,6 +1,7 @@
 """Classes and functions that are added to a module, and items of its dicts."""
 
 import ast
+from itertools import pairwise
 
 from omni_kit.errors import BadInput
 from omni_kit.scaffold.edits.lines import indent_of, inserted, sorted_place
@@ -25,7 +26,7 @@ def add_definition(text: str, edit: DefinitionEntry) -> str:
 
 def _nearly_sorted(names: list[str]) -> bool:
     """Whether nearly every name comes after the one before it: how a name's case counts differs."""
-    right = sum(one.lower() <= other.lower() for one, other in zip(names, names[1:], strict=False))
+    right = sum(one.lower() <= other.lower() for one, other in pairwise(names))
     return right >= 0.8 * (len(names) - 1)
 
 
@@ -37,7 +38,9 @@ def add_item(text: str, edit: ItemEntry) -> str:
     """
     for node in ast.walk(ast.parse(text)):
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         if isinstance(value, ast.Dict) and any(isinstance(one, ast.Name) and one.id == edit.name for one in targets):
             return _with_item(text, value, edit)
     raise BadInput(f"{edit.path} has no dict {edit.name} to add to")

@@ -30,7 +30,12 @@ def _list(node: ast.AST, edit: KeyedEntry) -> ast.List | None:
         pairs = zip(node.value.keys, node.value.values, strict=True)
         return next((v for k, v in pairs if _text(k) == edit.key and isinstance(v, ast.List)), None)
     extends = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "extend"
-    if extends and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_item(node.func.value, edit):
+    if (
+        extends
+        and isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and _is_item(node.func.value, edit)
+    ):
         return node.args[0] if node.args and isinstance(node.args[0], ast.List) else None
     return None
 

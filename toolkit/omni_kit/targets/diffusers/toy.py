@@ -9,7 +9,9 @@ from omni_kit.upstream.diffusers.signatures import Argument
 from omni_kit.upstream.python.interpret import UNKNOWN
 
 # What authors call the width of the whole, and other widths, in the words that toys are made by.
-_WHOLE = re.compile(r"^(width|embed_?dim|hidden_?(dim|width)|n_embd|model_?(width|channels)|emb_?dim|channels|inner_dim)$")
+_WHOLE = re.compile(
+    r"^(width|embed_?dim|hidden_?(dim|width)|n_embd|model_?(width|channels)|emb_?dim|channels|inner_dim)$"
+)
 _WIDTHS = re.compile(r"_(width|features)$")
 _ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
 _TYPES: Mapping[str, Any] = {"int": _ANY_WIDTH, "bool": False, "float": 1.0}
@@ -41,6 +43,8 @@ def _aliases(names: list[str]) -> dict[str, str]:
 def _value(one: Argument) -> Any:
     if one.default is not UNKNOWN:
         return one.default
+    if one.required and one.annotation.lower().startswith(("list", "tuple", "sequence")):
+        return None  # toys know some of them by their names
     if one.required and one.annotation in ("", *_TYPES):
         return _TYPES.get(one.annotation, _ANY_WIDTH)
     return UNKNOWN

@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +22,16 @@ from omni_kit.upstream.repositories.recorded import SIGNED, recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 
 WEIGHTS = "model.safetensors"
+
+
+class BrokenReference(BadInput):
+    """The authors' own code cannot be run: nothing can be compared with it.
+
+    Attributes:
+        blames_reference: always.
+    """
+
+    blames_reference = True
 
 
 class RepositoryBuilder:
@@ -91,7 +102,11 @@ class RepositoryBuilder:
         reference = find_reference(self._told) if self._told else recorded_reference(file)
         given = {name: value for name, value in values.items() if not name.startswith("_")}
         model = made(reference, given)
-        setattr(model, ARGUMENTS, {SIGNED: f"{reference.cls.source.path}{BETWEEN}{reference.class_name}", **values_of(values)})
+        setattr(
+            model,
+            ARGUMENTS,
+            {SIGNED: f"{reference.cls.source.path}{BETWEEN}{reference.class_name}", **values_of(values)},
+        )
         return model.train().to(self._device)
 
 
@@ -105,7 +120,7 @@ def made(reference: Reference, given: Mapping[str, Any]) -> nn.Module:
 
     Raises:
         ImportError: their code needs what is not installed.
-        BadInput: their code cannot be imported for another reason, or takes other arguments.
+        BrokenReference: their code cannot be imported for another reason, or takes other arguments.
     """
     values = {name: _as_by_default(reference, name, value) for name, value in given.items()}
     settings = reference.settings
@@ -118,7 +133,9 @@ def made(reference: Reference, given: Mapping[str, Any]) -> nn.Module:
         raise
     except Exception as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise BadInput(f"{reference.class_name} of {reference.repository.root.name} cannot be made: {said}") from error
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        name = f"{reference.class_name} of {reference.repository.root.name}"
+        raise BrokenReference(f"{name} cannot be made: {said} ({where.filename}:{where.lineno})") from error
 
 
 def _as_by_default(reference: Reference, name: str, value: Any) -> Any:

@@ -26,9 +26,17 @@ class Closure:
         """The packages that are imported from -> file:line of the first use."""
         found: dict[str, str] = {}
         for one in self.definitions:
-            for name in self.foreign[one].values():
+            for name in (*self.foreign[one].values(), *_guarded_imports(one.node)):
                 found.setdefault(name.partition(".")[0], one.source.where(one.node))
         return found
+
+
+def _guarded_imports(node: ast.stmt) -> list[str]:
+    """What a statement imports that may not be there."""
+    if not isinstance(node, ast.Try | ast.If):
+        return []
+    plain = [alias.name for one in ast.walk(node) if isinstance(one, ast.Import) for alias in one.names]
+    return plain + [one.module or "" for one in ast.walk(node) if isinstance(one, ast.ImportFrom) and not one.level]
 
 
 def closure_of(root: Defined) -> Closure:
@@ -47,7 +55,8 @@ def _add(one: Defined, found: Closure) -> None:
         if isinstance(meant, str):
             found.foreign[one][name] = meant
         elif meant is not None and meant != one:
-            found.uses[one][name] = meant
+            if not isinstance(meant.node, ast.Try | ast.If):  # what that binds keeps its name
+                found.uses[one][name] = meant
             _add(meant, found)
     found.definitions.append(one)
 
@@ -82,7 +91,5 @@ def bound_in(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> f
     """The arguments of a function and what it assigns."""
     given = function.args
     every = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, [given.vararg, given.kwarg])]
-    stored = (
-        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    )
+    stored = (n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     return frozenset({one.arg for one in every}) | frozenset(stored)

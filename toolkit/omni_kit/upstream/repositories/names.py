@@ -37,6 +37,8 @@ def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = fr
     if (source.module, name) in seen:
         return None
     seen |= {(source.module, name)}
+    if (block := guarded(source).get(head)) is not None:
+        return block
     if head in (own := definitions(source)):
         return None if rest else Defined(source, head, own[head])
     imported = source.imports.get(head)
@@ -84,6 +86,32 @@ def definitions(source: SourceFile) -> dict[str, ast.stmt]:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             found |= {one.id: node for one in targets if isinstance(one, ast.Name)}
     return found | {name: node for name, node in source.classes.items() if name not in found}
+
+
+def guarded(source: SourceFile) -> dict[str, Defined]:
+    """Names that a `try` or an `if` at the top level binds, as flags and packages that may not be there are: each means
+    the whole statement. Those that import what the authors wrote are left to imports.
+    """
+    found: dict[str, Defined] = {}
+    for node in source.tree.body:
+        if not isinstance(node, ast.Try | ast.If):
+            continue
+        imported = [one for one in ast.walk(node) if isinstance(one, ast.Import | ast.ImportFrom)]
+        own = any(source.library.module_file(name) is not None for one in imported for name in _modules(source, one))
+        stored = [one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+        classes = any(isinstance(one, ast.ClassDef | ast.FunctionDef) for one in ast.walk(node))
+        if own or classes or not (stored or isinstance(node, ast.Try)):
+            continue
+        aliases = [alias for one in imported for alias in one.names]
+        names = [*stored, *(alias.asname or alias.name.partition(".")[0] for alias in aliases)]
+        found |= dict.fromkeys(names, Defined(source, names[0], node)) if names else {}
+    return found
+
+
+def _modules(source: SourceFile, node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [absolute_module(source.package, node)]
+    return [alias.name for alias in node.names]
 
 
 def absolute(source: SourceFile, node: ast.AST) -> str:

@@ -27,5 +27,7 @@ def recorded_reference(file: Path) -> Reference:
     places = [wanted, *(above / wanted for above in file.resolve().parents)]
     found = next((one for one in places if one.exists()), None)
     if found is None:
-        raise BadInput(f"{place}, which {file.name} names, does not exist", "run it from where it was made, or correct it")
+        raise BadInput(
+            f"{place}, which {file.name} names, does not exist", "run it from where it was made, or correct it"
+        )
     return find_reference(f"{found.resolve()}{BETWEEN}{name}")

@@ -110,7 +110,9 @@ def _schedule(source: SourceFile, function: ast.FunctionDef, loop: ast.For) -> S
     for name, value in _assigned(function):
         if name not in wanted:
             continue
-        for call in (node for node in ast.walk(value) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+        for call in (
+            node for node in ast.walk(value) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        ):
             meant = resolve(source, call.func.id)  # type: ignore[attr-defined]
             if isinstance(meant, Defined) and isinstance(meant.node, ast.FunctionDef):
                 return Schedule(meant.name, shift_of(meant.source, meant.node), meant.source.where(meant.node))
@@ -118,7 +120,7 @@ def _schedule(source: SourceFile, function: ast.FunctionDef, loop: ast.For) -> S
 
 
 def shift_of(source: SourceFile, function: ast.FunctionDef) -> float | None:
-    """By which factor a schedule is bent: its own numbers are compared with those of the formula, for several counts."""
+    """By which factor a schedule is bent: its numbers are compared with those of the formula, for several counts."""
     names = [one.arg for one in function.args.args]
     steps = next((name for name in names if _STEPS.search(name)), names[0] if names else "")
     found: set[float] = set()

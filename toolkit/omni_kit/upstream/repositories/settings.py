@@ -29,7 +29,7 @@ class Settings:
 
 
 def settings_of(cls: ClassRef) -> Settings | None:
-    """The dataclass that a constructor's first argument is; None where it is none, or others must be given beside it."""
+    """The dataclass that a constructor's first argument is; None of another, or where others must be given, too."""
     found = cls.method("__init__")
     if found is None:
         return None
@@ -42,7 +42,9 @@ def settings_of(cls: ClassRef) -> Settings | None:
     said = [first.annotation, default.func if isinstance(default, ast.Call) else None]
     for node in filter(None, said):
         meant = resolve(home.source, dotted(_plain(node)) or "")
-        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef) and is_dataclass(meant.source, meant.node):
+        if not isinstance(meant, Defined) or not isinstance(meant.node, ast.ClassDef):
+            continue
+        if is_dataclass(meant.source, meant.node):
             made = ClassRef(meant.source, meant.node)
             return Settings(first.arg, made, {one.name: one for one in _fields(made)})
     return None
@@ -64,8 +66,8 @@ def is_dataclass(source: SourceFile, node: ast.ClassDef) -> bool:
 
 
 def _fields(cls: ClassRef) -> Iterator[Argument]:
-    for entry in reversed(cls.mro):
-        for item in entry.node.body if isinstance(entry, ClassRef) else ():
+    for entry in reversed([one for one in cls.mro if isinstance(one, ClassRef)]):
+        for item in entry.node.body:
             if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
                 annotation = ast.unparse(item.annotation)
                 if not annotation.startswith(("ClassVar", "typing.ClassVar")):

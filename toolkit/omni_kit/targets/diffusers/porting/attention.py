@@ -1,15 +1,14 @@
-"""Attention in diffusers' form: a class that holds the layers, a processor that computes, and the library's dispatch."""
+"""Attention in diffusers' form: a class holds the layers, a processor computes, by the library's dispatch."""
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.projections import Projections, layers, projections_of
 from omni_kit.targets.diffusers.porting.syntax import (
-    Renamed,
     after_docstring,
     body_of,
     chain,
@@ -19,9 +18,9 @@ from omni_kit.targets.diffusers.porting.syntax import (
     own_attribute,
     parameters,
     statement,
+    visited,
     walk,
     with_body,
-    with_mark,
     with_method,
 )
 from omni_kit.upstream.repositories.attending import SDPA, Attending
@@ -68,7 +67,9 @@ def port_attention(parts: Parts, closure: Closure, found: Sequence[Attending], p
             _with_processor(part, parts, closure, helpers, found, _processor_name(part, holders, prefix), done)
     for one in found:
         if one.by not in (SDPA,) and not one.by.endswith("MultiheadAttention"):
-            done.todo.append((parts_name(parts, one.definition), f"call {_DISPATCH} here, in a processor: attention is {_said(one)}"))
+            done.todo.append(
+                (parts_name(parts, one.definition), f"call {_DISPATCH} here, in a processor: attention is {_said(one)}")
+            )
     return done
 
 
@@ -112,7 +113,7 @@ class _Dispatched(cst.CSTTransformer):
         if not name.endswith(SDPA):
             return updated_node
         plain = [one for one in updated_node.args if one.keyword is None]
-        turned = [_turned(one) for one in updated_node.args[:3]]
+        turned = [_turned(one) for one in updated_node.args[:3]]  # by place, or as query, key and value
         names = ("attn_mask", "dropout_p", "is_causal")
         rest = [one.with_changes(keyword=cst.Name(name)) for one, name in zip(plain[3:], names, strict=False)]
         named = [one for one in updated_node.args[3:] if one.keyword is not None]
@@ -142,7 +143,9 @@ def _turns(call: cst.Call) -> bool:
 
 def _turned(argument: cst.Arg) -> cst.Arg:
     value = argument.value
-    whole = f"({code(value)})" if isinstance(value, cst.BinaryOperation | cst.UnaryOperation | cst.IfExp) else code(value)
+    whole = (
+        f"({code(value)})" if isinstance(value, cst.BinaryOperation | cst.UnaryOperation | cst.IfExp) else code(value)
+    )
     return argument.with_changes(value=expression(f"{whole}.{_HEADS_FIRST}"))
 
 
@@ -163,7 +166,8 @@ def _written_functions(part: Part, closure: Closure, helpers: set[Defined], part
 def _dispatch_in_function(part: Part, helpers: set[Defined], closure: Closure) -> None:
     """A function that computes attention takes the backend and hands it on."""
     functions = _written_functions(part, closure, helpers)
-    changed = part.node.visit(_Dispatched(functions, "backend=backend, parallel_config=parallel_config")).visit(_NotTwice())
+    given_on = _Dispatched(functions, "backend=backend, parallel_config=parallel_config")
+    changed = visited(part.node, given_on, _NotTwice())
     assert isinstance(changed, cst.FunctionDef)
     more = cst.parse_statement("def f(backend=None, parallel_config=None): ...")
     assert isinstance(more, cst.FunctionDef)
@@ -178,7 +182,7 @@ def _dispatch_in_function(part: Part, helpers: set[Defined], closure: Closure) -
 def _dispatch_in_place(part: Part, helpers: set[Defined], closure: Closure) -> None:
     """A class that does more than attention keeps it where it is."""
     functions = _written_functions(part, closure, helpers)
-    changed = part.node.visit(_Dispatched(functions, _BACKEND.format("self"))).visit(_NotTwice())
+    changed = visited(part.node, _Dispatched(functions, _BACKEND.format("self")), _NotTwice())
     assert isinstance(changed, cst.ClassDef)
     own = [statement("_attention_backend = None"), statement("_parallel_config = None")]
     body = body_of(changed)
@@ -192,7 +196,9 @@ def _is_block(part: Part, parts: Parts) -> bool:
     made = layers(init) if init is not None else {}
     known = {one.definition.name: one for one in parts.parts if one.cls is not None}
     inner = [known[name] for call in made.values() if (name := _name(call)) in known]
-    return any(method(one.cls, "forward") is not None and "Linear" in code(one.cls) for one in inner if one.cls is not None)
+    return any(
+        method(one.cls, "forward") is not None and "Linear" in code(one.cls) for one in inner if one.cls is not None
+    )
 
 
 def _name(call: ast.Call) -> str:
@@ -210,16 +216,28 @@ def _method(one: Defined, name: str) -> ast.FunctionDef | None:
 
 
 def _with_processor(
-    part: Part, parts: Parts, closure: Closure, helpers: set[Defined], found: Sequence[Attending], name: str, done: Attended
+    part: Part,
+    parts: Parts,
+    closure: Closure,
+    helpers: set[Defined],
+    found: Sequence[Attending],
+    name: str,
+    done: Attended,
 ) -> None:
     """A class with attention becomes one that holds layers, and one that computes."""
     init, forward = _method(part.definition, "__init__"), _method(part.definition, "forward")
-    if init is None or forward is None or part.cls is None:
+    if forward is None or part.cls is None:
         _dispatch_in_place(part, helpers, closure)
-        done.todo.append((part.name, "its constructor or its forward is a base's: give it a processor"))
+        done.todo.append((part.name, "its forward is a base's: give it a processor"))
         return
-    projections = _projections(part, forward, init, closure, helpers, found)
-    projections = _only_its_own(part, parts, projections)
+    if init is None:
+        made = statement("def __init__(self, *args, **kwargs):\n    super().__init__(*args, **kwargs)\n")
+        part.node = with_body(part.cls, [made, *body_of(part.cls)])
+        projections = Projections(unsure=["its constructor is a base's"])
+    else:
+        projections = _projections(part, forward, init, closure, helpers, found)
+        projections = _only_its_own(part, parts, projections)
+    assert part.cls is not None
     part.node = _with_layers(part.cls, projections)
     done.projections[part.name] = projections
     done.todo += [(part.name, f"name the layers to_q, to_k, to_v: {why}") for why in projections.unsure]
@@ -242,7 +260,9 @@ def _projections(
     ]  # fmt: skip
     if len(calls) != 1:
         return Projections(unsure=[f"attention is called {len(calls)} times in forward"])
-    attending = next((one for one in found if one.definition == part.definition), Attending(part.definition, forward, SDPA, calls[0]))
+    attending = next(
+        (one for one in found if one.definition == part.definition), Attending(part.definition, forward, SDPA, calls[0])
+    )
     return projections_of(attending, forward, calls[0], init)
 
 
@@ -250,10 +270,11 @@ def _only_its_own(part: Part, parts: Parts, found: Projections) -> Projections:
     """Layers that others ask for by name keep their names."""
     wanted = {*found.renamed, found.fused, found.out} - {""}
     for other in parts.parts:
+        heir = other.cls is not None and any(chain(base.value) == part.name for base in other.cls.bases)
         asked = {
             one.attr.value for one in walk(other.node)
-            if isinstance(one, cst.Attribute) and other is not part and not own_attribute(one)
-            and not isinstance(one.value, cst.Name)
+            if isinstance(one, cst.Attribute) and other is not part
+            and (heir if own_attribute(one) else not isinstance(one.value, cst.Name))
         }  # fmt: skip
         if theirs := sorted(wanted & asked):
             return Projections(unsure=[f"{other.name} asks for {theirs[0]} by name"])
@@ -263,15 +284,11 @@ def _only_its_own(part: Part, parts: Parts, found: Projections) -> Projections:
 def _with_layers(node: cst.ClassDef, found: Projections) -> cst.ClassDef:
     """The class with its layers under diffusers' names."""
     node = with_method(node, "__init__", lambda init: _renamed_init(init, found))
-    changed = node.visit(_Layers(found))
-    assert isinstance(changed, cst.ClassDef)
-    return changed
+    return visited(node, _Layers(found))
 
 
 def _renamed_init(init: cst.FunctionDef, found: Projections) -> cst.FunctionDef:
-    changed = init.visit(_Made(found))
-    assert isinstance(changed, cst.FunctionDef)
-    return changed
+    return visited(init, _Made(found))
 
 
 class _Made(cst.CSTTransformer):
@@ -288,7 +305,7 @@ class _Made(cst.CSTTransformer):
         if not isinstance(small, cst.Assign) or not (name := own_attribute(small.targets[0].target)):
             return updated_node
         if name == self.found.fused and isinstance(small.value, cst.Call):
-            single = code(small.value.visit(_Third()))
+            single = code(visited(small.value, _Third()))
             lines = [statement(f"self.{part} = {single}") for part in ("to_q", "to_k", "to_v")]
             first = lines[0].with_changes(leading_lines=updated_node.leading_lines)
             return cst.FlattenSentinel([first, *lines[1:]])  # type: ignore[list-item]
@@ -313,7 +330,9 @@ def _without_three(node: cst.BaseExpression) -> cst.BaseExpression:
         if isinstance(one, cst.Integer) and one.value == "3":
             return other
     left = _without_three(node.left)
-    return node.with_changes(left=left) if left is not node.left else node.with_changes(right=_without_three(node.right))
+    return (
+        node.with_changes(left=left) if left is not node.left else node.with_changes(right=_without_three(node.right))
+    )
 
 
 class _Layers(cst.CSTTransformer):
@@ -325,15 +344,23 @@ class _Layers(cst.CSTTransformer):
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:  # noqa: N802
         """A layer with another name."""
         name = own_attribute(updated_node)
-        return updated_node.with_changes(attr=cst.Name(self.found.renamed[name])) if name in self.found.renamed else updated_node
+        return (
+            updated_node.with_changes(attr=cst.Name(self.found.renamed[name]))
+            if name in self.found.renamed
+            else updated_node
+        )
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.BaseSmallStatement:  # noqa: N802
         """`q, k, v = self.qkv(x).chunk(3, dim=-1)` needs no joining."""
         value, target = original_node.value, updated_node.targets[0].target
-        chunked = isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value == "chunk"
+        chunked = (
+            isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value == "chunk"
+        )
         if not chunked or not isinstance(target, cst.Tuple) or len(target.elements) != 3:
             return updated_node
-        inner = value.func.value  # type: ignore[union-attr]
+        assert isinstance(value, cst.Call)
+        assert isinstance(value.func, cst.Attribute)
+        inner = value.func.value
         if not isinstance(inner, cst.Call) or not self.found.fused or own_attribute(inner.func) != self.found.fused:
             return updated_node
         given = ", ".join(code(one) for one in inner.args)
@@ -357,9 +384,8 @@ def _apart(node: cst.ClassDef, name: str, functions: set[str]) -> tuple[cst.Base
     forward = method(node, "forward")
     assert forward is not None
     own = parameters(forward)
-    moved = forward.visit(_Dispatched(functions, _BACKEND.format("self"))).visit(_NotTwice())
-    assert isinstance(moved, cst.FunctionDef)
-    body = moved.body.visit(_SelfIs("attn"))
+    moved = visited(forward, _Dispatched(functions, _BACKEND.format("self")), _NotTwice())
+    body = visited(moved.body, _SelfIs("attn"))
     given = moved.params.with_changes(params=[
         cst.Param(cst.Name("self")),
         cst.Param(cst.Name("attn"), cst.Annotation(cst.SimpleString(f'"{node.name.value}"'))),
@@ -368,7 +394,9 @@ def _apart(node: cst.ClassDef, name: str, functions: set[str]) -> tuple[cst.Base
     computed = moved.with_changes(name=cst.Name("__call__"), params=given, body=body, leading_lines=[], decorators=[])
     processor = statement(f"class {name}:\n    _attention_backend = None\n    _parallel_config = None\n")
     assert isinstance(processor, cst.ClassDef)
-    processor = with_body(processor, [*body_of(processor), computed.with_changes(leading_lines=[cst.EmptyLine(indent=False)])])
+    processor = with_body(
+        processor, [*body_of(processor), computed.with_changes(leading_lines=[cst.EmptyLine(indent=False)])]
+    )
     return processor, _holding(node, forward, name, own, functions)
 
 
@@ -381,8 +409,7 @@ def _holding(
     star = [f"*{forward.params.star_arg.name.value}"] if isinstance(forward.params.star_arg, cst.Param) else []
     double = [f"**{forward.params.star_kwarg.name.value}"] if forward.params.star_kwarg is not None else []
     asked = f"return self.processor({', '.join(['self', *positional, *star, *named, *double])})"
-    others = node.visit(_Dispatched(functions, _BACKEND.format(_OWN_METHOD))).visit(_NotTwice())
-    assert isinstance(others, cst.ClassDef)
+    others = visited(node, _Dispatched(functions, _BACKEND.format(_OWN_METHOD)), _NotTwice())
     docstring = body_of(forward)[: after_docstring(body_of(forward))]
     lean = forward.with_changes(body=cst.IndentedBlock([*docstring, statement(asked)]))
     others = with_method(others, "forward", lambda _: lean)
@@ -413,5 +440,8 @@ class _SelfIs(cst.CSTTransformer):
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.Attribute:  # noqa: N802
         """The backend stays."""
-        kept = original_node.attr.value in ("_attention_backend", "_parallel_config") and chain(original_node.value) == "self"
+        kept = (
+            original_node.attr.value in ("_attention_backend", "_parallel_config")
+            and chain(original_node.value) == "self"
+        )
         return original_node if kept else updated_node

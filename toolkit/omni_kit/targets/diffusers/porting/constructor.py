@@ -6,7 +6,7 @@ from typing import Any
 
 import libcst as cst
 
-from omni_kit.targets.diffusers.porting.parts import Part, Parts
+from omni_kit.targets.diffusers.porting.parts import Parts
 from omni_kit.targets.diffusers.porting.syntax import (
     after_docstring,
     body_of,
@@ -14,7 +14,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     expression,
     own_attribute,
     statement,
-    with_body,
+    visited,
     with_method,
 )
 from omni_kit.upstream.diffusers.signatures import Argument
@@ -48,9 +48,7 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
     node = root.cls.with_changes(bases=[cst.Arg(cst.Name(name)) for name in MIXINS])
     node = with_method(node, "__init__", lambda init: _registered(init, parts, reference))
     stolen = sorted(_assigned(node) & set(taken))
-    changed = node.visit(_Away({name: f"{name}_" for name in stolen}))
-    assert isinstance(changed, cst.ClassDef)
-    root.node = changed
+    root.node = visited(node, _Away({name: f"{name}_" for name in stolen}))
     odd = [one for one in reference.arguments.values() if not one.required and not is_plain(one.default)]
     todo = [f"{one.name} is no value that a config can hold: {one.annotation or 'an object'}" for one in odd]
     return todo + [f"its own '{name}' would hide a model's: called {name}_ here" for name in stolen]
@@ -112,9 +110,7 @@ def _parameter(one: Argument) -> cst.Param:
 
 def _plain_super(one: cst.BaseStatement) -> cst.BaseStatement:
     """`super(Model, self).__init__()` names a class that may be called otherwise here."""
-    changed = one.visit(_Super())
-    assert isinstance(changed, cst.BaseStatement)
-    return changed
+    return visited(one, _Super())
 
 
 class _Super(cst.CSTTransformer):

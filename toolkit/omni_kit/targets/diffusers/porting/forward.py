@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -10,16 +10,14 @@ import libcst as cst
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.syntax import (
     Renamed,
-    body_of,
     code,
-    expression,
     method,
     names_used,
     own_attribute,
     parameters,
     statement,
+    visited,
     walk,
-    with_mark,
     with_method,
 )
 from omni_kit.upstream.diffusers.signatures import Argument
@@ -55,7 +53,7 @@ def roles_of(taken: Mapping[str, Argument]) -> dict[str, str]:
     others = [name for name in names if name not in (step, latents)]
     text = next((name for name in others if _IS_TEXT.search(name) and not _IS_NO_TEXT.search(name)), "")
     if not text:
-        plain = [name for name in others if taken[name].required and not _IS_NO_TEXT.search(name)]
+        plain = [n for n in others if len(n) > 1 and taken[n].required and not _IS_NO_TEXT.search(n)]
         text = plain[0] if len(plain) == 1 else ""
     mask = next((name for name in others if text and _IS_MASK.search(name)), "")
     return {old: new for old, new in ((latents, LATENTS), (step, TIME), (text, TEXT), (mask, MASK)) if old}
@@ -76,10 +74,8 @@ def port_forward(parts: Parts, taken: Mapping[str, Argument], blocks: Mapping[st
         return done
     used = names_used(own)
     done.names = {old: new for old, new in roles_of(taken).items() if old == new or new not in used}
-    changed = own.visit(Renamed(done.names))
-    assert isinstance(changed, cst.FunctionDef)
     looped = _Loops(blocks, {part.name: part for part in parts.parts})
-    changed = _answering(changed.visit(looped), done)  # type: ignore[arg-type]
+    changed = _answering(visited(own, Renamed(done.names), looped), done)
     done.blocks, done.todo = looped.found, done.todo + looped.todo
     root.node = with_method(root.cls, "forward", lambda _: changed)
     return done
@@ -88,15 +84,16 @@ def port_forward(parts: Parts, taken: Mapping[str, Argument], blocks: Mapping[st
 def _answering(node: cst.FunctionDef, done: Forward) -> cst.FunctionDef:
     """Answers in diffusers' form, a tuple without it."""
     answers = _Answers()
-    changed = node.visit(answers)
-    assert isinstance(changed, cst.FunctionDef)
+    changed = visited(node, answers)
     if answers.several:
         done.todo.append(f"answer {_OUTPUT}: it answers several things")
         return node
     given = changed.params
     if "return_dict" in {one.name.value for one in parameters(node)}:
         return changed
-    more = cst.Param(cst.Name("return_dict"), cst.Annotation(cst.Name("bool")), cst.MaybeSentinel.DEFAULT, cst.Name("True"))
+    more = cst.Param(
+        cst.Name("return_dict"), cst.Annotation(cst.Name("bool")), cst.MaybeSentinel.DEFAULT, cst.Name("True")
+    )
     if given.kwonly_params or isinstance(given.star_arg, cst.Param | cst.ParamStar):
         return changed.with_changes(params=given.with_changes(kwonly_params=[*given.kwonly_params, more]))
     return changed.with_changes(params=given.with_changes(params=[*given.params, more]))
@@ -163,13 +160,16 @@ class _Loops(cst.CSTTransformer):
             return updated_node
         self.found[name] = self.blocks[name]
         given = _by_place(call, self.parts.get(self.blocks[name]))
-        if given is None:
-            self.todo.append(f"call {code(call.func)} through _gradient_checkpointing_func")
-            return with_mark(updated_node, self.todo[-1])  # type: ignore[return-value]
-        target = code(small.targets[0].target)  # type: ignore[union-attr]
+        called = code(call.func)
+        if given is None:  # a checkpoint takes arguments by place alone
+            named = [code(one).rstrip(", ") for one in call.args if one.keyword is not None or one.star == "**"]
+            called = f"functools.partial({', '.join([called, *named])})"
+            given = [code(one).rstrip(", ") for one in call.args if one.keyword is None and one.star != "**"]
+        assert isinstance(small, cst.Assign)
+        target = code(small.targets[0].target)
         made = statement(
             "if torch.is_grad_enabled() and self.gradient_checkpointing:\n"
-            f"    {target} = self._gradient_checkpointing_func({', '.join([code(call.func), *given])})\n"
+            f"    {target} = self._gradient_checkpointing_func({', '.join([called, *given])})\n"
             "else:\n"
             f"    {code(small)}\n"
         )
@@ -189,7 +189,9 @@ def _by_place(call: cst.Call, block: Part | None) -> list[str] | None:
     rest = taken[len(plain) :]
     while rest and rest[-1].name.value not in named:
         rest.pop()
-    if {one.name.value for one in rest} < set(named) or any(one.name.value not in named and one.default is None for one in rest):
+    if {one.name.value for one in rest} < set(named) or any(
+        one.name.value not in named and one.default is None for one in rest
+    ):
         return None
     return plain + [named.get(one.name.value) or code(one.default) for one in rest]  # type: ignore[arg-type]
 
@@ -205,7 +207,11 @@ def lists_of_blocks(init: ast.FunctionDef, names: Mapping[str, str]) -> dict[str
         if isinstance(node, ast.Assign | ast.AnnAssign):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             held = _held(node.value, names) if _lists(node.value) else ""
-        elif isinstance(node, ast.Call) and _last(node.func) in ("append", "add_module") and isinstance(node.func, ast.Attribute):
+        elif (
+            isinstance(node, ast.Call)
+            and _last(node.func) in ("append", "add_module")
+            and isinstance(node.func, ast.Attribute)
+        ):
             target, held = node.func.value, _held(node.args[-1] if node.args else None, names)
         else:
             continue

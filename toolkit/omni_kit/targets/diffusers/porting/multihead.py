@@ -5,12 +5,12 @@ import ast
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
-from omni_kit.targets.diffusers.porting.syntax import chain, statement, walk
+from omni_kit.targets.diffusers.porting.syntax import chain, statement, visited, walk
 
 _WRITTEN = "nn.MultiheadAttention"
 _OTHERS = ("add_bias_kv", "add_zero_attn")
 
-_PROCESSOR = '''
+_PROCESSOR = """
 class {name}Processor:
     _attention_backend = None
     _parallel_config = None
@@ -33,7 +33,7 @@ class {name}Processor:
         )
         hidden_states = attn.to_out[1](attn.to_out[0](hidden_states.flatten(-2)))
         return hidden_states if attn.batch_first else hidden_states.transpose(0, 1)
-'''
+"""
 
 _CLASS = '''
 class {name}(nn.Module, AttentionModuleMixin):
@@ -98,9 +98,7 @@ def port_multihead(parts: Parts, prefix: str) -> tuple[str, list[tuple[str, str]
     name = f"{prefix}MultiheadAttention"
     todo = [(part.name, f"{name} has no {asked}") for part in users for asked in _asked(part)]
     for part in users:
-        changed = part.node.visit(_Other(name))
-        assert isinstance(changed, cst.BaseStatement)
-        part.node = changed
+        part.node = visited(part.node, _Other(name))
     users[0].before += [statement(text.format(name=name).strip("\n") + "\n") for text in (_PROCESSOR, _CLASS)]
     return name, todo
 

@@ -1,5 +1,6 @@
 """The pieces of the file that is written: the authors' definitions, with the names that they have there."""
 
+import ast
 import re
 import textwrap
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from omni_kit.errors import Refusal
-from omni_kit.targets.diffusers.porting.syntax import chain
+from omni_kit.targets.diffusers.porting.syntax import chain, visited
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined
 
@@ -80,8 +81,7 @@ def collect(closure: Closure, prefix: str, model: str) -> Parts:
         for name, absolute in closure.foreign[one].items():
             written[name], line = _usual(one, name, absolute)
             imports[line] = None
-        node = _parsed(one).visit(_Written({**written, one.name: names[one]}))
-        assert isinstance(node, cst.BaseStatement)
+        node = visited(_parsed(one), _Written({**written, one.name: names[one]}))
         parts.append(Part(one, names[one], node))
     return Parts(parts, list(imports))
 
@@ -90,6 +90,9 @@ def _final_names(closure: Closure, prefix: str, model: str) -> dict[Defined, str
     found: dict[Defined, str] = {closure.definitions[-1]: model}
     for one in closure.definitions[:-1]:
         is_class = type(one.node).__name__ == "ClassDef"
+        if isinstance(one.node, ast.Try | ast.If):
+            found[one] = one.name
+            continue
         wanted = one.name if not is_class or one.name.lower().startswith(prefix.lower()) else prefix + one.name
         if wanted in found.values():  # two files of the authors have one name
             stem = one.source.path.stem
@@ -110,7 +113,7 @@ def _usual(one: Defined, name: str, absolute: str) -> tuple[str, str]:
     if absolute in ("torch.nn", "torch.nn.functional", "torch"):
         written = {"torch.nn": "nn", "torch.nn.functional": "F", "torch": "torch"}[absolute]
         return written, _IMPORTS[written]
-    head, _, rest = name.partition(".")
+    head = name.partition(".")[0]
     imported = one.source.imports[head]
     if imported.name is None:
         known = f" as {head}" if head != imported.module.partition(".")[0] else ""
@@ -134,7 +137,7 @@ def _parsed(one: Defined) -> cst.BaseStatement:
     node = module.body[0]
     if module.header and hasattr(node, "leading_lines"):
         node = node.with_changes(leading_lines=[*module.header, *node.leading_lines])
-    return node  # type: ignore[return-value]
+    return node
 
 
 def _indent(line: str) -> int:
@@ -156,7 +159,9 @@ class _Written(cst.CSTTransformer):
         """Its name is a method's, or that of the definition itself."""
         self.bound.pop()
         own = self.names.get(updated_node.name.value) if not self.bound and not self._inside else None
-        return updated_node.with_changes(name=cst.Name(own)) if own else updated_node.with_changes(name=original_node.name)
+        return (
+            updated_node.with_changes(name=cst.Name(own)) if own else updated_node.with_changes(name=original_node.name)
+        )
 
     _inside = 0
 

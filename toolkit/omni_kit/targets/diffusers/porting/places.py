@@ -45,10 +45,15 @@ def _held(node: ast.stmt, names: Mapping[str, str]) -> Iterator[tuple[str, list[
             target = one.targets[0] if isinstance(one, ast.Assign) else one.target
             if (attribute := _own(target)) and (classes := _made(one.value, names)):
                 found.setdefault(attribute + _inside(one.value), []).extend(classes)
-        elif isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in ("append", "insert", "extend"):
-            if (attribute := _own(one.func.value)) and one.args and (classes := _made(one.args[-1], names)):
-                found.setdefault(attribute + _NUMBER, []).extend(classes)
+        elif isinstance(one, ast.Call) and (attribute := _appended(one)) and (classes := _made(one.args[-1], names)):
+            found.setdefault(attribute + _NUMBER, []).extend(classes)
     yield from ((name, list(dict.fromkeys(classes))) for name, classes in found.items())
+
+
+def _appended(call: ast.Call) -> str:
+    """The attribute that a call appends something to; empty for other calls."""
+    grows = isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "insert", "extend")
+    return _own(call.func.value) if grows and call.args and isinstance(call.func, ast.Attribute) else ""
 
 
 def _inside(value: ast.expr) -> str:

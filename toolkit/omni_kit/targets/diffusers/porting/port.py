@@ -21,7 +21,9 @@ from omni_kit.targets.diffusers.porting.syntax import (
     after_docstring,
     body_of,
     chain,
+    code,
     statement,
+    visited,
     walk,
     with_body,
     with_mark,
@@ -85,6 +87,8 @@ def port(reference: Reference, prefix: str, library: Library, package: str) -> P
     attention = port_attention(parts, reference.closure, found, prefix)
     forward = port_forward(parts, reference.forward, blocks)
     own = port_constructor(parts, reference, _taken(library))
+    if not found:
+        own.append("no attention was found in the authors' own code: give it a class with a processor")
     _say_what_it_supports(parts.root, forward, _patterns(parts))
     for what in [*forward.todo, *own, *_unlooped(blocks, forward)]:
         _mark(parts.root, what)
@@ -111,15 +115,13 @@ def _without_einops(parts: Parts) -> list[tuple[str, str]]:
         written = {chain(one) for one in walk(part.node) if isinstance(one, cst.Attribute | cst.Name)}
         names = {}
         for line in parts.imports:
-            module, _, imported = line.removeprefix("from ").partition(" import ")
+            imported = line.removeprefix("from ").partition(" import ")[2]
             if line.startswith(f"from {_EINOPS} "):
                 original, _, alias = imported.partition(" as ")
                 names[alias or original] = original
         names |= {one: one.rpartition(".")[2] for one in written if one.startswith(f"{_EINOPS}.")}
         visitor = WithoutEinops(names)
-        changed = part.node.visit(visitor)
-        assert isinstance(changed, cst.BaseStatement)
-        part.node = changed
+        part.node = visited(part.node, visitor)
         left += [(part.name, what) for what in dict.fromkeys(visitor.left)]
     return left
 
@@ -170,17 +172,23 @@ def _mark(part: Part, what: str) -> None:
 
 
 def _assembled(parts: Parts, package: str, reference: Reference) -> str:
-    lines = [*parts.imports, "import torch", "import torch.nn as nn", "import torch.nn.functional as F"]
+    lines = [
+        *parts.imports,
+        "import functools",
+        "import torch",
+        "import torch.nn as nn",
+        "import torch.nn.functional as F",
+    ]
     for module, names in _LIBRARY:
         lines.append(f"from {_from(package, module)} import {names}")
-    foreign = [line for line in parts.imports if _is_foreign(line)]
     body = [one for part in parts.parts for one in (*part.before, part.node)]
-    text = "\n\n\n".join(cst.Module([one]).code.strip("\n") for one in body)
+    text = "\n\n\n".join(code(one).strip("\n") for one in body)
     formatted = format_python("\n".join(dict.fromkeys(lines)) + "\n\n\n" + text + "\n", "transformer.py")
-    for line in foreign:
-        what = f"# {MARK}: do without this package, or guard its import: models of diffusers need torch alone\n"
-        formatted = formatted.replace(f"{line}\n", f"{what}{line}\n", 1)
-    return formatted
+    what = f"# {MARK}: do without this package, or guard its import: models of diffusers need torch alone"
+    marked = []
+    for line in formatted.split("\n"):
+        marked += [what, line] if _is_foreign(line) else [line]
+    return "\n".join(marked)
 
 
 def _from(package: str, module: str) -> str:
@@ -191,5 +199,9 @@ def _from(package: str, module: str) -> str:
 
 
 def _is_foreign(line: str) -> bool:
-    package = line.split()[1].partition(".")[0]
-    return package not in sys.stdlib_module_names and package != "torch"
+    """Whether a line of the file's head imports what is neither torch's, Python's nor the library's own."""
+    words = line.split()
+    if len(words) < 2 or line[0].isspace() or words[0] not in ("import", "from") or words[1].startswith("."):
+        return False
+    package = words[1].partition(".")[0]
+    return package not in sys.stdlib_module_names and package not in ("torch", "diffusers")

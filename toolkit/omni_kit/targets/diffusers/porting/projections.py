@@ -8,6 +8,7 @@ from omni_kit.upstream.repositories.attending import Attending
 from omni_kit.upstream.repositories.names import absolute
 
 _THREE = 3
+_BY_NAME = (("q", "query", "queries"), ("k", "key", "keys"), ("v", "value", "values"))
 _PARTS = ("to_q", "to_k", "to_v")
 
 
@@ -28,18 +29,18 @@ class Projections:
     unsure: Sequence[str] = ()
 
 
-def projections_of(attending: Attending, forward: ast.FunctionDef, call: ast.Call, init: ast.FunctionDef) -> Projections:
+def projections_of(
+    attending: Attending, forward: ast.FunctionDef, call: ast.Call, init: ast.FunctionDef
+) -> Projections:
     """Follows the three arguments of attention back to layers, and its answer forward to one.
 
     Args:
         call: in forward, of attention or of the function that computes it; its first three arguments are q, k and v.
     """
     source = attending.definition.source
-    linear = {
-        name: made for name, made in layers(init).items() if absolute(source, made.func) == "torch.nn.Linear"
-    }
+    linear = {name: made for name, made in layers(init).items() if absolute(source, made.func) == "torch.nn.Linear"}
     flow = _Flow(forward, call, linear)
-    inputs = [flow.layers(argument) for argument in call.args[:_THREE]]
+    inputs = [flow.layers(argument) for argument in _queries_keys_values(call)]
     out = next((name for name in flow.takers() if name in linear and not any(name in one for one in inputs)), "")
     if len(inputs) < _THREE:
         return Projections(out=out, unsure=["its arguments are not given by place"])
@@ -48,7 +49,7 @@ def projections_of(attending: Attending, forward: ast.FunctionDef, call: ast.Cal
         name = next(iter(shared))
         if _thrice(linear[name]) is None:
             return Projections(out=out, unsure=[f"{name} is not three times as wide"])
-        if (why := _not_in_turn(forward, name)):
+        if why := _not_in_turn(forward, name):
             return Projections(out=out, unsure=[why])
         return Projections(fused=name, out=out)
     if all(len(one) == 1 for one in inputs) and len({*inputs[0], *inputs[1], *inputs[2]}) == _THREE:
@@ -56,11 +57,21 @@ def projections_of(attending: Attending, forward: ast.FunctionDef, call: ast.Cal
     return Projections(out=out, unsure=["queries, keys and values do not come from one layer each"])
 
 
+def _queries_keys_values(call: ast.Call) -> list[ast.expr]:
+    """The first three arguments, by place or by their usual names."""
+    named = {one.arg: one.value for one in call.keywords if one.arg}
+    by_name = [next((named[name] for name in names if name in named), None) for names in _BY_NAME]
+    given = [*call.args[:_THREE], *by_name[len(call.args) :]]
+    return [one for one in given[:_THREE] if one is not None]
+
+
 def layers(init: ast.FunctionDef) -> dict[str, ast.Call]:
     """What a constructor assigns to `self` by calling something."""
     found = {}
     for node in ast.walk(init):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         for target in targets:
             value = getattr(node, "value", None)
             if (name := _of_self(target)) and isinstance(value, ast.Call):
@@ -70,9 +81,13 @@ def layers(init: ast.FunctionDef) -> dict[str, ast.Call]:
 
 def _thrice(made: ast.Call) -> ast.expr | None:
     """The expression of a layer's width, where it is three times another."""
-    wide = made.args[1] if len(made.args) > 1 else next((k.value for k in made.keywords if k.arg == "out_features"), None)
+    wide = (
+        made.args[1] if len(made.args) > 1 else next((k.value for k in made.keywords if k.arg == "out_features"), None)
+    )
     factors = [one.value for one in ast.walk(wide) if isinstance(one, ast.Constant)] if wide is not None else []
-    only_products = all(isinstance(one.op, ast.Mult) for one in ast.walk(wide) if isinstance(one, ast.BinOp)) if wide else False
+    only_products = (
+        all(isinstance(one.op, ast.Mult) for one in ast.walk(wide) if isinstance(one, ast.BinOp)) if wide else False
+    )
     return wide if only_products and _THREE in factors else None
 
 
@@ -89,13 +104,19 @@ def _not_in_turn(forward: ast.FunctionDef, name: str) -> str:
         if node.func.attr in ("chunk", "split", "tensor_split"):
             return ""
         if node.func.attr in ("view", "reshape", "unflatten") and (parts := _sizes(node)):
-            place = next((at for at, one in enumerate(parts) if isinstance(one, ast.Constant) and one.value == _THREE), -1)
+            place = next(
+                (at for at, one in enumerate(parts) if isinstance(one, ast.Constant) and one.value == _THREE), -1
+            )
             if place < 0:
                 continue
             in_turn = place == len(parts) - 3 if node.func.attr != "unflatten" else place == 0
             return "" if in_turn else f"the rows of {name} are in turn by head, and not queries, keys and values"
     for node in ast.walk(forward):
-        if isinstance(node, ast.Call) and _first_is(node, name, holders) and (why := _by_pattern(node, name)) is not None:
+        if (
+            isinstance(node, ast.Call)
+            and _first_is(node, name, holders)
+            and (why := _by_pattern(node, name)) is not None
+        ):
             return why
     return f"in which order {name} holds queries, keys and values could not be read"
 

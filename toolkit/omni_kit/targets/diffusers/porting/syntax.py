@@ -1,6 +1,7 @@
 """Small questions to, and pieces of, concrete syntax."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar, cast
 
 import libcst as cst
 
@@ -100,12 +101,21 @@ def with_mark(node: cst.CSTNode, what: str) -> cst.CSTNode:
     return node.with_changes(leading_lines=[*lines, marked(what)])
 
 
+Node = TypeVar("Node", bound=cst.CSTNode)
+
+
+def visited(node: Node, *changes: cst.CSTTransformer) -> Node:
+    """A node after one change and the next; none of them removes it."""
+    for change in changes:
+        node = cast(Node, node.visit(change))
+    return node
+
+
 class Renamed(cst.CSTTransformer):
     """Gives names other names, wherever they stand for variables; attributes and arguments of calls stay."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self.names = names
-
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:  # noqa: N802
         """The variable."""
@@ -118,15 +128,3 @@ class Renamed(cst.CSTTransformer):
     def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:  # noqa: N802
         """Takes back what was done to the name of an argument."""
         return updated_node.with_changes(keyword=original_node.keyword)
-
-
-class Replaced(cst.CSTTransformer):
-    """Puts other nodes into the place of some, which are told by identity."""
-
-    def __init__(self, others: dict[cst.CSTNode, cst.CSTNode]) -> None:
-        self.others = others
-
-    def on_leave(self, original_node: cst.CSTNodeT, updated_node: cst.CSTNodeT) -> cst.CSTNodeT:  # type: ignore[override]
-        """The other node, if there is one."""
-        node = super().on_leave(original_node, updated_node)
-        return self.others.get(original_node, node)  # type: ignore[return-value, arg-type]

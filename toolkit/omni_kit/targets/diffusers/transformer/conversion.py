@@ -28,7 +28,7 @@ def {name}(checkpoint, **kwargs):
 
 def conversion_of(name: str, rows: Sequence[Row]) -> str:
     """The function's text."""
-    table = "\n".join(f"        r\"{row.pattern}\": ({_shown(row.names)},)," for row in rows)
+    table = "\n".join(f'        r"{row.pattern}": ({_shown(row.names)},),' for row in rows)
     return format_python(_FUNCTION.format(name=name, table=table), "conversion.py").strip("\n") + "\n"
 
 

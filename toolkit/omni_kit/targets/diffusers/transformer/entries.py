@@ -7,7 +7,7 @@ from omni_kit.targets.diffusers.checkout import PACKAGE, TOCTREE
 from omni_kit.targets.protocol import DefinitionEntry, Edit, ImportEntry, ItemEntry, KeyedEntry, PageEntry
 
 _STRUCTURE = "_import_structure"
-_DUMMY = '''class {name}(metaclass=DummyObject):
+_DUMMY = """class {name}(metaclass=DummyObject):
     _backends = {backends}
 
     def __init__(self, *args, **kwargs):
@@ -20,7 +20,7 @@ _DUMMY = '''class {name}(metaclass=DummyObject):
     @classmethod
     def from_pretrained(cls, *args, **kwargs):
         requires_backends(cls, {backends})
-'''
+"""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ from omni_kit.upstream.repositories.sampling import Sampling, sampling_of
 
 _CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
 
-_WIDTH = re.compile(r"(text|txt|context|ctx|caption|cap|prompt|cond|joint|cross)\w*_(dim|width|channels|features|size|in_dim)")
+_WIDTH = re.compile(
+    r"(text|txt|context|ctx|caption|cap|prompt|cond|joint|cross)\w*_(dim|width|channels|features|size|in_dim)"
+)
 _ANY_WIDTH = 32
 
 

@@ -110,7 +110,7 @@ class _Planner:
             "toy": {key: value for key, value in self.toy.items() if not key.startswith("_")},
             "conversion_module": "diffusers.loaders.single_file_utils" if in_tree else f"{name}.conversion",
             "model_module": f"...models.transformers.transformer_{name}" if in_tree else f".transformer_{name}",
-            "text_width": text_width(self.reference, self.toy), "attends": bool(self.port.attention.processors), "names": self.port.forward.names,
+            "text_width": text_width(self.reference, self.toy), "attends": bool(self.port.attention.processors),
         }  # fmt: skip
 
     def _places(self) -> dict[str, str]:
@@ -148,7 +148,10 @@ class _Planner:
         yield NewFile(self._model_file, text=self.port.text)
         if not self.in_tree:
             text = f"import re\n\n\n{self._conversion}"
-            yield NewFile(f"{self.base}/conversion.py", text=f'"""The weights of {self.authors} as diffusers has them."""\n\n{text}')
+            yield NewFile(
+                f"{self.base}/conversion.py",
+                text=f'"""The weights of {self.authors} as diffusers has them."""\n\n{text}',
+            )
         yield NewFile(f"{self.base}/{TOY}", text=json.dumps(self.toy, indent=2) + "\n")
         for template, place in self._places().items():
             yield NewFile(place, template, context=self.context)
