@@ -139,6 +139,14 @@ class Renaming(Protocol):
         """What its model holds, or the gradients of it, as upstream's model has it."""
 
 
+@runtime_checkable
+class Blank(Protocol):
+    """A side that can build its model without any weights."""
+
+    def blank(self, checkpoint: Path) -> "torch.nn.Module":
+        """The model of a checkpoint's config, in training mode; what it holds means nothing."""
+
+
 class Upstream(Builder, Protocol):
     """The reference side also decides what is compared: the toy."""
 

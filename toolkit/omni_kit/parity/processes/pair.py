@@ -14,6 +14,7 @@ from omni_kit.parity.compare.trace import Recording
 from omni_kit.parity.processes.side import Pairs
 from omni_kit.parity.processes.steps import (
     CompletePlanted,
+    Derive,
     Load,
     MakeToy,
     Open,
@@ -121,6 +122,20 @@ class Pair:
     def imported(self) -> dict[str, Any]:
         """The integration is imported and registered; says with which library."""
         return self._other.receive(self._opened_other)
+
+    def derived(self, function: str) -> dict[str, Any]:
+        """Which of upstream's weights the integration's model is made of; see `Derive`.
+
+        Args:
+            function: what the function that converts is called.
+        """
+        self.imported()
+        self.described()
+        out = self.folder(REFERENCE)
+        self._reference.ask(Run(self._inputs, out))
+        self._reference.ask(Trace(self._inputs, out / "trace"))
+        state, outputs = self.where / "state.safetensors", out / "outputs.safetensors"
+        return self._other.ask(Derive(self.checkpoint, state, self._inputs, out / "trace", outputs, function))
 
     @_once
     def shapes(self) -> dict[str, list[int]]:

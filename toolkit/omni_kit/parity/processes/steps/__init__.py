@@ -1,6 +1,7 @@
 """Everything that a process of a comparison can be asked."""
 
 from omni_kit.parity.processes.step import Step, known_steps, step_of
+from omni_kit.parity.processes.steps.deriving import Derive
 from omni_kit.parity.processes.steps.loading import Load, MakeToy, Open, OpenCheckpoint, Reload, Save, SaveToy, Shapes
 from omni_kit.parity.processes.steps.planting import CompletePlanted, Places, RunPlanted
 from omni_kit.parity.processes.steps.running import Replay, Run, RunAs, RunNudged, Trace
@@ -8,6 +9,7 @@ from omni_kit.parity.processes.steps.sharing import Launch, Meshes, RunWith, Slo
 
 __all__ = [
     "CompletePlanted",
+    "Derive",
     "Launch",
     "Load",
     "MakeToy",

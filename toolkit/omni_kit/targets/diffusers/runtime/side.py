@@ -73,6 +73,10 @@ class ConvertedBuilder:
         self._loaded = self._placement(checkpoint)
         return cast(nn.Module, model.to(getattr(torch, dtype)).train().to(self._device))
 
+    def blank(self, checkpoint: Path) -> nn.Module:
+        """See `Blank`."""
+        return cast(nn.Module, self._built(checkpoint).train().to(self._device))
+
     def save(self, model: Any, checkpoint: Path, out: Path) -> None:
         """By save_pretrained; what from_pretrained then gives is put back under the authors' names.
 
