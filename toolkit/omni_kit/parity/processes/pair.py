@@ -123,11 +123,12 @@ class Pair:
         """The integration is imported and registered; says with which library."""
         return self._other.receive(self._opened_other)
 
-    def derived(self, function: str) -> dict[str, Any]:
+    def derived(self, function: str, seconds: float) -> dict[str, Any]:
         """Which of upstream's weights the integration's model is made of; see `Derive`.
 
         Args:
             function: what the function that converts is called.
+            seconds: how long is looked.
         """
         self.imported()
         self.described()
@@ -135,7 +136,7 @@ class Pair:
         self._reference.ask(Run(self._inputs, out))
         self._reference.ask(Trace(self._inputs, out / "trace"))
         state, outputs = self.where / "state.safetensors", out / "outputs.safetensors"
-        return self._other.ask(Derive(self.checkpoint, state, self._inputs, out / "trace", outputs, function))
+        return self._other.ask(Derive(self.checkpoint, state, self._inputs, out / "trace", outputs, function, seconds))
 
     @_once
     def shapes(self) -> dict[str, list[int]]:

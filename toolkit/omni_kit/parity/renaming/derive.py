@@ -24,10 +24,13 @@ class Derived:
     notes: tuple[str, ...]
 
 
-def derive(path: Path, *, target: str | None = None, timeout: float = 300.0) -> Derived:
+def derive(path: Path, *, target: str | None = None, seconds: float = 120.0) -> Derived:
     """Which of upstream's weights the integration at `path` is made of.
 
     Nothing is taken from its own conversion: only its model and upstream's are run.
+
+    Args:
+        seconds: how long is looked.
 
     Raises:
         BadInput: there is no such integration, or no assignment gives upstream's answers.
@@ -35,13 +38,13 @@ def derive(path: Path, *, target: str | None = None, timeout: float = 300.0) -> 
     """
     candidate = find_candidate(path, target)
     require(candidate.requires)
-    with tempfile.TemporaryDirectory(prefix="omni-kit-") as place, Sides(Path(place), timeout=timeout) as sides:
+    with tempfile.TemporaryDirectory(prefix="omni-kit-") as place, Sides(Path(place), timeout=seconds + 120) as sides:
         from omni_kit.parity.processes.pair import Pair
         from omni_kit.parity.processes.steps.deriving import as_rows
 
         pair = Pair(candidate, Path(place), Path(place, "hidden"), sides.workers(candidate.path, candidate.editable))
         try:
-            said = pair.derived(f"convert_{candidate.path.name}_transformer_checkpoint_to_diffusers")
+            said = pair.derived(f"convert_{candidate.path.name}_checkpoint", seconds)
         except StepError as error:
             raise BadInput(f"the renaming of {path} cannot be derived: {error}") from error
         if said["reason"]:

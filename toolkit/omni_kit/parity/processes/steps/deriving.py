@@ -36,6 +36,7 @@ class Derive(Step[dict[str, Any]]):
     trace: Path
     outputs: Path
     function: str
+    seconds: float
 
     def take(self, side: Side) -> dict[str, Any]:
         """See `Step.take`."""
@@ -47,7 +48,8 @@ class Derive(Step[dict[str, Any]]):
         config = json.loads((self.checkpoint / "config.json").read_text(encoding="utf-8"))
         found = solve(
             model, lambda: side.builder.forward(model, batch, loss_only=True), answers,
-            holders_of(state, Recording.load(self.trace)), state, list(dict.fromkeys(_heads(model, config))),
+            holders_of(state, Recording.load(self.trace)), state,
+            list(dict.fromkeys(_heads(model, config))), self.seconds,
         )  # fmt: skip
         rows = rows_of(found.chosen)
         text = function_of(self.function, rows) if not found.reason else ""
