@@ -48,6 +48,6 @@ def test_a_served_pipeline_is_what_is_made_today(tmp_path: Path) -> None:
 
 def test_a_ported_model_is_what_is_made_today(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(PORTED.parents[1])  # what it was made from is named from there
-    new_model("lumen", "reference_models/diffusers/upstream/lumen::Lumen", target="diffusers", into=tmp_path)
+    new_model("lumen", "reference_models/diffusers/_upstream/lumen::Lumen", target="diffusers", into=tmp_path)
     committed, made = files(PORTED / "lumen"), files(tmp_path / "lumen")
     assert made == committed, "it differs: run `make reference` and look at the change"

@@ -6,7 +6,7 @@ from pathlib import Path
 from omni_kit.skillpack import load_skills
 from tests.test_skills import run_commands
 
-UPSTREAM = Path(__file__).parents[2] / "reference_models" / "diffusers" / "upstream"
+UPSTREAM = Path(__file__).parents[2] / "reference_models" / "diffusers" / "_upstream"
 
 
 def test_every_command_runs(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ def changed(folder: Path, *changes: tuple[str, str]) -> Path:
     """The example with its model written otherwise; its conversion knows nothing of it."""
     shutil.copytree(LUMEN, folder / "lumen")
     toy, file = folder / "lumen" / "toy_config.json", folder / "lumen" / "transformer_lumen.py"
-    source = LUMEN.parent / "upstream" / "lumen"
-    toy.write_text(toy.read_text().replace("reference_models/diffusers/upstream/lumen", str(source)))
+    source = LUMEN.parent / "_upstream" / "lumen"
+    toy.write_text(toy.read_text().replace("reference_models/diffusers/_upstream/lumen", str(source)))
     text = file.read_text(encoding="utf-8")
     for old, new in changes:
         assert old in text, old

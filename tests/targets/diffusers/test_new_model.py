@@ -172,5 +172,5 @@ def broken(folder: Path, line: str) -> str:
 
 def test_the_toy_says_which_class_it_is_of() -> None:
     toy = json.loads((EXAMPLE / "toy_config.json").read_text(encoding="utf-8"))
-    assert toy["_reference"] == "reference_models/diffusers/upstream/lumen::Lumen"
+    assert toy["_reference"] == "reference_models/diffusers/_upstream/lumen::Lumen"
     assert toy["_arguments"]["x"] == "hidden_states"

@@ -12,7 +12,7 @@ from omni_kit.upstream.repositories.sampling import sampling_of
 from omni_kit.upstream.subject import open_source
 
 HERON = Path(__file__).parents[2] / "fixtures" / "repositories" / "heron"
-LUMEN = Path(__file__).parents[3] / "reference_models" / "diffusers" / "upstream" / "lumen"
+LUMEN = Path(__file__).parents[3] / "reference_models" / "diffusers" / "_upstream" / "lumen"
 
 
 def write(folder: Path, **files: str) -> Path:
@@ -94,7 +94,8 @@ def test_two_classes_of_one_name_want_the_file(tmp_path: Path) -> None:
 
 def test_links_do_not_lead_out(tmp_path: Path) -> None:
     inside, outside = tmp_path / "in", tmp_path / "out"
-    inside.mkdir(), outside.mkdir()
+    inside.mkdir()
+    outside.mkdir()
     write(outside, m="import torch\nclass Net(torch.nn.Module):\n    def forward(self, x): ...\n")
     write(inside, own="x = 1")
     (inside / "m.py").symlink_to(outside / "m.py")

@@ -1,6 +1,6 @@
 """The transformer by itself: its config, its weights, its checkpoints, and its authors' answers.
 
-The last test needs the authors' code on the path: reference_models/diffusers/upstream/lumen::Lumen
+The last test needs the authors' code on the path: reference_models/diffusers/_upstream/lumen::Lumen
 """
 
 import inspect

@@ -3,16 +3,19 @@
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.resources import resource_dir
 from omni_kit.upstream.places import read_json
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 
+_EXAMPLES = "reference_models"
 SIGNED = "_reference"  # the key under which a config.json says the class of its authors' repository
 
 
 def recorded_reference(file: Path) -> Reference:
     """The class that a config says it is of.
 
-    A relative path is looked for from the working directory, and then from the folders above the file.
+    A relative path is looked for from the working directory, from the folders above the file, and among the worked
+    examples that travel with this package.
 
     Raises:
         BadInput: it says none, or what it says is not there.
@@ -24,7 +27,7 @@ def recorded_reference(file: Path) -> Reference:
     if not between:
         return find_reference(given)
     wanted = Path(place).expanduser()
-    places = [wanted, *(above / wanted for above in file.resolve().parents)]
+    places = [wanted, *(above / wanted for above in file.resolve().parents), resource_dir(_EXAMPLES).parent / wanted]
     found = next((one for one in places if one.exists()), None)
     if found is None:
         raise BadInput(

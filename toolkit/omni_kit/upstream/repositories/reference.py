@@ -129,7 +129,8 @@ def _by_module(module: str) -> tuple[Repository, list[SourceFile]]:
     root = Path() if beside else next((Path(one).parent for one in origins if one and Path(one).exists()), None)
     if root is None:
         raise BadInput(f"there is no module '{head}' to read", f"write PATH{BETWEEN}Class for what is not installed")
-    repository = Repository(REPOSITORY, root.resolve())
+    package = root.resolve() / head
+    repository = Repository(REPOSITORY, root.resolve(), package if package.is_dir() else None)
     file = repository.module_file(module)
     if file is None:
         raise BadInput(f"{head} has no module '{module}'", "give the module that has the class")

@@ -17,7 +17,10 @@ class Repository(Library):
     Attributes:
         name: always "repository".
         root: its folder; modules are named from there, or from `src` below it.
+        own: the package in it that is the authors', where others lie beside it; all of it without one.
     """
+
+    own: Path | None = None
 
     @cached_property
     def version(self) -> str:
@@ -32,7 +35,9 @@ class Repository(Library):
     @cached_property
     def files(self) -> tuple[Path, ...]:
         """Every file of Python in it, in order; links that lead out of it, and what is built or hidden, left out."""
-        found = (file for file in sorted(self.root.rglob("*.py")) if file.resolve().is_relative_to(self.root))
+        found = (
+            file for file in sorted((self.own or self.root).rglob("*.py")) if file.resolve().is_relative_to(self.root)
+        )
         return tuple(file for file in found if not _skipped(file.relative_to(self.root)))
 
     def module_file(self, module: str) -> Path | None:
