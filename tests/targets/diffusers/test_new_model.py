@@ -16,7 +16,7 @@ from omni_kit.scaffold import new_model
 
 ROOT = Path(__file__).parents[3]
 HERON = f"{ROOT / 'tests' / 'fixtures' / 'repositories' / 'heron'}::HeronNet"
-LUMEN = f"{ROOT / 'reference_models' / 'diffusers' / 'upstream' / 'lumen'}::Lumen"
+LUMEN = f"{ROOT / 'reference_models' / 'diffusers' / '_upstream' / 'lumen'}::Lumen"
 EXAMPLE = ROOT / "reference_models" / "diffusers" / "lumen"
 LEVELS = ("import", "keys", "roundtrip", "forward", "backward", "modules")
 
