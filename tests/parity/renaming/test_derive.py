@@ -6,9 +6,15 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import BadInput
-from omni_kit.parity.renaming.derive import derive
+from omni_kit.parity.renaming.derive import Derived, derive
 
 LUMEN = Path(__file__).parents[3] / "reference_models" / "diffusers" / "lumen"
+
+
+@pytest.fixture(scope="module")
+def plain() -> Derived:
+    """What the example itself is made of."""
+    return derive(LUMEN)
 
 
 def changed(folder: Path, *changes: tuple[str, str]) -> Path:
@@ -53,23 +59,23 @@ def test_everything_at_once_is_told_apart(tmp_path: Path) -> None:
     assert found["patches.weight"].startswith("x_in.weight [")
 
 
-def test_a_plain_port_needs_one_run() -> None:
-    found = derive(LUMEN)
-    assert found.notes == ("found in 1 runs",)
-    assert "blocks.{}.attn.to_q.weight <- blocks.{}.attn.qkv.weight [one.chunk(3)[0]]" in found.rows
+def test_a_plain_port_needs_one_run(plain: Derived) -> None:
+    assert plain.notes == ("found in 1 runs",)
+    assert "blocks.{}.attn.to_q.weight <- blocks.{}.attn.qkv.weight [one.chunk(3)[0]]" in plain.rows
 
 
-def test_the_function_that_is_written_converts(tmp_path: Path) -> None:
+def test_the_function_that_is_written_converts(plain: Derived) -> None:
     import torch
 
     scope: dict[str, object] = {}
-    exec(derive(LUMEN).text, scope)
+    exec(plain.text, scope)
     convert = scope["convert_lumen_checkpoint"]
     whole = torch.arange(24.0).reshape(12, 2)
     made = convert({"blocks.3.attn.qkv.weight": whole})  # type: ignore[operator]
     assert torch.equal(made["blocks.3.attn.to_k.weight"], whole[4:8])
 
 
+@pytest.mark.sweep
 def test_code_that_is_wrong_whatever_the_weights_is_said(tmp_path: Path) -> None:
     path = changed(tmp_path, ("F.silu(gate) * up", "F.relu(gate) * up"))
     with pytest.raises(BadInput, match=r"blocks\.0\.mlp\.w_out"):
