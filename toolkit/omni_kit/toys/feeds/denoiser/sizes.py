@@ -109,9 +109,11 @@ def widths_of(model: nn.Module) -> tuple[int, ...]:
     """What widths the layers of a model take, each once, in the order of the layers."""
     found: dict[int, None] = {}
     for module in [*model.modules()][1:]:  # its parts
-        for attribute in ("in_features", "in_channels", "num_features", "kdim", "vdim"):
+        for attribute in ("in_features", "in_channels", "num_features"):
             if isinstance(width := getattr(module, attribute, None), int):
                 found[width] = None
+        if isinstance(module, nn.MultiheadAttention) and module.kdim != module.embed_dim:
+            found[module.kdim] = None  # what it attends to is of another width
         if isinstance(shape := getattr(module, "normalized_shape", None), tuple):
             found[shape[-1]] = None
     return tuple(found)
