@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from omni_kit.targets.diffusers.porting.dispatch import BACKEND, DISPATCH, Dispatched, NotTwice
+from omni_kit.targets.diffusers.porting.layers import with_layers
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.projections import Projections, layers, projections_of
 from omni_kit.targets.diffusers.porting.syntax import (
@@ -13,7 +15,6 @@ from omni_kit.targets.diffusers.porting.syntax import (
     body_of,
     chain,
     code,
-    expression,
     method,
     own_attribute,
     parameters,
@@ -27,10 +28,7 @@ from omni_kit.upstream.repositories.attending import SDPA, Attending
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined
 
-_BACKEND = "backend={0}._attention_backend, parallel_config={0}._parallel_config"
-_DISPATCH = "dispatch_attention_fn"
 _OWN_METHOD = "self.processor"
-_HEADS_FIRST = "transpose(1, 2)"
 
 
 @dataclass
@@ -68,7 +66,7 @@ def port_attention(parts: Parts, closure: Closure, found: Sequence[Attending], p
     for one in found:
         if one.by not in (SDPA,) and not one.by.endswith("MultiheadAttention"):
             done.todo.append(
-                (parts_name(parts, one.definition), f"call {_DISPATCH} here, in a processor: attention is {_said(one)}")
+                (parts_name(parts, one.definition), f"call {DISPATCH} here, in a processor: attention is {_said(one)}")
             )
     return done
 
@@ -93,69 +91,6 @@ def _helpers(closure: Closure, found: Sequence[Attending]) -> set[Defined]:
     return helpers
 
 
-class _Dispatched(cst.CSTTransformer):
-    """Puts the library's dispatch in the place of torch's kernel, and tells functions that compute the backend.
-
-    Args:
-        functions: those that compute attention, as they are written.
-        holder: what has the backend, where the code stands.
-    """
-
-    def __init__(self, functions: set[str], given: str) -> None:
-        self.functions = functions
-        self.given = given
-
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """Heads stand before tokens in torch, and behind them here."""
-        name = chain(updated_node.func)
-        if name in self.functions:
-            return _with_arguments(updated_node, self.given)
-        if not name.endswith(SDPA):
-            return updated_node
-        plain = [one for one in updated_node.args if one.keyword is None]
-        turned = [_turned(one) for one in updated_node.args[:3]]  # by place, or as query, key and value
-        names = ("attn_mask", "dropout_p", "is_causal")
-        rest = [one.with_changes(keyword=cst.Name(name)) for one, name in zip(plain[3:], names, strict=False)]
-        named = [one for one in updated_node.args[3:] if one.keyword is not None]
-        called = updated_node.with_changes(func=cst.Name(_DISPATCH), args=[*turned, *rest, *named])
-        return expression(f"{code(_with_arguments(called, self.given))}.{_HEADS_FIRST}")
-
-    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:  # noqa: N802
-        """Unchanged; what is turned twice is seen at the call."""
-        return updated_node
-
-
-class _NotTwice(cst.CSTTransformer):
-    """`x.transpose(1, 2).transpose(1, 2)` is x."""
-
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """The outer of the two."""
-        inner = updated_node.func.value if isinstance(updated_node.func, cst.Attribute) else None
-        if inner is not None and _turns(updated_node) and isinstance(inner, cst.Call) and _turns(inner):
-            assert isinstance(inner.func, cst.Attribute)
-            return inner.func.value
-        return updated_node
-
-
-def _turns(call: cst.Call) -> bool:
-    return isinstance(call.func, cst.Attribute) and code(call).endswith(f".{_HEADS_FIRST}")
-
-
-def _turned(argument: cst.Arg) -> cst.Arg:
-    value = argument.value
-    whole = (
-        f"({code(value)})" if isinstance(value, cst.BinaryOperation | cst.UnaryOperation | cst.IfExp) else code(value)
-    )
-    return argument.with_changes(value=expression(f"{whole}.{_HEADS_FIRST}"))
-
-
-def _with_arguments(call: cst.Call, given: str) -> cst.Call:
-    more = cst.parse_expression(f"f({given})")
-    assert isinstance(more, cst.Call)
-    args = [one.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))) for one in call.args]
-    return call.with_changes(args=[*args, *more.args])
-
-
 def _written_functions(part: Part, closure: Closure, helpers: set[Defined], parts: Sequence[Part] = ()) -> set[str]:
     return {
         other.name for other in closure.uses[part.definition].values()
@@ -166,8 +101,8 @@ def _written_functions(part: Part, closure: Closure, helpers: set[Defined], part
 def _dispatch_in_function(part: Part, helpers: set[Defined], closure: Closure) -> None:
     """A function that computes attention takes the backend and hands it on."""
     functions = _written_functions(part, closure, helpers)
-    given_on = _Dispatched(functions, "backend=backend, parallel_config=parallel_config")
-    changed = visited(part.node, given_on, _NotTwice())
+    given_on = Dispatched(functions, "backend=backend, parallel_config=parallel_config")
+    changed = visited(part.node, given_on, NotTwice())
     assert isinstance(changed, cst.FunctionDef)
     more = cst.parse_statement("def f(backend=None, parallel_config=None): ...")
     assert isinstance(more, cst.FunctionDef)
@@ -182,7 +117,7 @@ def _dispatch_in_function(part: Part, helpers: set[Defined], closure: Closure) -
 def _dispatch_in_place(part: Part, helpers: set[Defined], closure: Closure) -> None:
     """A class that does more than attention keeps it where it is."""
     functions = _written_functions(part, closure, helpers)
-    changed = visited(part.node, _Dispatched(functions, _BACKEND.format("self")), _NotTwice())
+    changed = visited(part.node, Dispatched(functions, BACKEND.format("self")), NotTwice())
     assert isinstance(changed, cst.ClassDef)
     own = [statement("_attention_backend = None"), statement("_parallel_config = None")]
     body = body_of(changed)
@@ -238,7 +173,7 @@ def _with_processor(
         projections = _projections(part, forward, init, closure, helpers, found)
         projections = _only_its_own(part, parts, projections)
     assert part.cls is not None
-    part.node = _with_layers(part.cls, projections)
+    part.node = with_layers(part.cls, projections)
     done.projections[part.name] = projections
     done.todo += [(part.name, f"name the layers to_q, to_k, to_v: {why}") for why in projections.unsure]
     functions = _written_functions(part, closure, helpers)
@@ -281,110 +216,12 @@ def _only_its_own(part: Part, parts: Parts, found: Projections) -> Projections:
     return found
 
 
-def _with_layers(node: cst.ClassDef, found: Projections) -> cst.ClassDef:
-    """The class with its layers under diffusers' names."""
-    node = with_method(node, "__init__", lambda init: _renamed_init(init, found))
-    return visited(node, _Layers(found))
-
-
-def _renamed_init(init: cst.FunctionDef, found: Projections) -> cst.FunctionDef:
-    return visited(init, _Made(found))
-
-
-class _Made(cst.CSTTransformer):
-    """The statements that make layers."""
-
-    def __init__(self, found: Projections) -> None:
-        self.found = found
-
-    def leave_SimpleStatementLine(  # noqa: N802
-        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
-    ) -> "cst.SimpleStatementLine | cst.FlattenSentinel[cst.SimpleStatementLine]":
-        """One fused layer becomes three, and what takes the answer gets a dropout behind it."""
-        small = updated_node.body[0]
-        if not isinstance(small, cst.Assign) or not (name := own_attribute(small.targets[0].target)):
-            return updated_node
-        if name == self.found.fused and isinstance(small.value, cst.Call):
-            single = code(visited(small.value, _Third()))
-            lines = [statement(f"self.{part} = {single}") for part in ("to_q", "to_k", "to_v")]
-            first = lines[0].with_changes(leading_lines=updated_node.leading_lines)
-            return cst.FlattenSentinel([first, *lines[1:]])  # type: ignore[list-item]
-        if name == self.found.out:
-            made = f"self.to_out = nn.ModuleList([{code(small.value)}, nn.Dropout(0.0)])"
-            return statement(made).with_changes(leading_lines=updated_node.leading_lines)  # type: ignore[return-value]
-        return updated_node
-
-
-class _Third(cst.CSTTransformer):
-    """A width without its factor of three: only the layer's own second argument has one."""
-
-    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:  # noqa: N802
-        """That argument."""
-        return updated_node.with_changes(value=_without_three(updated_node.value))
-
-
-def _without_three(node: cst.BaseExpression) -> cst.BaseExpression:
-    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Multiply):
-        return node
-    for one, other in ((node.left, node.right), (node.right, node.left)):
-        if isinstance(one, cst.Integer) and one.value == "3":
-            return other
-    left = _without_three(node.left)
-    return (
-        node.with_changes(left=left) if left is not node.left else node.with_changes(right=_without_three(node.right))
-    )
-
-
-class _Layers(cst.CSTTransformer):
-    """Where the layers are asked for."""
-
-    def __init__(self, found: Projections) -> None:
-        self.found = found
-
-    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:  # noqa: N802
-        """A layer with another name."""
-        name = own_attribute(updated_node)
-        return (
-            updated_node.with_changes(attr=cst.Name(self.found.renamed[name]))
-            if name in self.found.renamed
-            else updated_node
-        )
-
-    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.BaseSmallStatement:  # noqa: N802
-        """`q, k, v = self.qkv(x).chunk(3, dim=-1)` needs no joining."""
-        value, target = original_node.value, updated_node.targets[0].target
-        chunked = (
-            isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value == "chunk"
-        )
-        if not chunked or not isinstance(target, cst.Tuple) or len(target.elements) != 3:
-            return updated_node
-        assert isinstance(value, cst.Call)
-        assert isinstance(value.func, cst.Attribute)
-        inner = value.func.value
-        if not isinstance(inner, cst.Call) or not self.found.fused or own_attribute(inner.func) != self.found.fused:
-            return updated_node
-        given = ", ".join(code(one) for one in inner.args)
-        parts = ", ".join(f"self.{part}({given})" for part in ("to_q", "to_k", "to_v"))
-        return updated_node.with_changes(value=expression(parts))
-
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """The fused layer, and the one that takes the answer."""
-        name = own_attribute(original_node.func)
-        given = ", ".join(code(one) for one in updated_node.args)
-        if name and name == self.found.fused:
-            parts = ", ".join(f"self.{part}({given})" for part in ("to_q", "to_k", "to_v"))
-            return expression(f"torch.cat([{parts}], dim=-1)")
-        if name and name == self.found.out:
-            return expression(f"self.to_out[1](self.to_out[0]({given}))")
-        return updated_node
-
-
 def _apart(node: cst.ClassDef, name: str, functions: set[str]) -> tuple[cst.BaseStatement, cst.ClassDef]:
     """The processor, and the class without what it does."""
     forward = method(node, "forward")
     assert forward is not None
     own = parameters(forward)
-    moved = visited(forward, _Dispatched(functions, _BACKEND.format("self")), _NotTwice())
+    moved = visited(forward, Dispatched(functions, BACKEND.format("self")), NotTwice())
     body = visited(moved.body, _SelfIs("attn"))
     given = moved.params.with_changes(params=[
         cst.Param(cst.Name("self")),
@@ -409,7 +246,7 @@ def _holding(
     star = [f"*{forward.params.star_arg.name.value}"] if isinstance(forward.params.star_arg, cst.Param) else []
     double = [f"**{forward.params.star_kwarg.name.value}"] if forward.params.star_kwarg is not None else []
     asked = f"return self.processor({', '.join(['self', *positional, *star, *named, *double])})"
-    others = visited(node, _Dispatched(functions, _BACKEND.format(_OWN_METHOD)), _NotTwice())
+    others = visited(node, Dispatched(functions, BACKEND.format(_OWN_METHOD)), NotTwice())
     docstring = body_of(forward)[: after_docstring(body_of(forward))]
     lean = forward.with_changes(body=cst.IndentedBlock([*docstring, statement(asked)]))
     others = with_method(others, "forward", lambda _: lean)
