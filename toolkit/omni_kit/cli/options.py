@@ -15,7 +15,7 @@ SourceArgument = Annotated[
         metavar="SOURCE",
         help="A checkpoint directory, config.json, *.safetensors, *.safetensors.index.json, "
         "model_index.json, a pipeline's or a component's directory, a model_type, a class of diffusers, "
-        "or hf://org/name.",
+        "a class of its authors' repository as PATH::Class, or hf://org/name.",
     ),
 ]
 TransformersOption = Annotated[

@@ -2,6 +2,7 @@
 
 from omni_kit.parity.processes.step import Step, known_steps, step_of
 from omni_kit.parity.processes.steps.calling import Answer, Variants, Ways
+from omni_kit.parity.processes.steps.deriving import Derive
 from omni_kit.parity.processes.steps.loading import (
     CallHooks,
     Load,
@@ -22,6 +23,7 @@ __all__ = [
     "Answer",
     "CallHooks",
     "CompletePlanted",
+    "Derive",
     "Launch",
     "Load",
     "MakeToy",

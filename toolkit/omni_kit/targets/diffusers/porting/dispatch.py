@@ -1,0 +1,77 @@
+"""torch's kernel of attention becomes the library's dispatch, which is told the backend."""
+
+import libcst as cst
+
+from omni_kit.targets.diffusers.porting.syntax import (
+    chain,
+    code,
+    expression,
+)
+from omni_kit.upstream.repositories.attending import SDPA
+
+BACKEND = "backend={0}._attention_backend, parallel_config={0}._parallel_config"
+DISPATCH = "dispatch_attention_fn"
+_HEADS_FIRST = "transpose(1, 2)"
+
+
+class Dispatched(cst.CSTTransformer):
+    """Puts the library's dispatch in the place of torch's kernel, and tells functions that compute the backend.
+
+    Args:
+        functions: those that compute attention, as they are written.
+        holder: what has the backend, where the code stands.
+    """
+
+    def __init__(self, functions: set[str], given: str) -> None:
+        self.functions = functions
+        self.given = given
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """Heads stand before tokens in torch, and behind them here."""
+        name = chain(updated_node.func)
+        if name in self.functions:
+            return _with_arguments(updated_node, self.given)
+        if not name.endswith(SDPA):
+            return updated_node
+        plain = [one for one in updated_node.args if one.keyword is None]
+        turned = [_turned(one) for one in updated_node.args[:3]]  # by place, or as query, key and value
+        names = ("attn_mask", "dropout_p", "is_causal")
+        rest = [one.with_changes(keyword=cst.Name(name)) for one, name in zip(plain[3:], names, strict=False)]
+        named = [one for one in updated_node.args[3:] if one.keyword is not None]
+        called = updated_node.with_changes(func=cst.Name(DISPATCH), args=[*turned, *rest, *named])
+        return expression(f"{code(_with_arguments(called, self.given))}.{_HEADS_FIRST}")
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:  # noqa: N802
+        """Unchanged; what is turned twice is seen at the call."""
+        return updated_node
+
+
+class NotTwice(cst.CSTTransformer):
+    """`x.transpose(1, 2).transpose(1, 2)` is x."""
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """The outer of the two."""
+        inner = updated_node.func.value if isinstance(updated_node.func, cst.Attribute) else None
+        if inner is not None and _turns(updated_node) and isinstance(inner, cst.Call) and _turns(inner):
+            assert isinstance(inner.func, cst.Attribute)
+            return inner.func.value
+        return updated_node
+
+
+def _turns(call: cst.Call) -> bool:
+    return isinstance(call.func, cst.Attribute) and code(call).endswith(f".{_HEADS_FIRST}")
+
+
+def _turned(argument: cst.Arg) -> cst.Arg:
+    value = argument.value
+    whole = (
+        f"({code(value)})" if isinstance(value, cst.BinaryOperation | cst.UnaryOperation | cst.IfExp) else code(value)
+    )
+    return argument.with_changes(value=expression(f"{whole}.{_HEADS_FIRST}"))
+
+
+def _with_arguments(call: cst.Call, given: str) -> cst.Call:
+    more = cst.parse_expression(f"f({given})")
+    assert isinstance(more, cst.Call)
+    args = [one.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))) for one in call.args]
+    return call.with_changes(args=[*args, *more.args])

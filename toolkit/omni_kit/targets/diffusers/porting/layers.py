@@ -1,0 +1,111 @@
+"""The layers of attention under diffusers' names, where they are made and where they are asked for."""
+
+import libcst as cst
+
+from omni_kit.targets.diffusers.porting.projections import Projections
+from omni_kit.targets.diffusers.porting.syntax import (
+    code,
+    expression,
+    own_attribute,
+    statement,
+    visited,
+    with_method,
+)
+
+
+def with_layers(node: cst.ClassDef, found: Projections) -> cst.ClassDef:
+    """The class with its layers under diffusers' names."""
+    node = with_method(node, "__init__", lambda init: _renamed_init(init, found))
+    return visited(node, _Layers(found))
+
+
+def _renamed_init(init: cst.FunctionDef, found: Projections) -> cst.FunctionDef:
+    return visited(init, _Made(found))
+
+
+class _Made(cst.CSTTransformer):
+    """The statements that make layers."""
+
+    def __init__(self, found: Projections) -> None:
+        self.found = found
+
+    def leave_SimpleStatementLine(  # noqa: N802
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> "cst.SimpleStatementLine | cst.FlattenSentinel[cst.SimpleStatementLine]":
+        """One fused layer becomes three, and what takes the answer gets a dropout behind it."""
+        small = updated_node.body[0]
+        if not isinstance(small, cst.Assign) or not (name := own_attribute(small.targets[0].target)):
+            return updated_node
+        if name == self.found.fused and isinstance(small.value, cst.Call):
+            single = code(visited(small.value, _Third()))
+            lines = [statement(f"self.{part} = {single}") for part in ("to_q", "to_k", "to_v")]
+            first = lines[0].with_changes(leading_lines=updated_node.leading_lines)
+            return cst.FlattenSentinel([first, *lines[1:]])  # type: ignore[list-item]
+        if name == self.found.out:
+            made = f"self.to_out = nn.ModuleList([{code(small.value)}, nn.Dropout(0.0)])"
+            return statement(made).with_changes(leading_lines=updated_node.leading_lines)  # type: ignore[return-value]
+        return updated_node
+
+
+class _Third(cst.CSTTransformer):
+    """A width without its factor of three: only the layer's own second argument has one."""
+
+    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:  # noqa: N802
+        """That argument."""
+        return updated_node.with_changes(value=_without_three(updated_node.value))
+
+
+def _without_three(node: cst.BaseExpression) -> cst.BaseExpression:
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Multiply):
+        return node
+    for one, other in ((node.left, node.right), (node.right, node.left)):
+        if isinstance(one, cst.Integer) and one.value == "3":
+            return other
+    left = _without_three(node.left)
+    return (
+        node.with_changes(left=left) if left is not node.left else node.with_changes(right=_without_three(node.right))
+    )
+
+
+class _Layers(cst.CSTTransformer):
+    """Where the layers are asked for."""
+
+    def __init__(self, found: Projections) -> None:
+        self.found = found
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:  # noqa: N802
+        """A layer with another name."""
+        name = own_attribute(updated_node)
+        return (
+            updated_node.with_changes(attr=cst.Name(self.found.renamed[name]))
+            if name in self.found.renamed
+            else updated_node
+        )
+
+    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.BaseSmallStatement:  # noqa: N802
+        """`q, k, v = self.qkv(x).chunk(3, dim=-1)` needs no joining."""
+        value, target = original_node.value, updated_node.targets[0].target
+        chunked = (
+            isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value == "chunk"
+        )
+        if not chunked or not isinstance(target, cst.Tuple) or len(target.elements) != 3:
+            return updated_node
+        assert isinstance(value, cst.Call)
+        assert isinstance(value.func, cst.Attribute)
+        inner = value.func.value
+        if not isinstance(inner, cst.Call) or not self.found.fused or own_attribute(inner.func) != self.found.fused:
+            return updated_node
+        given = ", ".join(code(one) for one in inner.args)
+        parts = ", ".join(f"self.{part}({given})" for part in ("to_q", "to_k", "to_v"))
+        return updated_node.with_changes(value=expression(parts))
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """The fused layer, and the one that takes the answer."""
+        name = own_attribute(original_node.func)
+        given = ", ".join(code(one) for one in updated_node.args)
+        if name and name == self.found.fused:
+            parts = ", ".join(f"self.{part}({given})" for part in ("to_q", "to_k", "to_v"))
+            return expression(f"torch.cat([{parts}], dim=-1)")
+        if name and name == self.found.out:
+            return expression(f"self.to_out[1](self.to_out[0]({given}))")
+        return updated_node
