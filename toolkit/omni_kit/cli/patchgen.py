@@ -141,7 +141,11 @@ def drift_command(
     root: RootOption = None,
     output_dir: Annotated[
         Path | None,
-        typer.Option("-o", "--output-dir", help="Write then, now, patch and merge of each changed target below here."),
+        typer.Option(
+            "-o",
+            "--output-dir",
+            help="Write then, now, patch and merge of each changed target below here, and maps of renamed keys.",
+        ),
     ] = None,
     output_format: FormatOption = Format.human,
     full: FullOption = False,
@@ -149,17 +153,20 @@ def drift_command(
     """Say what a newer upstream means for each patch, worst first.
 
     Vanished targets, changed signatures, bodies of which the patch copies changed lines, other bodies, decorators,
-    cosmetic changes. --full shows each change, with patch> before the lines that the patch still has. Exit 1 when a
-    target changed.
+    cosmetic changes. --full shows each change, with patch> before the lines that the patch still has. With --from, also
+    which parameters of the patched models are called otherwise, are gone, are new or have other shapes: what a
+    checkpoint that was saved in training meets. Exit 1 when anything changed.
     """
     from omni_kit.patchgen.drift import drift_report, write_targets
+    from omni_kit.patchgen.keys import write_rename_maps
     from omni_kit.patchgen.report import drift_json
 
     output = Output("patchgen", output_format, full)
     report = drift_report(_chosen(configs, all_configs or not configs, root), before, after, library)
     notes = list(report.notes)
     if output_dir is not None:
-        notes.append(f"{len(write_targets(report, output_dir))} files written below {output_dir}")
+        written = [*write_targets(report, output_dir), *write_rename_maps(report.keys, output_dir)]
+        notes.append(f"{len(written)} files written below {output_dir}")
     human = partial(_render_drift, report, full)
     output.finish(drift_json(report, full), ok=report.ok, human=human, notes=notes)
 
@@ -259,6 +266,9 @@ def _render_drift(report: "DriftReport", full: bool, console: Console) -> None:
             console.print(f"  {escape(_drift_line(target))}", soft_wrap=True)
             if full and target.now:
                 _render_change(target, console)
+    for one in report.keys:
+        if not one.same:
+            console.print(f"[bold]keys[/bold] {one.model_type}: {escape(one.summary)}", soft_wrap=True)
     for config, why in report.failed:
         console.print(f"[red]error[/red] {escape(config)}: {escape(why)}", soft_wrap=True)
     counts = ", ".join(f"{n} {rank}" for rank, n in report.counts().items())

@@ -11,12 +11,14 @@ from omni_kit.patchgen.apply import Applied
 from omni_kit.patchgen.compare import Change, DriftStatus, compare
 from omni_kit.patchgen.generate import generate
 from omni_kit.patchgen.header import code_hash, read_header
+from omni_kit.patchgen.keys import KeyDrift, key_drift
 from omni_kit.patchgen.loader import LoadedConfig, find_config, load_config
 from omni_kit.patchgen.locate import Libraries, package_of, unpacked_library
 from omni_kit.patchgen.merge import Merge, merge
 from omni_kit.patchgen.project import find_project
 from omni_kit.patchgen.source import SourceModule, read_source
 from omni_kit.patchgen.write import compiles
+from omni_kit.upstream.library import find_library
 from omni_kit.upstream.python.source import without_collection
 
 RANKS = ("vanished", "signature", "copied-lines", "body", "decorators", "cosmetic", "unchanged")
@@ -53,17 +55,19 @@ class TargetDrift:
 
 @dataclass
 class DriftReport:
-    """The targets of all configs, worst first."""
+    """The targets of all configs, worst first; and what became of the parameters of the models that they patch."""
 
     targets: list[TargetDrift] = field(default_factory=list)
+    keys: list[KeyDrift] = field(default_factory=list)
     configs: int = 0
     failed: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether every config could be read, and no target changed by more than its looks."""
-        return not self.failed and all(t.rank in ("cosmetic", "unchanged") for t in self.targets)
+        """Whether every config could be read, targets changed by their looks at most, and checkpoints load as saved."""
+        looks = all(target.rank in ("cosmetic", "unchanged") for target in self.targets)
+        return not self.failed and looks and all(one.same for one in self.keys)
 
     def counts(self) -> dict[str, int]:
         """How many targets have each rank, worst first; ranks without any are left out."""
@@ -90,13 +94,17 @@ def drift_report(
         raise BadInput("no patch configs to compare", "name configs, or give --all with the --root that holds them")
     old = {library: unpacked_library(library, before)} if before else {}
     new = {library: unpacked_library(library, after)} if after else {}
-    report = DriftReport(configs=len(configs))
+    report, modules = DriftReport(configs=len(configs)), list[str]()
     with without_collection():
         for config in configs:
             try:
-                report.targets += _of_config(config, old if before else None, new)
+                module, found = _of_config(config, old if before else None, new)
+                report.targets += found
+                modules.append(module)
             except BadInput as why:
                 report.failed.append((str(config), why.message))
+        if before is not None and modules:
+            report.keys = key_drift(modules, find_library(library, before), find_library(library, after))
     report.targets.sort(key=lambda t: (RANKS.index(t.rank), -t.copied, t.config, t.target))
     return report
 
@@ -117,7 +125,8 @@ def write_targets(report: DriftReport, folder: Path) -> list[Path]:
     return written
 
 
-def _of_config(config: str | Path, old: dict[str, Path] | None, new: dict[str, Path]) -> list[TargetDrift]:
+def _of_config(config: str | Path, old: dict[str, Path] | None, new: dict[str, Path]) -> tuple[str, list[TargetDrift]]:
+    """The module that a config patches, and its targets."""
     project = find_project(Path(config).parent if Path(config).is_file() else Path.cwd())
     roots = (project.import_root,) if project else ()
     path = find_config(config, Libraries(roots=roots))
@@ -125,11 +134,11 @@ def _of_config(config: str | Path, old: dict[str, Path] | None, new: dict[str, P
     loaded = load_config(path, Libraries(roots=roots))
     after = _source(loaded.config.source_module, Libraries(new, roots))
     if old is None:
-        return _by_hash(loaded, after)
+        return loaded.config.source_module, _by_hash(loaded, after)
     before = read_source(loaded.config.source_module, Libraries(old, roots))
     made = generate(loaded, before, Libraries(old, roots))
     found = [_target(loaded.name, applied, before, after) for applied in made.applied if applied.done]
-    return found + _excluded(loaded, before, after)
+    return loaded.config.source_module, found + _excluded(loaded, before, after)
 
 
 def _source(module: str, libraries: Libraries) -> SourceModule | None:

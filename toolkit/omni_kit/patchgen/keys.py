@@ -69,6 +69,15 @@ class KeyDrift:
         """Whether a checkpoint that was saved then loads now as it lies."""
         return not (self.renamed or self.removed or self.added or self.reshaped or self.unread)
 
+    @property
+    def summary(self) -> str:
+        """In one line, with the first of each sort."""
+        renamed = [f"{old} is {new}" for old, new in self.renamed.items()]
+        reshaped = [f"{name} {then} is {now}" for name, then, now in self.reshaped]
+        sorts = {"renamed": renamed, "gone": self.removed, "new": self.added, "of another shape": reshaped}
+        said = [f"{len(found)} {sort} ({found[0]})" for sort, found in sorts.items() if found]
+        return "; ".join([*said, *filter(None, [self.unread])]) or "unchanged"
+
 
 def key_drift(modules: Sequence[str], before: Library, after: Library) -> list[KeyDrift]:
     """What became of the parameters of the models of these modeling modules, in the order of their model_types."""

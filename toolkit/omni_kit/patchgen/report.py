@@ -62,5 +62,6 @@ def drift_json(report: DriftReport, full: bool) -> dict[str, Any]:
         "read": report.configs,
         "counts": report.counts(),
         "targets": [{k: v for k, v in asdict(target).items() if k not in left_out} for target in changed],
+        "keys": [asdict(one) for one in report.keys if not one.same],
         "failed": [{"config": config, "error": why} for config, why in report.failed],
     }
