@@ -11,6 +11,7 @@ from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.veomni.rules.registry.dispatch import architectures
 from omni_checkers.veomni.runs.experiment import IMPORT_LIMIT
+from omni_checkers.veomni.runs.typed import typed_facts
 from omni_kit.errors import MissingRequirement
 from omni_kit.targets.registry import get_target
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
@@ -40,7 +41,8 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
             group = [model for model in models if _root(model) == root]
             for path, facts in _ask(one, root, group).items():
                 found[Path(path)][FACT[one]] = facts
-    return found
+    typed = typed_facts([model.path for model in models])
+    return {path: {**facts, "typed": typed.get(path, [])} for path, facts in found.items()}
 
 
 def _root(model: ModelDir) -> Path | None:

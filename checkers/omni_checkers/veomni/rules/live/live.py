@@ -188,3 +188,36 @@ class ToyCheckpointLoads(Rule):
 def _excuse(imported: Imported) -> None:
     if imported["lacks"]:
         raise NotApplicable(f"the model needs {imported['lacks']}, which is not installed")
+
+
+class TypesFitWhatIsCalled(Rule):
+    """A type checker finds no call, attribute or import that does not fit, but for what upstream's own file has, too.
+
+    `ty` reads generated and hand-written files beside upstream's modeling file, and the installed libraries. It runs
+    nothing.
+
+    Why: an argument that upstream has renamed, or an attribute that is gone, fails at the first step that comes by, or
+    behind a condition that no test has taken.
+
+    Fine when: the object really has it at run time; then say so in a comment that silences the finding.
+    """
+
+    id = "VEO906"
+    name = "types-fit-what-is-called"
+    target = "veomni"
+    level = "import"
+    severity = Severity.warning
+    requires = ("ty",)
+    obligations = ("VEO-PG-09", "VEO-PG-44")
+    failure_modes = ("missing-self-attribute", "removed-upstream-import")
+    BAD = (
+        _with("from pathlib import Path\n\n    def shown(path: Path):\n        return path.shortened"),
+        _with("from textwrap import indent\n\n    told = lambda text: indent(text, '  ', width=2)"),
+    )
+    GOOD = (_GOOD,)
+
+    def check(self, typed: Sequence[Any]) -> Findings:
+        if not typed:
+            raise NotApplicable("not tested: ty is not installed (pip install ty)")
+        for path, line, said in typed[1:]:
+            yield Finding(said, Path(path), line)
