@@ -195,7 +195,7 @@ def test_the_copy_itself_passes(plant: Plant, sides: Sides) -> None:
 def test_a_planted_fault_fails_the_levels_that_can_see_it(name: str, plant: Plant, sides: Sides) -> None:
     fault = FAULTS[name]
 
-    report = run_parity(plant(name, fault.edits), sides=sides)
+    report = run_parity(plant(name, fault.edits), DEFAULT_LEVELS, sides=sides)
 
     expected = dict.fromkeys(fault.passes, "pass")
     expected |= dict.fromkeys(fault.fails, "fail")

@@ -94,6 +94,7 @@ def test_a_crash_in_the_candidate_is_an_error_and_the_next_run_gets_a_new_proces
         "roundtrip": "pass",
         "forward": "error",
         "backward": "skip",
+        "scenarios": "error",
     }
     assert "SIGABRT" in crashed.level("forward").reason
     assert crashed.exit_code == 3

@@ -17,7 +17,7 @@ MERGED_ONLY = ["glm_moe_dsa", "qwen3_5_moe", "qwen2_vl", "qwen2_5vl"]
 
 
 def compare(path: Path, sides: Sides, **options: object) -> ParityReport:
-    return run_parity(path, sides=sides, **options)  # type: ignore[arg-type]
+    return run_parity(path, **{"levels": DEFAULT_LEVELS, "sides": sides, **options})  # type: ignore[arg-type]
 
 
 def assert_passes(report: ParityReport) -> None:
