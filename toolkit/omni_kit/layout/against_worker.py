@@ -12,11 +12,7 @@ import transformers
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
 
-_DTYPES = {
-    "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "F16": "float16",
-    "BF16": "bfloat16", "F32": "float32", "F64": "float64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
-    "F8_E8M0": "float8_e8m0fnu",
-}  # fmt: skip
+from omni_kit.layout.headers import TORCH_NAMES
 
 
 def main(job: dict[str, Any]) -> dict[str, Any]:
@@ -26,7 +22,7 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
     named = bool(job["config"]["model_type"])  # some parts have no model_type to be found by
     config = transformers.AutoConfig.for_model(**job["config"]) if named else cls.config_class(**job["config"])
     tensors = {
-        key: torch.empty(shape, dtype=getattr(torch, _DTYPES[dtype]), device="meta")
+        key: torch.empty(shape, dtype=getattr(torch, TORCH_NAMES[dtype]), device="meta")
         for key, (dtype, shape) in job["tensors"].items()
     }
     with torch.device("meta"):

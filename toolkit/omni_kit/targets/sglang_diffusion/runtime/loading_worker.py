@@ -15,14 +15,9 @@ from typing import Any
 
 import torch
 
+from omni_kit.layout.headers import TORCH_NAMES
 from omni_kit.targets.sglang_diffusion.runtime.engine import free_port, prepare, server_arguments
 from omni_kit.upstream.diffusers.pipelines import INDEX
-
-_DTYPES = {
-    "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "F16": "float16",
-    "BF16": "bfloat16", "F32": "float32", "F64": "float64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
-    "F8_E8M0": "float8_e8m0fnu",
-}  # fmt: skip
 
 
 class _NotServed(Exception):
@@ -124,7 +119,7 @@ def _served(pipeline: Path) -> str:
 
 def _given(tensors: dict[str, Any]) -> dict[str, torch.Tensor]:
     return {
-        key: torch.empty(shape, dtype=getattr(torch, _DTYPES[dtype]), device="meta")
+        key: torch.empty(shape, dtype=getattr(torch, TORCH_NAMES[dtype]), device="meta")
         for key, (dtype, shape) in tensors.items()
     }
 
