@@ -95,6 +95,13 @@ def test_its_own_model_is_filled(wan: Path) -> None:
 
 
 @served
+def test_a_config_that_is_told_by_the_pipelines_class(tmp_path: Path) -> None:
+    """No directory's name leads SGLang to it."""
+    code, said = run_cli("check-layout", str(save("flux", tmp_path / "some-checkpoint")), "--for", "sglang-diffusion")
+    assert (code, said["keys"]["mapped"]) == (0, said["keys"]["total"])
+
+
+@served
 def test_lost_added_and_resized_tensors_are_errors(wan: Path, tmp_path: Path) -> None:
     """One checkpoint with three faults, of which SGLang itself would warn at most."""
     place = tmp_path / "wan"

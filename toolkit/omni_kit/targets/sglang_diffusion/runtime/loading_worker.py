@@ -108,12 +108,11 @@ def _served(pipeline: Path) -> str:
     said = _Said()
     registry.logger.addHandler(said)
     known = registry.get_model_info(str(pipeline), backend="sglang")
-    if known is None and said.errors and name in registry._PIPELINE_REGISTRY:
-        raise _NotServed(" ".join(said.errors[0].split()))
     if known is None and name not in registry._PIPELINE_REGISTRY:
         raise _NotServed(f"it has no pipeline {name}; a plugin is named by SGLANG_EXTERNAL_MODEL_PACKAGE")
     if known is None and registry.get_pipeline_config_classes(name) is None:
-        raise _NotServed(f"it tells the config of {name} by the directory's name: name it as on the hub")
+        why = " ".join(said.errors[0].split()).partition(". It")[0] if said.errors else f"it has no config of {name}"
+        raise _NotServed(f"{why}; some configs are told by the directory's name: name it as on the hub")
     return name
 
 
