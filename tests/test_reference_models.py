@@ -10,6 +10,7 @@ from omni_kit.scaffold import new_model
 
 ROOT = resource_dir("reference_models") / "veomni"
 SERVED = resource_dir("reference_models") / "sglang_diffusion"
+PORTED = resource_dir("reference_models") / "diffusers"
 
 
 def files(root: Path) -> dict[str, str]:
@@ -45,4 +46,11 @@ def test_regenerating_gives_what_is_committed(name: str, tmp_path: Path) -> None
 def test_a_served_pipeline_is_what_is_made_today(name: str, pipeline: str, way: str | None, tmp_path: Path) -> None:
     new_model(name, pipeline, target="sglang-diffusion", into=tmp_path, kind=way)
     committed, made = files(SERVED / name), files(tmp_path / name)
+    assert made == committed, "it differs: run `make reference` and look at the change"
+
+
+def test_a_ported_model_is_what_is_made_today(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(PORTED.parents[1])  # what it was made from is named from there
+    new_model("lumen", "reference_models/diffusers/upstream/lumen::Lumen", target="diffusers", into=tmp_path)
+    committed, made = files(PORTED / "lumen"), files(tmp_path / "lumen")
     assert made == committed, "it differs: run `make reference` and look at the change"

@@ -18,6 +18,7 @@ TIERS = (
     (
         "omni_checkers",
         "omni_checkers.coverage",
+        "omni_checkers.diffusers",
         "omni_checkers.engine",
         "omni_checkers.sglang_diffusion",
         "omni_checkers.symbolic",

@@ -31,6 +31,9 @@ def inspect(source: str, transformers: Path | None = None, diffusers: Path | Non
     facts = subject.profile
     plans, notes = {}, []
     for name, target in targets().items():
+        if subject.library.name not in target.reads:
+            notes.append(f"{name}: it takes models of {', '.join(target.reads)}")
+            continue
         try:
             kind = next((one for one in subject.kinds if one in target.kinds), facts.kind)
             plan = handler_of(target, kind).plan(subject, Request(_identifier(facts), Path()))

@@ -25,7 +25,8 @@ def new_model_command(
         typer.Option(
             "--from",
             metavar="SOURCE",
-            help="A checkpoint directory, a config.json, a model_type, a class of diffusers, or a pipeline.",
+            help="A checkpoint directory, a config.json, a model_type, a class of diffusers, a pipeline, or a class of "
+            "its authors' repository: PATH::Class, or package.module:Class.",
         ),
     ],
     target: Annotated[

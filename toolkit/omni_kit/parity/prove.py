@@ -117,7 +117,8 @@ def _judged(faulty: Case, fault: _Fault) -> Planted:
     if not failed and _unheard(faulty, fault):
         return Planted(str(fault), fault.kind, fault.module, idle=True)
     blamed = faulty.divergence.module if faulty.divergence else _attention_blamed(faulty)
-    right = {_shown(faulty, holder) for holder in (*fault.holders, fault.module)}
+    holders = (*fault.holders, fault.module)
+    right = {*filter(None, holders), *(_shown(faulty, holder) for holder in holders)}
     return Planted(str(fault), fault.kind, fault.module, tuple(failed), blamed, located=blamed in right)
 
 

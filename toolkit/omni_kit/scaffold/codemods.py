@@ -6,21 +6,55 @@ import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
 from omni_kit.errors import BadInput
-from omni_kit.targets.protocol import ImportEntry, ListEntry
+from omni_kit.scaffold.edits.definitions import add_definition, add_item
+from omni_kit.scaffold.edits.imports import longest_import, make_import
+from omni_kit.scaffold.edits.keyed import add_keyed
+from omni_kit.scaffold.edits.lines import sorted_place
+from omni_kit.scaffold.edits.pages import add_page
+from omni_kit.targets.protocol import (
+    DefinitionEntry,
+    Edit,
+    ImportEntry,
+    ItemEntry,
+    KeyedEntry,
+    ListEntry,
+    PageEntry,
+)
 
 
-def apply_edit(text: str, edit: ListEntry | ImportEntry) -> str:
+def apply_edit(text: str, edit: Edit) -> str:
     """The text after one edit; unchanged when it already has the entry.
 
     Raises:
-        BadInput: the text cannot be parsed, or has no such list or import.
+        BadInput: the text cannot be parsed, or has nothing that the edit could be made in.
     """
+    if isinstance(edit, PageEntry):
+        return add_page(text, edit)
     try:
-        module = cst.parse_module(text)
-    except cst.ParserSyntaxError as error:
-        raise BadInput(f"{edit.path} is not valid Python: line {error.raw_line}") from error
-    transformer = _AddToList(edit) if isinstance(edit, ListEntry) else _AddImport(edit)
+        return _edited(text, edit)
+    except (SyntaxError, cst.ParserSyntaxError) as error:
+        line = error.lineno if isinstance(error, SyntaxError) else error.raw_line
+        raise BadInput(f"{edit.path} is not valid Python: line {line}") from error
+
+
+def _edited(text: str, edit: ListEntry | ImportEntry | KeyedEntry | ItemEntry | DefinitionEntry) -> str:
+    if isinstance(edit, KeyedEntry):
+        return add_keyed(text, edit)
+    if isinstance(edit, ItemEntry):
+        return add_item(text, edit)
+    if isinstance(edit, DefinitionEntry):
+        return add_definition(text, edit)
+    return _visited(text, edit)
+
+
+def _visited(text: str, edit: ListEntry | ImportEntry) -> str:
+    module = cst.parse_module(text)
+    transformer = (
+        _AddToList(edit) if isinstance(edit, ListEntry) else _AddImport(edit, longest_import(text, edit.module))
+    )
     changed = module.visit(transformer)
+    if not transformer.found and isinstance(edit, ImportEntry) and edit.made:
+        return make_import(text, edit)
     if not transformer.found:
         what = f"list {edit.name}" if isinstance(edit, ListEntry) else f"'from {edit.module} import ...'"
         raise BadInput(f"{edit.path} has no {what} to add to")
@@ -28,10 +62,11 @@ def apply_edit(text: str, edit: ListEntry | ImportEntry) -> str:
 
 
 class _AddImport(cst.CSTTransformer):
-    """Adds a name, in alphabetical place, to the first `from <module> import (...)`."""
+    """Adds a name, in alphabetical place, to one of the statements `from <module> import (...)`: its number is told."""
 
-    def __init__(self, edit: ImportEntry) -> None:
+    def __init__(self, edit: ImportEntry, number: int) -> None:
         self.edit = edit
+        self.number = number
         self.found = False
 
     def leave_ImportFrom(self, original: cst.ImportFrom, updated: cst.ImportFrom) -> cst.ImportFrom:  # noqa: N802
@@ -39,12 +74,15 @@ class _AddImport(cst.CSTTransformer):
         module += (get_full_name_for_node(original.module) or "") if original.module is not None else ""
         if self.found or module != self.edit.module or isinstance(updated.names, cst.ImportStar):
             return updated
+        self.number -= 1
+        if self.number >= 0:
+            return updated
         self.found = True
         names = list(updated.names)
         present = [name.evaluated_name for name in names]
         if self.edit.name in present:
             return updated
-        index = next((i for i, name in enumerate(present) if name > self.edit.name), len(names))
+        index = sorted_place(present, self.edit.name)
         added = cst.ImportAlias(name=cst.Name(self.edit.name), comma=_comma(names))
         if index == len(names) and names:
             last = names[-1]

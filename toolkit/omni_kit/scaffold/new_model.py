@@ -169,7 +169,7 @@ def _only_taker(subject: Subject, kind: str | None) -> Target:
 
 def _wanted(target: Target, subject: Subject, kind: str | None) -> list[Kind]:
     """The subject's kinds that a target scaffolds: all of them, or that which was asked for, by name or by its way."""
-    found = [one for one in subject.kinds if one in scaffolded(target)]
+    found = [one for one in subject.kinds if one in scaffolded(target) and subject.library.name in target.reads]
     return [one for one in found if kind in (None, one) or kind in ways_of(target, one)]
 
 
@@ -178,6 +178,8 @@ def _taken(target: Target, subject: Subject, kind: str | None) -> Kind:
     if found := _wanted(target, subject, kind):
         return found[0]
     model_type, able = subject.profile.model_type, kind_taken(target, subject.kinds)
+    if (library := subject.library.name) not in target.reads:
+        raise Refusal(f"{model_type} is of {library}; {target.name} takes models of {', '.join(target.reads)}")
     if able is not None and (ways := ways_of(target, able)):
         raise Refusal(f"{target.name} integrates models of kind '{able}' as {', '.join(ways)}, not as '{kind}'")
     if kind is not None and kind not in subject.kinds:

@@ -99,11 +99,66 @@ class ListEntry:
 
 @dataclass(frozen=True)
 class ImportEntry:
-    """An edit: `from <module> import <name>` in `path`, added to the statement that imports its siblings."""
+    """An edit: `from <module> import <name>` in `path`, added to the statement that imports its siblings.
+
+    Attributes:
+        made: where there is no such statement, it is made, beside those of other modules in alphabetical order.
+    """
 
     path: str
     module: str
     name: str
+    made: bool = False
+
+
+@dataclass(frozen=True)
+class KeyedEntry:
+    """An edit: `element` becomes an element of the list that the dict `name` has for `key` in `path`, in its order.
+
+    The list may stand in the dict, be assigned to `name[key]`, or extend it; of several the longest is taken. Where
+    there is none, `name[key] = [element]` is made beside its siblings in alphabetical order.
+    """
+
+    path: str
+    name: str
+    key: str
+    element: str
+
+
+@dataclass(frozen=True)
+class ItemEntry:
+    """An edit: the dict that is assigned to `name` in `path` has `value`, an expression, for `key`."""
+
+    path: str
+    name: str
+    key: str
+    value: str
+
+
+@dataclass(frozen=True)
+class DefinitionEntry:
+    """An edit: the class or the function `name` is defined in `path`, by `text`; in place, where classes are sorted."""
+
+    path: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class PageEntry:
+    """An edit: a table of contents in YAML lists the page `local` under `title`, beside its siblings by their titles.
+
+    Attributes:
+        beside: what the places of its siblings begin with.
+    """
+
+    path: str
+    local: str
+    title: str
+    beside: str
+
+
+Edit = ListEntry | ImportEntry | KeyedEntry | ItemEntry | DefinitionEntry | PageEntry
 
 
 @dataclass(frozen=True)
@@ -120,7 +175,7 @@ class IntegrationPlan:
 
     base: str
     files: Sequence[NewFile]
-    edits: Sequence[ListEntry | ImportEntry] = ()
+    edits: Sequence[Edit] = ()
     decisions: Sequence[Decision] = ()
     todo: Sequence[Todo] = ()
     next: Sequence[str] = ()

@@ -23,6 +23,7 @@ TRANSFORMERS = "omni_kit.targets.references.transformers:TransformersBuilder"
 DIFFUSERS = "omni_kit.targets.references.diffusers:DiffusersBuilder"
 LANGUAGE = "omni_kit.toys.feeds.language:LanguageFeed"
 DENOISER = "omni_kit.toys.feeds.denoiser:DenoiserFeed"
+REPOSITORIES = "omni_kit.targets.references.repositories:RepositoryBuilder"
 PIPELINES = "omni_kit.targets.references.pipelines:PipelineBuilder"
 PIPELINE = "omni_kit.toys.feeds.pipeline:PipelineFeed"
 # Library -> the builder of upstream's side and the feed of its models.
@@ -58,6 +59,7 @@ class Candidate:
         options: what that builder is opened with.
         reference: "module:Class" of upstream's side, an `Upstream`.
         feed: "module:Class" of the `Feed` that makes the batch.
+        told: what upstream's builder is opened with.
         forbidden: packages that the reference process must never import.
         independent_of: packages that the candidate's own process must never import.
         offers: what both sides can do; all that models can but for what serves and never trains. `slots` needs a
@@ -73,6 +75,7 @@ class Candidate:
     options: Mapping[str, Any]
     reference: str
     feed: str
+    told: Mapping[str, Any] = field(default_factory=dict)
     forbidden: Sequence[str] = ()
     independent_of: Sequence[str] = ()
     offers: frozenset[Ability] = OF_MODELS
@@ -128,6 +131,22 @@ class Attending(Protocol):
 
     def attention(self, model: "torch.nn.Module") -> AbstractContextManager[AttentionCalls]:
         """Notes every call of attention while it is entered."""
+
+
+@runtime_checkable
+class Renaming(Protocol):
+    """A side whose model has other names, or other forms, than upstream's."""
+
+    def as_upstream(self, model: "torch.nn.Module", tensors: Tensors) -> Tensors:
+        """What its model holds, or the gradients of it, as upstream's model has it."""
+
+
+@runtime_checkable
+class Blank(Protocol):
+    """A side that can build its model without any weights."""
+
+    def blank(self, checkpoint: Path) -> "torch.nn.Module":
+        """The model of a checkpoint's config, in training mode; what it holds means nothing."""
 
 
 class Upstream(Builder, Protocol):

@@ -44,9 +44,14 @@ def weights_at(path: Path, given: str) -> Path | None:
         return path
     if path.suffix == ".json":
         return None
+    refuse_other_formats(path, given)
+    raise BadInput(f"{given} is no config.json, *.safetensors or *{INDEX_SUFFIX}")
+
+
+def refuse_other_formats(path: Path, given: str) -> None:
+    """Raises BadInput for weights in a file that is not read, with the way out."""
     if way := _OTHER_FORMATS.get(path.suffix):
         raise BadInput(f"{given} is no safetensors file", way)
-    raise BadInput(f"{given} is no config.json, *.safetensors or *{INDEX_SUFFIX}")
 
 
 def pickled_at(directory: Path) -> list[str]:

@@ -28,6 +28,9 @@ from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.library import Library, find_library
 from omni_kit.upstream.places import INDEX_SUFFIX, one_of_several, path_of, pickled_at, read_json, weights_at
 from omni_kit.upstream.profile import ModelProfile
+from omni_kit.upstream.repositories import traits as repository_traits
+from omni_kit.upstream.repositories.recorded import SIGNED, recorded_reference
+from omni_kit.upstream.repositories.reference import Reference, find_reference, names_reference
 from omni_kit.upstream.transformers import traits as transformers_traits
 from omni_kit.upstream.transformers.autoclasses import config_of
 from omni_kit.upstream.transformers.config_values import check_values, shown
@@ -56,6 +59,7 @@ class Subject:
         notes: what was understood otherwise than it was typed.
         pipeline: the pipeline whose denoiser it is, where a pipeline was given.
         diffusers: the unpacked diffusers to read instead of the installed one.
+        reference: the class of its authors' repository, where that was given.
     """
 
     given: str
@@ -67,6 +71,7 @@ class Subject:
     notes: tuple[str, ...] = ()
     pipeline: Pipeline | None = None
     diffusers: Path | None = None
+    reference: Reference | None = None
 
     @property
     def architectures(self) -> list[str]:
@@ -154,6 +159,8 @@ class Subject:
         Raises:
             BadInput: as `model`; or diffusers has no such class.
         """
+        if self.reference is not None:
+            return repository_traits.profile(self.reference)
         if self.library.name == DIFFUSERS and (place_of(self.library, self.name) or "").startswith(f"{MODULAR}/"):
             return diffusers_traits.modular_profile(self.library, self.name)
         if (component := self.component) is not None:
@@ -190,7 +197,8 @@ def open_source(
     """Understands SOURCE. Of a pipeline, the subject is its denoiser; the other components stand beside it.
 
     Args:
-        given: a path, the name of a model_type or of a class of diffusers, or hf://org/name.
+        given: a path, the name of a model_type or of a class of diffusers, hf://org/name, or a class of its authors'
+            repository as `PATH::Class` or `package.module:Class`.
         transformers, diffusers: unpacked libraries to read instead of the installed ones.
         config: a config.json to use instead of the one beside the weights.
         model_type: to take instead of the config's; or a class of diffusers.
@@ -227,6 +235,9 @@ class _Libraries:
 def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     if given.startswith(SCHEME):
         return _from_hub(given, libraries, config)
+    if names_reference(given) and path_of(given) is None:
+        reference = find_reference(given)
+        return Subject(given, reference.repository, reference.class_name, reference=reference)
     path = path_of(given)
     if path is None:
         return _named(given, libraries, config)
@@ -238,6 +249,8 @@ def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     own = path.suffix == ".json" and not path.name.endswith(INDEX_SUFFIX)
     beside = config or (path if own else directory / "config.json")
     values = read_json(beside) if beside.exists() or config else {}
+    if SIGNED in values:
+        return _recorded(given, beside, values, directory)
     found = _described(given, libraries, directory, weights_at(path, given), values)
     if found.library.name == DIFFUSERS and path.is_dir():
         _refuse_pickles(directory, found.weights)
@@ -245,6 +258,12 @@ def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
         note = f"{path.name} is one shard of several: read as {directory}"
         return replace(found, weights=directory, notes=(note,))
     return found
+
+
+def _recorded(given: str, file: Path, values: dict[str, Any], directory: Path) -> Subject:
+    """The class of a repository that a config says it is of."""
+    found = recorded_reference(file)
+    return Subject(given, found.repository, found.class_name, directory, None, values, reference=found)
 
 
 def _refuse_pickles(directory: Path, weights: Path | HubRepo | None) -> None:

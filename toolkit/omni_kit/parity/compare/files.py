@@ -14,7 +14,13 @@ from omni_kit.toys.tensors import Tensors
 def save_tensors(tensors: Mapping[str, torch.Tensor], file: Path) -> None:
     """Writes tensors to a file, each with storage of its own, so that ties do not matter."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    save_file({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}, file)
+    save_file({name: _storable(tensor).cpu().clone().contiguous() for name, tensor in tensors.items()}, file)
+
+
+def _storable(tensor: torch.Tensor) -> torch.Tensor:
+    """As files can hold it: of complex numbers they know single precision alone."""
+    found = tensor.detach()
+    return found.to(torch.complex64) if found.dtype == torch.complex128 else found
 
 
 def load_tensors(file: Path) -> Tensors:

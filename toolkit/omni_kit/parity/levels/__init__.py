@@ -85,6 +85,8 @@ def judge(name: str, case: "Case") -> LevelResult:
     try:
         result = level.judge(case).result(name)
     except StepError as error:
+        if error.blames_reference:
+            raise BadInput(str(error), "mend it, or take another version of it") from error
         result = _failed(name, error)
     except NothingToCompare as error:
         result = LevelResult(name, "error", str(error))

@@ -16,6 +16,7 @@ from omni_kit.parity.processes.side import Pairs
 from omni_kit.parity.processes.steps import (
     Answer,
     CompletePlanted,
+    Derive,
     Load,
     MakeToy,
     Mistakes,
@@ -146,7 +147,9 @@ class Pair:
         options = {**candidate.options, **placed}
         self._opened_other = Open(candidate.builder, options, forbidden=candidate.independent_of, gradient=gradient)
         self._other.send(self._opened_other)
-        self._opened_reference = Open(candidate.reference, placed, candidate.feed, candidate.forbidden, gradient)
+        self._opened_reference = Open(
+            candidate.reference, {**candidate.told, **placed}, candidate.feed, candidate.forbidden, gradient
+        )
         self._reference.send(self._opened_reference)
 
     @_once
@@ -161,6 +164,21 @@ class Pair:
     def imported(self) -> dict[str, Any]:
         """The integration is imported and registered; says with which library."""
         return self._other.receive(self._opened_other)
+
+    def derived(self, function: str, seconds: float) -> dict[str, Any]:
+        """Which of upstream's weights the integration's model is made of; see `Derive`.
+
+        Args:
+            function: what the function that converts is called.
+            seconds: how long is looked.
+        """
+        self.imported()
+        self.described()
+        out = self.folder(REFERENCE)
+        self._reference.ask(Run(self._inputs, out))
+        self._reference.ask(Trace(self._inputs, out / "trace"))
+        state, outputs = self.where / "state.safetensors", out / "outputs.safetensors"
+        return self._other.ask(Derive(self.checkpoint, state, self._inputs, out / "trace", outputs, function, seconds))
 
     @_once
     def shapes(self) -> dict[str, list[int]]:

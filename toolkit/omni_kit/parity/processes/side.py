@@ -13,7 +13,7 @@ from omni_kit.parity.compare.files import load_tensors, save_tensors, state_of
 from omni_kit.parity.compare.trace import Recording, Script, recorded
 from omni_kit.parity.faults.planting import Place
 from omni_kit.parity.processes.builder import TargetFault, made, made_feed
-from omni_kit.targets.sides import Asked, Attending, Builder, Distributed, Fallible, Slotted, Upstream
+from omni_kit.targets.sides import Asked, Attending, Builder, Distributed, Fallible, Renaming, Slotted, Upstream
 from omni_kit.toys.feeds.protocol import Feed
 from omni_kit.toys.tensors import Tensors
 
@@ -126,11 +126,18 @@ class Side:
         def run(batch: Tensors) -> Tensors:
             return self.builder.forward(model, placed(model, batch), loss_only=True)
 
-        save_tensors(state_of(model), out / "state.safetensors")
+        save_tensors(self.state(model), out / "state.safetensors")
         save_tensors(self.feed.batch(model, run), out / "inputs.safetensors")
         kind = type(model).__name__
         config = getattr(model, "config", None)
         return {"model_type": str(getattr(config, "model_type", "") or kind), "class": kind}
+
+    def state(self, model: Any) -> Tensors:
+        """What a model holds, under upstream's names."""
+        return self._as_upstream(model, state_of(model))
+
+    def _as_upstream(self, model: Any, tensors: Tensors) -> Tensors:
+        return self.builder.as_upstream(model, tensors) if isinstance(self.builder, Renaming) else tensors
 
     def run(self, model: Any, inputs: Path, out: Path, forward: Callable[[Tensors], Tensors] | None = None) -> None:
         """Forward, and backward where the side has a gradient.
@@ -147,7 +154,7 @@ class Side:
         if self._gradient:
             model.zero_grad(set_to_none=True)
             torch.autograd.backward(_loss(outputs))
-            save_tensors(_gradients(model), out / "gradients.safetensors")
+            save_tensors(self._as_upstream(model, _gradients(model)), out / "gradients.safetensors")
 
     def trace(self, inputs: Path, out: Path) -> None:
         """Runs the model with everything recorded that goes in and out of every module."""

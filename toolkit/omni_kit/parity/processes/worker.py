@@ -49,7 +49,8 @@ def _answer(side: "Side", line: str) -> dict[str, Any]:
         traceback.print_exc()
         sys.stderr.flush()
         blames = getattr(error, "blames_candidate", not lacks_package(error))
-        return {"error": one_line(error), "blames_candidate": blames}
+        broken = getattr(error, "blames_reference", False)
+        return {"error": one_line(error), "blames_candidate": blames, "blames_reference": broken}
     return {"result": result}
 
 

@@ -32,12 +32,14 @@ class StepError(Exception):
     Attributes:
         blames_candidate: the integration's own code raised; False where the reference raised, or a process died, hung
             or lacks a package.
+        blames_reference: upstream's own code is broken: it cannot be compared with.
         reported: a level has already shown it.
     """
 
-    def __init__(self, message: str, *, blames_candidate: bool = False) -> None:
+    def __init__(self, message: str, *, blames_candidate: bool = False, blames_reference: bool = False) -> None:
         super().__init__(message)
         self.blames_candidate = blames_candidate
+        self.blames_reference = blames_reference
         self.reported = False
 
 
@@ -117,7 +119,9 @@ class Worker:
         self._awaited.remove(step)
         reply = self._reply(step.title())
         if "error" in reply:
-            raise StepError(reply["error"], blames_candidate=self.name != "reference" and reply["blames_candidate"])
+            blames = self.name != "reference" and reply["blames_candidate"]
+            broken = self.name == "reference" and reply["blames_reference"]
+            raise StepError(reply["error"], blames_candidate=blames, blames_reference=broken)
         result: R = reply["result"]
         return result
 

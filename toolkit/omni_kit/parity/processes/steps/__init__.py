@@ -2,6 +2,7 @@
 
 from omni_kit.parity.processes.step import Step, known_steps, step_of
 from omni_kit.parity.processes.steps.calling import Answer, Variants, Ways
+from omni_kit.parity.processes.steps.deriving import Derive
 from omni_kit.parity.processes.steps.loading import Load, MakeToy, Open, OpenCheckpoint, Reload, Save, SaveToy, Shapes
 from omni_kit.parity.processes.steps.planting import CompletePlanted, Mistakes, Places, RunMistaken, RunPlanted
 from omni_kit.parity.processes.steps.running import Replay, Run, RunAs, RunNudged, Trace
@@ -11,6 +12,7 @@ from omni_kit.parity.processes.steps.stepping import TakeSteps
 __all__ = [
     "Answer",
     "CompletePlanted",
+    "Derive",
     "Launch",
     "Load",
     "MakeToy",

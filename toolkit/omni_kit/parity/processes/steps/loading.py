@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from omni_kit.parity.compare.files import save_tensors, state_of
+from omni_kit.parity.compare.files import save_tensors
 from omni_kit.parity.processes.side import Side
 from omni_kit.parity.processes.step import Step
 
@@ -90,7 +90,7 @@ class Load(Step[None]):
     def take(self, side: Side) -> None:
         """See `Step.take`."""
         side.model = side.builder.load(self.checkpoint)
-        save_tensors(state_of(side.model), self.state)
+        save_tensors(side.state(side.model), self.state)
 
 
 @dataclass(frozen=True)
@@ -114,4 +114,4 @@ class Reload(Step[None]):
 
     def take(self, side: Side) -> None:
         """See `Step.take`."""
-        save_tensors(state_of(side.builder.load(self.checkpoint)), self.state)
+        save_tensors(side.state(side.builder.load(self.checkpoint)), self.state)

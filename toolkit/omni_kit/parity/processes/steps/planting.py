@@ -4,11 +4,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from omni_kit.parity.compare.files import load_tensors, save_tensors, state_of
+from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.faults import FAULTS
+from omni_kit.parity.faults.conversion import CONVERSION
 from omni_kit.parity.faults.planting import find_places, planted
 from omni_kit.parity.processes.side import Pairs, Side, placed
 from omni_kit.parity.processes.step import Step
+from omni_kit.targets.sides import Renaming
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class Places(Step[list[dict[str, Any]]]):
         """See `Step.take`."""
         model = side.model
         batch = placed(model, load_tensors(self.inputs))
-        side.places = find_places(model, FAULTS, lambda: side.builder.forward(model, batch))
+        faults = (*CONVERSION, *FAULTS) if isinstance(side.builder, Renaming) else FAULTS
+        side.places = find_places(model, faults, lambda: side.builder.forward(model, batch))
         return [{**place.described(), "number": number} for number, place in enumerate(side.places)]
 
 
@@ -41,7 +44,7 @@ class RunPlanted(Step[dict[str, bool]]):
     def take(self, side: Side) -> dict[str, bool]:
         """See `Step.take`."""
         with planted(side.model, side.places[self.number]) as outcome:
-            save_tensors(state_of(side.model), self.out / "loaded.safetensors")
+            save_tensors(side.state(side.model), self.out / "loaded.safetensors")
             side.run(side.model, self.inputs, self.out)
             side.trace(self.inputs, self.out / "trace")
             side.replay(side.model, self.inputs, self.script, self.pairs, self.out / "replay")

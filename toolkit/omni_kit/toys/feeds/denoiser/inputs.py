@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from omni_kit.toys.feeds.denoiser.arguments import TARGET
 from omni_kit.toys.feeds.denoiser.layouts import Layout, layouts
 from omni_kit.toys.feeds.denoiser.options import Argument, Role
 from omni_kit.toys.feeds.denoiser.roles import options_of, role_of
-from omni_kit.toys.feeds.denoiser.sizes import SCALE, Sizes, widths_of
+from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS, SCALE, Sizes, widths_of
 from omni_kit.toys.feeds.denoiser.trial import Chosen, Trial
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
@@ -42,7 +43,7 @@ def denoiser_inputs(model: Any) -> Tensors:
 
 def _sample(model: Any, index: int, before: Chosen | None) -> tuple[Tensors, torch.Tensor, Chosen]:
     """The inputs of a sample, what the model answers to them, and what was chosen: as `before` where that will do."""
-    sizes = Sizes(index, model.config, widths_of(model))
+    sizes = Sizes(index, _config(model), widths_of(model))
     latents, choices, alike = _choices(model, sizes)
 
     def make(chosen: Chosen) -> Tensors:
@@ -58,6 +59,12 @@ def _sample(model: Any, index: int, before: Chosen | None) -> tuple[Tensors, tor
     if reach.answer is None:
         raise BadInput(f"{type(model).__name__}.forward takes other inputs than the call before", _HINT)
     return make(chosen), reach.answer, chosen
+
+
+def _config(model: Any) -> Mapping[str, Any]:
+    """What a model was made of: diffusers keeps it as the config."""
+    config: Mapping[str, Any] = getattr(model, ARGUMENTS, None) or model.config
+    return config
 
 
 def _taken(model: Any, trial: Trial) -> Chosen:

@@ -17,7 +17,7 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"controlnet|kwargs$|^return_dict$|^skip_layers$|cache|^enable_|^sparse|scale(_factor)?$", None),
         (r"^img_sizes$|(video|audio)_coords$|^(f_)?patch_size$|^txt_seq_lens$", None),
         (r"^img_shapes$", scalars.picture_sizes),
-        (r"^t$|timesteps?(_r)?$|sigma$|^ofs$|noise_time$", scalars.time),
+        (r"^t$|^time$|timesteps?(_r)?$|sigma$|^ofs$|noise_time$", scalars.time),
         (r"(text|prompt|caption)_len(s|gths?)$", scalars.lengths),
         (r"guidance$", scalars.guidance),
         (r"^encodings_and_masks$", embeddings.texts_and_masks),

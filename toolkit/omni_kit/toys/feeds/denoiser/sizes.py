@@ -18,6 +18,7 @@ PICTURES = (((1, 4, 6),), ((1, 5, 3), (1, 2, 4)))  # the second sample has a pic
 _SIDES = (4, 5)  # where a model takes squares alone
 _TEXT = (9, 7)
 _LONGER = 2  # how much longer a second text is than the first, and a third than the second
+ARGUMENTS = "omni_kit_arguments"  # where a model without a config of its own holds what it was made of
 SCALE = 2.0  # inputs as large as latents and embeddings are
 _SECOND = re.compile(r"(_2|_t5|t5$|audio|llama|image|siglip)")
 # Lengths that some models have parameters or positions for, and so take no other: which text, and the argument.
@@ -108,7 +109,7 @@ def widths_of(model: nn.Module) -> tuple[int, ...]:
     """What widths the layers of a model take, each once, in the order of the layers."""
     found: dict[int, None] = {}
     for module in [*model.modules()][1:]:  # its parts
-        for attribute in ("in_features", "in_channels", "num_features"):
+        for attribute in ("in_features", "in_channels", "num_features", "kdim", "vdim"):
             if isinstance(width := getattr(module, attribute, None), int):
                 found[width] = None
         if isinstance(shape := getattr(module, "normalized_shape", None), tuple):

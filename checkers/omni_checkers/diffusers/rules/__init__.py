@@ -1,0 +1,1 @@
+"""Rules for models of diffusers, by topic."""

@@ -1,0 +1,83 @@
+"""The pipeline with a small transformer and a small autoencoder."""
+
+import torch
+from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler
+from lumen import LumenPipeline, LumenTransformer2DModel
+
+CONFIG = {
+    "in_channels": 6,
+    "patch_size": 2,
+    "dim": 80,
+    "depth": 2,
+    "num_heads": 4,
+    "mlp_ratio": 4.0,
+    "text_dim": 28,
+    "freq_dim": 32,
+    "rope_theta": 10000.0,
+}
+CHANNELS = CONFIG.get("in_channels", 4)
+
+
+def small_pipeline():
+    torch.manual_seed(0)
+    transformer = LumenTransformer2DModel(**CONFIG).eval()
+    vae = AutoencoderKL(
+        latent_channels=CHANNELS,
+        block_out_channels=(8, 8),
+        down_block_types=("DownEncoderBlock2D", "DownEncoderBlock2D"),
+        up_block_types=("UpDecoderBlock2D", "UpDecoderBlock2D"),
+        norm_num_groups=4,
+        sample_size=16,
+    ).eval()
+    pipeline = LumenPipeline(transformer, FlowMatchEulerDiscreteScheduler(shift=3.0), vae)
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def drawn(pipeline, seed=0, **more):
+    given = {"height": 16, "width": 16, "num_inference_steps": 2, "output_type": "pt", **more}
+    embeds = torch.linspace(-1, 1, 7 * 28).reshape(1, 7, 28)
+    generator = torch.Generator("cpu").manual_seed(seed)
+    return pipeline(prompt_embeds=embeds, negative_prompt_embeds=embeds.flip(1), generator=generator, **given).images
+
+
+def test_a_generator_decides():
+    pipeline = small_pipeline()
+    assert torch.equal(drawn(pipeline), drawn(pipeline))
+    assert not torch.equal(drawn(pipeline), drawn(pipeline, seed=1))
+
+
+def test_latents_are_answered_as_they_are():
+    assert drawn(small_pipeline(), output_type="latent").shape == (1, CHANNELS, 8, 8)
+
+
+def test_a_callback_sees_every_step():
+    seen = []
+
+    def callback(pipeline, step, timestep, tensors):
+        seen.append((step, tensors["latents"].shape))
+        return tensors
+
+    drawn(small_pipeline(), callback_on_step_end=callback)
+    assert [step for step, _ in seen] == [0, 1]
+
+
+def test_nothing_is_kept_for_a_gradient():
+    assert not drawn(small_pipeline()).requires_grad
+
+
+def test_what_is_saved_comes_back(tmp_path):
+    pipeline = small_pipeline()
+    pipeline.transformer.save_pretrained(tmp_path)
+    expected = drawn(pipeline)
+    pipeline.register_modules(transformer=LumenTransformer2DModel.from_pretrained(tmp_path))
+    assert torch.equal(drawn(pipeline), expected)
+
+
+def test_the_scheduler_goes_along_the_authors_schedule():
+    """`get_sigmas` gives shift * s / (1 + (shift - 1) * s) of even steps s from 1 to 0."""
+    scheduler = FlowMatchEulerDiscreteScheduler(shift=3.0)
+    for steps in (4, 9):
+        even = torch.linspace(1.0, 0.0, steps + 1)
+        scheduler.set_timesteps(sigmas=even[:-1].tolist())
+        assert torch.allclose(scheduler.sigmas, 3.0 * even / (1 + (3.0 - 1) * even), atol=1e-6)

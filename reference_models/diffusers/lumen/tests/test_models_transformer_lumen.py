@@ -1,0 +1,64 @@
+"""The transformer by itself: its config, its weights, its checkpoints, and its authors' answers.
+
+The last test needs the authors' code on the path: reference_models/diffusers/upstream/lumen::Lumen
+"""
+
+import inspect
+import json
+from pathlib import Path
+
+import torch
+from lumen import LumenTransformer2DModel
+from lumen.conversion import convert_lumen_transformer_checkpoint_to_diffusers
+
+CONFIG = {
+    "in_channels": 6,
+    "patch_size": 2,
+    "dim": 80,
+    "depth": 2,
+    "num_heads": 4,
+    "mlp_ratio": 4.0,
+    "text_dim": 28,
+    "freq_dim": 32,
+    "rope_theta": 10000.0,
+}
+
+
+def small_model() -> LumenTransformer2DModel:
+    torch.manual_seed(0)
+    model = LumenTransformer2DModel(**CONFIG)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return model.eval()
+
+
+def test_every_argument_is_in_the_config():
+    taken = set(inspect.signature(LumenTransformer2DModel.__init__).parameters) - {"self"}
+    assert taken <= set(small_model().config)
+
+
+def test_what_is_saved_comes_back(tmp_path: Path):
+    model = small_model()
+    model.save_pretrained(tmp_path)
+    again = LumenTransformer2DModel.from_pretrained(tmp_path)
+    assert {**again.config, "_name_or_path": ""} == {**model.config, "_name_or_path": ""} or json.dumps(
+        {key: value for key, value in again.config.items() if key[0] != "_"}, default=list, sort_keys=True
+    ) == json.dumps({key: value for key, value in model.config.items() if key[0] != "_"}, default=list, sort_keys=True)
+    assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in model.state_dict().items())
+
+
+def test_blocks_that_are_named_are_there():
+    classes = {type(module).__name__ for module in small_model().modules()}
+    assert set(LumenTransformer2DModel._no_split_modules) <= classes
+    assert set(LumenTransformer2DModel._repeated_blocks) <= classes
+
+
+def test_attention_has_processors():
+    model = small_model()
+    assert model.attn_processors
+    model.set_attn_processor(dict(model.attn_processors))
+
+
+def test_a_conversion_of_what_is_converted_changes_nothing():
+    state = small_model().state_dict()
+    assert set(convert_lumen_transformer_checkpoint_to_diffusers(dict(state))) == set(state)

@@ -1,0 +1,176 @@
+"""From a repository to an integration that is proven: as a plugin, and in a checkout."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from omni_kit.errors import BadInput, Refusal
+from omni_kit.parity import run_parity
+from omni_kit.scaffold import new_model
+
+ROOT = Path(__file__).parents[3]
+HERON = f"{ROOT / 'tests' / 'fixtures' / 'repositories' / 'heron'}::HeronNet"
+LUMEN = f"{ROOT / 'reference_models' / 'diffusers' / 'upstream' / 'lumen'}::Lumen"
+EXAMPLE = ROOT / "reference_models" / "diffusers" / "lumen"
+LEVELS = ("import", "keys", "roundtrip", "forward", "backward", "modules")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of the installed diffusers, with a model made in it."""
+    root = tmp_path_factory.mktemp("checkout")
+    spec = find_spec("diffusers")
+    assert spec is not None
+    assert spec.origin is not None
+    shutil.copytree(Path(spec.origin).parent, root / "src" / "diffusers", ignore=shutil.ignore_patterns("__pycache__"))
+    pages = root / "docs" / "source" / "en"
+    pages.mkdir(parents=True)
+    listed = [("api/models/flux_transformer", "FluxTransformer2DModel"), ("api/models/wan", "WanTransformer3DModel")]
+    listed += [("api/pipelines/flux", "Flux"), ("api/pipelines/wan", "Wan")]
+    lines = [f"  - local: {local}\n    title: {title}\n" for local, title in listed]
+    (pages / "_toctree.yml").write_text("- sections:\n" + "".join(lines), encoding="utf-8")
+    made = new_model("lumen", LUMEN, target="diffusers", style="in-tree", into=root)
+    assert not made.refused
+    return root
+
+
+def test_a_repository_that_nothing_was_fitted_to_is_at_parity(tmp_path: Path) -> None:
+    made = new_model("heron_net", HERON, target="diffusers", into=tmp_path)
+    assert any("attention is written out" in todo.what for todo in made.plan.todo)
+    report = run_parity(tmp_path / "heron_net", LEVELS)
+    assert [level.status for level in report.levels] == ["pass"] * len(LEVELS), report.levels
+
+
+def test_faults_of_conversions_are_noticed_and_located() -> None:
+    report = run_parity(EXAMPLE, prove=True)
+    assert report.ok
+    assert report.prove is not None
+    kinds = {fault.kind for fault in report.prove.planted}
+    assert kinds >= {
+        "norms-swapped", "layers-swapped", "gate-and-value-swapped", "chunks-out-of-order",
+        "rotary-rows-of-the-other-kind",
+    }  # fmt: skip
+    assert report.prove.detected == report.prove.faults
+    assert report.prove.located == report.prove.faults, report.prove.mislocated
+
+
+def test_a_wrong_conversion_is_found_and_blamed(tmp_path: Path) -> None:
+    """No round trip shows it: each shape is right."""
+    new_model("lamp", LUMEN, target="diffusers", into=tmp_path)
+    file = tmp_path / "lamp" / "conversion.py"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(
+        text.replace('r"\\1.to_q.\\2"', "Q")
+        .replace('r"\\1.to_k.\\2"', 'r"\\1.to_q.\\2"')
+        .replace("Q", 'r"\\1.to_k.\\2"')
+    )
+    report = run_parity(tmp_path / "lamp")
+    assert {level.level: level.status for level in report.levels}["roundtrip"] == "pass"
+    assert {level.level: level.status for level in report.levels}["forward"] == "fail"
+    assert report.first_divergence is not None
+    assert report.first_divergence.module == "blocks.0.attn"
+
+
+def test_the_delivered_tests_pass(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "lumen")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "lumen/tests"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_a_new_model_can_be_imported_from_a_checkout(checkout: Path) -> None:
+    asked = (
+        "import diffusers, sys; from diffusers import LumenPipeline, LumenTransformer2DModel as M;"
+        "assert diffusers.__file__.startswith(sys.argv[1]);"
+        "from diffusers.utils.dummy_pt_objects import LumenTransformer2DModel;"
+        "from diffusers.utils.dummy_torch_and_transformers_objects import LumenPipeline;"
+        "from diffusers.loaders.single_file_model import SINGLE_FILE_LOADABLE_CLASSES as S;"
+        "print(M.__module__, S['LumenTransformer2DModel']['checkpoint_mapping_fn'].__name__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", asked, str(checkout)], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(checkout / "src")},
+    )  # fmt: skip
+    expected = ["diffusers.models.transformers.transformer_lumen", "convert_lumen_transformer_checkpoint_to_diffusers"]
+    assert done.stdout.split() == expected, done.stderr[-2000:]
+
+
+def test_both_forms_of_lazy_imports_have_the_names_in_order(checkout: Path) -> None:
+    text = (checkout / "src" / "diffusers" / "__init__.py").read_text(encoding="utf-8")
+    lines = [line.strip() for line in text.splitlines()]
+    assert lines.index('"LumenTransformer2DModel",') == lines.index('"LTXVideoTransformer3DModel",') + 1
+    assert lines.index("LumenPipeline,") > lines.index('"LumenPipeline",')
+    pages = (checkout / "docs" / "source" / "en" / "_toctree.yml").read_text(encoding="utf-8").splitlines()
+    assert pages[3:5] == ["  - local: api/models/lumen_transformer2d", "    title: LumenTransformer2DModel"]
+
+
+def test_a_second_time_nothing_changes(checkout: Path) -> None:
+    again = new_model("lumen", LUMEN, target="diffusers", style="in-tree", into=checkout, dry_run=True)
+    assert {change.action for change in again.changes} == {"unchanged"}
+
+
+def test_the_checkouts_own_model_is_at_parity(checkout: Path) -> None:
+    report = run_parity(
+        checkout / "src" / "diffusers" / "pipelines" / "lumen", ("import", "keys", "roundtrip", "forward")
+    )
+    assert report.ok, report.levels
+
+
+def test_a_checkout_of_another_version_is_refused(tmp_path: Path) -> None:
+    package = tmp_path / "src" / "diffusers"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text('__version__ = "0.8.0"\n', encoding="utf-8")
+    with pytest.raises(BadInput, match=r"another version of diffusers \(0.8.0\)"):
+        new_model("lumen", LUMEN, target="diffusers", style="in-tree", into=tmp_path)
+    assert [path.name for path in tmp_path.rglob("*.py")] == ["__init__.py"]
+
+
+def test_what_the_library_has_already_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="takes models of repository"):
+        new_model("flux", "FluxTransformer2DModel", target="diffusers", into=tmp_path)
+
+
+def test_other_targets_take_no_repositories(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="is of repository"):
+        new_model("lumen", LUMEN, target="veomni", into=tmp_path)
+
+
+@pytest.mark.parametrize(("line", "said"), [
+    ("import not_installed_at_all", "not_installed_at_all"),
+    ("from nowhere_to_be_found.deep import thing", "nowhere_to_be_found"),
+])  # fmt: skip
+def test_a_package_that_the_reference_needs_is_named(line: str, said: str, tmp_path: Path) -> None:
+    assert said in broken(tmp_path, line)
+
+
+def test_a_broken_reference_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"NameError: name 'undefined' is not defined \(.*m.py:3\)"):
+        broken(tmp_path, "x = undefined")
+
+
+def broken(folder: Path, line: str) -> str:
+    """What parity says of a reference with this line in it."""
+    (folder / "m.py").write_text(
+        f"import torch.nn as nn\n\n{line}\n\nclass Net(nn.Module):\n    def __init__(self, dim=8):\n"
+        "        super().__init__()\n        self.a = nn.Linear(dim, dim)\n\n"
+        "    def forward(self, x, t):\n        return self.a(x)\n",
+        encoding="utf-8",
+    )
+    new_model("brk", f"{folder / 'm.py'}::Net", target="diffusers", into=folder)
+    report = run_parity(folder / "brk", ("import", "keys"))
+    assert report.exit_code == 3
+    return " ".join(level.reason for level in report.levels)
+
+
+def test_the_toy_says_which_class_it_is_of() -> None:
+    toy = json.loads((EXAMPLE / "toy_config.json").read_text(encoding="utf-8"))
+    assert toy["_reference"] == "reference_models/diffusers/upstream/lumen::Lumen"
+    assert toy["_arguments"]["x"] == "hidden_states"

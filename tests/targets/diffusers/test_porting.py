@@ -1,0 +1,144 @@
+"""The rewriting of authors' code: what it becomes, in the words of the file."""
+
+from pathlib import Path
+
+import pytest
+
+from omni_kit.targets.diffusers.porting.port import Port, port
+from omni_kit.upstream.library import find_library
+from omni_kit.upstream.repositories.reference import find_reference
+
+HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+NET = """
+class Net(nn.Module):
+    def __init__(self, dim=8, depth=2):
+        super().__init__()
+        self.blocks = nn.ModuleList([Attn(dim) for _ in range(depth)])
+
+    def forward(self, x, t, context):
+        for block in self.blocks:
+            x = block(x)
+        return x
+"""
+
+
+def ported(folder: Path, text: str, head: str = HEAD, name: str = "Net") -> Port:
+    (folder / "m.py").write_text(head + text, encoding="utf-8")
+    return port(find_reference(f"{folder}::{name}"), "Tiny", find_library("diffusers"), "diffusers")
+
+
+def attention(init: str, forward: str) -> str:
+    lines = "\n".join(f"        {line}" for line in init.splitlines())
+    body = "\n".join(f"        {line}" for line in forward.splitlines())
+    start = "class Attn(nn.Module):\n    def __init__(self, dim):\n        super().__init__()\n"
+    return f"{start}{lines}\n\n    def forward(self, x):\n{body}\n\n{NET}"
+
+
+SPLIT = "\n".join(f"self.{name} = nn.Linear(dim, dim)" for name in "qkvo")
+ASKED = """q, k, v = self.q(x), self.k(x), self.v(x)
+y = F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])
+return self.o(y[:, 0])"""
+
+
+def test_attention_gets_a_processor_and_the_usual_names(tmp_path: Path) -> None:
+    found = ported(tmp_path, attention(SPLIT, ASKED))
+    assert "class TinyAttnProcessor:" in found.text
+    assert "class TinyAttn(nn.Module, AttentionModuleMixin):" in found.text
+    assert "backend=self._attention_backend" in found.text
+    assert "scaled_dot_product_attention" not in found.text
+    assert "attn.to_out[1](attn.to_out[0](" in found.text
+    assert [row.names for row in found.rows] == [
+        (r"\1.to_q.\2",), (r"\1.to_k.\2",), (r"\1.to_v.\2",), (r"\1.to_out.0.\2",)
+    ]  # fmt: skip
+    assert not found.todo
+
+
+@pytest.mark.parametrize(("forward", "split"), [
+    ("q, k, v = self.qkv(x).chunk(3, dim=-1)", True),
+    ("b, n, d = x.shape\nq, k, v = self.qkv(x).reshape(b, n, 3, 2, d // 2).unbind(2)", True),
+    ("b, n, d = x.shape\nq, k, v = self.qkv(x).reshape(b, n, 2, 3, d // 2).unbind(3)", False),
+    ("q, k, v = self.qkv(x).unflatten(-1, (3, -1)).unbind(-2)", True),
+    ("q, k, v = my_own(self.qkv(x))", False),
+])  # fmt: skip
+def test_a_fused_layer_is_split_only_where_its_rows_are_in_turn(forward: str, split: bool, tmp_path: Path) -> None:
+    init = "self.qkv = nn.Linear(dim, 3 * dim)\nself.o = nn.Linear(dim, dim)"
+    asked = f"{forward}\ny = F.scaled_dot_product_attention(q, k, v)\nreturn self.o(y)"
+    found = ported(tmp_path, "def my_own(x):\n    return x.chunk(3, -1)\n\n\n" + attention(init, asked))
+    assert ("self.to_q = nn.Linear(dim, dim)" in found.text) is split
+    assert any("to_q" in what for _, what in found.todo) is not split
+
+
+def test_layers_that_others_ask_for_keep_their_names(tmp_path: Path) -> None:
+    outside = NET.replace(
+        "x = block(x)", "x = block(x)\n            x = x + block.o.weight.sum() * self.blocks[0].q.bias"
+    )
+    found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, outside))
+    assert "self.q = nn.Linear" in found.text
+    assert any("by name" in what for _, what in found.todo)
+
+
+def test_a_function_that_computes_attention_is_told_the_backend(tmp_path: Path) -> None:
+    helper = "def attend(q, k, v):\n    return F.scaled_dot_product_attention(q, k, v)\n\n\n"
+    found = ported(tmp_path, helper + attention(SPLIT, ASKED.replace("F.scaled_dot_product_attention", "attend")))
+    assert "def attend(q, k, v, backend=None, parallel_config=None):" in found.text
+    assert found.text.count("parallel_config=self._parallel_config") == 1
+
+
+def test_blocks_are_checkpointed_and_named(tmp_path: Path) -> None:
+    found = ported(tmp_path, attention(SPLIT, ASKED))
+    assert "self._gradient_checkpointing_func(block, hidden_states)" in found.text
+    assert '_no_split_modules = ["TinyAttn"]' in found.text
+    assert "def forward(self, hidden_states, timestep, encoder_hidden_states, return_dict: bool = True):" in found.text
+
+
+def test_named_arguments_reach_a_checkpoint(tmp_path: Path) -> None:
+    text = attention(SPLIT, ASKED).replace("x = block(x)", "x = block(**{'x': x})")
+    assert "functools.partial(block, **{" in ported(tmp_path, text).text
+
+
+@pytest.mark.parametrize(("call", "written"), [
+    ('rearrange(x, "b l (h d) -> b h l d", h=2)', "x.unflatten(2, (2, -1)).transpose(1, 2)"),
+    ('rearrange(x, "b c (h p) -> b h (p c)", p=2)', "x.unflatten(2, (-1, 2)).permute(0, 2, 3, 1).flatten(2, 3)"),
+    ('repeat(x, "b l d -> b n l d", n=3)', "x.unsqueeze(1).expand(-1, 3, -1, -1)"),
+    ('rearrange(x, "b l d -> (b l) d")', "x.flatten(0, 1)"),
+])  # fmt: skip
+def test_einops_is_written_out(call: str, written: str, tmp_path: Path) -> None:
+    import torch
+    from einops import rearrange, repeat
+
+    text = attention(SPLIT, f"x = {call}\n{ASKED}")
+    found = ported(tmp_path, text, HEAD + "from einops import rearrange, repeat\n")
+    assert written in found.text
+    assert "einops" not in found.text
+    x = torch.arange(48.0).reshape(2, 6, 4)
+    assert torch.equal(eval(call, {"rearrange": rearrange, "repeat": repeat, "x": x}), eval(written, {"x": x}))
+
+
+def test_what_cannot_be_written_out_is_said(tmp_path: Path) -> None:
+    text = attention(SPLIT, f'x = rearrange(x, "b ... d -> b (...) d")\n{ASKED}')
+    found = ported(tmp_path, text, HEAD + "from einops import rearrange\n")
+    marked = found.text.splitlines()
+    assert {what.split(" (")[0] for _, what in found.todo} >= {"write rearrange out with torch's own methods"}
+    assert all("TODO(omni-kit)" in marked[line - 1] for line, _ in found.todo)
+
+
+def test_flags_of_packages_that_may_not_be_there_come_along(tmp_path: Path) -> None:
+    guard = "try:\n    import flash_attn\n    FLASH = True\nexcept ImportError:\n    FLASH = False\n\n\n"
+    helper = (
+        "def attend(q, k, v):\n    if FLASH:\n        return flash_attn.go(q, k, v)\n"
+        "    return F.scaled_dot_product_attention(q, k, v)\n\n\n"
+    )
+    text = helper + attention(SPLIT, ASKED.replace("F.scaled_dot_product_attention", "attend"))
+    found = ported(tmp_path, text, HEAD + guard)
+    assert "except ImportError:\n    FLASH = False" in found.text
+
+
+def test_a_models_own_words_are_not_taken(tmp_path: Path) -> None:
+    text = attention(SPLIT, ASKED).replace("self.blocks = nn", "self.dtype = torch.float32\n        self.blocks = nn")
+    assert "self.dtype_ = torch.float32" in ported(tmp_path, text).text
+
+
+def test_another_form_of_attention_is_left_to_a_person(tmp_path: Path) -> None:
+    own = "q, k, v = self.q(x), self.k(x), self.v(x)\nreturn self.o((q @ k.mT).softmax(-1) @ v)"
+    found = ported(tmp_path, attention(SPLIT, own))
+    assert any("dispatch_attention_fn" in what for _, what in found.todo)

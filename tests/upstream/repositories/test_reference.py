@@ -1,0 +1,136 @@
+"""A class of a repository: found by path or by module, read and never imported."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.kinds import Kind
+from omni_kit.upstream.repositories.reference import find_reference, names_reference
+from omni_kit.upstream.repositories.sampling import sampling_of
+from omni_kit.upstream.subject import open_source
+
+HERON = Path(__file__).parents[2] / "fixtures" / "repositories" / "heron"
+LUMEN = Path(__file__).parents[3] / "reference_models" / "diffusers" / "upstream" / "lumen"
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_the_whole_repository_a_package_or_a_file_name_the_same_class() -> None:
+    found = [find_reference(f"{HERON}{place}::HeronNet") for place in ("", "/heron", "/heron/nn/stack.py")]
+    assert {one.cls.source.path for one in found} == {HERON / "heron" / "nn" / "stack.py"}
+    assert {one.repository.root for one in found} == {HERON}
+
+
+def test_a_file_may_only_import_the_class() -> None:
+    assert find_reference(f"{HERON}/heron/nn/__init__.py::HeronNet").where == "heron/heron/nn/stack.py:67"
+
+
+def test_what_a_dataclass_holds_is_what_the_constructor_takes() -> None:
+    found = find_reference(f"{HERON}::HeronNet")
+    assert found.settings is not None
+    assert found.settings.argument == "cfg"
+    assert found.arguments["width"].default == 640
+    assert found.arguments["patch"].default == (2, 2)
+    assert found.arguments["tags"].default == []
+
+
+def test_everything_that_it_needs_is_found_each_after_what_it_needs() -> None:
+    names = [one.name for one in find_reference(f"{HERON}::HeronNet").closure.definitions]
+    assert names[-1] == "HeronNet"
+    assert names.index("rotate_half") < names.index("rotary") < names.index("Mixer") < names.index("Layer")
+
+
+def test_it_is_a_denoiser_by_the_step_that_it_is_told() -> None:
+    profile = open_source(f"{HERON}::HeronNet").profile
+    assert profile.kind is Kind.dit
+    assert "'sigma'" in profile.kind_evidence
+    assert profile.trait("foreign-import") is not None
+
+
+def test_nothing_of_it_is_imported(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        loud="import torch.nn as nn\nraise SystemExit\nclass Net(nn.Module):\n    def forward(self, x, t): ...\n",
+    )
+    before = set(sys.modules)
+    assert open_source(f"{tmp_path}::Net").kind is Kind.dit
+    assert "loud" not in set(sys.modules) - before
+
+
+@pytest.mark.parametrize(("spelling", "text", "said"), [
+    ("::Net", "class Net: ...", "no nn.Module"),
+    ("::Nett", "import torch\nclass Net(torch.nn.Module): ...", "did you mean Net?"),
+    ("/m.py::Net", "import torch\nclass Net(torch.nn.Module): ...", "no forward"),
+    ("/m.py::Net", "class Net(", "cannot read"),
+    ("/no.py::Net", "", "does not exist"),
+])  # fmt: skip
+def test_bad_input_is_one_line(spelling: str, text: str, said: str, tmp_path: Path) -> None:
+    write(tmp_path, m=text)
+    with pytest.raises(BadInput) as caught:
+        open_source(f"{tmp_path}{spelling}")
+    assert said in f"{caught.value.message} {caught.value.hint}"
+    assert "\n" not in caught.value.message
+
+
+def test_a_pickle_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "w.ckpt").write_bytes(b"")
+    with pytest.raises(BadInput, match="no safetensors"):
+        open_source(f"{tmp_path / 'w.ckpt'}::Net")
+
+
+def test_two_classes_of_one_name_want_the_file(tmp_path: Path) -> None:
+    text = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x): ...\n"
+    write(tmp_path, a=text, b=text)
+    with pytest.raises(BadInput, match="has 2 classes"):
+        find_reference(f"{tmp_path}::Net")
+    assert find_reference(f"{tmp_path}/b.py::Net").cls.source.path.name == "b.py"
+
+
+def test_links_do_not_lead_out(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir(), outside.mkdir()
+    write(outside, m="import torch\nclass Net(torch.nn.Module):\n    def forward(self, x): ...\n")
+    write(inside, own="x = 1")
+    (inside / "m.py").symlink_to(outside / "m.py")
+    with pytest.raises(BadInput, match="no class 'Net'"):
+        find_reference(f"{inside}::Net")
+
+
+def test_other_sources_are_not_taken_for_references() -> None:
+    assert names_reference("torch.nn.modules.linear:Linear")
+    assert not any(map(names_reference, ["diffusers:FluxPipeline", "hf://a/b", "qwen3_moe", "/some/config.json"]))
+
+
+def test_a_schedule_is_known_by_its_numbers() -> None:
+    found = sampling_of(find_reference(f"{LUMEN}::Lumen"))
+    assert found is not None
+    assert found.forward is True
+    assert found.schedule is not None
+    assert found.schedule.shift == 3.0
+
+
+@pytest.mark.parametrize(("body", "shift"), [
+    ("return torch.linspace(1, 0, n + 1)", 1.0),
+    ("s = 1 - np.arange(n) / n\n    return 2.5 * s / (1 + 1.5 * s)", 2.5),
+    ("s = [1 - i / n for i in range(n)] + [0.0]\n    mu = math.log(4.0)\n"
+     "    return [math.exp(mu) / (math.exp(mu) + (1 / x - 1)) if x > 0 else 0.0 for x in s]", 4.0),
+    ("return torch.linspace(1, 0, n + 1) ** 2", None),
+    ("return torch.rand(n)", None),
+])  # fmt: skip
+def test_schedules_are_worked_out(body: str, shift: float | None, tmp_path: Path) -> None:
+    write(tmp_path, m=(
+        "import math\nimport numpy as np\nimport torch\n\ndef levels(n):\n    " + body + "\n\n"
+        "def sample(model, x, n, c):\n    s = levels(n)\n    for a, b in zip(s[:-1], s[1:]):\n"
+        "        v = model(x, a, c)\n        x = x + (b - a) * v\n    return x\n\n"
+        "class Net(torch.nn.Module):\n    def forward(self, x, t): ...\n"
+    ))  # fmt: skip
+    found = sampling_of(find_reference(f"{tmp_path}::Net"))
+    assert found is not None
+    assert found.schedule is not None
+    assert found.schedule.shift == (None if shift is None else pytest.approx(shift))

@@ -1,0 +1,67 @@
+"""diffusers' own package on disk: where its parts go, and whether it is of a version whose conventions are known."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.library import Library, find_library
+
+PACKAGE = "src/diffusers"
+TOCTREE = "docs/source/en/_toctree.yml"
+# What a new model is entered into, and a text that each has in versions whose conventions are known.
+_ENTERED = {
+    "__init__.py": '_import_structure["models"]',
+    "models/__init__.py": "_import_structure",
+    "models/transformers/__init__.py": "is_torch_available",
+    "models/attention_dispatch.py": "def dispatch_attention_fn",
+    "models/attention.py": "class AttentionModuleMixin",
+    "pipelines/__init__.py": "_import_structure",
+    "utils/dummy_pt_objects.py": "DummyObject",
+    "utils/dummy_torch_and_transformers_objects.py": "DummyObject",
+    "loaders/single_file_model.py": "SINGLE_FILE_LOADABLE_CLASSES",
+    "loaders/single_file_utils.py": "def convert_",
+}
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A checkout of diffusers.
+
+    Attributes:
+        root: the folder with `src`.
+        library: its package, to be read.
+    """
+
+    root: Path
+    library: Library
+
+    @property
+    def has_pages(self) -> bool:
+        """Whether its documentation lies there, too."""
+        return (self.root / TOCTREE).is_file()
+
+
+def find_checkout(root: Path) -> Checkout | None:
+    """The checkout whose root is `root`; None where there is none."""
+    package = root / PACKAGE
+    return Checkout(root, find_library("diffusers", package)) if (package / "__init__.py").is_file() else None
+
+
+def checkout_at(root: Path) -> Checkout:
+    """The checkout at `root`, of a version whose conventions are known.
+
+    Raises:
+        BadInput: there is none, or it enters models otherwise.
+    """
+    found = find_checkout(root)
+    if found is None:
+        raise BadInput(f"{root} is no checkout of diffusers: it has no {PACKAGE}", "give its root with --into")
+    for place, text in _ENTERED.items():
+        file = found.library.root / place
+        if not file.is_file() or text not in file.read_text(encoding="utf-8"):
+            what = f"no {place}" if not file.is_file() else f"no {text} in {place}"
+            raise BadInput(
+                f"{root} is a checkout of another version of diffusers ({found.library.version}): it has {what}",
+                "take 0.37, or --style plugin",
+            )
+    return found

@@ -1,0 +1,3 @@
+"""How diffusers is installed."""
+
+INSTALL_DIFFUSERS = "pip install diffusers"

@@ -1,0 +1,76 @@
+"""Recognises the directory of one integration: a package of its own, or a pipeline's folder in a checkout."""
+
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.python.source import dotted, parse_file
+
+TOY = "toy_config.json"
+_MIXIN = "ModelMixin"
+_PIPELINES = "pipelines"
+_PACKAGE = "diffusers"
+_MENTIONED = re.compile(rf"\b{_MIXIN}\b")
+_HINT = "give a package with transformer_<name>.py, in which a class is a ModelMixin"
+
+
+@dataclass(frozen=True)
+class ModelDir:
+    """The files of one integration.
+
+    Attributes:
+        path: its own directory, absolute.
+        in_tree: it lies in diffusers' own package.
+        model_file: the file of the model.
+        class_name: the model's class.
+        sys_path: the folder that its imports start from.
+    """
+
+    path: Path
+    in_tree: bool
+    model_file: Path
+    class_name: str
+    sys_path: Path
+
+    @property
+    def name(self) -> str:
+        """What the integration is called."""
+        return self.path.name
+
+
+def find_model_dir(path: Path) -> ModelDir:
+    """The integration whose own directory this is.
+
+    Raises:
+        BadInput: it is none; what is missing.
+    """
+    path = path.resolve()
+    in_tree = path.parent.name == _PIPELINES and path.parent.parent.name == _PACKAGE
+    folder = path.parent.parent / "models" / "transformers" if in_tree else path
+    file = folder / f"transformer_{path.name}.py"
+    files = [file] if file.is_file() else [] if in_tree else sorted(folder.glob("transformer_*.py"))
+    if not (path / "__init__.py").is_file() or not files:
+        raise BadInput(f"{path} holds no model of {_PACKAGE}", _HINT)
+    found = [(one, name) for one in files for name in model_classes(one)]
+    if not found:
+        raise BadInput(f"{files[0]} defines no model: no class is a {_MIXIN}", _HINT)
+    above = path.parent.parent.parent if in_tree else path.parent
+    return ModelDir(path, in_tree, *found[0], above)
+
+
+def model_classes(file: Path) -> list[str]:
+    """The classes of a file that are models of diffusers.
+
+    Raises:
+        BadInput: it cannot be read.
+    """
+    try:
+        text, tree = parse_file(file)
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read {file}: {error}") from error
+    if not _MENTIONED.search(text):
+        return []
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
+    return [one.name for one in classes if _MIXIN in {(dotted(base) or "").rpartition(".")[2] for base in one.bases}]

@@ -1,0 +1,447 @@
+"""Attention in diffusers' form: a class holds the layers, a processor computes, by the library's dispatch."""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from omni_kit.targets.diffusers.porting.parts import Part, Parts
+from omni_kit.targets.diffusers.porting.projections import Projections, layers, projections_of
+from omni_kit.targets.diffusers.porting.syntax import (
+    after_docstring,
+    body_of,
+    chain,
+    code,
+    expression,
+    method,
+    own_attribute,
+    parameters,
+    statement,
+    visited,
+    walk,
+    with_body,
+    with_method,
+)
+from omni_kit.upstream.repositories.attending import SDPA, Attending
+from omni_kit.upstream.repositories.closure import Closure
+from omni_kit.upstream.repositories.names import Defined
+
+_BACKEND = "backend={0}._attention_backend, parallel_config={0}._parallel_config"
+_DISPATCH = "dispatch_attention_fn"
+_OWN_METHOD = "self.processor"
+_HEADS_FIRST = "transpose(1, 2)"
+
+
+@dataclass
+class Attended:
+    """What became of attention.
+
+    Attributes:
+        projections: class -> what its layers are called now.
+        todo: what is left to a person, by the class or the function that has it.
+        processors: the classes that compute.
+    """
+
+    projections: dict[str, Projections] = field(default_factory=dict)
+    todo: list[tuple[str, str]] = field(default_factory=list)
+    processors: list[str] = field(default_factory=list)
+
+
+def port_attention(parts: Parts, closure: Closure, found: Sequence[Attending], prefix: str) -> Attended:
+    """Rewrites, in the parts, everything that computes attention by a kernel of torch's.
+
+    Classes whose forward computes it get a processor; functions that do are told the backend by who calls them.
+    """
+    done = Attended()
+    helpers = _helpers(closure, [one for one in found if one.by == SDPA])
+    for part in parts.parts:
+        if part.definition in helpers and part.cls is None:
+            _dispatch_in_function(part, helpers, closure)
+    holders = [part for part in parts.parts if part.cls is not None and part.definition in helpers]
+    for part in holders:
+        if part is parts.root or _is_block(part, parts):
+            _dispatch_in_place(part, helpers, closure)
+            done.todo.append((part.name, "move this attention into a class of its own, with a processor"))
+        else:
+            _with_processor(part, parts, closure, helpers, found, _processor_name(part, holders, prefix), done)
+    for one in found:
+        if one.by not in (SDPA,) and not one.by.endswith("MultiheadAttention"):
+            done.todo.append(
+                (parts_name(parts, one.definition), f"call {_DISPATCH} here, in a processor: attention is {_said(one)}")
+            )
+    return done
+
+
+def parts_name(parts: Parts, one: Defined) -> str:
+    """What a definition is called in the file."""
+    part = parts.of(one)
+    return part.name if part is not None else one.name
+
+
+def _said(one: Attending) -> str:
+    return "written out" if one.by == "own" else f"computed by {one.by}"
+
+
+def _helpers(closure: Closure, found: Sequence[Attending]) -> set[Defined]:
+    """The definitions that compute attention, and the functions and classes that call such functions."""
+    helpers = {one.definition for one in found}
+    for one in closure.definitions:  # each after what it uses
+        called = {other for other in closure.uses[one].values() if other in helpers}
+        if any(isinstance(other.node, ast.FunctionDef) for other in called):
+            helpers.add(one)
+    return helpers
+
+
+class _Dispatched(cst.CSTTransformer):
+    """Puts the library's dispatch in the place of torch's kernel, and tells functions that compute the backend.
+
+    Args:
+        functions: those that compute attention, as they are written.
+        holder: what has the backend, where the code stands.
+    """
+
+    def __init__(self, functions: set[str], given: str) -> None:
+        self.functions = functions
+        self.given = given
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """Heads stand before tokens in torch, and behind them here."""
+        name = chain(updated_node.func)
+        if name in self.functions:
+            return _with_arguments(updated_node, self.given)
+        if not name.endswith(SDPA):
+            return updated_node
+        plain = [one for one in updated_node.args if one.keyword is None]
+        turned = [_turned(one) for one in updated_node.args[:3]]  # by place, or as query, key and value
+        names = ("attn_mask", "dropout_p", "is_causal")
+        rest = [one.with_changes(keyword=cst.Name(name)) for one, name in zip(plain[3:], names, strict=False)]
+        named = [one for one in updated_node.args[3:] if one.keyword is not None]
+        called = updated_node.with_changes(func=cst.Name(_DISPATCH), args=[*turned, *rest, *named])
+        return expression(f"{code(_with_arguments(called, self.given))}.{_HEADS_FIRST}")
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:  # noqa: N802
+        """Unchanged; what is turned twice is seen at the call."""
+        return updated_node
+
+
+class _NotTwice(cst.CSTTransformer):
+    """`x.transpose(1, 2).transpose(1, 2)` is x."""
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """The outer of the two."""
+        inner = updated_node.func.value if isinstance(updated_node.func, cst.Attribute) else None
+        if inner is not None and _turns(updated_node) and isinstance(inner, cst.Call) and _turns(inner):
+            assert isinstance(inner.func, cst.Attribute)
+            return inner.func.value
+        return updated_node
+
+
+def _turns(call: cst.Call) -> bool:
+    return isinstance(call.func, cst.Attribute) and code(call).endswith(f".{_HEADS_FIRST}")
+
+
+def _turned(argument: cst.Arg) -> cst.Arg:
+    value = argument.value
+    whole = (
+        f"({code(value)})" if isinstance(value, cst.BinaryOperation | cst.UnaryOperation | cst.IfExp) else code(value)
+    )
+    return argument.with_changes(value=expression(f"{whole}.{_HEADS_FIRST}"))
+
+
+def _with_arguments(call: cst.Call, given: str) -> cst.Call:
+    more = cst.parse_expression(f"f({given})")
+    assert isinstance(more, cst.Call)
+    args = [one.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))) for one in call.args]
+    return call.with_changes(args=[*args, *more.args])
+
+
+def _written_functions(part: Part, closure: Closure, helpers: set[Defined], parts: Sequence[Part] = ()) -> set[str]:
+    return {
+        other.name for other in closure.uses[part.definition].values()
+        if other in helpers and isinstance(other.node, ast.FunctionDef)
+    }  # fmt: skip
+
+
+def _dispatch_in_function(part: Part, helpers: set[Defined], closure: Closure) -> None:
+    """A function that computes attention takes the backend and hands it on."""
+    functions = _written_functions(part, closure, helpers)
+    given_on = _Dispatched(functions, "backend=backend, parallel_config=parallel_config")
+    changed = visited(part.node, given_on, _NotTwice())
+    assert isinstance(changed, cst.FunctionDef)
+    more = cst.parse_statement("def f(backend=None, parallel_config=None): ...")
+    assert isinstance(more, cst.FunctionDef)
+    given = changed.params
+    if given.star_kwarg is None and not given.kwonly_params and isinstance(given.star_arg, cst.MaybeSentinel):
+        given = given.with_changes(params=[*given.params, *more.params.params])
+    else:
+        given = given.with_changes(kwonly_params=[*given.kwonly_params, *more.params.params])
+    part.node = changed.with_changes(params=given)
+
+
+def _dispatch_in_place(part: Part, helpers: set[Defined], closure: Closure) -> None:
+    """A class that does more than attention keeps it where it is."""
+    functions = _written_functions(part, closure, helpers)
+    changed = visited(part.node, _Dispatched(functions, _BACKEND.format("self")), _NotTwice())
+    assert isinstance(changed, cst.ClassDef)
+    own = [statement("_attention_backend = None"), statement("_parallel_config = None")]
+    body = body_of(changed)
+    at = after_docstring(body)
+    part.node = with_body(changed, [*body[:at], *own, *body[at:]])
+
+
+def _is_block(part: Part, parts: Parts) -> bool:
+    """Whether a class has modules of the authors that have parameters beside attention: feed-forwards, say."""
+    init = _method(part.definition, "__init__")
+    made = layers(init) if init is not None else {}
+    known = {one.definition.name: one for one in parts.parts if one.cls is not None}
+    inner = [known[name] for call in made.values() if (name := _name(call)) in known]
+    return any(
+        method(one.cls, "forward") is not None and "Linear" in code(one.cls) for one in inner if one.cls is not None
+    )
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _processor_name(part: Part, holders: Sequence[Part], prefix: str) -> str:
+    single = sum(one.cls is not None for one in holders) == 1
+    return f"{prefix}AttnProcessor" if single else f"{part.name}Processor"
+
+
+def _method(one: Defined, name: str) -> ast.FunctionDef | None:
+    body = getattr(one.node, "body", [])
+    return next((item for item in body if isinstance(item, ast.FunctionDef) and item.name == name), None)
+
+
+def _with_processor(
+    part: Part,
+    parts: Parts,
+    closure: Closure,
+    helpers: set[Defined],
+    found: Sequence[Attending],
+    name: str,
+    done: Attended,
+) -> None:
+    """A class with attention becomes one that holds layers, and one that computes."""
+    init, forward = _method(part.definition, "__init__"), _method(part.definition, "forward")
+    if forward is None or part.cls is None:
+        _dispatch_in_place(part, helpers, closure)
+        done.todo.append((part.name, "its forward is a base's: give it a processor"))
+        return
+    if init is None:
+        made = statement("def __init__(self, *args, **kwargs):\n    super().__init__(*args, **kwargs)\n")
+        part.node = with_body(part.cls, [made, *body_of(part.cls)])
+        projections = Projections(unsure=["its constructor is a base's"])
+    else:
+        projections = _projections(part, forward, init, closure, helpers, found)
+        projections = _only_its_own(part, parts, projections)
+    assert part.cls is not None
+    part.node = _with_layers(part.cls, projections)
+    done.projections[part.name] = projections
+    done.todo += [(part.name, f"name the layers to_q, to_k, to_v: {why}") for why in projections.unsure]
+    functions = _written_functions(part, closure, helpers)
+    processor, holder = _apart(part.cls, name, functions)
+    part.before.append(processor)
+    part.node = holder
+    done.processors.append(name)
+
+
+def _projections(
+    part: Part, forward: ast.FunctionDef, init: ast.FunctionDef, closure: Closure, helpers: set[Defined],
+    found: Sequence[Attending],
+) -> Projections:  # fmt: skip
+    functions = _written_functions(part, closure, helpers)
+    own = [one.node for one in found if one.definition == part.definition and one.function is forward]
+    calls = own or [
+        node for node in ast.walk(forward)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions
+    ]  # fmt: skip
+    if len(calls) != 1:
+        return Projections(unsure=[f"attention is called {len(calls)} times in forward"])
+    attending = next(
+        (one for one in found if one.definition == part.definition), Attending(part.definition, forward, SDPA, calls[0])
+    )
+    return projections_of(attending, forward, calls[0], init)
+
+
+def _only_its_own(part: Part, parts: Parts, found: Projections) -> Projections:
+    """Layers that others ask for by name keep their names."""
+    wanted = {*found.renamed, found.fused, found.out} - {""}
+    for other in parts.parts:
+        heir = other.cls is not None and any(chain(base.value) == part.name for base in other.cls.bases)
+        asked = {
+            one.attr.value for one in walk(other.node)
+            if isinstance(one, cst.Attribute) and other is not part
+            and (heir if own_attribute(one) else not isinstance(one.value, cst.Name))
+        }  # fmt: skip
+        if theirs := sorted(wanted & asked):
+            return Projections(unsure=[f"{other.name} asks for {theirs[0]} by name"])
+    return found
+
+
+def _with_layers(node: cst.ClassDef, found: Projections) -> cst.ClassDef:
+    """The class with its layers under diffusers' names."""
+    node = with_method(node, "__init__", lambda init: _renamed_init(init, found))
+    return visited(node, _Layers(found))
+
+
+def _renamed_init(init: cst.FunctionDef, found: Projections) -> cst.FunctionDef:
+    return visited(init, _Made(found))
+
+
+class _Made(cst.CSTTransformer):
+    """The statements that make layers."""
+
+    def __init__(self, found: Projections) -> None:
+        self.found = found
+
+    def leave_SimpleStatementLine(  # noqa: N802
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> "cst.SimpleStatementLine | cst.FlattenSentinel[cst.SimpleStatementLine]":
+        """One fused layer becomes three, and what takes the answer gets a dropout behind it."""
+        small = updated_node.body[0]
+        if not isinstance(small, cst.Assign) or not (name := own_attribute(small.targets[0].target)):
+            return updated_node
+        if name == self.found.fused and isinstance(small.value, cst.Call):
+            single = code(visited(small.value, _Third()))
+            lines = [statement(f"self.{part} = {single}") for part in ("to_q", "to_k", "to_v")]
+            first = lines[0].with_changes(leading_lines=updated_node.leading_lines)
+            return cst.FlattenSentinel([first, *lines[1:]])  # type: ignore[list-item]
+        if name == self.found.out:
+            made = f"self.to_out = nn.ModuleList([{code(small.value)}, nn.Dropout(0.0)])"
+            return statement(made).with_changes(leading_lines=updated_node.leading_lines)  # type: ignore[return-value]
+        return updated_node
+
+
+class _Third(cst.CSTTransformer):
+    """A width without its factor of three: only the layer's own second argument has one."""
+
+    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:  # noqa: N802
+        """That argument."""
+        return updated_node.with_changes(value=_without_three(updated_node.value))
+
+
+def _without_three(node: cst.BaseExpression) -> cst.BaseExpression:
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Multiply):
+        return node
+    for one, other in ((node.left, node.right), (node.right, node.left)):
+        if isinstance(one, cst.Integer) and one.value == "3":
+            return other
+    left = _without_three(node.left)
+    return (
+        node.with_changes(left=left) if left is not node.left else node.with_changes(right=_without_three(node.right))
+    )
+
+
+class _Layers(cst.CSTTransformer):
+    """Where the layers are asked for."""
+
+    def __init__(self, found: Projections) -> None:
+        self.found = found
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:  # noqa: N802
+        """A layer with another name."""
+        name = own_attribute(updated_node)
+        return (
+            updated_node.with_changes(attr=cst.Name(self.found.renamed[name]))
+            if name in self.found.renamed
+            else updated_node
+        )
+
+    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.BaseSmallStatement:  # noqa: N802
+        """`q, k, v = self.qkv(x).chunk(3, dim=-1)` needs no joining."""
+        value, target = original_node.value, updated_node.targets[0].target
+        chunked = (
+            isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value == "chunk"
+        )
+        if not chunked or not isinstance(target, cst.Tuple) or len(target.elements) != 3:
+            return updated_node
+        assert isinstance(value, cst.Call)
+        assert isinstance(value.func, cst.Attribute)
+        inner = value.func.value
+        if not isinstance(inner, cst.Call) or not self.found.fused or own_attribute(inner.func) != self.found.fused:
+            return updated_node
+        given = ", ".join(code(one) for one in inner.args)
+        parts = ", ".join(f"self.{part}({given})" for part in ("to_q", "to_k", "to_v"))
+        return updated_node.with_changes(value=expression(parts))
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """The fused layer, and the one that takes the answer."""
+        name = own_attribute(original_node.func)
+        given = ", ".join(code(one) for one in updated_node.args)
+        if name and name == self.found.fused:
+            parts = ", ".join(f"self.{part}({given})" for part in ("to_q", "to_k", "to_v"))
+            return expression(f"torch.cat([{parts}], dim=-1)")
+        if name and name == self.found.out:
+            return expression(f"self.to_out[1](self.to_out[0]({given}))")
+        return updated_node
+
+
+def _apart(node: cst.ClassDef, name: str, functions: set[str]) -> tuple[cst.BaseStatement, cst.ClassDef]:
+    """The processor, and the class without what it does."""
+    forward = method(node, "forward")
+    assert forward is not None
+    own = parameters(forward)
+    moved = visited(forward, _Dispatched(functions, _BACKEND.format("self")), _NotTwice())
+    body = visited(moved.body, _SelfIs("attn"))
+    given = moved.params.with_changes(params=[
+        cst.Param(cst.Name("self")),
+        cst.Param(cst.Name("attn"), cst.Annotation(cst.SimpleString(f'"{node.name.value}"'))),
+        *moved.params.params[1:],
+    ])  # fmt: skip
+    computed = moved.with_changes(name=cst.Name("__call__"), params=given, body=body, leading_lines=[], decorators=[])
+    processor = statement(f"class {name}:\n    _attention_backend = None\n    _parallel_config = None\n")
+    assert isinstance(processor, cst.ClassDef)
+    processor = with_body(
+        processor, [*body_of(processor), computed.with_changes(leading_lines=[cst.EmptyLine(indent=False)])]
+    )
+    return processor, _holding(node, forward, name, own, functions)
+
+
+def _holding(
+    node: cst.ClassDef, forward: cst.FunctionDef, name: str, own: Sequence[cst.Param], functions: set[str]
+) -> cst.ClassDef:
+    """The class with the layers: its forward asks the processor."""
+    positional = [one.name.value for one in own if one in forward.params.params or one in forward.params.posonly_params]
+    named = [f"{one.name.value}={one.name.value}" for one in own if one.name.value not in positional]
+    star = [f"*{forward.params.star_arg.name.value}"] if isinstance(forward.params.star_arg, cst.Param) else []
+    double = [f"**{forward.params.star_kwarg.name.value}"] if forward.params.star_kwarg is not None else []
+    asked = f"return self.processor({', '.join(['self', *positional, *star, *named, *double])})"
+    others = visited(node, _Dispatched(functions, _BACKEND.format(_OWN_METHOD)), _NotTwice())
+    docstring = body_of(forward)[: after_docstring(body_of(forward))]
+    lean = forward.with_changes(body=cst.IndentedBlock([*docstring, statement(asked)]))
+    others = with_method(others, "forward", lambda _: lean)
+    others = with_method(others, "__init__", lambda init: _ending(init, f"self.set_processor({name}())"))
+    parts = {f"self.{part}" for part in ("to_q", "to_k", "to_v")}
+    fusable = parts <= {chain(one) for one in walk(others) if isinstance(one, cst.Attribute)}
+    lines = [f"_default_processor_cls = {name}", f"_available_processors = [{name}]"]
+    lines += [] if fusable else ["_supports_qkv_fusion = False"]
+    body = body_of(others)
+    at = after_docstring(body)
+    bases = [*others.bases, cst.Arg(cst.Name("AttentionModuleMixin"))]
+    return with_body(others, [*body[:at], *map(statement, lines), *body[at:]]).with_changes(bases=bases)
+
+
+def _ending(init: cst.FunctionDef, line: str) -> cst.FunctionDef:
+    return init.with_changes(body=cst.IndentedBlock([*body_of(init), statement(line)]))
+
+
+class _SelfIs(cst.CSTTransformer):
+    """What was the module's own is now that of an argument; the backend is the processor's."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:  # noqa: N802
+        """`self`."""
+        return cst.Name(self.name) if updated_node.value == "self" else updated_node
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.Attribute:  # noqa: N802
+        """The backend stays."""
+        kept = (
+            original_node.attr.value in ("_attention_backend", "_parallel_config")
+            and chain(original_node.value) == "self"
+        )
+        return original_node if kept else updated_node

@@ -1,0 +1,134 @@
+"""The constructor of the model: plain arguments, all of them registered, and diffusers' mixins above it."""
+
+import ast
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import libcst as cst
+
+from omni_kit.targets.diffusers.porting.parts import Parts
+from omni_kit.targets.diffusers.porting.syntax import (
+    after_docstring,
+    body_of,
+    code,
+    expression,
+    own_attribute,
+    statement,
+    visited,
+    with_method,
+)
+from omni_kit.upstream.diffusers.signatures import Argument
+from omni_kit.upstream.python.interpret import UNKNOWN
+from omni_kit.upstream.repositories.reference import Reference
+
+MIXINS = ("ModelMixin", "ConfigMixin", "AttentionMixin", "PeftAdapterMixin", "FromOriginalModelMixin", "CacheMixin")
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a config.json can hold it and give it back: no sets, no objects."""
+    if isinstance(value, list | tuple):
+        return all(is_plain(one) for one in value)
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and is_plain(one) for key, one in value.items())
+    return isinstance(value, _PLAIN)
+
+
+def port_constructor(parts: Parts, reference: Reference, taken: Collection[str]) -> list[str]:
+    """Gives the model's class its bases and a constructor that registers every argument.
+
+    Args:
+        taken: names that a model of diffusers has for itself, and that no attribute may have.
+
+    Returns:
+        What is left to do.
+    """
+    root = parts.root
+    assert root.cls is not None
+    node = root.cls.with_changes(bases=[cst.Arg(cst.Name(name)) for name in MIXINS])
+    node = with_method(node, "__init__", lambda init: _registered(init, parts, reference))
+    stolen = sorted(_assigned(node) & set(taken))
+    root.node = visited(node, _Away({name: f"{name}_" for name in stolen}))
+    odd = [one for one in reference.arguments.values() if not one.required and not is_plain(one.default)]
+    todo = [f"{one.name} is no value that a config can hold: {one.annotation or 'an object'}" for one in odd]
+    return todo + [f"its own '{name}' would hide a model's: called {name}_ here" for name in stolen]
+
+
+def _assigned(node: cst.ClassDef) -> set[str]:
+    found: set[str] = set()
+    for one in _walk(node):
+        if isinstance(one, cst.AssignTarget) and (name := own_attribute(one.target)):
+            found.add(name)
+    return found
+
+
+def _walk(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
+    return [node, *(below for child in node.children for below in _walk(child))]
+
+
+class _Away(cst.CSTTransformer):
+    """Attributes of `self` under other names."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self.names = names
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.Attribute:  # noqa: N802
+        """One of them."""
+        name = own_attribute(updated_node)
+        return updated_node.with_changes(attr=cst.Name(self.names[name])) if name in self.names else updated_node
+
+
+def _registered(init: cst.FunctionDef, parts: Parts, reference: Reference) -> cst.FunctionDef:
+    body = [_plain_super(one) for one in body_of(init)]
+    settings = reference.settings
+    if settings is not None:
+        made = next(part for part in parts.parts if part.definition.node is settings.cls.node)
+        given = ", ".join(f"{name}={name}" for name in settings.fields)
+        at = after_docstring(body)
+        body.insert(at, statement(f"{settings.argument} = {made.name}({given})"))
+        init = init.with_changes(params=_flat(list(settings.fields.values())))
+    body.append(statement("self.gradient_checkpointing = False"))
+    decorated = [cst.Decorator(cst.Name("register_to_config"))]
+    return init.with_changes(body=cst.IndentedBlock(body), decorators=decorated)
+
+
+def _flat(fields: Sequence[Argument]) -> cst.Parameters:
+    """What a dataclass holds, as arguments; those without a default come first."""
+    ordered = sorted(fields, key=lambda one: not one.required)
+    return cst.Parameters(params=[cst.Param(cst.Name("self")), *map(_parameter, ordered)])
+
+
+def _parameter(one: Argument) -> cst.Param:
+    annotation = cst.Annotation(expression(one.annotation)) if one.annotation.isidentifier() else None
+    if one.required:
+        return cst.Param(cst.Name(one.name), annotation)
+    default = None if one.default is UNKNOWN else one.default
+    frozen = tuple(default) if isinstance(default, list) else default
+    plain = annotation if isinstance(frozen, bool | int | float | str) else None
+    return cst.Param(cst.Name(one.name), plain, cst.MaybeSentinel.DEFAULT, expression(repr(frozen)))
+
+
+def _plain_super(one: cst.BaseStatement) -> cst.BaseStatement:
+    """`super(Model, self).__init__()` names a class that may be called otherwise here."""
+    return visited(one, _Super())
+
+
+class _Super(cst.CSTTransformer):
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:  # noqa: N802
+        return updated_node.with_changes(args=[]) if code(updated_node.func) == "super" else updated_node
+
+
+def attributes_taken(base_sources: Sequence[ast.Module], classes: Collection[str]) -> set[str]:
+    """The properties that classes of the library have: an attribute of that name cannot be set.
+
+    Args:
+        base_sources: the files that define them.
+    """
+    return {
+        item.name
+        for tree in base_sources
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and node.name in classes
+        for item in node.body
+        if isinstance(item, ast.FunctionDef) and any(getattr(d, "id", "") == "property" for d in item.decorator_list)
+    }

@@ -1,0 +1,237 @@
+"""The model's forward: diffusers' names for what it takes, its output, and checkpoints around the blocks."""
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from omni_kit.targets.diffusers.porting.parts import Part, Parts
+from omni_kit.targets.diffusers.porting.syntax import (
+    Renamed,
+    code,
+    method,
+    names_used,
+    own_attribute,
+    parameters,
+    statement,
+    visited,
+    walk,
+    with_method,
+)
+from omni_kit.upstream.diffusers.signatures import Argument
+from omni_kit.upstream.repositories.traits import STEP
+
+LATENTS, TIME, TEXT, MASK = "hidden_states", "timestep", "encoder_hidden_states", "encoder_attention_mask"
+_IS_TEXT = re.compile(r"(text|txt|context|ctx|caption|cap|prompt|cond|encoder|enc|emb)", re.IGNORECASE)
+_IS_MASK = re.compile(r"mask")
+_IS_NO_TEXT = re.compile(r"(mask|ids?$|len|size|pos|rope|freq|pooled|vec|scale|guidance|image|img|video|audio|drop)")
+_OUTPUT = "Transformer2DModelOutput"
+
+
+@dataclass
+class Forward:
+    """What became of a forward.
+
+    Attributes:
+        names: what the authors call an argument -> what it is called here.
+        blocks: the lists of blocks that it goes through -> the class of a block.
+        todo: what is left to do.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
+    blocks: dict[str, str] = field(default_factory=dict)
+    todo: list[str] = field(default_factory=list)
+
+
+def roles_of(taken: Mapping[str, Argument]) -> dict[str, str]:
+    """What the authors call an argument -> what diffusers calls it; those that it has no name for stay."""
+    names = list(taken)
+    step = next((name for name in names if STEP.match(name)), "")
+    latents = next((name for name in names if name != step), "")
+    others = [name for name in names if name not in (step, latents)]
+    text = next((name for name in others if _IS_TEXT.search(name) and not _IS_NO_TEXT.search(name)), "")
+    if not text:
+        plain = [n for n in others if len(n) > 1 and taken[n].required and not _IS_NO_TEXT.search(n)]
+        text = plain[0] if len(plain) == 1 else ""
+    mask = next((name for name in others if text and _IS_MASK.search(name)), "")
+    return {old: new for old, new in ((latents, LATENTS), (step, TIME), (text, TEXT), (mask, MASK)) if old}
+
+
+def port_forward(parts: Parts, taken: Mapping[str, Argument], blocks: Mapping[str, str]) -> Forward:
+    """Rewrites the forward of the model's class.
+
+    Args:
+        blocks: the lists of modules that the model has -> the class of what they hold.
+    """
+    root = parts.root
+    assert root.cls is not None
+    done = Forward()
+    own = method(root.cls, "forward")
+    if own is None:
+        done.todo.append("its forward is a base's: bring it here, with return_dict and gradient checkpointing")
+        return done
+    used = names_used(own)
+    done.names = {old: new for old, new in roles_of(taken).items() if old == new or new not in used}
+    looped = _Loops(blocks, {part.name: part for part in parts.parts})
+    changed = _answering(visited(own, Renamed(done.names), looped), done)
+    done.blocks, done.todo = looped.found, done.todo + looped.todo
+    root.node = with_method(root.cls, "forward", lambda _: changed)
+    return done
+
+
+def _answering(node: cst.FunctionDef, done: Forward) -> cst.FunctionDef:
+    """Answers in diffusers' form, a tuple without it."""
+    answers = _Answers()
+    changed = visited(node, answers)
+    if answers.several:
+        done.todo.append(f"answer {_OUTPUT}: it answers several things")
+        return node
+    given = changed.params
+    if "return_dict" in {one.name.value for one in parameters(node)}:
+        return changed
+    more = cst.Param(
+        cst.Name("return_dict"), cst.Annotation(cst.Name("bool")), cst.MaybeSentinel.DEFAULT, cst.Name("True")
+    )
+    if given.kwonly_params or isinstance(given.star_arg, cst.Param | cst.ParamStar):
+        return changed.with_changes(params=given.with_changes(kwonly_params=[*given.kwonly_params, more]))
+    return changed.with_changes(params=given.with_changes(params=[*given.params, more]))
+
+
+class _Answers(cst.CSTTransformer):
+    """Every `return` of the function itself."""
+
+    def __init__(self) -> None:
+        self.several = False
+        self.inside = -1
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
+        self.inside += 1
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
+        self.inside -= 1
+        return updated_node
+
+    def leave_SimpleStatementLine(  # noqa: N802
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> "cst.SimpleStatementLine | cst.FlattenSentinel[cst.BaseStatement]":
+        last = updated_node.body[-1]
+        if self.inside or not isinstance(last, cst.Return) or last.value is None:
+            return updated_node
+        if isinstance(last.value, cst.Tuple | cst.Dict):
+            self.several = True
+            return updated_node
+        value, lines = code(last.value), []
+        if not isinstance(last.value, cst.Name):
+            lines.append(statement(f"sample = {value}"))
+            value = "sample"
+        lines.append(statement(f"if not return_dict:\n    return ({value},)\n"))
+        lines.append(statement(f"return {_OUTPUT}(sample={value})"))
+        lines[0] = lines[0].with_changes(leading_lines=updated_node.leading_lines)
+        return cst.FlattenSentinel(lines)
+
+
+class _Loops(cst.CSTTransformer):
+    """Loops over the model's blocks: each call of a block may be checkpointed."""
+
+    def __init__(self, blocks: Mapping[str, str], parts: Mapping[str, Part]) -> None:
+        self.blocks = blocks
+        self.parts = parts
+        self.found: dict[str, str] = {}
+        self.todo: list[str] = []
+        self.variables: dict[str, str] = {}
+
+    def visit_For(self, node: cst.For) -> None:  # noqa: N802
+        names = [one.value for one in walk(node.target) if isinstance(one, cst.Name)]
+        lists = [name for one in walk(node.iter) if (name := own_attribute(one)) in self.blocks]
+        for name in lists:  # over one list, the last name is the block; over several at once, each has its own
+            self.variables[names[-1] if len(lists) == 1 else names[lists.index(name) - len(lists)]] = name
+
+    def leave_SimpleStatementLine(  # noqa: N802
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.BaseStatement:
+        small = updated_node.body[0]
+        call = small.value if isinstance(small, cst.Assign) else None
+        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name):
+            return updated_node
+        name = self.variables.get(call.func.value)
+        if name is None:
+            return updated_node
+        self.found[name] = self.blocks[name]
+        given = _by_place(call, self.parts.get(self.blocks[name]))
+        called = code(call.func)
+        if given is None:  # a checkpoint takes arguments by place alone
+            named = [code(one).rstrip(", ") for one in call.args if one.keyword is not None or one.star == "**"]
+            called = f"functools.partial({', '.join([called, *named])})"
+            given = [code(one).rstrip(", ") for one in call.args if one.keyword is None and one.star != "**"]
+        assert isinstance(small, cst.Assign)
+        target = code(small.targets[0].target)
+        made = statement(
+            "if torch.is_grad_enabled() and self.gradient_checkpointing:\n"
+            f"    {target} = self._gradient_checkpointing_func({', '.join([called, *given])})\n"
+            "else:\n"
+            f"    {code(small)}\n"
+        )
+        return made.with_changes(leading_lines=updated_node.leading_lines)
+
+
+def _by_place(call: cst.Call, block: Part | None) -> list[str] | None:
+    """The arguments of a block's call, all by place: a checkpoint takes no others. None where that cannot be told."""
+    plain = [code(one.value) for one in call.args if one.keyword is None and not one.star]
+    named = {one.keyword.value: code(one.value) for one in call.args if one.keyword is not None}
+    if len(plain) + len(named) != len(call.args):
+        return None
+    if not named:
+        return plain
+    forward = method(block.cls, "forward") if block is not None and block.cls is not None else None
+    taken = [*forward.params.params][1:] if forward is not None else []
+    rest = taken[len(plain) :]
+    while rest and rest[-1].name.value not in named:
+        rest.pop()
+    if {one.name.value for one in rest} < set(named) or any(
+        one.name.value not in named and one.default is None for one in rest
+    ):
+        return None
+    return plain + [named.get(one.name.value) or code(one.default) for one in rest]  # type: ignore[arg-type]
+
+
+def lists_of_blocks(init: ast.FunctionDef, names: Mapping[str, str]) -> dict[str, str]:
+    """The lists of modules that a constructor makes -> the class of what they hold.
+
+    Args:
+        names: what the authors call a class -> what it is called in the file.
+    """
+    found: dict[str, str] = {}
+    for node in ast.walk(init):
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            held = _held(node.value, names) if _lists(node.value) else ""
+        elif (
+            isinstance(node, ast.Call)
+            and _last(node.func) in ("append", "add_module")
+            and isinstance(node.func, ast.Attribute)
+        ):
+            target, held = node.func.value, _held(node.args[-1] if node.args else None, names)
+        else:
+            continue
+        own = isinstance(target, ast.Attribute) and getattr(target.value, "id", "") == "self"
+        if own and held and isinstance(target, ast.Attribute):
+            found[target.attr] = held
+    return found
+
+
+def _lists(value: ast.expr | None) -> bool:
+    """Whether a list of modules is made, or a sequence of modules that are made alike."""
+    kind = _last(getattr(value, "func", None))
+    many = value is not None and any(isinstance(one, ast.Starred | ast.ListComp) for one in ast.walk(value))
+    return kind == "ModuleList" or (kind == "Sequential" and many)
+
+
+def _held(node: ast.expr | None, names: Mapping[str, str]) -> str:
+    calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)] if node is not None else []
+    return next((names[_last(one.func)] for one in calls if _last(one.func) in names), "")
+
+
+def _last(node: ast.AST | None) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

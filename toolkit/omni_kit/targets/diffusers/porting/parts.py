@@ -1,0 +1,235 @@
+"""The pieces of the file that is written: the authors' definitions, with the names that they have there."""
+
+import ast
+import re
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from omni_kit.errors import Refusal
+from omni_kit.targets.diffusers.porting.syntax import chain, visited
+from omni_kit.upstream.repositories.closure import Closure
+from omni_kit.upstream.repositories.names import Defined
+
+# How what torch has is written here, longest first.
+_USUAL = (("torch.nn.functional.", "F."), ("torch.nn.", "nn."), ("torch.", "torch."))
+_IMPORTS = {"F": "import torch.nn.functional as F", "nn": "import torch.nn as nn", "torch": "import torch"}
+_UNSCOPED = (cst.FunctionDef, cst.Lambda)
+
+
+@dataclass
+class Part:
+    """One definition on its way into the file.
+
+    Attributes:
+        definition: what the authors wrote.
+        name: what it is called in the file.
+        node: its syntax.
+        before: what stands in front of it that the authors did not have.
+    """
+
+    definition: Defined
+    name: str
+    node: cst.BaseStatement
+    before: list[cst.BaseStatement] = field(default_factory=list)
+
+    @property
+    def cls(self) -> cst.ClassDef | None:
+        """Its syntax, where it is a class."""
+        return self.node if isinstance(self.node, cst.ClassDef) else None
+
+
+@dataclass
+class Parts:
+    """All that goes into the file.
+
+    Attributes:
+        parts: in the order of the file; the model's own class last.
+        imports: the lines that import what they use.
+    """
+
+    parts: list[Part]
+    imports: list[str]
+
+    def of(self, one: Defined) -> Part | None:
+        """The part that a definition became."""
+        return next((part for part in self.parts if part.definition == one), None)
+
+    @property
+    def root(self) -> Part:
+        """The model's own class."""
+        return self.parts[-1]
+
+
+def collect(closure: Closure, prefix: str, model: str) -> Parts:
+    """The authors' definitions with the names of the file, and the imports that they need.
+
+    Args:
+        prefix: what classes are called after.
+        model: the name of the model's own class.
+
+    Raises:
+        Refusal: a definition is of a form that cannot be taken out of its file.
+    """
+    names = _final_names(closure, prefix, model)
+    imports: dict[str, None] = {}
+    parts = []
+    for one in closure.definitions:
+        written = {name: names[other] for name, other in closure.uses[one].items()}
+        for name, absolute in closure.foreign[one].items():
+            written[name], line = _usual(one, name, absolute)
+            imports[line] = None
+        node = visited(_parsed(one), _Written({**written, one.name: names[one]}))
+        parts.append(Part(one, names[one], node))
+    return Parts(parts, list(imports))
+
+
+def _final_names(closure: Closure, prefix: str, model: str) -> dict[Defined, str]:
+    found: dict[Defined, str] = {closure.definitions[-1]: model}
+    for one in closure.definitions[:-1]:
+        is_class = type(one.node).__name__ == "ClassDef"
+        if isinstance(one.node, ast.Try | ast.If):
+            found[one] = one.name
+            continue
+        wanted = one.name if not is_class or one.name.lower().startswith(prefix.lower()) else prefix + one.name
+        if wanted in found.values():  # two files of the authors have one name
+            stem = one.source.path.stem
+            wanted = f"{prefix}{stem.title().replace('_', '')}{one.name}" if is_class else f"{stem}_{one.name}"
+        number = 2
+        while wanted in found.values():
+            wanted, number = f"{re.sub(r'_?[0-9]+$', '', wanted)}_{number}", number + 1
+        found[one] = wanted
+    return found
+
+
+def _usual(one: Defined, name: str, absolute: str) -> tuple[str, str]:
+    """How an imported thing is written in the file, and the line that imports it."""
+    for whole, short in _USUAL:
+        if absolute.startswith(whole):
+            written = short + absolute.removeprefix(whole)
+            return written, _IMPORTS[written.partition(".")[0]]
+    if absolute in ("torch.nn", "torch.nn.functional", "torch"):
+        written = {"torch.nn": "nn", "torch.nn.functional": "F", "torch": "torch"}[absolute]
+        return written, _IMPORTS[written]
+    head = name.partition(".")[0]
+    imported = one.source.imports[head]
+    if imported.name is None:
+        known = f" as {head}" if head != imported.module.partition(".")[0] else ""
+        return name, f"import {imported.module}{known}"
+    known = f" as {head}" if head != imported.name else ""
+    return name, f"from {imported.module} import {imported.name}{known}"
+
+
+def _parsed(one: Defined) -> cst.BaseStatement:
+    """The syntax of a definition, with the comments that stand right above it."""
+    lines = one.source.lines
+    decorators = getattr(one.node, "decorator_list", [])
+    first = min([one.node.lineno, *(node.lineno for node in decorators)]) - 1
+    while first and lines[first - 1].lstrip().startswith("#") and one.node.col_offset == _indent(lines[first - 1]):
+        first -= 1
+    text = textwrap.dedent("\n".join(lines[first : one.node.end_lineno]))
+    try:
+        module = cst.parse_module(text + "\n")
+    except cst.ParserSyntaxError as error:
+        raise Refusal(f"{one.source.where(one.node)} cannot be taken out of its file: {error.message}") from error
+    node = module.body[0]
+    if module.header and hasattr(node, "leading_lines"):
+        node = node.with_changes(leading_lines=[*module.header, *node.leading_lines])
+    return node
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+class _Written(cst.CSTTransformer):
+    """Writes the names of other definitions, and of what is imported, as the file has them."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+        self.bound: list[set[str]] = []
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
+        """What a function binds is its own."""
+        self.bound.append(_bound(node))
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
+        """Its name is a method's, or that of the definition itself."""
+        self.bound.pop()
+        own = self.names.get(updated_node.name.value) if not self.bound and not self._inside else None
+        return (
+            updated_node.with_changes(name=cst.Name(own)) if own else updated_node.with_changes(name=original_node.name)
+        )
+
+    _inside = 0
+
+    def visit_ClassDef(self, node: cst.ClassDef) -> None:  # noqa: N802
+        """Its functions are methods."""
+        self._inside += 1
+
+    def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:  # noqa: N802
+        """The name of the definition itself."""
+        self._inside -= 1
+        return updated_node
+
+    def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802
+        """A whole chain is one name."""
+        return not self._other(node)
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:  # noqa: N802
+        """The chain as the file has it; what is asked of anything else stays."""
+        if other := self._other(original_node):
+            return cst.parse_expression(other)
+        return updated_node.with_changes(attr=original_node.attr)
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:  # noqa: N802
+        """The name as the file has it."""
+        other = self._other(original_node)
+        return cst.parse_expression(other) if other else updated_node
+
+    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:  # noqa: N802
+        """The name of an argument is no variable."""
+        return updated_node.with_changes(keyword=original_node.keyword)
+
+    def leave_Param(self, original_node: cst.Param, updated_node: cst.Param) -> cst.Param:  # noqa: N802
+        """Neither is that of a parameter."""
+        return updated_node.with_changes(name=original_node.name)
+
+    def _other(self, node: cst.CSTNode) -> str:
+        name = chain(node)
+        if not name or any(name.partition(".")[0] in bound for bound in self.bound):
+            return ""
+        return self.names.get(name, "") if self.names.get(name, name) != name else ""
+
+
+def _bound(function: cst.FunctionDef) -> set[str]:
+    """What a function's body binds: its arguments, and what it assigns."""
+    given = function.params
+    every = [*given.posonly_params, *given.params, *given.kwonly_params, given.star_kwarg, given.star_arg]
+    found = {one.name.value for one in every if isinstance(one, cst.Param)}
+    finder = _Stores()
+    function.body.visit(finder)
+    return found | finder.found
+
+
+class _Stores(cst.CSTVisitor):
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+
+    def visit_AssignTarget(self, node: cst.AssignTarget) -> None:  # noqa: N802
+        self._add(node.target)
+
+    def visit_For(self, node: cst.For) -> None:  # noqa: N802
+        self._add(node.target)
+
+    def visit_CompFor(self, node: cst.CompFor) -> None:  # noqa: N802
+        self._add(node.target)
+
+    def _add(self, target: cst.BaseExpression) -> None:
+        if isinstance(target, cst.Name):
+            self.found.add(target.value)
+        elif isinstance(target, cst.Tuple | cst.List):
+            for element in target.elements:
+                self._add(element.value)

@@ -1,0 +1,207 @@
+"""From a class of the authors' repository to the text of a model file of diffusers."""
+
+import ast
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from omni_kit.files import format_python
+from omni_kit.targets.diffusers.porting.attention import Attended, port_attention
+from omni_kit.targets.diffusers.porting.constructor import attributes_taken, port_constructor
+from omni_kit.targets.diffusers.porting.forward import Forward, lists_of_blocks, port_forward
+from omni_kit.targets.diffusers.porting.multihead import port_multihead
+from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect
+from omni_kit.targets.diffusers.porting.places import places_of
+from omni_kit.targets.diffusers.porting.rearranging import WithoutEinops
+from omni_kit.targets.diffusers.porting.renaming import Row, rows_of
+from omni_kit.targets.diffusers.porting.syntax import (
+    MARK,
+    after_docstring,
+    body_of,
+    chain,
+    code,
+    statement,
+    visited,
+    walk,
+    with_body,
+    with_mark,
+)
+from omni_kit.upstream.library import Library
+from omni_kit.upstream.repositories.attending import attending_in
+from omni_kit.upstream.repositories.reference import Reference
+
+_EINOPS = "einops"
+# What the file may need of the library, by the folder that it stands in: unused lines go away.
+_LIBRARY = (
+    ("configuration_utils", "ConfigMixin, register_to_config"),
+    ("loaders", "FromOriginalModelMixin, PeftAdapterMixin"),
+    ("models.attention", "AttentionMixin, AttentionModuleMixin"),
+    ("models.attention_dispatch", "dispatch_attention_fn"),
+    ("models.cache_utils", "CacheMixin"),
+    ("models.modeling_outputs", "Transformer2DModelOutput"),
+    ("models.modeling_utils", "ModelMixin"),
+)
+_OWN = ("configuration_utils.py", "models/modeling_utils.py", "models/attention.py")
+
+
+@dataclass(frozen=True)
+class Port:
+    """A model file, and what is known of it.
+
+    Attributes:
+        text: the file.
+        class_name: the model's.
+        attention: what became of attention.
+        forward: what became of forward.
+        rows: the table of renamed parameters.
+        todo: (line, what) of everything that is left to a person.
+    """
+
+    text: str
+    class_name: str
+    attention: Attended
+    forward: Forward
+    rows: Sequence[Row]
+    todo: Sequence[tuple[int, str]] = field(default=())
+
+
+def port(reference: Reference, prefix: str, library: Library, package: str) -> Port:
+    """Rewrites a class and all that it needs.
+
+    Args:
+        prefix: what the classes are called after.
+        library: the diffusers that it is written for.
+        package: how that is imported from the file: "diffusers", or "..." and "." in its own tree.
+
+    Raises:
+        Refusal: something cannot be taken out of its file.
+    """
+    name = f"{prefix}Transformer2DModel"
+    parts = collect(reference.closure, prefix, name)
+    left = _without_einops(parts)
+    places_wanted, todo_joined = port_multihead(parts, prefix)
+    blocks = _blocks(parts, reference)
+    found = attending_in(reference.closure)
+    attention = port_attention(parts, reference.closure, found, prefix)
+    forward = port_forward(parts, reference.forward, blocks)
+    own = port_constructor(parts, reference, _taken(library))
+    if not found:
+        own.append("no attention was found in the authors' own code: give it a class with a processor")
+    _say_what_it_supports(parts.root, forward, _patterns(parts))
+    for what in [*forward.todo, *own, *_unlooped(blocks, forward)]:
+        _mark(parts.root, what)
+    for definition, what in [*left, *todo_joined, *attention.todo]:
+        for part in parts.parts:
+            if part.name == definition:
+                _mark(part, what)
+    others = {"MultiheadAttention": places_wanted} if places_wanted else {}
+    rows = rows_of(attention.projections, places_of(parts, others), places_wanted)
+    text = _assembled(parts, package, reference)
+    return Port(text, name, attention, forward, rows, tuple(todo_in(text)))
+
+
+def todo_in(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of a file that say what is left to do."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if f"{MARK}: " in line:
+            yield number, line.partition(f"{MARK}: ")[2]
+
+
+def _without_einops(parts: Parts) -> list[tuple[str, str]]:
+    left = []
+    for part in parts.parts:
+        written = {chain(one) for one in walk(part.node) if isinstance(one, cst.Attribute | cst.Name)}
+        names = {}
+        for line in parts.imports:
+            imported = line.removeprefix("from ").partition(" import ")[2]
+            if line.startswith(f"from {_EINOPS} "):
+                original, _, alias = imported.partition(" as ")
+                names[alias or original] = original
+        names |= {one: one.rpartition(".")[2] for one in written if one.startswith(f"{_EINOPS}.")}
+        visitor = WithoutEinops(names)
+        part.node = visited(part.node, visitor)
+        left += [(part.name, what) for what in dict.fromkeys(visitor.left)]
+    return left
+
+
+def _blocks(parts: Parts, reference: Reference) -> dict[str, str]:
+    found = reference.cls.method("__init__")
+    names = {part.definition.name: part.name for part in parts.parts if part.cls is not None}
+    return lists_of_blocks(found[1], names) if found is not None else {}
+
+
+def _taken(library: Library) -> set[str]:
+    files = (library.root / place for place in _OWN)
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
+    return attributes_taken(trees, ("ModelMixin", "ConfigMixin", "AttentionMixin"))
+
+
+def _unlooped(blocks: dict[str, str], forward: Forward) -> list[str]:
+    missed = [name for name in blocks if name not in forward.blocks]
+    return [f"forward goes through {name} in a way that was not read: checkpoint its blocks" for name in missed]
+
+
+def _patterns(parts: Parts) -> list[str]:
+    """Parts of names of modules that lose too much in low precision: norms, and embeddings of positions."""
+    names = {one.attr.value for part in parts.parts for one in walk(part.node) if isinstance(one, cst.Attribute)}
+    return [word for word in ("pos_embed", "norm") if any(word in name for name in names)]
+
+
+def _say_what_it_supports(root: Part, forward: Forward, patterns: Sequence[str]) -> None:
+    assert root.cls is not None
+    blocks = list(dict.fromkeys(forward.blocks.values()))
+    lines = [
+        f"_supports_gradient_checkpointing = {bool(blocks)}",
+        f"_no_split_modules = {blocks!r}",
+        f"_repeated_blocks = {blocks!r}",
+        f"_skip_layerwise_casting_patterns = {list(patterns)!r}",
+    ]
+    body = body_of(root.cls)
+    at = after_docstring(body)
+    root.node = with_body(root.cls, [*body[:at], *map(statement, lines), *body[at:]])
+
+
+def _mark(part: Part, what: str) -> None:
+    if part.before and part.cls is None:
+        return
+    marked = with_mark(part.node, what)
+    assert isinstance(marked, cst.BaseStatement)
+    part.node = marked
+
+
+def _assembled(parts: Parts, package: str, reference: Reference) -> str:
+    lines = [
+        *parts.imports,
+        "import functools",
+        "import torch",
+        "import torch.nn as nn",
+        "import torch.nn.functional as F",
+    ]
+    for module, names in _LIBRARY:
+        lines.append(f"from {_from(package, module)} import {names}")
+    body = [one for part in parts.parts for one in (*part.before, part.node)]
+    text = "\n\n\n".join(code(one).strip("\n") for one in body)
+    formatted = format_python("\n".join(dict.fromkeys(lines)) + "\n\n\n" + text + "\n", "transformer.py")
+    what = f"# {MARK}: do without this package, or guard its import: models of diffusers need torch alone"
+    marked = []
+    for line in formatted.split("\n"):
+        marked += [what, line] if _is_foreign(line) else [line]
+    return "\n".join(marked)
+
+
+def _from(package: str, module: str) -> str:
+    """How a module of the library is imported: by its own name, or from models/transformers."""
+    if package:
+        return f"{package}.{module}"
+    return f"..{module.removeprefix('models.')}" if module.startswith("models.") else f"...{module}"
+
+
+def _is_foreign(line: str) -> bool:
+    """Whether a line of the file's head imports what is neither torch's, Python's nor the library's own."""
+    words = line.split()
+    if len(words) < 2 or line[0].isspace() or words[0] not in ("import", "from") or words[1].startswith("."):
+        return False
+    package = words[1].partition(".")[0]
+    return package not in sys.stdlib_module_names and package not in ("torch", "diffusers")

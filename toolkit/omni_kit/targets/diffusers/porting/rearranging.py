@@ -1,0 +1,138 @@
+"""`einops.rearrange` and `einops.repeat` with a pattern that can be read, written with torch's own methods."""
+
+import ast
+import re
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from omni_kit.targets.diffusers.porting.syntax import chain, code, expression
+
+_TOKEN = re.compile(r"\(([^()]*)\)|(\S+)")
+_ONE = "1"
+
+
+class Unreadable(Exception):
+    """A pattern that is not written out here."""
+
+
+@dataclass
+class _Steps:
+    """A tensor's axes, and what is done to it.
+
+    Attributes:
+        axes: the name of each axis that it has by now.
+        sizes: name -> expression.
+        done: the calls, one after the other.
+    """
+
+    axes: list[str]
+    sizes: dict[str, str]
+    done: list[str] = field(default_factory=list)
+
+    def split(self, groups: list[list[str]]) -> None:
+        """Every group of the left side becomes axes, the last group first."""
+        for index, group in reversed(list(enumerate(groups))):
+            if group == [_ONE] or not group:
+                self.done.append(f".squeeze({index})")
+            elif len(group) > 1:
+                unknown = [name for name in group if name not in self.sizes]
+                if len(unknown) > 1:
+                    raise Unreadable("more than one axis of a group has no size")
+                inner = ", ".join(self.sizes.get(name, "-1") for name in group)
+                self.done.append(f".unflatten({index}, ({inner}))")
+        self.axes = [name for group in groups for name in group if name != _ONE]
+
+    def order(self, wanted: list[str]) -> None:
+        """The axes that there are, in another order."""
+        if sorted(wanted) != sorted(self.axes):
+            raise Unreadable("an axis is on one side alone")
+        order = [self.axes.index(name) for name in wanted]
+        moved = [at for at, index in enumerate(order) if at != index]
+        if len(moved) == 2:
+            self.done.append(f".transpose({moved[0]}, {moved[1]})")
+        elif moved:
+            self.done.append(f".permute({', '.join(map(str, order))})")
+        self.axes = wanted
+
+    def widen(self, wanted: list[str]) -> None:
+        """Axes that there are not yet, as often as their sizes say."""
+        new = [name for name in wanted if name not in self.axes]
+        for name in new:
+            self.done.append(f".unsqueeze({wanted.index(name)})")
+        if new:
+            sizes = (self.sizes[name] if name in new else "-1" for name in wanted)
+            self.done.append(f".expand({', '.join(sizes)})")
+        self.axes = wanted
+
+    def join(self, groups: list[list[str]]) -> None:
+        """Every group of the right side becomes one axis, the last one first."""
+        start = sum(len([name for name in group if name != _ONE]) for group in groups)
+        ones = [index for index, group in enumerate(groups) if not group or group == [_ONE]]
+        for group in reversed(groups):
+            inner = [name for name in group if name != _ONE]
+            start -= len(inner)
+            if len(inner) > 1:
+                self.done.append(f".flatten({start}, {start + len(inner) - 1})")
+        self.done += [f".unsqueeze({index})" for index in ones]
+
+
+def written_out(call: cst.Call, name: str) -> cst.BaseExpression:
+    """A call of rearrange or repeat as a chain of torch's methods.
+
+    Args:
+        name: "rearrange" or "repeat".
+
+    Raises:
+        Unreadable: its pattern is not one that is written out here.
+    """
+    plain = [one.value for one in call.args if one.keyword is None and not one.star]
+    sizes = {one.keyword.value: code(one.value) for one in call.args if one.keyword is not None}
+    if name not in ("rearrange", "repeat") or len(plain) != 2 or len(plain) + len(sizes) != len(call.args):
+        raise Unreadable("another call")
+    if not isinstance(plain[1], cst.SimpleString) or isinstance(plain[0], cst.List | cst.Tuple):
+        raise Unreadable("no plain pattern, or several tensors")
+    sides = str(ast.literal_eval(plain[1].value)).split("->")
+    if len(sides) != 2 or "..." in plain[1].value:
+        raise Unreadable("axes without names")
+    left, right = (_groups(side) for side in sides)
+    steps = _Steps([], sizes)
+    steps.split(left)
+    names = [one for group in right for one in group if one != _ONE]
+    if name == "repeat":
+        if any(one not in steps.axes and one not in sizes for one in names):
+            raise Unreadable("an axis without a size")
+        steps.order([one for one in names if one in steps.axes])
+        steps.widen(names)
+    steps.order(names)
+    steps.join(right)
+    base = code(plain[0])
+    whole = base if chain(plain[0]) or isinstance(plain[0], cst.Call | cst.Subscript | cst.Attribute) else f"({base})"
+    return expression(whole + "".join(steps.done))
+
+
+def _groups(side: str) -> list[list[str]]:
+    return [(inner if single == "" else single).split() for inner, single in _TOKEN.findall(side)]
+
+
+class WithoutEinops(cst.CSTTransformer):
+    """Writes every such call out; those that it cannot are counted.
+
+    Args:
+        names: how the calls are written -> "rearrange", "repeat" or another of einops' functions.
+    """
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self.names = names
+        self.left: list[str] = []
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """The call, or what it does."""
+        name = self.names.get(chain(updated_node.func))
+        if name is None:
+            return updated_node
+        try:
+            return written_out(updated_node, name)
+        except Unreadable as why:
+            self.left.append(f"write {code(updated_node.func)} out with torch's own methods ({why})")
+            return updated_node

@@ -1,0 +1,130 @@
+"""Small questions to, and pieces of, concrete syntax."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar, cast
+
+import libcst as cst
+
+MARK = "TODO(omni-kit)"
+
+
+def code(node: cst.CSTNode) -> str:
+    """The text of a node."""
+    return cst.Module([]).code_for_node(node)
+
+
+def statement(text: str) -> cst.BaseStatement:
+    """One statement."""
+    return cst.parse_statement(text)
+
+
+def expression(text: str) -> cst.BaseExpression:
+    """One expression; it may go over several lines."""
+    return cst.parse_expression(f"({text})" if "\n" in text else text)
+
+
+def body_of(node: cst.ClassDef | cst.FunctionDef) -> list[cst.BaseStatement]:
+    """The statements of a class or a function, also where they stand on its own line."""
+    if isinstance(node.body, cst.IndentedBlock):
+        return list(node.body.body)
+    return [cst.SimpleStatementLine([one]) for one in node.body.body if isinstance(one, cst.BaseSmallStatement)]
+
+
+def with_body(node: cst.ClassDef, body: Sequence[cst.BaseStatement]) -> cst.ClassDef:
+    """The class with other statements."""
+    return node.with_changes(body=cst.IndentedBlock(list(body)))
+
+
+def method(node: cst.ClassDef, name: str) -> cst.FunctionDef | None:
+    """A method that the class itself has."""
+    found = (one for one in body_of(node) if isinstance(one, cst.FunctionDef) and one.name.value == name)
+    return next(found, None)
+
+
+def with_method(node: cst.ClassDef, name: str, change: Callable[[cst.FunctionDef], cst.FunctionDef]) -> cst.ClassDef:
+    """The class with one of its methods changed."""
+    body = [
+        change(one) if isinstance(one, cst.FunctionDef) and one.name.value == name else one for one in body_of(node)
+    ]
+    return with_body(node, body)
+
+
+def after_docstring(body: Sequence[cst.BaseStatement]) -> int:
+    """Where the statements of a body begin."""
+    first = body[0] if body else None
+    if isinstance(first, cst.SimpleStatementLine) and isinstance(first.body[0], cst.Expr):
+        return int(isinstance(first.body[0].value, cst.SimpleString | cst.ConcatenatedString))
+    return 0
+
+
+def parameters(function: cst.FunctionDef) -> list[cst.Param]:
+    """What a function takes by name, in order, `self` left out."""
+    given = function.params
+    return [*given.posonly_params, *given.params, *given.kwonly_params][1:]
+
+
+def names_used(node: cst.CSTNode) -> set[str]:
+    """Every name in a piece of code, also where it is only an attribute's or an argument's."""
+    return {one.value for one in walk(node) if isinstance(one, cst.Name)}
+
+
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A node and all below it."""
+    yield node
+    for child in node.children:
+        yield from walk(child)
+
+
+def chain(node: cst.CSTNode) -> str:
+    """`a.b.c` of a chain of names; empty for anything else."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute) and (base := chain(node.value)):
+        return f"{base}.{node.attr.value}"
+    return ""
+
+
+def own_attribute(node: cst.CSTNode) -> str:
+    """`x` of `self.x`; empty for anything else."""
+    name = chain(node)
+    return name.removeprefix("self.") if name.startswith("self.") and name.count(".") == 1 else ""
+
+
+def marked(what: str) -> cst.EmptyLine:
+    """A line that says what is left to do."""
+    return cst.EmptyLine(comment=cst.Comment(f"# {MARK}: {what}"))
+
+
+def with_mark(node: cst.CSTNode, what: str) -> cst.CSTNode:
+    """A statement below a line that says what is left to do there."""
+    lines = list(getattr(node, "leading_lines", ()))
+    return node.with_changes(leading_lines=[*lines, marked(what)])
+
+
+Node = TypeVar("Node", bound=cst.CSTNode)
+
+
+def visited(node: Node, *changes: cst.CSTTransformer) -> Node:
+    """A node after one change and the next; none of them removes it."""
+    for change in changes:
+        node = cast(Node, node.visit(change))
+    return node
+
+
+class Renamed(cst.CSTTransformer):
+    """Gives names other names, wherever they stand for variables; attributes and arguments of calls stay."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self.names = names
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:  # noqa: N802
+        """The variable."""
+        return updated_node.with_changes(value=self.names.get(updated_node.value, updated_node.value))
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.Attribute:  # noqa: N802
+        """Takes back what was done to an attribute's own name."""
+        return updated_node.with_changes(attr=original_node.attr)
+
+    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:  # noqa: N802
+        """Takes back what was done to the name of an argument."""
+        return updated_node.with_changes(keyword=original_node.keyword)

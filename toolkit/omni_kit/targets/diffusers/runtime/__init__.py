@@ -1,0 +1,1 @@
+"""What runs in processes of their own: the candidate's side."""

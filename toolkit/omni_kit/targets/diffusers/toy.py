@@ -1,0 +1,54 @@
+"""A small config of a model that has none yet, from what its constructor takes by default."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from omni_kit.toys.configs.denoiser import toy_denoiser
+from omni_kit.upstream.diffusers.signatures import Argument
+from omni_kit.upstream.python.interpret import UNKNOWN
+
+# What authors call the width of the whole, and other widths, in the words that toys are made by.
+_WHOLE = re.compile(
+    r"^(width|embed_?dim|hidden_?(dim|width)|n_embd|model_?(width|channels)|emb_?dim|channels|inner_dim)$"
+)
+_WIDTHS = re.compile(r"_(width|features)$")
+_ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
+_TYPES: Mapping[str, Any] = {"int": _ANY_WIDTH, "bool": False, "float": 1.0}
+
+
+def toy_of(arguments: Mapping[str, Argument]) -> tuple[dict[str, Any], list[str]]:
+    """A toy's arguments, and the names of those for which nothing was known."""
+    aliases = _aliases(list(arguments))
+    given, unknown = {}, []
+    for name, one in arguments.items():
+        value = _value(one)
+        if value is UNKNOWN:
+            unknown.append(name)
+        else:
+            given[aliases[name]] = value
+    small = toy_denoiser(given)
+    return {name: _plain(small[alias]) for name, alias in aliases.items() if alias in small}, unknown
+
+
+def _aliases(names: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in names:
+        alias = "hidden_size" if _WHOLE.match(name) else _WIDTHS.sub("_dim", name)
+        taken = alias in names or alias in found.values()
+        found[name] = name if taken else alias
+    return found
+
+
+def _value(one: Argument) -> Any:
+    if one.default is not UNKNOWN:
+        return one.default
+    if one.required and one.annotation.lower().startswith(("list", "tuple", "sequence")):
+        return None  # toys know some of them by their names
+    if one.required and one.annotation in ("", *_TYPES):
+        return _TYPES.get(one.annotation, _ANY_WIDTH)
+    return UNKNOWN
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,1 @@
+"""Transformers of diffusion models."""

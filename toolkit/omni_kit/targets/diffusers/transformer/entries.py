@@ -1,0 +1,84 @@
+"""What a new model and its pipeline are entered into in a checkout of diffusers."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from omni_kit.targets.diffusers.checkout import PACKAGE, TOCTREE
+from omni_kit.targets.protocol import DefinitionEntry, Edit, ImportEntry, ItemEntry, KeyedEntry, PageEntry
+
+_STRUCTURE = "_import_structure"
+_DUMMY = """class {name}(metaclass=DummyObject):
+    _backends = {backends}
+
+    def __init__(self, *args, **kwargs):
+        requires_backends(self, {backends})
+
+    @classmethod
+    def from_config(cls, *args, **kwargs):
+        requires_backends(cls, {backends})
+
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        requires_backends(cls, {backends})
+"""
+
+
+@dataclass(frozen=True)
+class Entered:
+    """What is entered.
+
+    Attributes:
+        name: the integration's.
+        model, pipeline: the classes.
+        convert: the function that converts a checkpoint, with its text.
+        pages: the documentation lies there, too.
+    """
+
+    name: str
+    model: str
+    pipeline: str
+    convert: str
+    conversion: str
+    pages: bool
+
+
+def entries(one: Entered) -> Iterator[Edit]:
+    """The edits: lazy imports in both of their forms at every level, stand-ins, the single-file loader, and pages."""
+    yield from _imports(one)
+    yield from _stand_ins(one)
+    yield from _single_file(one)
+    if one.pages:
+        page = f"api/models/{one.name}_transformer2d"
+        yield PageEntry(TOCTREE, page, one.model, "api/models/")
+        yield PageEntry(TOCTREE, f"api/pipelines/{one.name}", one.pipeline.removesuffix("Pipeline"), "api/pipelines/")
+
+
+def _imports(one: Entered) -> Iterator[Edit]:
+    module = f"transformer_{one.name}"
+    yield ImportEntry(f"{PACKAGE}/models/transformers/__init__.py", f".{module}", one.model, made=True)
+    models, pipelines = f"{PACKAGE}/models/__init__.py", f"{PACKAGE}/pipelines/__init__.py"
+    yield KeyedEntry(models, _STRUCTURE, f"transformers.{module}", one.model)
+    yield ImportEntry(models, ".transformers", one.model)
+    yield KeyedEntry(pipelines, _STRUCTURE, one.name, one.pipeline)
+    yield ImportEntry(pipelines, f".{one.name}", one.pipeline, made=True)
+    top = f"{PACKAGE}/__init__.py"
+    for folder, name in (("models", one.model), ("pipelines", one.pipeline)):
+        yield KeyedEntry(top, _STRUCTURE, folder, name)
+        yield ImportEntry(top, f".{folder}", name)
+
+
+def _stand_ins(one: Entered) -> Iterator[Edit]:
+    for file, name, backends in (
+        ("dummy_pt_objects", one.model, '["torch"]'),
+        ("dummy_torch_and_transformers_objects", one.pipeline, '["torch", "transformers"]'),
+    ):
+        text = _DUMMY.format(name=name, backends=backends)
+        yield DefinitionEntry(f"{PACKAGE}/utils/{file}.py", name, text)
+
+
+def _single_file(one: Entered) -> Iterator[Edit]:
+    loaders = f"{PACKAGE}/loaders"
+    yield DefinitionEntry(f"{loaders}/single_file_utils.py", one.convert, one.conversion)
+    yield ImportEntry(f"{loaders}/single_file_model.py", ".single_file_utils", one.convert)
+    value = f'{{\n    "checkpoint_mapping_fn": {one.convert},\n    "default_subfolder": "transformer",\n}}'
+    yield ItemEntry(f"{loaders}/single_file_model.py", "SINGLE_FILE_LOADABLE_CLASSES", one.model, value)

@@ -1,0 +1,57 @@
+"""What diffusers does with a diffusion transformer of its authors' repository."""
+
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.targets.diffusers.installing import INSTALL_DIFFUSERS
+from omni_kit.targets.diffusers.model_dir import TOY, find_model_dir
+from omni_kit.targets.protocol import IntegrationPlan, Request
+from omni_kit.targets.sides import DENOISER, OF_MODELS, REPOSITORIES, Ability, Candidate
+from omni_kit.upstream.repositories.recorded import recorded_reference
+from omni_kit.upstream.repositories.reference import BETWEEN
+from omni_kit.upstream.subject import Subject
+
+_SIDE = "omni_kit.targets.diffusers.runtime.side:ConvertedBuilder"
+
+
+class TransformerHandler:
+    """Ports the transformer, and makes what stands around it: pipeline, conversion, tests and pages."""
+
+    templates = "transformer"
+
+    def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
+        """The model's file, rewritten from the authors' code, and all that diffusers has beside it."""
+        from omni_kit.targets.diffusers.transformer.plan import make_plan  # whoever only checks need not wait for it
+
+        return make_plan(subject, request)
+
+    def candidate(self, path: Path) -> Candidate:
+        """The model with freshly converted weights, beside the authors' own class.
+
+        Raises:
+            BadInput: it does not say of which class it is.
+        """
+        found = find_model_dir(path)
+        toy = found.path / TOY
+        if not toy.is_file():
+            raise BadInput(
+                f"{path} has no {TOY}: there is nothing to compare it with",
+                'write one: {"_reference": "PATH::Class", and the arguments of a small model}',
+            )
+        reference = recorded_reference(toy)
+        return Candidate(
+            path=found.path,
+            source=str(toy),
+            builder=_SIDE,
+            options={
+                "path": str(found.path), "sys_path": str(found.sys_path), "in_tree": found.in_tree,
+                "model_file": str(found.model_file), "class_name": found.class_name,
+            },
+            reference=REPOSITORIES,
+            feed=DENOISER,
+            told={"reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}"},
+            forbidden=("diffusers",),
+            offers=OF_MODELS - {Ability.slots, Ability.mesh},
+            requires={"diffusers": INSTALL_DIFFUSERS},
+            editable=not found.in_tree,
+        )  # fmt: skip

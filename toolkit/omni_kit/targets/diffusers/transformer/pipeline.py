@@ -1,0 +1,91 @@
+"""What the pipeline of a new model is derived from: how its authors sample, and what its transformer takes."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from omni_kit.targets.diffusers.porting.forward import LATENTS, MASK, TEXT, TIME
+from omni_kit.targets.protocol import Decision
+from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.sampling import Sampling, sampling_of
+
+_CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
+
+_WIDTH = re.compile(
+    r"(text|txt|context|ctx|caption|cap|prompt|cond|joint|cross)\w*_(dim|width|channels|features|size|in_dim)"
+)
+_ANY_WIDTH = 32
+
+
+@dataclass(frozen=True)
+class PipelineFacts:
+    """What is known.
+
+    Attributes:
+        channels: the argument of the transformer that says how many channels latents have; empty where none does.
+        text, mask: whether the transformer takes an embedded prompt, and a mask for it.
+        unknown: what else its forward must be given, by diffusers' names.
+        shift: of the schedule; 1 where it is not known.
+        sampling: the authors' loop, where it was found.
+        todo: what is left to a person.
+    """
+
+    channels: str
+    text: bool
+    mask: bool
+    unknown: tuple[str, ...]
+    shift: float
+    sampling: Sampling | None
+    todo: tuple[str, ...]
+
+    def decision(self) -> Decision:
+        """Which scheduler, and why."""
+        found = self.sampling.schedule if self.sampling is not None else None
+        if found is None or found.shift is None:
+            return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", "not shown: the schedule was not read", "")
+        reason = f"the numbers of {found.function} are those of shift={found.shift:g}"
+        return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, found.where)
+
+
+def pipeline_facts(reference: Reference, names: Mapping[str, str]) -> PipelineFacts:
+    """What the pipeline of a class is derived from.
+
+    Args:
+        names: what the authors call an argument of forward -> what it is called here.
+    """
+    sampling = sampling_of(reference)
+    schedule = sampling.schedule if sampling is not None else None
+    shift = schedule.shift if schedule is not None else None
+    channels = next((name for name in reference.arguments if _CHANNELS.match(name)), "")
+    taken = [names.get(name, name) for name, one in reference.forward.items() if one.required]
+    unknown = tuple(name for name in taken if name not in (LATENTS, TIME, TEXT, MASK))
+    return PipelineFacts(
+        channels=channels,
+        text=TEXT in names.values(),
+        mask=MASK in names.values(),
+        unknown=unknown,
+        shift=shift or 1.0,
+        sampling=sampling,
+        todo=tuple(_todo(sampling, shift, channels, unknown)),
+    )
+
+
+def text_width(reference: Reference, toy: Mapping[str, object]) -> int:
+    """How wide the embedding of a prompt is in a toy; a guess of ours where no argument says it."""
+    found = (toy.get(name) for name in reference.arguments if _WIDTH.search(name))
+    return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), _ANY_WIDTH)
+
+
+def _todo(sampling: Sampling | None, shift: float | None, channels: str, unknown: tuple[str, ...]) -> list[str]:
+    todo = ["encode prompts as the authors do: which text encoder, which layer, which length"]
+    todo.append("scale latents as the authors' autoencoder wants it")
+    if sampling is None:
+        todo.append("compare the steps with the authors' sampling loop, which was not found")
+    elif sampling.forward is not True:
+        todo.append(f"compare the step with the authors': {sampling.where} moves otherwise")
+    if sampling is not None and shift is None:
+        todo.append(f"compare the scheduler's sigmas with the authors' schedule ({sampling.where})")
+    if not channels:
+        todo.append("say how many channels latents have: no argument of the transformer is named so")
+    todo += [f"give the transformer {name}" for name in unknown]
+    return todo

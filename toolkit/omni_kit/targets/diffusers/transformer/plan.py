@@ -1,0 +1,214 @@
+"""The files of a model in diffusers, derived from its authors' code."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from omni_kit.errors import BadInput, Refusal
+from omni_kit.targets.diffusers.checkout import PACKAGE, Checkout, checkout_at
+from omni_kit.targets.diffusers.model_dir import TOY
+from omni_kit.targets.diffusers.porting.port import Port, port
+from omni_kit.targets.diffusers.porting.syntax import MARK
+from omni_kit.targets.diffusers.toy import toy_of
+from omni_kit.targets.diffusers.transformer.conversion import conversion_of
+from omni_kit.targets.diffusers.transformer.entries import Entered, entries
+from omni_kit.targets.diffusers.transformer.pipeline import PipelineFacts, pipeline_facts, text_width
+from omni_kit.targets.protocol import Decision, Edit, IntegrationPlan, NewFile, Request, Todo
+from omni_kit.upstream.library import Library, find_library
+from omni_kit.upstream.repositories.recorded import SIGNED
+from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.traits import foreign
+from omni_kit.upstream.subject import Subject
+
+
+def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
+    """The whole plan of one integration.
+
+    Raises:
+        BadInput: `into` is no checkout of a known version, or one with a model of that name.
+        Refusal: the subject is of a library that has it already, or its code cannot be taken apart.
+    """
+    if subject.reference is None:
+        raise Refusal(
+            f"{subject.given} is of {subject.library.name}, which has it already",
+            "give the class of its authors' repository: PATH::Class",
+        )
+    planner = _Planner(subject.given, subject.reference, request)
+    files = tuple(planner.files())
+    return IntegrationPlan(
+        base=planner.base,
+        files=files,
+        edits=tuple(planner.edits()),
+        decisions=tuple(planner.decisions()),
+        todo=tuple(planner.todo()),
+        next=planner.next(),
+    )
+
+
+@dataclass(frozen=True)
+class _Planner:
+    """What the parts of a plan are derived from."""
+
+    given: str
+    reference: Reference
+    request: Request
+
+    @property
+    def in_tree(self) -> bool:
+        return self.request.style == "in-tree"
+
+    @cached_property
+    def checkout(self) -> Checkout:
+        return checkout_at(self.request.into)
+
+    @cached_property
+    def library(self) -> Library:
+        return self.checkout.library if self.in_tree else find_library("diffusers")
+
+    @cached_property
+    def prefix(self) -> str:
+        return "".join(part[:1].upper() + part[1:] for part in self.request.name.split("_"))
+
+    @cached_property
+    def port(self) -> Port:
+        return port(self.reference, self.prefix, self.library, "" if self.in_tree else "diffusers")
+
+    @cached_property
+    def pipeline(self) -> PipelineFacts:
+        return pipeline_facts(self.reference, self.port.forward.names)
+
+    @cached_property
+    def base(self) -> str:
+        if not self.in_tree:
+            return self.request.name
+        base = f"{PACKAGE}/pipelines/{self.request.name}"
+        own = self.checkout.root / base
+        if own.is_dir() and not (own / ".omni-kit.toml").is_file():
+            raise BadInput(f"this checkout has {base} already", "choose another name")
+        return base
+
+    @cached_property
+    def convert(self) -> str:
+        return f"convert_{self.request.name}_transformer_checkpoint_to_diffusers"
+
+    @cached_property
+    def toy(self) -> dict[str, object]:
+        values, _ = toy_of(self.reference.arguments)
+        return {SIGNED: self.given, "_arguments": self.port.forward.names, **values}
+
+    @cached_property
+    def context(self) -> dict[str, object]:
+        name, in_tree = self.request.name, self.in_tree
+        return {
+            **vars(self.pipeline), "name": name, "prefix": self.prefix, "model": self.port.class_name,
+            "pipeline": f"{self.prefix}Pipeline", "output": f"{self.prefix}PipelineOutput", "convert": self.convert,
+            "lib": "..." if in_tree else "diffusers.", "in_tree": in_tree, "mark": MARK,
+            "package": "diffusers" if in_tree else name, "authors": self.reference.class_name, "given": self.given,
+            "toy": {key: value for key, value in self.toy.items() if not key.startswith("_")},
+            "conversion_module": "diffusers.loaders.single_file_utils" if in_tree else f"{name}.conversion",
+            "model_module": f"...models.transformers.transformer_{name}" if in_tree else f".transformer_{name}",
+            "text_width": text_width(self.reference, self.toy), "attends": bool(self.port.attention.processors),
+        }  # fmt: skip
+
+    def _places(self) -> dict[str, str]:
+        """Template -> the file that it becomes."""
+        name, base = self.request.name, self.base
+        if self.in_tree:
+            return {
+                "pipeline_init.py.jinja": f"{base}/__init__.py",
+                "pipeline.py.jinja": f"{base}/pipeline_{name}.py",
+                "pipeline_output.py.jinja": f"{base}/pipeline_output.py",
+                "convert.py.jinja": f"scripts/convert_{name}_to_diffusers.py",
+                "test_mixins.py.jinja": f"tests/models/transformers/test_models_transformer_{name}.py",
+                "test_pipeline.py.jinja": f"tests/pipelines/{name}/test_{name}.py",
+                "model_page.md.jinja": f"docs/source/en/api/models/{name}_transformer2d.md",
+                "pipeline_page.md.jinja": f"docs/source/en/api/pipelines/{name}.md",
+            }
+        return {
+            "__init__.py.jinja": f"{base}/__init__.py",
+            "pipeline.py.jinja": f"{base}/pipeline_{name}.py",
+            "pipeline_output.py.jinja": f"{base}/pipeline_output.py",
+            "convert.py.jinja": f"{base}/convert_{name}_to_diffusers.py",
+            "test_model.py.jinja": f"{base}/tests/test_models_transformer_{name}.py",
+            "test_pipeline.py.jinja": f"{base}/tests/test_{name}.py",
+            "model_page.md.jinja": f"{base}/docs/{name}_transformer2d.md",
+            "pipeline_page.md.jinja": f"{base}/docs/{name}.md",
+            "README.md.jinja": f"{base}/README.md",
+        }
+
+    @property
+    def _model_file(self) -> str:
+        folder = f"{PACKAGE}/models/transformers" if self.in_tree else self.base
+        return f"{folder}/transformer_{self.request.name}.py"
+
+    def files(self) -> Iterator[NewFile]:
+        yield NewFile(self._model_file, text=self.port.text)
+        if not self.in_tree:
+            text = f"import re\n\n\n{self._conversion}"
+            yield NewFile(
+                f"{self.base}/conversion.py",
+                text=f'"""The weights of {self.authors} as diffusers has them."""\n\n{text}',
+            )
+        yield NewFile(f"{self.base}/{TOY}", text=json.dumps(self.toy, indent=2) + "\n")
+        for template, place in self._places().items():
+            yield NewFile(place, template, context=self.context)
+        if self.in_tree:
+            yield NewFile(f"tests/pipelines/{self.request.name}/__init__.py")
+
+    @property
+    def authors(self) -> str:
+        return self.reference.class_name
+
+    @cached_property
+    def _conversion(self) -> str:
+        return conversion_of(self.convert, self.port.rows)
+
+    def edits(self) -> Iterator[Edit]:
+        if self.in_tree:
+            entered = Entered(
+                self.request.name, self.port.class_name, f"{self.prefix}Pipeline", self.convert, self._conversion,
+                self.checkout.has_pages,
+            )  # fmt: skip
+            yield from entries(entered)
+
+    def decisions(self) -> Iterator[Decision]:
+        found, where = self.port, self.reference.where
+        yield Decision("model", found.class_name, f"{self.authors}, with all that it needs, in one file", where)
+        if self.reference.settings is not None:
+            made = self.reference.settings.cls
+            reason = f"what {made.node.name} holds is registered, argument by argument"
+            yield Decision("config", "plain arguments", reason, made.source.where(made.node))
+        for old, new in found.forward.names.items():
+            if old != new:
+                yield Decision(f"forward: {old}", new, "what diffusers calls it", self.reference.forward[old].where)
+        for name, one in found.attention.projections.items():
+            layers = [f"{one.fused} is split" if one.fused else "", *(f"{a}: {b}" for a, b in one.renamed.items())]
+            said = ", ".join(filter(None, layers)) or "layers keep their names"
+            yield Decision("attention", name, f"a processor computes it through the dispatch; {said}", where)
+        blocks = ", ".join(dict.fromkeys(found.forward.blocks.values())) or "none"
+        yield Decision("blocks", blocks, "what may be checkpointed, and is not split over devices", where)
+        yield Decision("context parallelism", "skip", "along which axis its tokens lie was not read", where)
+        for package, place in foreign(self.reference).items():
+            left = f"import {package}" in found.text or f"from {package}" in found.text
+            yield Decision(package, "kept" if left else "written out", "models of diffusers need torch alone", place)
+        yield self.pipeline.decision()
+
+    def todo(self) -> Iterator[Todo]:
+        for line, what in self.port.todo:
+            yield Todo(self._model_file, line, what)
+        _, unknown = toy_of(self.reference.arguments)
+        for name in unknown:
+            yield Todo(f"{self.base}/{TOY}", 1, f"give {name} a value: the constructor has none")
+        place = self._places()["pipeline.py.jinja"]
+        for line, what in enumerate(self.pipeline.todo, 1):  # its template begins with them
+            yield Todo(place, line, what)
+        if self.in_tree and not self.checkout.has_pages:
+            yield Todo("docs/source/en/_toctree.yml", 1, "list both pages: this checkout has no table of contents")
+
+    def next(self) -> tuple[str, ...]:
+        place = self.request.into / PurePosixPath(self.base)
+        commands = [["check", str(place)], ["parity", str(place)]]
+        return tuple(shlex.join(["omni-kit", *command]) for command in commands)

@@ -1,0 +1,151 @@
+"""The reference side of a model that no library has yet: its authors' repository, imported here and nowhere else."""
+
+import importlib
+import json
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from omni_kit.errors import BadInput
+from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
+from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
+from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.tensors import Tensors
+from omni_kit.toys.weights import fill
+from omni_kit.upstream.repositories.recorded import SIGNED, recorded_reference
+from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
+
+WEIGHTS = "model.safetensors"
+
+
+class BrokenReference(BadInput):
+    """The authors' own code cannot be run: nothing can be compared with it.
+
+    Attributes:
+        blames_reference: always.
+    """
+
+    blames_reference = True
+
+
+class RepositoryBuilder:
+    """Builds, loads and saves a class of the authors' own."""
+
+    def __init__(self) -> None:
+        self._device = "cpu"
+        self._told = ""
+
+    def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Says the version of torch: the authors' code has none.
+
+        Args:
+            options: `reference` is the class as "PATH::Class"; without it, configs say it.
+        """
+        self._device = options.get("device", "cpu")
+        self._told = options.get("reference", "")
+        return {"library": "torch", "version": torch.__version__}
+
+    def shapes(self, config_dir: Path) -> dict[str, list[int]]:
+        """Of the tensors that a checkpoint would hold."""
+        model = self._built(config_dir / "config.json")
+        return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+
+    def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
+        """Loads a checkpoint with every name that the model has, and no other.
+
+        Raises:
+            BadInput: names are missing, or unexpected.
+        """
+        model = self._built(checkpoint / "config.json")
+        missing, unexpected = model.load_state_dict(load_file(checkpoint / WEIGHTS), strict=False)
+        if missing or unexpected:
+            what, names = ("missing", missing) if missing else ("unexpected", unexpected)
+            raise BadInput(f"{checkpoint.name} has {what} tensors ({len(names)}): {', '.join(names[:4])}")
+        return model.to(getattr(torch, dtype))
+
+    def save(self, model: Any, checkpoint: Path, out: Path) -> None:
+        """As the authors' models are saved: the names that the model has."""
+        self.save_toy(model, out, "hub")
+
+    def save_toy(self, model: Any, out: Path, layout: str) -> None:
+        """Tensors as they are, and what the model was made of."""
+        out.mkdir(parents=True, exist_ok=True)
+        state = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in model.state_dict().items()}
+        save_file(state, out / WEIGHTS)
+        (out / "config.json").write_text(json.dumps(getattr(model, ARGUMENTS), indent=2), encoding="utf-8")
+
+    def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
+        """Each sample in a call of its own; the authors' models have no loss."""
+        dtype = next(model.parameters()).dtype
+        cast_ = {name: t.to(dtype) if t.is_floating_point() else t for name, t in inputs.items()}
+        return denoised(samples_of(cast_), lambda sample: ask(model, sample))
+
+    def notes(self) -> list[str]:
+        """Nothing is done otherwise than in real life."""
+        return []
+
+    def make_toy(self, source: str, feed: Feed) -> nn.Module:
+        """A toy with deterministic weights, float32, in training mode, from a toy_config.json."""
+        torch.manual_seed(0)
+        model = self._built(Path(source))
+        fill(model)
+        return model
+
+    def _built(self, file: Path) -> nn.Module:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        reference = find_reference(self._told) if self._told else recorded_reference(file)
+        given = {name: value for name, value in values.items() if not name.startswith("_")}
+        model = made(reference, given)
+        setattr(
+            model,
+            ARGUMENTS,
+            {SIGNED: f"{reference.cls.source.path}{BETWEEN}{reference.class_name}", **values_of(values)},
+        )
+        return model.train().to(self._device)
+
+
+def values_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a config says, without by which class."""
+    return {name: value for name, value in values.items() if name != SIGNED}
+
+
+def made(reference: Reference, given: Mapping[str, Any]) -> nn.Module:
+    """The authors' class with these arguments, or with these values in its dataclass.
+
+    Raises:
+        ImportError: their code needs what is not installed.
+        BrokenReference: their code cannot be imported for another reason, or takes other arguments.
+    """
+    values = {name: _as_by_default(reference, name, value) for name, value in given.items()}
+    settings = reference.settings
+    try:
+        cls = _imported(reference, reference.cls.source.module, reference.class_name)
+        if settings is None:
+            return cast(nn.Module, cls(**values))
+        return cast(nn.Module, cls(_imported(reference, settings.cls.source.module, settings.cls.node.name)(**values)))
+    except ImportError:
+        raise
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        name = f"{reference.class_name} of {reference.repository.root.name}"
+        raise BrokenReference(f"{name} cannot be made: {said} ({where.filename}:{where.lineno})") from error
+
+
+def _as_by_default(reference: Reference, name: str, value: Any) -> Any:
+    """A list where the authors have one, a tuple where they have that: JSON knows one of the two."""
+    known = reference.arguments.get(name)
+    return tuple(value) if isinstance(value, list) and known is not None and isinstance(known.default, tuple) else value
+
+
+def _imported(reference: Reference, module: str, name: str) -> Any:
+    for place in reversed(reference.repository.places):
+        if str(place) not in sys.path:
+            sys.path.insert(0, str(place))
+    return getattr(importlib.import_module(module), name)

@@ -1,0 +1,95 @@
+"""Everything that the authors wrote and that a class needs, in the order in which it can stand in one file."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from omni_kit.upstream.python.source import dotted
+from omni_kit.upstream.repositories.names import Defined, resolve
+
+
+@dataclass
+class Closure:
+    """What a class needs.
+
+    Attributes:
+        definitions: what the authors wrote, each after what it needs.
+        uses: for each of these, the dotted names in it that mean another of them.
+        foreign: for each of these, the dotted names in it that are imported, with their absolute names.
+    """
+
+    definitions: list[Defined] = field(default_factory=list)
+    uses: dict[Defined, dict[str, Defined]] = field(default_factory=dict)
+    foreign: dict[Defined, dict[str, str]] = field(default_factory=dict)
+
+    def packages(self) -> dict[str, str]:
+        """The packages that are imported from -> file:line of the first use."""
+        found: dict[str, str] = {}
+        for one in self.definitions:
+            for name in (*self.foreign[one].values(), *_guarded_imports(one.node)):
+                found.setdefault(name.partition(".")[0], one.source.where(one.node))
+        return found
+
+
+def _guarded_imports(node: ast.stmt) -> list[str]:
+    """What a statement imports that may not be there."""
+    if not isinstance(node, ast.Try | ast.If):
+        return []
+    plain = [alias.name for one in ast.walk(node) if isinstance(one, ast.Import) for alias in one.names]
+    return plain + [one.module or "" for one in ast.walk(node) if isinstance(one, ast.ImportFrom) and not one.level]
+
+
+def closure_of(root: Defined) -> Closure:
+    """Walks from a definition to all that it names."""
+    found = Closure()
+    _add(root, found)
+    return found
+
+
+def _add(one: Defined, found: Closure) -> None:
+    if one in found.uses:
+        return
+    found.uses[one], found.foreign[one] = {}, {}
+    for name in dict.fromkeys(names_in(one.node)):
+        meant = resolve(one.source, name)
+        if isinstance(meant, str):
+            found.foreign[one][name] = meant
+        elif meant is not None and meant != one:
+            if not isinstance(meant.node, ast.Try | ast.If):  # what that binds keeps its name
+                found.uses[one][name] = meant
+            _add(meant, found)
+    found.definitions.append(one)
+
+
+def names_in(node: ast.AST) -> Iterator[str]:
+    """The names that are read in a definition, with what is asked of them: "nn.Linear", of which "nn" is a part.
+
+    Bound names of a function are left out where they are arguments or assigned there. So are names in texts.
+    """
+    yield from _names(node, frozenset())
+
+
+def _names(node: ast.AST, bound: frozenset[str]) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        inner = bound | bound_in(node)
+        outside = [node.args] if isinstance(node, ast.Lambda) else [*node.decorator_list, node.args, node.returns]
+        for part in filter(None, outside):
+            yield from _names(part, bound)
+        for part in [node.body] if isinstance(node, ast.Lambda) else node.body:
+            yield from _names(part, inner)
+        return
+    name = dotted(node) if isinstance(node, ast.Attribute | ast.Name) else None
+    if name is not None:
+        if name.partition(".")[0] not in bound and isinstance(getattr(node, "ctx", None), ast.Load):
+            yield name
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _names(child, bound)
+
+
+def bound_in(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> frozenset[str]:
+    """The arguments of a function and what it assigns."""
+    given = function.args
+    every = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, [given.vararg, given.kwarg])]
+    stored = (n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return frozenset({one.arg for one in every}) | frozenset(stored)

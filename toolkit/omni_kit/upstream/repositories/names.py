@@ -1,0 +1,121 @@
+"""What a name in a file means: something that the authors wrote, or something that they import."""
+
+import ast
+from dataclasses import dataclass
+
+from omni_kit.upstream.python.source import SourceFile, absolute_module, dotted, read_source
+
+MODULES = ("torch.nn.Module", "torch.nn.modules.module.Module")
+STAR = "*"
+
+
+@dataclass(frozen=True)
+class Defined:
+    """A class, a function or an assignment at the top level of one of the authors' files."""
+
+    source: SourceFile
+    name: str
+    node: ast.stmt
+
+    def __hash__(self) -> int:
+        """By place: syntax trees are told apart by identity."""
+        return hash((self.source.path, self.name))
+
+    def __eq__(self, other: object) -> bool:
+        """The same name in the same file."""
+        return isinstance(other, Defined) and (self.source.path, self.name) == (other.source.path, other.name)
+
+
+def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = frozenset()) -> Defined | str | None:
+    """What a dotted name in a file means.
+
+    Returns:
+        A definition of the authors; else the absolute name of what is imported ("torch.nn.Linear"); None of a
+        name that the file neither defines nor imports.
+    """
+    head, _, rest = name.partition(".")
+    if (source.module, name) in seen:
+        return None
+    seen |= {(source.module, name)}
+    if (block := guarded(source).get(head)) is not None:
+        return block
+    if head in (own := definitions(source)):
+        return None if rest else Defined(source, head, own[head])
+    imported = source.imports.get(head)
+    if imported is None:
+        return _starred(source, name, seen)
+    if imported.name is not None:
+        if (file := source.library.module_file(imported.module)) is not None and file != source.path:
+            inner = f"{imported.name}.{rest}" if rest else imported.name
+            if (found := resolve(read_source(source.library, file), inner, seen)) is not None:
+                return found
+        return _in_module(source, f"{imported.module}.{imported.name}", rest, seen)
+    if not rest:
+        return imported.module
+    aliased = imported.module.partition(".")[0] != head
+    return _in_module(source, imported.module if aliased else head, rest, seen)
+
+
+def _in_module(source: SourceFile, module: str, rest: str, seen: frozenset[tuple[str, str]]) -> Defined | str | None:
+    """A name behind a module: the longest part of it that is a file of the authors is where it is looked for."""
+    parts = rest.split(".") if rest else []
+    for cut in range(len(parts) - 1, -1, -1):
+        file = source.library.module_file(".".join([module, *parts[:cut]]))
+        if file is not None:
+            return resolve(read_source(source.library, file), ".".join(parts[cut:]), seen)
+    return f"{module}.{rest}" if rest else module
+
+
+def _starred(source: SourceFile, name: str, seen: frozenset[tuple[str, str]]) -> Defined | str | None:
+    """A name that `from ... import *` may have brought."""
+    for node in source.tree.body:
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == STAR:
+            file = source.library.module_file(absolute_module(source.package, node))
+            if file is not None and (found := resolve(read_source(source.library, file), name, seen)) is not None:
+                return found
+    return None
+
+
+def definitions(source: SourceFile) -> dict[str, ast.stmt]:
+    """Everything that a file itself binds at the top level, imports left out; of two bindings the later one."""
+    found: dict[str, ast.stmt] = {}
+    for node in source.tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {one.id: node for one in targets if isinstance(one, ast.Name)}
+    return found | {name: node for name, node in source.classes.items() if name not in found}
+
+
+def guarded(source: SourceFile) -> dict[str, Defined]:
+    """Names that a `try` or an `if` at the top level binds, as flags and packages that may not be there are: each means
+    the whole statement. Those that import what the authors wrote are left to imports.
+    """
+    found: dict[str, Defined] = {}
+    for node in source.tree.body:
+        if not isinstance(node, ast.Try | ast.If):
+            continue
+        imported = [one for one in ast.walk(node) if isinstance(one, ast.Import | ast.ImportFrom)]
+        own = any(source.library.module_file(name) is not None for one in imported for name in _modules(source, one))
+        stored = [one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+        classes = any(isinstance(one, ast.ClassDef | ast.FunctionDef) for one in ast.walk(node))
+        if own or classes or not (stored or isinstance(node, ast.Try)):
+            continue
+        aliases = [alias for one in imported for alias in one.names]
+        names = [*stored, *(alias.asname or alias.name.partition(".")[0] for alias in aliases)]
+        found |= dict.fromkeys(names, Defined(source, names[0], node)) if names else {}
+    return found
+
+
+def _modules(source: SourceFile, node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [absolute_module(source.package, node)]
+    return [alias.name for alias in node.names]
+
+
+def absolute(source: SourceFile, node: ast.AST) -> str:
+    """The absolute name of an imported thing that an expression names; empty for anything else."""
+    name = dotted(node)
+    found = resolve(source, name) if name else None
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,33 @@
+"""What an integration was made from, found again from a file that says so."""
+
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.places import read_json
+from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
+
+SIGNED = "_reference"  # the key under which a config.json says the class of its authors' repository
+
+
+def recorded_reference(file: Path) -> Reference:
+    """The class that a config says it is of.
+
+    A relative path is looked for from the working directory, and then from the folders above the file.
+
+    Raises:
+        BadInput: it says none, or what it says is not there.
+    """
+    given = read_json(file).get(SIGNED)
+    if not isinstance(given, str):
+        raise BadInput(f"{file} does not say which class of its authors it is of", f'add "{SIGNED}": "PATH::Class"')
+    place, between, name = given.rpartition(BETWEEN)
+    if not between:
+        return find_reference(given)
+    wanted = Path(place).expanduser()
+    places = [wanted, *(above / wanted for above in file.resolve().parents)]
+    found = next((one for one in places if one.exists()), None)
+    if found is None:
+        raise BadInput(
+            f"{place}, which {file.name} names, does not exist", "run it from where it was made, or correct it"
+        )
+    return find_reference(f"{found.resolve()}{BETWEEN}{name}")

@@ -1,0 +1,180 @@
+"""A model class of a repository, as SOURCE names it: `PATH::Class`, or `package.module:Class`."""
+
+import ast
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.diffusers.signatures import Argument, arguments
+from omni_kit.upstream.places import path_of, refuse_other_formats
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.source import SourceFile, dotted, read_source
+from omni_kit.upstream.repositories.closure import Closure, closure_of
+from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.repository import REPOSITORY, Repository, repository_of
+from omni_kit.upstream.repositories.settings import Settings, settings_of
+
+BETWEEN = "::"
+_MOST_FILES = 5000
+_ROOTS = ("Module", "ModelMixin")  # what a class that ends there is: of torch, or of a library's own
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A model as its authors wrote it.
+
+    Attributes:
+        given: as typed.
+        repository: their files.
+        cls: the class, with the file that defines it.
+    """
+
+    given: str
+    repository: Repository
+    cls: ClassRef
+
+    @property
+    def class_name(self) -> str:
+        """The name of the class."""
+        return self.cls.node.name
+
+    @property
+    def where(self) -> str:
+        """file:line of the class."""
+        return self.cls.source.where(self.cls.node)
+
+    @cached_property
+    def settings(self) -> Settings | None:
+        """The dataclass that the constructor takes; None where it takes plain arguments."""
+        return settings_of(self.cls)
+
+    @cached_property
+    def arguments(self) -> Mapping[str, Argument]:
+        """What has to be said to make one: the constructor's arguments, or what its dataclass holds."""
+        return self.settings.fields if self.settings is not None else arguments(self.cls)
+
+    @cached_property
+    def forward(self) -> Mapping[str, Argument]:
+        """What forward takes."""
+        return arguments(self.cls, "forward")
+
+    @cached_property
+    def closure(self) -> Closure:
+        """Everything that the authors wrote and that the class needs."""
+        return closure_of(Defined(self.cls.source, self.class_name, self.cls.node))
+
+
+def names_reference(given: str) -> bool:
+    """Whether SOURCE is spelled as a class of a repository."""
+    if BETWEEN in given:
+        return True
+    module, between, name = given.partition(":")
+    dotted_name = all(part.isidentifier() for part in module.split("."))
+    return bool(between) and dotted_name and name.isidentifier() and module != "diffusers"
+
+
+def find_reference(given: str) -> Reference:
+    """The class that SOURCE names. It is read where it lies; nothing of it is imported.
+
+    Raises:
+        BadInput: there is no such path, module or class; several classes have the name; it is no nn.Module.
+    """
+    place, _, name = given.rpartition(BETWEEN) if BETWEEN in given else given.rpartition(":")
+    if not name.isidentifier():
+        raise BadInput(f"'{given}' names no class", f"write PATH{BETWEEN}Class, or package.module:Class")
+    repository, sources = _by_path(place) if BETWEEN in given else _by_module(place)
+    found = _defined(sources, name)
+    if not found:
+        raise BadInput(f"{place} has no class '{name}'", _meant(sources, name))
+    if len(found) > 1:
+        files = ", ".join(repository.show(one.source.path) for one in found[:3])
+        raise BadInput(f"{place} has {len(found)} classes '{name}': {files}", f"write FILE{BETWEEN}{name}")
+    return _checked(Reference(given, repository, found[0]))
+
+
+def _by_path(place: str) -> tuple[Repository, list[SourceFile]]:
+    path = path_of(place)
+    if path is None:
+        raise BadInput(f"{place} does not exist", "give a repository's folder, or one of its files")
+    if path.is_dir():
+        repository = Repository(REPOSITORY, path.resolve())
+        if (path / "__init__.py").is_file():  # a package: imports of its own name start beside it
+            repository = repository_of(path.resolve() / "__init__.py")
+        files = [file for file in repository.files if file.is_relative_to(path.resolve())]
+        if not files:
+            raise BadInput(f"{place} holds no Python files", "give a repository's folder, or one of its files")
+        if len(files) > _MOST_FILES:
+            raise BadInput(f"{place} holds {len(files)} Python files", "give the file that has the class")
+        return repository, _readable(repository, files)
+    if path.suffix != ".py":
+        refuse_other_formats(path, place)
+        raise BadInput(f"{place} is no Python file", "give a repository's folder, or one of its files")
+    repository = repository_of(path)
+    return repository, [read_source(repository, path.resolve())]
+
+
+def _by_module(module: str) -> tuple[Repository, list[SourceFile]]:
+    """A module that could be imported from here: its outermost package is found without importing anything."""
+    head = module.partition(".")[0]
+    try:
+        spec = importlib.util.find_spec(head)
+    except (ImportError, ValueError):
+        spec = None
+    beside = Path(head).is_dir() or Path(f"{head}.py").is_file()
+    origins = [*(spec.submodule_search_locations or ()), spec.origin] if spec is not None else []
+    root = Path() if beside else next((Path(one).parent for one in origins if one and Path(one).exists()), None)
+    if root is None:
+        raise BadInput(f"there is no module '{head}' to read", f"write PATH{BETWEEN}Class for what is not installed")
+    repository = Repository(REPOSITORY, root.resolve())
+    file = repository.module_file(module)
+    if file is None:
+        raise BadInput(f"{head} has no module '{module}'", "give the module that has the class")
+    return repository, [read_source(repository, file.resolve())]
+
+
+def _readable(repository: Repository, files: list[Path]) -> list[SourceFile]:
+    """The files that are Python of today; others cannot have the class."""
+    found = []
+    for file in files:
+        try:
+            found.append(read_source(repository, file))
+        except BadInput:  # another Python's, or a template
+            continue
+    return found
+
+
+def _defined(sources: list[SourceFile], name: str) -> list[ClassRef]:
+    """The classes of that name in these files; those that one alone imports count where it is the only file."""
+    own = [ClassRef(one, one.classes[name]) for one in sources if name in one.classes]
+    if own or len(sources) != 1:
+        return own
+    meant = resolve(sources[0], name)
+    known = isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef)
+    return [ClassRef(meant.source, meant.node)] if known else []  # type: ignore[union-attr, arg-type]
+
+
+def _meant(sources: list[SourceFile], name: str) -> str:
+    close = get_close_matches(name, [cls for one in sources for cls in one.classes], n=3)
+    return f"did you mean {', '.join(close)}?" if close else "give the file that defines it"
+
+
+def _checked(found: Reference) -> Reference:
+    if not is_module(found.cls):
+        raise BadInput(f"{found.class_name} is no nn.Module: {found.where}", "give the class of the model itself")
+    if found.cls.method("forward") is None:
+        raise BadInput(f"{found.class_name} has no forward: {found.where}", "give the class of the model itself")
+    return found
+
+
+def is_module(cls: ClassRef) -> bool:
+    """Whether a class is a module of torch, by its bases."""
+    return any(_is_root(entry, base) for entry in cls.mro if isinstance(entry, ClassRef) for base in entry.node.bases)
+
+
+def _is_root(cls: ClassRef, base: ast.expr) -> bool:
+    meant = resolve(cls.source, dotted(base) or "")
+    return isinstance(meant, str) and meant.endswith(_ROOTS)

@@ -1,0 +1,150 @@
+"""How authors sample: the loop over steps, the schedule that it goes along, and what the model is told."""
+
+import ast
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from omni_kit.errors import BadInput
+from omni_kit.upstream.python.source import SourceFile, read_source
+from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.numbers import Untold, called
+from omni_kit.upstream.repositories.reference import Reference
+
+_STEPS = re.compile(r"(steps?|num|count|^n)", re.IGNORECASE)
+_TRIED = (4, 7, 12)
+_CLOSE = 1e-9
+_MOST_FILES = 400
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The noise levels of a run.
+
+    Attributes:
+        function: what makes them.
+        shift: the factor by which they are bent away from even steps from 1 to 0; 1 for even ones; None for others.
+        where: file:line.
+    """
+
+    function: str
+    shift: float | None
+    where: str
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The authors' loop.
+
+    Attributes:
+        where: file:line.
+        forward: whether a step adds the model's answer times the change of noise; None where that was not read.
+        schedule: what the loop goes along, where that is a function of theirs.
+    """
+
+    where: str
+    forward: bool | None
+    schedule: Schedule | None
+
+
+def sampling_of(reference: Reference) -> Sampling | None:
+    """The first loop in the authors' files that calls a model and moves what it was given; None without one."""
+    return next((found for source in _sources(reference) for found in _loops(source)), None)
+
+
+def _sources(reference: Reference) -> Iterator[SourceFile]:
+    yield reference.cls.source
+    for file in reference.repository.files[:_MOST_FILES]:
+        if file != reference.cls.source.path:
+            try:
+                yield read_source(reference.repository, file)
+            except BadInput:  # another Python's, or a template
+                continue
+
+
+def _loops(source: SourceFile) -> Iterator[Sampling]:
+    for function in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
+        for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
+            answers = [name for name, value in _assigned(loop) if _calls_model(value, function)]
+            moved = [_moves(name, value) for name, value in _assigned(loop)]
+            if answers and (told := [one for one in moved if one is not None]):
+                yield Sampling(source.where(loop), told[-1], _schedule(source, function, loop))
+
+
+def _assigned(loop: ast.AST) -> list[tuple[str, ast.expr]]:
+    found = []
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found.append((node.targets[0].id, node.value))
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            found.append((node.target.id, ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)))
+    return found
+
+
+def _calls_model(value: ast.expr, function: ast.FunctionDef) -> bool:
+    """Whether something that the function was given is called with several arguments."""
+    given = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
+    calls = [one for one in ast.walk(value) if isinstance(one, ast.Call) and len(one.args) + len(one.keywords) > 1]
+    return any(_head(one.func) in given for one in calls)
+
+
+def _head(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _moves(name: str, value: ast.expr) -> bool | None:
+    """Whether `x = x + (later - now) * answer`; False for the other sign; None for anything else."""
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add | ast.Sub):
+        return None
+    if not isinstance(value.left, ast.Name) or value.left.id != name or not isinstance(value.right, ast.BinOp):
+        return None
+    return isinstance(value.op, ast.Add) if isinstance(value.right.op, ast.Mult) else None
+
+
+def _schedule(source: SourceFile, function: ast.FunctionDef, loop: ast.For) -> Schedule | None:
+    """What is gone along: a variable of the loop's head that a function of the authors made."""
+    wanted = {node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name)}
+    for name, value in _assigned(function):
+        if name not in wanted:
+            continue
+        for call in (
+            node for node in ast.walk(value) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        ):
+            meant = resolve(source, call.func.id)  # type: ignore[attr-defined]
+            if isinstance(meant, Defined) and isinstance(meant.node, ast.FunctionDef):
+                return Schedule(meant.name, shift_of(meant.source, meant.node), meant.source.where(meant.node))
+    return None
+
+
+def shift_of(source: SourceFile, function: ast.FunctionDef) -> float | None:
+    """By which factor a schedule is bent: its numbers are compared with those of the formula, for several counts."""
+    names = [one.arg for one in function.args.args]
+    steps = next((name for name in names if _STEPS.search(name)), names[0] if names else "")
+    found: set[float] = set()
+    for count in _TRIED:
+        try:
+            values = called(source, function, {steps: count})
+        except Untold:
+            return None
+        bent = _bent(values, count)
+        if bent is None:
+            return None
+        found.add(round(bent, 6))
+    return found.pop() if len(found) == 1 else None
+
+
+def _bent(values: object, count: int) -> float | None:
+    if not isinstance(values, list) or len(values) not in (count, count + 1) or not math.isclose(values[0], 1.0):
+        return None
+    if len(values) == count + 1 and abs(values[-1]) > _CLOSE:
+        return None
+    factors = []
+    for index in range(1, count):
+        even, own = 1 - index / count, values[index]
+        if not 0 < own < 1:
+            return None
+        factors.append(own * (1 - even) / (even * (1 - own)))
+    return factors[0] if all(math.isclose(one, factors[0], rel_tol=1e-6) for one in factors) else None

@@ -1,0 +1,91 @@
+"""A constructor whose one argument is a dataclass takes what the dataclass holds."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from omni_kit.upstream.diffusers.signatures import Argument
+from omni_kit.upstream.python.interpret import UNKNOWN, ClassRef
+from omni_kit.upstream.python.source import SourceFile, dotted
+from omni_kit.upstream.repositories.names import Defined, absolute, resolve
+
+_FACTORIES: dict[str, Any] = {"list": [], "dict": {}, "tuple": ()}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A dataclass that a constructor takes.
+
+    Attributes:
+        argument: what the constructor calls it.
+        cls: the dataclass.
+        fields: what it holds, in order.
+    """
+
+    argument: str
+    cls: ClassRef
+    fields: dict[str, Argument]
+
+
+def settings_of(cls: ClassRef) -> Settings | None:
+    """The dataclass that a constructor's first argument is; None of another, or where others must be given, too."""
+    found = cls.method("__init__")
+    if found is None:
+        return None
+    home, init = found
+    positional = [*init.args.posonlyargs, *init.args.args][1:]
+    if not positional or len(positional) - len(init.args.defaults) > 1:
+        return None
+    first = positional[0]
+    default = init.args.defaults[0] if len(init.args.defaults) == len(positional) else None
+    said = [first.annotation, default.func if isinstance(default, ast.Call) else None]
+    for node in filter(None, said):
+        meant = resolve(home.source, dotted(_plain(node)) or "")
+        if not isinstance(meant, Defined) or not isinstance(meant.node, ast.ClassDef):
+            continue
+        if is_dataclass(meant.source, meant.node):
+            made = ClassRef(meant.source, meant.node)
+            return Settings(first.arg, made, {one.name: one for one in _fields(made)})
+    return None
+
+
+def _plain(node: ast.expr) -> ast.expr:
+    """`X` of `X | None` and of `Optional[X]`, and of a text."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return ast.parse(node.value, mode="eval").body
+    if isinstance(node, ast.BinOp):
+        return node.left
+    return node.slice if isinstance(node, ast.Subscript) else node
+
+
+def is_dataclass(source: SourceFile, node: ast.ClassDef) -> bool:
+    """Whether a class is made by the decorator."""
+    plain = (one.func if isinstance(one, ast.Call) else one for one in node.decorator_list)
+    return any(absolute(source, one) == "dataclasses.dataclass" for one in plain)
+
+
+def _fields(cls: ClassRef) -> Iterator[Argument]:
+    for entry in reversed([one for one in cls.mro if isinstance(one, ClassRef)]):
+        for item in entry.node.body:
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+                annotation = ast.unparse(item.annotation)
+                if not annotation.startswith(("ClassVar", "typing.ClassVar")):
+                    where = entry.source.where(item)
+                    yield Argument(item.target.id, _default(item.value), item.value is None, annotation, where)
+
+
+def _default(node: ast.expr | None) -> Any:
+    """The literal that a field is by default; UNKNOWN without one."""
+    if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("field"):
+        given = {one.arg: one.value for one in node.keywords}
+        if "default_factory" in given:
+            factory = given["default_factory"]
+            if isinstance(factory, ast.Lambda):
+                return _default(factory.body)
+            return _FACTORIES.get(dotted(factory) or "", UNKNOWN)
+        return _default(given.get("default"))
+    try:
+        return UNKNOWN if node is None else ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return UNKNOWN

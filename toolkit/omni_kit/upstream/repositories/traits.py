@@ -1,0 +1,51 @@
+"""The profile of a model as its authors wrote it: what its signatures and its calls say, with evidence."""
+
+import re
+import sys
+from collections.abc import Iterator
+
+from omni_kit.upstream.kinds import Signs, derive
+from omni_kit.upstream.profile import ModelProfile, Trait
+from omni_kit.upstream.repositories.attending import attending_in
+from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.repository import REPOSITORY
+
+# What authors call the step at which a denoiser is asked.
+STEP = re.compile(r"^(t|ts|time|time_?steps?|timesteps?_\w+|t_\w+|sigmas?|noise_?(level|label)s?|log_?snr|lambda_?)$")
+
+
+def profile(reference: Reference) -> ModelProfile:
+    """The profile of a class of a repository."""
+    kind, evidence = derive(Signs(denoises=_step(reference)))
+    return ModelProfile(
+        model_type=reference.class_name,
+        library=REPOSITORY,
+        library_version=reference.repository.version,
+        architectures=(reference.class_name,),
+        kind=kind,
+        kind_evidence=evidence,
+        traits=tuple(_traits(reference)),
+    )
+
+
+def _step(reference: Reference) -> str:
+    found = (one for name, one in reference.forward.items() if STEP.match(name))
+    return next((f"forward is told the step as '{one.name}' ({one.where})" for one in found), "")
+
+
+def _traits(reference: Reference) -> Iterator[Trait]:
+    yield Trait("inputs", list(reference.forward), reference.where)
+    if reference.settings is not None:
+        made = reference.settings.cls
+        yield Trait("settings", made.node.name, made.source.where(made.node))
+    found = attending_in(reference.closure)
+    if found:
+        yield Trait("attention", list(dict.fromkeys(one.by for one in found)), found[0].where)
+    for package, where in foreign(reference).items():
+        yield Trait("foreign-import", package, where)
+
+
+def foreign(reference: Reference) -> dict[str, str]:
+    """The packages besides torch and Python's own that the class needs -> file:line of the first use."""
+    found = reference.closure.packages()
+    return {name: where for name, where in found.items() if name != "torch" and name not in sys.stdlib_module_names}
