@@ -124,7 +124,8 @@ class SGLangPipelineBuilder:
         noted, picture = self._noted(model, scenario)
         if picture.dim() == _FILM:
             picture = picture.movedim(1, 2)  # as diffusers has films: [batch, frames, channels, rows, columns]
-        if not _denoises(opened):  # a stage of its own asks as upstream does
+        if not _denoises(self._require()):  # a stage of its own asks as upstream does
+            guidance = guidance_of(read_pipeline(self._name))
             return noted.named(scenario.name, guidance.together, guidance.negative_first, picture)
         # SGLang asks for the prompt first, and in a call of its own.
         return noted.named(scenario.name, together=False, negative_first=False, picture=picture)
