@@ -38,7 +38,7 @@ class DtypesComeFromInputs(Rule):
     obligations = ("DIF-40",)
     failure_modes = ("diffusers-capability-flags",)
     BAD = (
-        changed(TRANSFORMER, ("self.norm(hidden_states), rotary", "self.norm(hidden_states).to(torch.bfloat16), rotary")),
+        changed(TRANSFORMER, ("self.norm(hidden_states), rot", "self.norm(hidden_states).to(torch.bfloat16), rot")),
         changed(TRANSFORMER, (_COS, "torch.outer(ids.to(torch.float64), ")),
     )  # fmt: skip
     GOOD = ({TRANSFORMER: LUMEN[TRANSFORMER]},)

@@ -56,13 +56,12 @@ def _tiled(function: ast.FunctionDef) -> Iterator[tuple[ast.Call, str]]:
     for call in (node for node in walked(function) if isinstance(node, ast.Call)):
         name = last_name(call.func)
         if name in ("repeat", "tile") and isinstance(call.func, ast.Attribute):
-            function_of_torch = last_name(call.func.value) in ("torch", "np", "numpy") and len(call.args) > 1
-            sizes, what = (
-                (_listed(call.args[1:]), call.args[0]) if function_of_torch else (_listed(call.args), call.func.value)
-            )
-            if len(sizes) > 1 and _per_prompt(sizes[0]) and all(_one(size) for size in sizes[1:]):
-                if not _single(what, function, call):
-                    yield call, name
+            what, sizes = call.func.value, call.args
+            if last_name(what) in ("torch", "np") and len(sizes) > 1:
+                what, sizes = sizes[0], sizes[1:]
+            first, *rest = _listed(sizes) or [ast.Constant(None)]
+            if rest and _per_prompt(first) and all(map(_one, rest)) and not _single(what, function, call):
+                yield call, name
         elif name in ("cat", "concat", "concatenate") and call.args:
             many = _many_times(call.args[0])
             if many is not None and _first_axis(call) and not _single(many, function, call):
