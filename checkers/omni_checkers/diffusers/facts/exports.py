@@ -45,10 +45,11 @@ def _read(body: Sequence[ast.stmt], found: Exports, typed: bool) -> None:
     for node in body:
         if isinstance(node, ast.If) and _type_checking(node.test):
             _read(node.body, found, True)
+        elif isinstance(node, ast.If):
+            _read([*node.body, *(node.orelse if not typed else [])], found, typed)
         elif isinstance(node, ast.Try):
             _read(node.orelse, found, typed)
-            dummies = _dummies(node)
-            if dummies and not typed:
+            if (dummies := _dummies(node)) and not typed:
                 named = {name: where for (_, name), where in _table(node.orelse)}
                 found.dummies.append((dummies, named))
         elif isinstance(node, ast.ImportFrom) and typed and node.level == 1 and node.module is not None:

@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +52,19 @@ def look_at(given: Mapping[str, Any]) -> dict[str, Any]:
         return {"lacks": lacking_package(error), "wrong": [["built", f"it cannot be imported: {_told(error)}"]]}
     if inspect.isabstract(cls) or _wants_more(cls, given["toy"]):
         return {"lacks": "values for what its __init__ has no defaults for", "wrong": []}
+    toy = _taken(cls, given["toy"])
     try:
         with torch.device("meta"):
-            model = cls(**_taken(cls, given["toy"]))
+            model = cls(**toy)
     except Exception as error:
+        if not toy and any(one.default is None for one in _parameters(cls).values()):
+            return {"lacks": f"values for what is None by default: {_told(error)}", "wrong": []}
         return {"lacks": lacking_package(error), "wrong": [["built", f"it cannot be built: {_told(error)}"]]}
+    others = list(_others(cls, toy))
     wrong = [
         *(["built", message] for message in _asked(model)),
-        *(["config", message] for message in _kept(cls, _taken(cls, given["toy"]), model)),
-        *(["declared", message] for message in _declared(model)),
+        *(["config", message] for message in _kept(cls, model, others)),
+        *(["declared", message] for message in _declared([model, *(other for _, _, other in others)])),
     ]
     return {"lacks": "", "wrong": wrong}
 
@@ -98,25 +102,31 @@ def _asked(model: Any) -> Iterator[str]:
             yield f"set_attn_processor fails on what attn_processors gives: {_told(error)}"
 
 
-def _kept(cls: type, toy: Mapping[str, Any], model: Any) -> Iterator[str]:
-    """Parameters that the config does not hold, or not as they are given."""
+def _others(cls: type, toy: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """The model with one parameter changed, each in turn, as long as there is time: (parameter, value, model)."""
     import torch
 
     until = time.monotonic() + _ROUNDS
     for name, one in _parameters(cls).items():
-        if name not in model.config:
-            yield f"'{name}' is not in the config: it is lost when the model is saved"
-            continue
         changed = _other(toy.get(name, one.default))
         if changed is None or time.monotonic() > until:
             continue
         try:
             with torch.device("meta"):
-                config = dict(cls(**{**toy, name: changed}).config)
+                yield name, changed, cls(**{**toy, name: changed})
         except Exception:  # the value does not go with the others
             continue
-        if config.get(name) != changed:
-            yield f"the config says {config.get(name)!r} for '{name}', which was given as {changed!r}"
+
+
+def _kept(cls: type, model: Any, others: Sequence[tuple[str, Any, Any]]) -> Iterator[str]:
+    """Parameters that the config does not hold, or not as they are given."""
+    for name in _parameters(cls):
+        if name not in model.config:
+            yield f"'{name}' is not in the config: it is lost when the model is saved"
+    for name, given, other in others:
+        held = dict(other.config).get(name, given)
+        if held != given:
+            yield f"the config says {held!r} for '{name}', which was given as {given!r}"
 
 
 def _other(value: Any) -> Any:
@@ -128,28 +138,24 @@ def _other(value: Any) -> Any:
     return value * 0.5 + 0.25 if isinstance(value, float) else None
 
 
-def _declared(model: Any) -> Iterator[str]:
-    """Declarations that fit no module of the model."""
-    classes = {type(module).__name__ for module in model.modules()}
-    modules = [name for name, _ in model.named_modules() if name]
-    parameters = [name for name, _ in model.named_parameters()] + [name for name, _ in model.named_buffers()]
+def _declared(models: Sequence[Any]) -> Iterator[str]:
+    """Declarations that fit no module of a model, however it is configured."""
+    model = models[0]
+    classes = {type(module).__name__ for one in models for module in one.modules()}
+    modules = {name for one in models for name, _ in one.named_modules() if name}
+    parameters = {name for one in models for name, _ in (*one.named_parameters(), *one.named_buffers())}
     for attribute in ("_no_split_modules", "_repeated_blocks"):
         for name in getattr(model, attribute, None) or ():
             if name not in classes:
                 yield f"{attribute} names {name}, and no module is one"
     for pattern in getattr(model, "_skip_layerwise_casting_patterns", None) or ():
-        if not any(re.search(pattern, name) for name in [*modules, *parameters]):
+        if not any(re.search(pattern, name) for name in modules | parameters):
             yield f"_skip_layerwise_casting_patterns has '{pattern}', which fits no module"
     for name in getattr(model, "_keep_in_fp32_modules", None) or ():
-        if not any(name in one for one in [*modules, *parameters]):
+        if not any(name in one for one in modules | parameters):
             yield f"_keep_in_fp32_modules names '{name}', and nothing is called so"
-    yield from _planned(model)
-
-
-def _planned(model: Any) -> Iterator[str]:
-    """Entries of the context-parallel plan that lead nowhere."""
     for path in getattr(model, "_cp_plan", None) or {}:
-        held = [model]
+        held = list(models)
         for part in path.split(".") if path else ():
             held = [inner for one in held for inner in _inside(one, part)]
         if not held:

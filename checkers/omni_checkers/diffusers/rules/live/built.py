@@ -17,11 +17,12 @@ class ModelsCanBeBuilt(Rule):
     """A model can be imported and built from its defaults, or its toy_config.json, and does what each one does.
 
     It takes `enable_gradient_checkpointing()`, where it says that it does, and `set_attn_processor` of what
-    `attn_processors` gives. It is built on the meta device, without weights.
+    `attn_processors` gives. It is built on the meta device, without weights. A model whose defaults are None and do not
+    go together is judged with a toy_config.json alone.
 
     Why: `from_pretrained` builds it in the same way before it looks for weights.
 
-    Fine when: parameters have no defaults that go together; then give a toy_config.json.
+    Fine when: it stands for something that only another device can build.
     """
 
     id = "DFU701"

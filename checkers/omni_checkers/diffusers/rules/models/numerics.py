@@ -52,7 +52,7 @@ class DtypesComeFromInputs(Rule):
                     yield at(source, node, f"{name} is written down here: take the dtype of the input or of the model")
                 elif name in _DOUBLE and id(node) not in chosen:
                     yield at(source, node, f"{name} whatever the device: some have none")
-                elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+                elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and id(node) not in chosen:
                     if node.func.attr in _LOW_METHODS:
                         yield at(source, node, f".{node.func.attr}() casts to a dtype that nobody asked for")
                     elif node.func.attr == "double":

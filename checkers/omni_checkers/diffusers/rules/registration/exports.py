@@ -89,7 +89,7 @@ class ExportsAreInBothLists(Rule):
 
 def _one_sided(source: SourceFile, exports: Exports) -> Iterator[Finding]:
     lazy, typed = ({name for _, name in found} for found in (exports.lazy, exports.typed))
-    typed |= set(source.imports)  # what the file itself needs is there in any case
+    typed |= source.imports.keys() - {"*"}  # what the file itself needs is there in any case
     for (_, name), node in exports.lazy.items():
         if name not in typed and "*" not in typed and not name.startswith("_"):
             yield at(source, node, f"'{name}' is in _import_structure, and not imported under TYPE_CHECKING")
