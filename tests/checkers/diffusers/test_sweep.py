@@ -60,6 +60,7 @@ KNOWN = {
     ("DFU203", "pipelines/ledits_pp/pipeline_leditspp_stable_diffusion.py"): 2,
     ("DFU203", "pipelines/ledits_pp/pipeline_leditspp_stable_diffusion_xl.py"): 1,
     # Drawn from the global generator: the same seed gives another output.
+    ("DFU211", "pipelines/animatediff/pipeline_animatediff_sparsectrl.py"): 1,
     ("DFU211", "pipelines/cogview4/pipeline_cogview4_control.py"): 1,
     ("DFU211", "pipelines/consistency_models/pipeline_consistency_models.py"): 1,
     ("DFU211", "pipelines/controlnet_hunyuandit/pipeline_hunyuandit_controlnet.py"): 2,

@@ -19,6 +19,7 @@ from omni_checkers.diffusers.facts.code import (
 from omni_checkers.diffusers.facts.processors import processors_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
+from omni_kit.upstream.diffusers.package import package_root
 from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.source import SourceFile, dotted
 
@@ -36,8 +37,9 @@ _BOTH = (
 class AttentionIsDispatched(Rule):
     """Attention is computed by `dispatch_attention_fn`, and by nothing else.
 
-    Judged are processors of attention modules that choose their processor (AttentionModuleMixin), and modules that
-    compute attention by themselves. Processors for diffusers' older `Attention` are not: they are replaced as a whole.
+    Judged are modules that compute attention by themselves, and processors: those of a package of its own, and inside
+    diffusers those of modules that choose their processor (AttentionModuleMixin) or that declare a backend. The others
+    there are for diffusers' older `Attention`, and are replaced as a whole.
 
     Why: a backend that the user chose, and context parallelism, silently have no effect on attention that goes past it;
     with tokens shared out over devices each one attends to its own share alone.
@@ -69,7 +71,9 @@ class AttentionIsDispatched(Rule):
 
 def _judged(cls: ClassRef, classes: list[ClassRef]) -> bool:
     """Whether a class computes attention of its own: a module, or a processor of modules that choose theirs."""
-    if is_a(cls, "Module"):
+    if is_a(cls, "Module") or cls.assigned("_attention_backend") is not None:
+        return True
+    if package_root(cls.source.path) is None and cls.defines("__call__") is not None:
         return True
     return any(cls.node is one.node for module in classes for one in processors_of(module))
 

@@ -48,7 +48,7 @@ class DtypesComeFromInputs(Rule):
             chosen = _chosen(function)
             for node in walked(function):
                 name = origin(source, node) if isinstance(node, ast.Attribute) else ""
-                if name in _LOW and id(node) not in chosen:
+                if name in _LOW and id(node) not in chosen and function.name != "__init__":
                     yield at(source, node, f"{name} is written down here: take the dtype of the input or of the model")
                 elif name in _DOUBLE and id(node) not in chosen:
                     yield at(source, node, f"{name} whatever the device: some have none")
@@ -66,8 +66,7 @@ def _running(classes: list[ClassRef], sources: list[SourceFile]) -> Iterator[tup
     for cls in classes:
         if is_a(cls, "Module") or cls.node in named:
             for function in functions(cls.node):
-                if function.name not in ("__init__", "enable_gradient_checkpointing"):
-                    yield cls.source, function
+                yield cls.source, function
     for source in sources:
         if source.path in holders:
             used = {
@@ -131,6 +130,8 @@ def _accelerators(source: SourceFile, function: ast.FunctionDef) -> Iterator[ast
                 if _cuda(given) and (moves or autocast) and not (autocast and _off(node)):
                     yield given
             yield from (word.value for word in node.keywords if word.arg == "device" and _cuda(word.value))
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and _cuda(node.value) and node.value is not None:
+            yield node.value
     arguments = function.args
     yield from (one for one in [*arguments.defaults, *arguments.kw_defaults] if one is not None and _cuda(one))
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
-from omni_checkers.diffusers.facts.code import at, calls, keyword, last_name, origin, parameters
+from omni_checkers.diffusers.facts.code import at, calls, keyword, last_name, origin, parameters, spread
 from omni_checkers.diffusers.facts.pipelines import call_of, declared, methods_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
@@ -21,7 +21,8 @@ class GeneratorReachesEveryDraw(Rule):
     """Every random draw of a pipeline is from the generator that the user gives.
 
     These are `randn_tensor`, torch's own functions, and samples of the distribution that an autoencoder gives. NumPy
-    and the `..._like` functions of torch take no generator.
+    and the `..._like` functions of torch take no generator. What takes a generator and hands it on, of the pipeline's
+    own methods and of functions that it imports from diffusers, is given one.
 
     Why: two runs with equal seeds differ, and no bug report can be reproduced; a list of generators, one for each image
     of a batch, gives other images than one by one.
@@ -51,6 +52,8 @@ class GeneratorReachesEveryDraw(Rule):
                 for call in calls(function):
                     if (what := _draw(cls.source, call)) and not _generated(call):
                         yield at(cls.source, call, f"{what} without a generator: equal seeds give other outputs")
+                    elif not what and (name := _kept_from(cls, call)):
+                        yield at(cls.source, call, f"{name} takes a generator, and is given none: see what it draws")
 
 
 def _draw(source: SourceFile, call: ast.Call) -> str:
@@ -63,6 +66,30 @@ def _draw(source: SourceFile, call: ast.Call) -> str:
         return name
     sampled = isinstance(call.func, ast.Attribute) and call.func.attr == "sample"
     return "a sample of latent_dist" if sampled and last_name(_owner(call)) == "latent_dist" else ""
+
+
+def _kept_from(cls: ClassRef, call: ast.Call) -> str:
+    """What takes a generator and is called without; empty where it gets one, or is told not to draw."""
+    name = dotted(call.func) or ""
+    own = name.startswith("self.") and name.count(".") == 1
+    found = cls.method(last_name(call.func)) if own else None
+    resolved = (found[0].source, found[1]) if found is not None else cls.source.resolve_function(name)
+    if resolved is None or spread(call) or not _hands_on(resolved[1]):
+        return ""
+    place = parameters(resolved[1]).index("generator")
+    given = keyword(call, "generator") or (call.args[place] if len(call.args) > place else ast.Constant(None))
+    told = any(isinstance(getattr(word.value, "value", None), str) for word in call.keywords)
+    return name if isinstance(given, ast.Constant) and given.value is None and not told else ""
+
+
+def _hands_on(function: ast.FunctionDef) -> bool:
+    """Whether a function takes a generator and gives it to what draws."""
+    return "generator" in parameters(function) and any(
+        "generator" in {one.id for one in walked(given) if isinstance(one, ast.Name)}
+        for call in calls(function)
+        if last_name(call.func) not in ("isinstance", "len", "ValueError", "type")
+        for given in [*call.args, *(word.value for word in call.keywords)]
+    )
 
 
 def _owner(call: ast.Call) -> ast.AST:
