@@ -7,7 +7,7 @@ from omni_kit.errors import BadInput
 from omni_kit.targets.diffusers.model_dir import find_model_dir
 from omni_kit.targets.folders import integrations_below
 from omni_kit.targets.protocol import Integration
-from omni_kit.upstream.diffusers.package import package_parts, package_root
+from omni_kit.upstream.diffusers.package import package_parts, package_root, part_files
 from omni_kit.upstream.kinds import Kind
 
 _DEPTH = 2
@@ -43,5 +43,7 @@ def find(path: Path) -> Sequence[Integration]:
 
 
 def _parts(root: Path, path: Path) -> list[Path]:
-    """The parts of a package at or below a path; all of them for a checkout."""
-    return [part for part in package_parts(root) if root.is_relative_to(path) or part.is_relative_to(path)]
+    """The parts of a package at or below a path; all of them for a checkout, and for a file the one that it is in."""
+    parts = package_parts(root)
+    below = [part for part in parts if root.is_relative_to(path) or part.is_relative_to(path)]
+    return below or [part for part in parts if path in part_files(root, part)]
