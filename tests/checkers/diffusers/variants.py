@@ -67,6 +67,7 @@ _PASSED = "            backend=self._attention_backend,\n            parallel_co
 _DECLARED = "    _attention_backend = None\n    _parallel_config = None\n"
 _ASKS = "return self.processor(self, hidden_states, rotary)"
 _AVAILABLE = "_available_processors = [LumenAttnProcessor]"
+_SHARED = '        "rope": {0: ContextParallelInput(split_dim=1, expected_dims=4, split_output=True)},\n'
 _BLOCK = "return hidden_states + self.attn(self.norm(hidden_states), rotary)"
 _CHECKPOINT = "self._gradient_checkpointing_func(block, hidden_states, rotary)"
 _ROPE = "return torch.outer(ids.float(), torch.arange(self.dim, device=ids.device).float()).cos()[None, :, None]"
@@ -169,6 +170,13 @@ VARIANTS = [
     _fine("DFU123", "of the model itself", _T, ('"blocks.0": {"hidden_states"', '"": {"hidden_states"')),
     _fine("DFU123", "of all blocks", _T, ('"blocks.0": {"hidden_states"', '"blocks.*": {"rotary"')),
     _fine("DFU123", "none", _T, ("    _cp_plan = {", "    _plan = {")),
+    _broken("DFU124", "left out", _T, (_SHARED, "")),
+    _broken("DFU124", "by keyword", _T, (_SHARED, ""), ("hidden_states = block(hidden_states, rotary)", "hidden_states = block(hidden_states, rotary=rotary)")),
+    _broken("DFU124", "of the model itself", _T, (_SHARED, ""), ('"blocks.0": {"hidden_states"', '"": {"hidden_states"')),
+    _broken("DFU124", "complex numbers", _T, (_SHARED, ""), (".float()).cos()[None", ".float()).to(torch.complex64).sin()[None")),
+    _fine("DFU124", "as an argument of all blocks", _T, (_SHARED, '        "blocks.*": {"rotary": ContextParallelInput(split_dim=1, expected_dims=4, split_output=False)},\n')),
+    _fine("DFU124", "by what it is made of", _T, (_SHARED, '        "": {"ids": ContextParallelInput(split_dim=0, expected_dims=1, split_output=False)},\n'), ("self.rope(torch.arange(hidden_states.shape[1], device=hidden_states.device))", "self.rope(ids.flatten())"), ("return_dict: bool = True):", "ids, return_dict: bool = True):")),
+    _fine("DFU124", "no plan", _T, ("    _cp_plan = {", "    _plan = {")),
     _broken("DFU131", "half", _T, (_BLOCK, "return hidden_states + self.attn(self.norm(hidden_states).half(), rotary)")),
     _broken("DFU131", "a keyword", _T, (_ROPE, _ROPE.replace("device=ids.device)", "dtype=torch.double, device=ids.device)"))),
     _broken("DFU131", "in the processor", _T, ("        return attn.to_out[0](hidden", "        hidden_states = hidden_states.type(torch.float16)\n        return attn.to_out[0](hidden")),
