@@ -20,7 +20,8 @@ class PositionsAreSharedOut(Rule):
     """What blocks are told of positions is in the context-parallel plan, where their tokens are.
 
     That is: what a module made by cosines and sines in `forward`, and what every block is given. The plan names the
-    module, what it is made from, or the argument of the blocks.
+    module, what it is made from, or the argument of the blocks. Where there are several such modules, as for pictures
+    and sound, one of them will do: which tokens each belongs to is not read.
 
     Why: each device has its share of the tokens, and positions of all of them. Shapes do not fit; or, broadcast, every
     device takes its tokens for the first ones.
@@ -41,13 +42,22 @@ class PositionsAreSharedOut(Rule):
             plan, forward = cls.assigned("_cp_plan"), cls.defines("forward")
             if plan is None or plan[0].node is not cls.node or not isinstance(plan[1], ast.Dict) or forward is None:
                 continue
-            modules, arguments, own = _planned(plan[1])
-            for name, call in _made(forward).items():
-                module = last_name(call.func)
-                if not _given_to_blocks(forward, name) or module in modules or not _waves(held(cls, module)):
-                    continue
-                if not _sources(forward, call) & own and not _taken_as(cls, forward, name) & arguments:
+            made = {
+                name: call
+                for name, call in _made(forward).items()
+                if _given_to_blocks(forward, name) and _waves(held(cls, last_name(call.func)))
+            }
+            if not any(_shared(cls, forward, name, call, plan[1]) for name, call in made.items()):
+                for module in dict.fromkeys(last_name(call.func) for call in made.values()):
                     yield at(cls.source, plan[1], f"the plan shares out tokens, but not what self.{module} gives")
+
+
+def _shared(cls: ClassRef, forward: ast.FunctionDef, name: str, call: ast.Call, plan: ast.Dict) -> bool:
+    """Whether a plan names a module, what its output is made from, or the argument that blocks take it as."""
+    modules, arguments, own = _planned(plan)
+    return bool(
+        last_name(call.func) in modules or _sources(forward, call) & own or _taken_as(cls, forward, name) & arguments
+    )
 
 
 def _planned(plan: ast.Dict) -> tuple[set[str], set[str], set[str]]:
