@@ -9,6 +9,7 @@ import pytest
 from omni_checkers import all_rules
 from omni_checkers.diffusers.facts.model import model_facts
 from omni_checkers.engine.rule import NotApplicable
+from omni_kit.targets.diffusers.finding import find
 from omni_kit.upstream.diffusers.package import package_parts, part_files
 from omni_kit.upstream.library import find_library
 
@@ -218,3 +219,13 @@ def test_every_file_is_in_one_part() -> None:
     assert {file for file in (root / "modular_pipelines").rglob("*.py") if file.parent.name != "modular_pipelines"} <= {
         *files
     }
+
+
+def test_a_file_is_judged_with_the_part_that_it_is_in() -> None:
+    root = find_library("diffusers").root
+    flux, place = root / "models" / "transformers" / "transformer_flux.py", root / "pipelines" / "flux"
+    assert [one.path for one in find(flux)] == [place]
+    assert [one.path for one in find(root / "schedulers")] == sorted(
+        file for file in (root / "schedulers").glob("*.py") if file.name != "__init__.py"
+    )
+    assert {one.path for one in find(root)} == set(package_parts(root))
