@@ -1,11 +1,11 @@
-"""Rules for models and pipelines in diffusers: a package of its own, or a checkout."""
+"""Rules for models and pipelines in diffusers: a package of its own, or parts of diffusers itself."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from omni_checkers.engine.facts import Facts
-from omni_checkers.engine.files import File, read_file
+from omni_checkers.engine.files import File
 
 EXAMPLE = "lumen"
 __all__ = ["EXAMPLE", "experiments", "inputs", "read_model", "surroundings"]
@@ -13,23 +13,28 @@ __all__ = ["EXAMPLE", "experiments", "inputs", "read_model", "surroundings"]
 
 def read_model(path: Path) -> tuple[Facts, list[File]]:
     """The facts about one integration, and its files."""
-    files = {file: read_file(file) for file in inputs(path)}
-    return Facts({"path": path, "files": files, "kinds": frozenset()}, {}), list(files.values())
+    from omni_checkers.diffusers.facts.model import model_facts
+
+    return model_facts(path)
 
 
 def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:
-    """Nothing yet: no rule runs a model."""
-    return {path: {} for path in paths}
+    """What only runs can tell about models: path -> fact -> value."""
+    from omni_checkers.diffusers.runs.experiments import experiments
+
+    return experiments(paths, level)
 
 
 def surroundings(path: Path) -> list[Path]:
-    """Nothing yet: no rule looks around a model."""
-    return []
+    """The package of diffusers around a part of it: bases and copied code stand there."""
+    from omni_kit.upstream.diffusers.package import package_root
+
+    root = package_root(path)
+    return [root] if root is not None else []
 
 
 def inputs(path: Path) -> list[Path]:
-    """Every file of Python that the integration has: in a checkout also that of its model."""
-    from omni_kit.targets.diffusers.model_dir import find_model_dir
+    """Every file of the integration."""
+    from omni_checkers.diffusers.facts.sources import own_files
 
-    found = find_model_dir(path)
-    return sorted({*found.path.glob("*.py"), found.model_file})
+    return own_files(path.resolve())

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.targets.diffusers.checkout import find_checkout
 from omni_kit.targets.diffusers.model_dir import find_model_dir
 from omni_kit.targets.folders import integrations_below
 from omni_kit.targets.protocol import Integration
+from omni_kit.upstream.diffusers.package import package_parts, package_root, part_files
 from omni_kit.upstream.kinds import Kind
 
 _DEPTH = 2
@@ -23,15 +23,27 @@ def at(path: Path) -> Integration | None:
 
 
 def find(path: Path) -> Sequence[Integration]:
-    """Integrations at `path`: itself, those in a folder, or those of a checkout whose pipeline has a folder.
+    """Integrations at `path`: itself, those in a folder, or every part of a diffusers, installed or a checkout.
+
+    Of the parts only pipelines with a model of their own can be compared.
 
     Raises:
         BadInput: there is none; what `path` itself lacks.
     """
     if (own := at(path)) is not None:
         return [own]
-    checkout = find_checkout(path)
-    found = list(integrations_below(checkout.library.root / "pipelines" if checkout is not None else path, _DEPTH, at))
+    root = package_root(path)
+    if root is not None:
+        found = [Integration(part, lambda: Kind.dit) for part in _parts(root, path)]
+    else:
+        found = list(integrations_below(path, _DEPTH, at))
     if not found:
         find_model_dir(path)
     return found
+
+
+def _parts(root: Path, path: Path) -> list[Path]:
+    """The parts of a package at or below a path; all of them for a checkout, and for a file the one that it is in."""
+    parts = package_parts(root)
+    below = [part for part in parts if root.is_relative_to(path) or part.is_relative_to(path)]
+    return below or [part for part in parts if path in part_files(root, part)]

@@ -1,0 +1,73 @@
+"""What is known about one integration; every function here is a fact, named as rules ask for it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from omni_checkers.diffusers.facts.code import is_a
+from omni_checkers.diffusers.facts.sources import library_of, own_files, read_all
+from omni_checkers.engine.facts import Facts
+from omni_checkers.engine.files import File, read_file
+from omni_checkers.engine.rule import NotApplicable
+from omni_kit.upstream.library import Library
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.source import SourceFile
+
+
+def model_facts(path: Path) -> tuple[Facts, list[File]]:
+    """The facts about the integration at `path`, and its files."""
+    path = path.resolve()
+    files = {file: read_file(file) for file in own_files(path)}
+    return Facts({"path": path, "files": files, "kinds": frozenset()}, PROVIDERS), list(files.values())
+
+
+def library(path: Path) -> Library:
+    """The packages that the integration belongs to and imports from."""
+    return library_of(path)
+
+
+def sources(library: Library, files: dict[Path, File]) -> list[SourceFile]:
+    """The integration's own files, as far as they can be read."""
+    return read_all(library, [path for path, file in files.items() if file.tree is not None])
+
+
+def classes(sources: list[SourceFile]) -> list[ClassRef]:
+    """The classes that the integration defines."""
+    return [ClassRef(source, node) for source in sources for node in source.classes.values()]
+
+
+def models(classes: list[ClassRef]) -> list[ClassRef]:
+    """Its models: what is saved and loaded as one."""
+    return _some([cls for cls in classes if is_a(cls, "ModelMixin")], "model")
+
+
+def attentions(classes: list[ClassRef]) -> list[ClassRef]:
+    """Its attention modules of the kind that leaves the computation to processors."""
+    return _some([cls for cls in classes if is_a(cls, "AttentionModuleMixin")], "attention module")
+
+
+def pipelines(classes: list[ClassRef]) -> list[ClassRef]:
+    """Its standard pipelines."""
+    return _some([cls for cls in classes if is_a(cls, "DiffusionPipeline")], "pipeline")
+
+
+def blocks(classes: list[ClassRef]) -> list[ClassRef]:
+    """Its blocks of modular pipelines."""
+    return _some([cls for cls in classes if is_a(cls, "ModularPipelineBlocks")], "block")
+
+
+def _some(found: list[ClassRef], what: str) -> list[ClassRef]:
+    if not found:
+        raise NotApplicable(f"no {what} is defined here")
+    return found
+
+
+PROVIDERS: dict[str, Callable[..., Any]] = {
+    "library": library,
+    "sources": sources,
+    "classes": classes,
+    "models": models,
+    "attentions": attentions,
+    "pipelines": pipelines,
+    "blocks": blocks,
+}

@@ -1,0 +1,40 @@
+"""What pipelines are made of, as their code says."""
+
+import ast
+
+from omni_checkers.diffusers.facts.code import calls, functions, is_a, parameters, strings
+from omni_kit.upstream.python.interpret import ClassRef
+
+
+def components_of(cls: ClassRef) -> set[str] | None:
+    """The names of a pipeline's components; None where they are registered in a way that cannot be read."""
+    found: set[str] = set()
+    for entry in cls.mro:
+        init = entry.defines("__init__") if isinstance(entry, ClassRef) else None
+        if init is None:
+            continue
+        for call in calls(init, "register_modules"):
+            if any(word.arg is None for word in call.keywords):
+                return None
+            found |= {word.arg for word in call.keywords if word.arg is not None}
+        found |= set(parameters(init)) if isinstance(entry, ClassRef) and is_a(entry, "DiffusionPipeline") else set()
+    return found or None
+
+
+def call_of(cls: ClassRef) -> ast.FunctionDef | None:
+    """What runs the pipeline, where the class itself defines it."""
+    return cls.defines("__call__")
+
+
+def methods_of(cls: ClassRef) -> list[ast.FunctionDef]:
+    """The methods that a pipeline's class itself defines."""
+    return functions(cls.node)
+
+
+def declared(cls: ClassRef, name: str) -> tuple[ast.expr, list[str]] | None:
+    """A list of names that stands in the class body itself."""
+    found = cls.assigned(name)
+    if found is None or found[0].node is not cls.node:
+        return None
+    names = strings(found[1])
+    return (found[1], names) if names is not None else None

@@ -1,0 +1,70 @@
+"""The files that an integration speaks of: its own and diffusers', read as one library."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.upstream.diffusers.package import package_root, part_files
+from omni_kit.upstream.library import Library, find_library
+from omni_kit.upstream.python.source import SourceFile, read_source
+
+PACKAGE = "diffusers"
+
+
+@dataclass(frozen=True)
+class Packages(Library):
+    """A package of its own beside an installed diffusers; `name` and `root` are those of the package itself.
+
+    Attributes:
+        beside: diffusers; None where it is not installed, and then nothing of it is read.
+    """
+
+    beside: Library | None = None
+
+    def module_file(self, module: str) -> Path | None:
+        """The file of a dotted module of either package."""
+        own = Library(self.name, self.root).module_file(module)
+        return own if own is not None or self.beside is None else self.beside.module_file(module)
+
+    def module_name(self, file: Path) -> str:
+        """The dotted name of a file of either package."""
+        own = file.is_relative_to(self.root) or self.beside is None
+        return Library(self.name, self.root).module_name(file) if own else self._beside().module_name(file)
+
+    def show(self, file: Path) -> str:
+        """A file as people cite it."""
+        own = file.is_relative_to(self.root) or self.beside is None
+        return Library(self.name, self.root).show(file) if own else self._beside().show(file)
+
+    def _beside(self) -> Library:
+        assert self.beside is not None
+        return self.beside
+
+
+def library_of(path: Path) -> Library:
+    """The packages that the files of an integration belong to and import from."""
+    root = package_root(path)
+    if root is not None:
+        return Library(PACKAGE, root)
+    try:
+        return Packages(path.name, path, find_library(PACKAGE))
+    except MissingRequirement:
+        return Packages(path.name, path)
+
+
+def own_files(path: Path) -> list[Path]:
+    """The Python files of an integration: a package of its own, or a part of diffusers."""
+    root = package_root(path)
+    return part_files(root, path) if root is not None else sorted(path.glob("*.py"))
+
+
+def read_all(library: Library, files: Sequence[Path]) -> list[SourceFile]:
+    """The files that are valid Python."""
+    found = []
+    for file in files:
+        try:
+            found.append(read_source(library, file))
+        except BadInput:
+            continue
+    return found

@@ -1,0 +1,1 @@
+"""Rules about what only a run can tell."""

@@ -1,0 +1,245 @@
+"""Rules about attention: DFU111 to DFU113."""
+
+import ast
+from collections.abc import Iterator
+
+from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
+from omni_checkers.diffusers.facts.code import (
+    at,
+    attributes_set,
+    calls,
+    functions,
+    is_a,
+    keyword,
+    last_name,
+    origin,
+    parameters,
+    spread,
+)
+from omni_checkers.diffusers.facts.processors import processors_of
+from omni_checkers.engine.files import walked
+from omni_checkers.engine.rule import Finding, Findings, Rule
+from omni_kit.upstream.diffusers.package import package_root
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.source import SourceFile, dotted
+
+_DISPATCH = "dispatch_attention_fn"
+_DIRECT = frozenset({"scaled_dot_product_attention", "memory_efficient_attention", "flash_attn_func"}) | frozenset(
+    {"flash_attn_varlen_func", "multi_head_attention_forward"}
+)
+_PASSED = {"backend": "_attention_backend", "parallel_config": "_parallel_config"}
+_CALL = "dispatch_attention_fn(\n"
+_BOTH = (
+    "            backend=self._attention_backend,\n            parallel_config=self._parallel_config,\n"
+)  # fmt: skip
+
+
+class AttentionIsDispatched(Rule):
+    """Attention is computed by `dispatch_attention_fn`, and by nothing else.
+
+    Judged are modules that compute attention by themselves, and processors: those of a package of its own, and inside
+    diffusers those of modules that choose their processor (AttentionModuleMixin) or that declare a backend. The others
+    there are for diffusers' older `Attention`, and are replaced as a whole.
+
+    Why: a backend that the user chose, and context parallelism, silently have no effect on attention that goes past it;
+    with tokens shared out over devices each one attends to its own share alone.
+
+    Fine when: the attention is over a handful of tokens that no backend makes faster, or over positions that are never
+    shared out.
+    """
+
+    id = "DFU111"
+    name = "attention-is-dispatched"
+    target = "diffusers"
+    obligations = ("DIF-22",)
+    BAD = (
+        changed(TRANSFORMER, (_CALL, "nn.functional.scaled_dot_product_attention(\n"), (_BOTH, "")),
+        changed(
+            TRANSFORMER,
+            ("hidden_states = dispatch_attention_fn(\n            query,\n            key,\n            value,\n"
+             + _BOTH + "        )", "hidden_states = torch.softmax(query @ key.transpose(-2, -1), dim=-1) @ value"),
+        ),
+    )  # fmt: skip
+    GOOD = ({TRANSFORMER: LUMEN[TRANSFORMER]},)
+
+    def check(self, classes: list[ClassRef], sources: list[SourceFile]) -> Findings:
+        for cls in classes:
+            if _judged(cls, classes):
+                for function in functions(cls.node):
+                    yield from _computed(cls.source, function)
+
+
+def _judged(cls: ClassRef, classes: list[ClassRef]) -> bool:
+    """Whether a class computes attention of its own: a module, or a processor of modules that choose theirs."""
+    if is_a(cls, "Module") or cls.assigned("_attention_backend") is not None:
+        return True
+    if package_root(cls.source.path) is None and cls.defines("__call__") is not None:
+        return True
+    return any(cls.node is one.node for module in classes for one in processors_of(module))
+
+
+def _computed(source: SourceFile, function: ast.FunctionDef) -> Iterator[Finding]:
+    for call in calls(function):
+        name = origin(source, call.func).rpartition(".")[2]
+        if name in _DIRECT:
+            yield at(source, call, f"{name} is called directly: {_DISPATCH} lets users choose")
+        elif name == "softmax" and _weights(function, call):
+            yield at(source, call, f"attention is written out with softmax: {_DISPATCH} lets users choose")
+
+
+def _weights(function: ast.FunctionDef, call: ast.Call) -> bool:
+    """Whether a softmax is taken of a product of tensors, and what it gives is multiplied with a third one."""
+    made = _named(function, call)
+    below = {id(node) for node in walked(call)}
+    scores = any(_product(node) for node in walked(call)) or any(
+        _product(node) for name in _names(call) for value in _values(function, name) for node in walked(value)
+    )
+    applied = any(
+        _product(node)
+        and id(node) not in below
+        and (id(call) in {id(one) for one in walked(node)} or made & _names(node))
+        for node in walked(function)
+    )
+    return scores and applied
+
+
+def _product(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.MatMult)
+    return isinstance(node, ast.Call) and last_name(node.func) in ("matmul", "bmm", "baddbmm", "einsum")
+
+
+def _named(function: ast.FunctionDef, call: ast.Call) -> set[str]:
+    """The variables that hold what a call gives, also after another step."""
+    found: set[str] = set()
+    for node in walked(function):
+        if isinstance(node, ast.Assign):
+            inner = {id(one) for one in walked(node.value)}
+            if id(call) in inner or found & _names(node.value):
+                found |= {one.id for target in node.targets for one in walked(target) if isinstance(one, ast.Name)}
+    return found
+
+
+def _values(function: ast.FunctionDef, name: str) -> Iterator[ast.expr]:
+    for node in walked(function):
+        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id == name for one in node.targets):
+            yield node.value
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {one.id for one in walked(node) if isinstance(one, ast.Name)}
+
+
+class ProcessorsTakeBackends(Rule):
+    """A processor has `_attention_backend` and `_parallel_config`, and hands both to `dispatch_attention_fn`.
+
+    Why: `set_attention_backend` and `enable_parallelism` set these two on every processor. Where one is not declared
+    the processor is left out, where it is not handed over it has no effect; both without an error.
+
+    Fine when: the attention is over what is not shared out, such as the prompt: then `parallel_config=None` says so.
+    """
+
+    id = "DFU112"
+    name = "processors-take-backends"
+    target = "diffusers"
+    obligations = ("DIF-24",)
+    BAD = (
+        changed(TRANSFORMER, ("            parallel_config=self._parallel_config,\n", "")),
+        changed(TRANSFORMER, ("    _attention_backend = None\n", "")),
+    )
+    GOOD = ({TRANSFORMER: LUMEN[TRANSFORMER]},)
+
+    def check(self, classes: list[ClassRef]) -> Findings:
+        for cls in classes:
+            found = [
+                call
+                for function in functions(cls.node)
+                for call in calls(function)
+                if origin(cls.source, call.func).rpartition(".")[2] == _DISPATCH and not spread(call)
+            ]
+            yield from (finding for call in found for finding in _not_passed(cls, call))
+            if found and not is_a(cls, "Module"):
+                for name in _PASSED.values():
+                    if cls.assigned(name) is None and name not in attributes_set(cls.node):
+                        yield at(cls.source, cls.node, f"{cls.node.name} does not declare {name}: nobody sets it")
+
+
+def _not_passed(cls: ClassRef, call: ast.Call) -> Iterator[Finding]:
+    for name, attribute in _PASSED.items():
+        if keyword(call, name) is None:
+            yield at(cls.source, call, f"{_DISPATCH} is not given {name}={attribute}")
+
+
+class AttentionNamesItsProcessors(Rule):
+    """An attention module names its processors, which stand in the same file, and leaves the computation to them.
+
+    It declares `_default_processor_cls` and `_available_processors`, the first among the second; `__init__` sets a
+    processor, and `forward` does nothing but ask it.
+
+    Why: without them `set_processor`, fused projections and tests of backends fail or test nothing; what `forward`
+    computes itself is lost as soon as another processor is set.
+
+    Fine when: the class is a base that others complete.
+    """
+
+    id = "DFU113"
+    name = "attention-names-its-processors"
+    target = "diffusers"
+    obligations = ("DIF-21", "DIF-23", "DIF-25")
+    BAD = (
+        changed(TRANSFORMER, ("    _default_processor_cls = LumenAttnProcessor\n", "")),
+        changed(
+            TRANSFORMER,
+            ("return self.processor(self, hidden_states, rotary)", "return self.to_q(hidden_states) * rotary"),
+        ),
+    )
+    GOOD = ({TRANSFORMER: LUMEN[TRANSFORMER]},)
+
+    def check(self, attentions: list[ClassRef]) -> Findings:
+        for cls in attentions:
+            yield from _undeclared(cls)
+            forward = cls.method("forward")
+            if forward is not None and forward[0].node is cls.node and not _asks(forward[1]):
+                yield at(cls.source, forward[1], f"forward of {cls.node.name} does not leave it to self.processor")
+
+
+def _undeclared(cls: ClassRef) -> Iterator[Finding]:
+    default, available = cls.assigned("_default_processor_cls"), cls.assigned("_available_processors")
+    for name, found in (("_default_processor_cls", default), ("_available_processors", available)):
+        if found is None or (isinstance(found[1], ast.Constant) or getattr(found[1], "elts", [0]) == []):
+            yield at(cls.source, cls.node, f"{cls.node.name} does not declare {name}")
+    for one in processors_of(cls):
+        if one.source.path != cls.source.path and not any(
+            isinstance(entry, ClassRef) and entry.source.path == one.source.path for entry in cls.mro
+        ):
+            message = f"the processor {one.node.name} of {cls.node.name} stands in another file"
+            yield at(cls.source, cls.node, message)
+    if default is not None and available is not None and isinstance(available[1], (ast.List, ast.Tuple)):
+        names = [last_name(item) for item in available[1].elts]
+        if names and (name := last_name(default[1])) and name not in names:
+            yield at(cls.source, cls.node, f"{name} is not among _available_processors of {cls.node.name}")
+
+
+def _asks(forward: ast.FunctionDef) -> bool:
+    """Whether a processor is called with the module itself."""
+    for call in calls(forward):
+        held = dotted(call.func) or ""
+        given = [*call.args[:1], *(word.value for word in call.keywords)]
+        itself = any(dotted(one) == "self" for one in given)
+        if itself and (held.startswith("self.") or held in _local(forward)):
+            return True
+        if held in ("super.forward",) or (
+            isinstance(call.func, ast.Attribute) and last_name(call.func.value) == "super"
+        ):
+            return True
+    return not parameters(forward)
+
+
+def _local(forward: ast.FunctionDef) -> set[str]:
+    return {
+        target.id
+        for node in walked(forward)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }

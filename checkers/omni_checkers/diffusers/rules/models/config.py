@@ -1,0 +1,94 @@
+"""Rules about what a model's config holds, and who loads it: DFU101, DFU102."""
+
+import ast
+from collections.abc import Iterator
+
+from omni_checkers.diffusers.examples import LUMEN, PIPELINE, TRANSFORMER, changed
+from omni_checkers.diffusers.facts.code import at, decorated, is_a, parameters, strings
+from omni_checkers.engine.rule import Finding, Findings, Rule
+from omni_kit.upstream.python.interpret import ClassRef
+
+_REGISTER, _CONFIG, _IGNORED = "register_to_config", "ConfigMixin", "ignore_for_config"
+_INIT = "in_channels: int = 4, dim: int = 32"
+_LOADING = ("from_pretrained", "from_config", "save_pretrained", "load_state_dict", "state_dict")
+
+
+class ConfigHoldsEveryParameter(Rule):
+    """A model keeps every parameter of its `__init__` in its config.
+
+    The class is a ConfigMixin, its own `__init__` carries `@register_to_config`, and no parameter gets past that: none
+    is swallowed by `*args` or `**kwargs`, begins with an underscore or is listed in `ignore_for_config`.
+
+    Why: what is not in the config silently goes back to its default when a saved model is loaded; with other sizes the
+    weights do not fit, with other settings the output differs.
+
+    Fine when: a parameter is taken only to be refused or warned of, and changes nothing.
+    """
+
+    id = "DFU101"
+    name = "config-holds-every-parameter"
+    target = "diffusers"
+    obligations = ("DIF-31", "DIF-39")
+    BAD = (
+        changed(TRANSFORMER, ("    @register_to_config\n", "")),
+        changed(TRANSFORMER, (_INIT, f"{_INIT}, _theta: float = 1e4")),
+    )
+    GOOD = ({TRANSFORMER: LUMEN[TRANSFORMER]},)
+
+    def check(self, models: list[ClassRef]) -> Findings:
+        for cls in models:
+            init = cls.defines("__init__")
+            if init is None or not (parameters(init) or init.args.vararg or init.args.kwarg):
+                continue
+            if not is_a(cls, _CONFIG):
+                yield at(cls.source, cls.node, f"{cls.node.name} is no {_CONFIG}: its parameters are not saved")
+            elif not decorated(init, _REGISTER):
+                yield at(cls.source, init, f"__init__ of {cls.node.name} lacks @{_REGISTER}: no parameter is saved")
+            else:
+                yield from _past_it(cls, init)
+
+
+def _past_it(cls: ClassRef, init: ast.FunctionDef) -> Iterator[Finding]:
+    """Parameters that `register_to_config` does not see, or does not keep."""
+    for one in (init.args.vararg, init.args.kwarg):
+        if one is not None:
+            yield at(cls.source, one, f"'{one.arg}' of {cls.node.name} takes what the config does not keep")
+    found = cls.assigned(_IGNORED)
+    ignored = set(strings(found[1]) or ()) if found is not None else set()
+    for node in [*init.args.posonlyargs, *init.args.args, *init.args.kwonlyargs]:
+        if node.arg.startswith("_"):
+            yield at(cls.source, node, f"'{node.arg}' is not saved: names with an underscore are dropped")
+        elif node.arg in ignored:
+            yield at(cls.source, node, f"'{node.arg}' is not saved: {_IGNORED} names it")
+
+
+class LoadingIsInherited(Rule):
+    """Models and pipelines are loaded and saved by diffusers' own methods, which no class replaces.
+
+    Why: quantization, sharded checkpoints, device maps, offloading and `variant=` live in those methods; a class with
+    its own has none of them, and changes of diffusers pass it by.
+
+    Fine when: a class wraps several models and has no weights of its own.
+    """
+
+    id = "DFU102"
+    name = "loading-is-inherited"
+    target = "diffusers"
+    obligations = ("DIF-15",)
+    BAD = (
+        changed(
+            TRANSFORMER,
+            ("    def forward(self, hidden_states, timestep",
+             "    @classmethod\n    def from_pretrained(cls, path):\n        model = cls()\n"
+             "        model.load_state_dict(torch.load(path))\n        return model\n\n"
+             "    def forward(self, hidden_states, timestep"),
+        ),
+    )  # fmt: skip
+    GOOD = ({TRANSFORMER: LUMEN[TRANSFORMER], PIPELINE: LUMEN[PIPELINE]},)
+
+    def check(self, classes: list[ClassRef]) -> Findings:
+        for cls in classes:
+            if is_a(cls, "ModelMixin") or is_a(cls, "DiffusionPipeline"):
+                for name in _LOADING:
+                    if (method := cls.defines(name)) is not None:
+                        yield at(cls.source, method, f"{cls.node.name} replaces {name} of diffusers")

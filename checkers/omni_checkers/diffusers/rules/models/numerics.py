@@ -1,0 +1,212 @@
+"""Rules about numbers, devices and imports: DFU131 to DFU134."""
+
+import ast
+from collections.abc import Iterator
+
+from omni_checkers.diffusers.examples import LUMEN, PIPELINE, TRANSFORMER, changed
+from omni_checkers.diffusers.facts.code import at, functions, is_a, last_name, origin
+from omni_checkers.diffusers.facts.imports import foreign_imports
+from omni_checkers.diffusers.facts.processors import processors_of
+from omni_checkers.engine.files import walked
+from omni_checkers.engine.rule import Finding, Findings, Rule
+from omni_kit.upstream.library import Library
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.source import SourceFile
+
+_LOW = frozenset({"torch.bfloat16", "torch.float16", "torch.half"})
+_LOW_METHODS = frozenset({"bfloat16", "half"})
+_DOUBLE = frozenset({"torch.float64", "torch.double"})
+_Comprehension = ast.DictComp | ast.ListComp | ast.SetComp | ast.GeneratorExp
+_COS = "torch.outer(ids.float(), "
+
+
+class DtypesComeFromInputs(Rule):
+    """What runs in a model casts to no dtype of its own choice: to that of its input or of the model, or to float32.
+
+    Named in a cast or a constructor, bfloat16 and float16 are reported; and float64 where nothing decides whether the
+    device has it. To compare with a dtype is no cast.
+
+    Why: with another precision than the author's, shapes fit and matrices do not multiply, or precision is lost in
+    silence; MPS and NPU have no float64.
+
+    Fine when: the numbers stay on the CPU, as tables of positions do that are made there.
+    """
+
+    id = "DFU131"
+    name = "dtypes-come-from-inputs"
+    target = "diffusers"
+    obligations = ("DIF-40",)
+    failure_modes = ("diffusers-capability-flags",)
+    BAD = (
+        changed(TRANSFORMER, ("self.norm(hidden_states), rot", "self.norm(hidden_states).to(torch.bfloat16), rot")),
+        changed(TRANSFORMER, (_COS, "torch.outer(ids.to(torch.float64), ")),
+    )  # fmt: skip
+    GOOD = ({TRANSFORMER: LUMEN[TRANSFORMER]},)
+
+    def check(self, classes: list[ClassRef], sources: list[SourceFile]) -> Findings:
+        for source, function in _running(classes, sources):
+            chosen = _chosen(function)
+            for node in walked(function):
+                name = origin(source, node) if isinstance(node, ast.Attribute) else ""
+                if name in _LOW and id(node) not in chosen and function.name != "__init__":
+                    yield at(source, node, f"{name} is written down here: take the dtype of the input or of the model")
+                elif name in _DOUBLE and id(node) not in chosen:
+                    yield at(source, node, f"{name} whatever the device: some have none")
+                elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and id(node) not in chosen:
+                    if node.func.attr in _LOW_METHODS:
+                        yield at(source, node, f".{node.func.attr}() casts to a dtype that nobody asked for")
+                    elif node.func.attr == "double":
+                        yield at(source, node, ".double() whatever the device: some have no float64")
+
+
+def _running(classes: list[ClassRef], sources: list[SourceFile]) -> Iterator[tuple[SourceFile, ast.FunctionDef]]:
+    """The functions that run in a model: methods of modules and processors, and functions beside them."""
+    holders = {cls.source.path for cls in classes if is_a(cls, "Module")}
+    named = {one.node for cls in classes for one in processors_of(cls)}
+    for cls in classes:
+        if is_a(cls, "Module") or cls.node in named:
+            for function in functions(cls.node):
+                yield cls.source, function
+    for source in sources:
+        if source.path in holders:
+            used = {
+                last_name(node.func)
+                for cls in classes
+                if cls.source is source and is_a(cls, "Module")
+                for node in walked(cls.node)
+                if isinstance(node, ast.Call)
+            }
+            yield from ((source, function) for name, function in source.functions.items() if name in used)
+
+
+def _chosen(function: ast.FunctionDef) -> set[int]:
+    """Nodes inside comparisons, and under conditions that say which of two dtypes it is; and defaults."""
+    found: set[int] = set()
+    for node in walked(function):
+        if isinstance(node, (ast.Compare, ast.IfExp)):
+            found |= {id(inner) for inner in walked(node)}
+        elif isinstance(node, ast.If):
+            found |= {id(inner) for item in [*node.body, *node.orelse] for inner in walked(item)}
+    defaults = [*function.args.defaults, *filter(None, function.args.kw_defaults)]
+    return found | {id(inner) for default in defaults for inner in walked(default)}
+
+
+class DevicesComeFromInputs(Rule):
+    """Models and pipelines name no accelerator: tensors go where their inputs, or the pipeline's components, are.
+
+    Why: what says "cuda" fails on every other device, and on the second one puts tensors beside the model.
+
+    Fine when: a kernel exists for this device alone, and a condition asks for it first.
+    """
+
+    id = "DFU132"
+    name = "devices-come-from-inputs"
+    target = "diffusers"
+    obligations = ("DIF-40",)
+    failure_modes = ("diffusers-capability-flags",)
+    BAD = (
+        changed(TRANSFORMER, ("device=ids.device", 'device="cuda"')),
+        changed(PIPELINE, ("device = self._execution_device", 'device = torch.device("cuda:0")')),
+    )
+    GOOD = ({TRANSFORMER: LUMEN[TRANSFORMER], PIPELINE: LUMEN[PIPELINE]},)
+
+    def check(self, sources: list[SourceFile]) -> Findings:
+        for source in sources:
+            if "cuda" not in source.text:
+                continue
+            functions = (node for node in walked(source.tree) if isinstance(node, ast.FunctionDef))
+            for node in {id(item): item for function in functions for item in _accelerators(source, function)}.values():
+                yield at(source, node, "an accelerator is named here: take the device of the input or of the pipeline")
+
+
+def _accelerators(source: SourceFile, function: ast.FunctionDef) -> Iterator[ast.AST]:
+    for node in walked(function):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and not _library(source, node.func):
+                yield node
+            autocast = last_name(node.func) == "autocast"
+            for given in [*node.args, *(word.value for word in node.keywords)]:
+                moves = origin(source, node.func) == "torch.device" or last_name(node.func) in ("to", "Generator")
+                if _cuda(given) and (moves or autocast) and not (autocast and _off(node)):
+                    yield given
+            yield from (word.value for word in node.keywords if word.arg == "device" and _cuda(word.value))
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and _cuda(node.value) and node.value is not None:
+            yield node.value
+    arguments = function.args
+    yield from (one for one in [*arguments.defaults, *arguments.kw_defaults] if one is not None and _cuda(one))
+
+
+def _library(source: SourceFile, node: ast.Attribute) -> bool:
+    return origin(source, node).startswith("torch.")
+
+
+def _off(call: ast.Call) -> bool:
+    """`autocast("cuda", enabled=False)`: nothing is moved or cast."""
+    return any(word.arg == "enabled" and getattr(word.value, "value", True) is False for word in call.keywords)
+
+
+def _cuda(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.partition(":")[0] == "cuda"
+
+
+class ForeignImportsAreGuarded(Rule):
+    """What diffusers does not need to be installed is imported under a condition, or where it is used.
+
+    Why: `import diffusers` is lazy, but whoever uses the class gets a ModuleNotFoundError at import, and the tests of a
+    plain installation fail. What einops says, reshape, permute and unflatten say as well.
+
+    Fine when: a package of your own depends on it, and says so when it is installed.
+    """
+
+    id = "DFU133"
+    name = "foreign-imports-are-guarded"
+    target = "diffusers"
+    obligations = ("DIF-36",)
+    failure_modes = ("diffusers-capability-flags",)
+    BAD = (changed(TRANSFORMER, ("import torch\n", "import torch\nfrom einops import rearrange\n")),)
+    GOOD = ({TRANSFORMER: LUMEN[TRANSFORMER], PIPELINE: LUMEN[PIPELINE]},)
+
+    def check(self, sources: list[SourceFile], library: Library) -> Findings:
+        for source in sources:
+            for node, name in foreign_imports(source, library):
+                yield at(source, node, f"{name} is imported unguarded, and diffusers does without it")
+
+
+class LocalsAreReadOutside(Rule):
+    """`locals()` is not called in a comprehension or a generator.
+
+    Why: before Python 3.12 a comprehension is a function of its own: there `locals()` has its variable alone, and the
+    callback that is to get `latents` ends in a KeyError.
+
+    Fine when: the names of the comprehension itself are meant.
+    """
+
+    id = "DFU134"
+    name = "locals-are-read-outside"
+    target = "diffusers"
+    BAD = (
+        changed(
+            PIPELINE,
+            ("given = {}\n                    for name in callback_on_step_end_tensor_inputs:\n"
+             "                        given[name] = locals()[name]",
+             "given = {name: locals()[name] for name in callback_on_step_end_tensor_inputs}"),
+        ),
+    )  # fmt: skip
+    GOOD = ({PIPELINE: LUMEN[PIPELINE]},)
+
+    def check(self, sources: list[SourceFile]) -> Findings:
+        for source in sources:
+            if "locals()" not in source.text:
+                continue
+            for node in walked(source.tree):
+                if isinstance(node, _Comprehension):
+                    yield from _inside(source, node)
+
+
+def _inside(
+    source: SourceFile, node: ast.DictComp | ast.ListComp | ast.SetComp | ast.GeneratorExp
+) -> Iterator[Finding]:
+    outer = {id(item) for item in walked(node.generators[0].iter)}  # that is computed outside
+    for item in walked(node):
+        if id(item) not in outer and isinstance(item, ast.Call) and getattr(item.func, "id", "") == "locals":
+            yield at(source, item, "locals() in a comprehension has its own variable alone before Python 3.12")

@@ -1,0 +1,142 @@
+"""Rules about blocks of modular pipelines: DFU401 to DFU404."""
+
+import ast
+
+from omni_checkers.diffusers.examples import BLOCKS, LUMEN, changed
+from omni_checkers.diffusers.facts.blocks import attributes, is_leaf, named, pipeline_names, state_of, stored
+from omni_checkers.diffusers.facts.code import at, is_a
+from omni_checkers.engine.rule import Findings, Rule
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.source import SourceFile
+
+_BASE = "DiffusionPipeline"
+_SIGMAS = ', InputParam("sigmas")'
+_SPEC = 'return [ComponentSpec("scheduler", FlowMatchEulerDiscreteScheduler)]'
+_OUTPUT = 'return [OutputParam("timesteps", type_hint=torch.Tensor)]'
+
+
+class BlocksReadWhatTheyDeclare(Rule):
+    """What a block reads from its state is among its `inputs`, or was set by the block itself.
+
+    Why: `get_block_state` hands over the declared inputs alone. The block fails with an AttributeError, as soon as it
+    runs in a pipeline where nobody happens to declare the name for it.
+
+    Fine when: inputs are made by code; such a block is not judged.
+    """
+
+    id = "DFU401"
+    name = "blocks-read-what-they-declare"
+    target = "diffusers"
+    obligations = ("DIF-41",)
+    BAD = (changed(BLOCKS, (_SIGMAS, "")),)
+    GOOD = ({BLOCKS: LUMEN[BLOCKS]},)
+
+    def check(self, blocks: list[ClassRef]) -> Findings:
+        for cls in filter(is_leaf, blocks):
+            call, inputs, own = cls.defines("__call__"), named(cls, "inputs", "InputParam"), stored(cls)
+            state = state_of(call) if call is not None else ""
+            if call is None or inputs is None or own is None or not state:
+                continue
+            for node in attributes(call, state):
+                if isinstance(node.ctx, ast.Load) and node.attr not in inputs | own and not node.attr.startswith("__"):
+                    yield at(cls.source, node, f"{cls.node.name} reads '{node.attr}', which is none of its inputs")
+
+
+class BlocksMakeWhatTheyDeclare(Rule):
+    """What a block declares as intermediate output is set by it, or is one of its inputs.
+
+    Why: `set_block_state` raises for an output that is missing, and only when the block runs.
+
+    Fine when: another block of the same loop sets it.
+    """
+
+    id = "DFU402"
+    name = "blocks-make-what-they-declare"
+    target = "diffusers"
+    obligations = ("DIF-41",)
+    BAD = (changed(BLOCKS, (_OUTPUT, 'return [OutputParam("timesteps"), OutputParam("num_timesteps")]')),)
+    GOOD = ({BLOCKS: LUMEN[BLOCKS]},)
+
+    def check(self, blocks: list[ClassRef]) -> Findings:
+        for cls in filter(is_leaf, blocks):
+            outputs, inputs = named(cls, "intermediate_outputs", "OutputParam"), named(cls, "inputs", "InputParam")
+            own, call = stored(cls), cls.defines("__call__")
+            if outputs is None or inputs is None or own is None or call is None or not state_of(call):
+                continue
+            for name in sorted(outputs - own - inputs):
+                yield at(cls.source, cls.node, f"{cls.node.name} declares the output '{name}' and never sets it")
+
+
+class BlocksNeedWhatTheyDeclare(Rule):
+    """The components that a block uses are among its `expected_components`.
+
+    Why: `init_pipeline` loads what blocks expect. A component that none of them names is not there, and the first
+    request ends in an AttributeError.
+
+    Fine when: the pipeline's class has it as a property of its own, and the annotation says which class that is.
+    """
+
+    id = "DFU403"
+    name = "blocks-need-what-they-declare"
+    target = "diffusers"
+    obligations = ("DIF-41", "DIF-44")
+    BAD = (changed(BLOCKS, (_SPEC, "return []")),)
+    GOOD = ({BLOCKS: LUMEN[BLOCKS]},)
+
+    def check(self, blocks: list[ClassRef], classes: list[ClassRef]) -> Findings:
+        for cls in filter(is_leaf, blocks):
+            call = cls.defines("__call__")
+            expected = named(cls, "expected_components", "ComponentSpec")
+            configs = named(cls, "expected_configs", "ConfigSpec")
+            if call is None or expected is None or configs is None or len(call.args.args) < 2:
+                continue
+            holder = call.args.args[1]
+            known = pipeline_names(cls, call, holder, classes)
+            for node in attributes(call, holder.arg) if known is not None else ():
+                if node.attr not in (known or set()) | expected | configs and not node.attr.startswith("_"):
+                    yield at(cls.source, node, f"{cls.node.name} uses '{node.attr}', which it does not expect")
+
+
+class BlocksStandAlone(Rule):
+    """Blocks import nothing from standard pipelines: what they need of one is copied.
+
+    Why: a change of the standard pipeline changes the modular one unseen, and the import loads a pipeline that nobody
+    asked for.
+
+    Fine when: it is a mixin that both are meant to share.
+    """
+
+    id = "DFU404"
+    name = "blocks-stand-alone"
+    target = "diffusers"
+    obligations = ("DIF-44",)
+    BAD = (
+        changed(
+            BLOCKS,
+            ("import torch\n", "import torch\nfrom diffusers.pipelines.flux.pipeline_flux import calculate_shift\n"),
+        ),
+    )
+    GOOD = ({BLOCKS: LUMEN[BLOCKS]},)
+
+    def check(self, blocks: list[ClassRef], sources: list[SourceFile]) -> Findings:
+        holders = {cls.source.path for cls in blocks}
+        for source in sources:
+            if source.path not in holders:
+                continue
+            for node in source.tree.body:
+                if isinstance(node, ast.ImportFrom):
+                    for alias in node.names:
+                        imported = source.imports.get(alias.asname or alias.name)
+                        taken = imported is not None and imported.module.startswith("diffusers.pipelines")
+                        if taken and not _mixin(source, alias.asname or alias.name):
+                            yield at(source, node, f"'{alias.name}' is taken from a standard pipeline: copy it")
+
+
+def _mixin(source: SourceFile, name: str) -> bool:
+    """Whether a class is no pipeline, but stands beside the base of all pipelines."""
+    found = source.resolve_class(name)
+    return (
+        found is not None
+        and "DiffusionPipeline" in found[0].classes
+        and not is_a(ClassRef(*found), "DiffusionPipeline")
+    )

@@ -1,0 +1,137 @@
+"""Rules about the class of a pipeline: DFU201 to DFU203."""
+
+import ast
+from collections.abc import Iterator
+
+from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
+from omni_checkers.diffusers.facts.code import at, is_a, last_name
+from omni_checkers.diffusers.facts.pipelines import call_of, components_of, declared
+from omni_checkers.engine.files import walked
+from omni_checkers.engine.rule import Finding, Findings, Rule
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.source import dotted
+
+_BASE = "DiffusionPipeline"
+_IMPORT = "from diffusers.pipelines.pipeline_utils import DiffusionPipeline"
+_SEQUENCE = '"text_encoder->transformer->vae"'
+_GRADIENTS = frozenset({"no_grad", "inference_mode"})
+
+
+class PipelinesStandAlone(Rule):
+    """A pipeline comes from DiffusionPipeline and mixins, and from no other pipeline.
+
+    Why: a change of the pipeline below changes yours unseen; `AutoPipeline` and `from_pipe` take one for the other.
+    Inside diffusers methods are copied, with `# Copied from`, and never inherited.
+
+    Fine when: outside of diffusers a variant changes a line or two, and follows the other one on purpose.
+    """
+
+    id = "DFU201"
+    name = "pipelines-stand-alone"
+    target = "diffusers"
+    obligations = ("DIF-17", "DIF-28")
+    BAD = (
+        changed(PIPELINE, (_IMPORT, "from diffusers import FluxPipeline"), ("(DiffusionPipeline)", "(FluxPipeline)")),
+    )
+    GOOD = ({PIPELINE: LUMEN[PIPELINE]},)
+
+    def check(self, pipelines: list[ClassRef]) -> Findings:
+        for cls in pipelines:
+            for base in cls.node.bases:
+                found = cls.source.resolve_class(dotted(base) or "")
+                if found is not None and is_a(ClassRef(*found), _BASE):
+                    yield at(cls.source, base, f"{cls.node.name} is a {found[1].name}: copy what it takes from there")
+
+
+class CallKeepsNoGradients(Rule):
+    """`__call__` of a pipeline runs under `torch.no_grad()`.
+
+    Why: without it every step keeps what a backward pass would need: memory grows with the number of steps until there
+    is none left.
+
+    Fine when: the pipeline computes nothing with torch, or gradients are what it is for.
+    """
+
+    id = "DFU202"
+    name = "call-keeps-no-gradients"
+    target = "diffusers"
+    obligations = ("DIF-32",)
+    BAD = (changed(PIPELINE, ("    @torch.no_grad()\n", "")),)
+    GOOD = ({PIPELINE: LUMEN[PIPELINE]},)
+
+    def check(self, pipelines: list[ClassRef]) -> Findings:
+        for cls in pipelines:
+            call = call_of(cls)
+            if call is not None and not _elsewhere(cls) and not _without_gradients(cls, call):
+                yield at(cls.source, call, f"__call__ of {cls.node.name} is not under torch.no_grad()")
+
+
+def _elsewhere(cls: ClassRef) -> bool:
+    """Whether components that are called are no modules of torch: those of ONNX keep no gradients."""
+    init = cls.method("__init__")
+    if "torch" not in cls.source.imports:
+        return True
+    names = [dotted(one.annotation) or "" for one in init[1].args.args if one.annotation] if init is not None else []
+    found = [ClassRef(*known) for name in names if init and (known := init[0].source.resolve_class(name)) is not None]
+    return any(one.defines("__call__") is not None and not is_a(one, "Module") for one in found)
+
+
+def _without_gradients(cls: ClassRef, call: ast.FunctionDef) -> bool:
+    if any(last_name(one) in _GRADIENTS for one in call.decorator_list):
+        return True
+    held = (item for node in walked(call) if isinstance(node, ast.With) for item in node.items)
+    return any(last_name(item.context_expr) in _GRADIENTS for item in held)
+
+
+class PipelinesNameTheirComponents(Rule):
+    """What a pipeline declares names components that it registers, and tensors that its `__call__` has.
+
+    `model_cpu_offload_seq`, `_optional_components` and `_exclude_from_cpu_offload` name components;
+    `_callback_tensor_inputs` names variables of `__call__`.
+
+    Why: a component that the sequence does not name stays on the device or never gets there; a name that is none is
+    passed over in silence, or ends in an AttributeError with offloading alone. A callback that asks for a tensor that
+    there is not ends in a KeyError.
+
+    Fine when: a subclass registers what is named.
+    """
+
+    id = "DFU203"
+    name = "pipelines-name-their-components"
+    target = "diffusers"
+    failure_modes = ("diffusers-capability-flags",)
+    BAD = (
+        changed(PIPELINE, (_SEQUENCE, '"text_encoder->unet->vae"')),
+        changed(PIPELINE, ('["latents", "prompt_embeds"]', '["latents", "prompt_embeds", "negative_embeds"]')),
+    )
+    GOOD = ({PIPELINE: LUMEN[PIPELINE]},)
+
+    def check(self, pipelines: list[ClassRef]) -> Findings:
+        for cls in pipelines:
+            components = components_of(cls)
+            if components is not None:
+                yield from _unknown(cls, components)
+            call, named = call_of(cls), declared(cls, "_callback_tensor_inputs")
+            if call is not None and named is not None:
+                known = _variables(call)
+                for name in named[1]:
+                    if name not in known:
+                        yield at(cls.source, named[0], f"callbacks may ask for '{name}', which __call__ does not have")
+
+
+def _unknown(cls: ClassRef, components: set[str]) -> Iterator[Finding]:
+    sequence = cls.assigned("model_cpu_offload_seq")
+    if sequence is not None and sequence[0].node is cls.node and isinstance(sequence[1], ast.Constant):
+        for name in str(sequence[1].value).split("->"):
+            if name.strip() not in components and sequence[1].value:
+                yield at(cls.source, sequence[1], f"model_cpu_offload_seq names '{name}', which is no component")
+    for attribute in ("_optional_components", "_exclude_from_cpu_offload"):
+        found = declared(cls, attribute)
+        for name in found[1] if found is not None else ():
+            if name not in components and found is not None:
+                yield at(cls.source, found[0], f"{attribute} names '{name}', which is no component")
+
+
+def _variables(call: ast.FunctionDef) -> set[str]:
+    assigned = {node.id for node in walked(call) if isinstance(node, ast.Name)}
+    return assigned | {node.arg for node in walked(call.args) if isinstance(node, ast.arg)}

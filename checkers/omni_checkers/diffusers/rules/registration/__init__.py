@@ -1,0 +1,1 @@
+"""Rules about what is exported, and what is copied."""

@@ -1,0 +1,39 @@
+"""Every rule on packages that break it and on packages that keep it."""
+
+import ast
+
+import pytest
+
+from omni_checkers import all_rules, check
+
+from .conftest import Package
+from .variants import VARIANTS, Variant
+
+RULES = [rule.id for rule in all_rules() if rule.id.startswith("DFU") and rule.level == "static"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_variant(variant: Variant, package: Package) -> None:
+    report = check([package(variant.edits)], target="diffusers", select=[variant.rule])
+    statuses = {one.status for one in report.results if one.rule == variant.rule}
+    assert ("fail" in statuses) == variant.broken, (statuses, report.findings)
+    assert not any("failed:" in one.reason for one in report.results)
+    for finding in report.findings:
+        assert 1 <= finding.line <= len(finding.path.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_has_three_variants_of_either_kind(rule: str) -> None:
+    assert sum(variant.rule == rule and variant.broken for variant in VARIANTS) >= 3
+    assert sum(variant.rule == rule and not variant.broken for variant in VARIANTS) >= 3
+
+
+def test_variants_have_names_of_their_own() -> None:
+    assert {variant.rule for variant in VARIANTS} == set(RULES)
+    assert len({str(variant) for variant in VARIANTS}) == len(VARIANTS)
+
+
+def test_variants_are_valid_python() -> None:
+    for variant in VARIANTS:
+        for text in variant.edits.values():
+            ast.parse(text)
