@@ -20,6 +20,7 @@ from omni_kit.upstream.diffusers.guidance import guidance_of
 LEAF, ROUND, LOOP = "ModularPipelineBlocks", "round", "LoopSequentialPipelineBlocks"
 _FILES = {INPUT: "inputs", TEXT: "encoders", DENOISE: "denoise", DECODE: "decoders"}
 _BEFORE = "before_denoise"
+PROGRESS = "progress_bar"  # blocks with a loop have one of their own
 _STEP = "__loop_step__"
 _SAYS = {
     INPUT: "Checks what was given and fills in what was left out.",
@@ -31,7 +32,7 @@ _SAYS = {
     "denoiser": "Asks the denoiser, and guides its answer.",
     "after_denoiser": "Goes one step with the scheduler.",
     DENOISE: "Goes from noise to latents, step by step.",
-    DECODE: "Makes the answer of latents.",
+    DECODE: "Decodes latents to what is answered.",
 }
 
 
@@ -138,7 +139,7 @@ class Blocks:
         steps = [_statement(_STEP)] if loop.parts else []
         inner = loop.loop.body.with_changes(body=[*loop.before, *steps, *loop.after])
         statement = loop.statement.deep_replace(loop.loop, loop.loop.with_changes(body=inner))
-        body = [*_absent(passed), *self._rewritten([statement], frozenset({"progress_bar"}))]  # type: ignore[list-item]
+        body = [*_absent(passed), *self._rewritten([statement], frozenset({PROGRESS}))]  # type: ignore[list-item]
         taken = passed.inputs if not loop.parts else self.flow.around()
         why = f"{TODO_MARK}: not divided: {loop.undivided}" if loop.undivided else ""
         made = self._block(DENOISE, f"{self.prefix}DenoiseStep", LOOP, body, self._inputs(taken), passed.outputs,
@@ -197,7 +198,7 @@ def at_depth(statements: Sequence[cst.BaseStatement], depth: int) -> str:
     body: Sequence[cst.BaseStatement] = statements
     for _ in range(depth):
         body = [cst.If(cst.Name("True"), cst.IndentedBlock(list(body)))]
-    return cst.Module(list(body)).code.split("\n", depth)[depth].rstrip("\n")  # type: ignore[arg-type]
+    return cst.Module(list(body)).code.split("\n", depth)[depth].strip("\n")  # type: ignore[arg-type]
 
 
 def _absent(passed: Passed) -> list[cst.BaseStatement]:

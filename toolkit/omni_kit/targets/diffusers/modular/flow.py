@@ -148,6 +148,8 @@ def _set_first(name: str, body: Sequence[ast.stmt]) -> bool:
     first = touching[0]
     if isinstance(first, (ast.Assign, ast.AnnAssign)):
         return first.value is not None and name not in of_tree(first.value).read
+    if isinstance(first, ast.For) and name in of_tree(first.target).stored and name not in of_tree(first.iter).read:
+        return len(touching) == 1
     if len(touching) > 1 and name not in set(_certain([first])):
         return False
     inner = [getattr(first, field, []) for field in ("body", "orelse")]

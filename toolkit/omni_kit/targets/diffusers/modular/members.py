@@ -12,6 +12,8 @@ from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.source import dotted
 
 MODULAR = "ModularPipeline"
+# A method as it stands, or statements that end with a value.
+Member = Method | list[ast.stmt]
 
 
 @dataclass(frozen=True)
@@ -65,20 +67,33 @@ class Members:
         if method is not None:
             yield method.node
         elif name in self.made:
-            yield self.made[name]
+            yield from self.made[name]
 
     @cached_property
-    def made(self) -> dict[str, ast.expr]:
-        """What the constructor assigns: attribute -> expression, in the words of a property."""
+    def made(self) -> dict[str, list[ast.stmt]]:
+        """What the constructor assigns: attribute -> statements that end with its value, in the words of a property."""
         init = self._opened.method("__init__")
-        found: dict[str, ast.expr] = {}
-        for node in init.node.body if init is not None else ():
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                name = dotted(node.targets[0]) or ""
-                if name.startswith("self.") and name.count(".") == 1:
-                    given = ast.parse(ast.unparse(node.value), mode="eval").body
-                    found[name.removeprefix("self.")] = _Arguments(self._opened).visit(given)
-        return found
+        body = [one for one in init.node.body if not _registers(one)] if init is not None else []
+        names = {name for node in body for name in of_tree(node).kept}
+        return {name: self._property(name, body) for name in sorted(names)}
+
+    def _property(self, name: str, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The statements of a constructor that an attribute comes about by; it, and its siblings, are variables there."""
+        needed: set[str] = set()
+        taken: list[ast.stmt] = []
+        for node in reversed(body):
+            found = of_tree(node)
+            if name in found.kept or found.stored & needed:
+                needed |= found.read
+                taken.insert(0, node)
+        kept = frozenset(one for node in taken for one in of_tree(node).kept)
+        words = _Words(self._opened, kept if name in kept else frozenset())
+        module = ast.parse("\n".join(ast.unparse(node) for node in taken))
+        changed = ast.fix_missing_locations(words.visit(module)).body
+        last = changed[-1]
+        if len(changed) == 1 and isinstance(last, ast.Assign) and dotted(last.targets[0]) == name:
+            return [ast.Return(last.value)]
+        return [*changed, ast.Return(ast.Name(name, ast.Load()))]
 
     def leaves_out(self, node: ast.Module) -> str:
         """The method that a statement calls and nothing takes from, of those that only standard pipelines have."""
@@ -97,13 +112,13 @@ class Members:
         classes = [self._modular, *(ClassRef(*found) for found in mixins if found is not None)]
         return any(one is not None and _has(one, name) for one in classes)
 
-    def own(self, reached: Reached) -> tuple[dict[str, Method | ast.expr], list[str]]:
+    def own(self, reached: Reached) -> tuple[dict[str, Member], list[str]]:
         """What the class of the modular pipeline brings, and names that nothing gives.
 
         Returns:
-            Name -> a method as it stands, or what a property answers; constants are class attributes.
+            Name -> a member; literals become class attributes.
         """
-        found: dict[str, Method | ast.expr] = {}
+        found: dict[str, Member] = {}
         unknown: list[str] = []
         kept = self._kept(reached)
         for name in sorted(reached.attributes):
@@ -112,17 +127,17 @@ class Members:
             assigned = self._opened.cls.assigned(name)
             if (method := self._opened.method(name)) is not None:
                 found[name] = method
-            elif name in self.made and (name not in kept or isinstance(self.made[name], ast.Constant)):
+            elif name in self.made and (name not in kept or constant(self.made[name])):
                 found[name] = self.made[name]
             elif assigned is not None:
-                found[name] = assigned[1]
+                found[name] = [ast.Return(assigned[1])]
             elif name not in kept:
                 unknown.append(name)
         return found | self._called_by(found), unknown
 
-    def _called_by(self, members: dict[str, Method | ast.expr]) -> dict[str, Method | ast.expr]:
+    def _called_by(self, members: dict[str, Member]) -> dict[str, Member]:
         """Methods that members need on the pipeline itself."""
-        nodes = [one.node if isinstance(one, Method) else one for one in members.values()]
+        nodes = [node for one in members.values() for node in ([one.node] if isinstance(one, Method) else one)]
         names = self.reached(nodes).attributes - members.keys()
         return {name: method for name in sorted(names) if (method := self.function(name)) is not None}
 
@@ -133,15 +148,34 @@ class Members:
         return frozenset(name for node in nodes for name in of_tree(node).kept)
 
 
-class _Arguments(ast.NodeTransformer):
-    """What the constructor was given, as the pipeline has it afterwards."""
+class _Words(ast.NodeTransformer):
+    """The words of a constructor in those of a property: arguments are the pipeline's, what is made is a variable."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: Opened, made: frozenset[str]) -> None:
         self._opened = opened
+        self._made = made
 
     def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802
-        where = "self." if node.id in self._opened.parts else "self.config." if node.id in self._opened.settings else ""
-        return ast.parse(f"{where}{node.id}", mode="eval").body
+        """An argument."""
+        known = (("self.", self._opened.parts), ("self.config.", self._opened.settings))
+        where = next((prefix for prefix, names in known if node.id in names), "")
+        return ast.parse(f"{where}{node.id}", mode="eval").body if where else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:  # noqa: N802
+        """What is made here, assigned or read again."""
+        own = dotted(node.value) == "self" and node.attr in self._made
+        return ast.Name(node.attr, node.ctx) if own else self.generic_visit(node)  # type: ignore[return-value]
+
+
+def _registers(node: ast.stmt) -> bool:
+    """Whether a statement of a constructor is one that diffusers wants of each."""
+    return isinstance(node, ast.Expr)
+
+
+def constant(body: list[ast.stmt]) -> bool:
+    """Whether what an attribute is made by is a literal."""
+    value = body[0].value if len(body) == 1 and isinstance(body[0], ast.Return) else None
+    return value is not None and not any(isinstance(node, (ast.Name, ast.Call)) for node in ast.walk(value))
 
 
 def _settings(node: ast.AST) -> list[str]:

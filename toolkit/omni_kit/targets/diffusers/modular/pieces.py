@@ -40,12 +40,12 @@ class Around:
 
     Attributes:
         imports: lines.
-        statements: what upstream's file does at its top level, and is done here, too.
+        statements: what upstream's file does at its top level, and is done here, too; each with its line there.
         functions: what is defined here, by name.
     """
 
     imports: list[str] = field(default_factory=list)
-    statements: dict[str, str] = field(default_factory=dict)
+    statements: dict[str, int] = field(default_factory=dict)
     functions: dict[str, str] = field(default_factory=dict)
 
 
@@ -72,6 +72,7 @@ class Collector:
                     todo += self._needed(file, name, piece.source, found)
         found.functions = dict(reversed(found.functions.items()))
         found.imports = sorted(set(found.imports))
+        found.statements = dict(sorted(found.statements.items(), key=lambda one: one[1]))
         return found
 
     def _needed(self, file: str, name: str, source: SourceFile, found: Around) -> list[Piece]:
@@ -83,8 +84,8 @@ class Collector:
             return self._defined(file, name, lambda: Piece(_code(defined[1]), source), found)
         if defined is not None:
             text = _RELATIVE.sub(lambda match: self._absolute(match, source), _code(defined[1]))
-            new = text not in found.statements.values()
-            found.statements[name] = text
+            new = text not in found.statements
+            found.statements[text] = defined[0].lineno
             return [Piece(text, source)] if new else []
         if name in source.imports:
             found.imports.append(self._import(name, source.imports[name]))

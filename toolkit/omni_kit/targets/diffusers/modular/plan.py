@@ -2,18 +2,20 @@
 
 import ast
 import shlex
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from omni_kit.errors import BadInput, Refusal
-from omni_kit.targets.diffusers.modular.blocks import LOOP, Block, Blocks, at_depth
+from omni_kit.targets.diffusers.modular.blocks import LOOP, PROGRESS, Blocks, at_depth
 from omni_kit.targets.diffusers.modular.dividing import Divider, Division
 from omni_kit.targets.diffusers.modular.flow import Flow, handed_to_callbacks
-from omni_kit.targets.diffusers.modular.members import Members, Reached
+from omni_kit.targets.diffusers.modular.members import Member, Members, Reached, constant
 from omni_kit.targets.diffusers.modular.opened import Method, Opened
 from omni_kit.targets.diffusers.modular.pieces import Collector, Piece
 from omni_kit.targets.protocol import TODO_MARK, Decision, IntegrationPlan, NewFile, Request
+from omni_kit.upstream.diffusers.guidance import guidance_of
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.subject import Subject
 
@@ -89,7 +91,8 @@ class Proposal:
                 own.sort(key=lambda one: one.sort == LOOP)  # behind the blocks that it runs
                 around = collector.around(file, [piece for one in own for piece in one.pieces])
                 yield self._file(f"{file}.py", "blocks.py.jinja", blocks=own, around=around)
-        members, unknown = self.members.own(self._reached)
+        members, nowhere = self.members.own(self._reached)
+        unknown = [name for name in nowhere if name not in {*self.blocks.left, PROGRESS}]
         pieces = [self._member_piece(name, one) for name, one in members.items()]
         source = self.opened.cls.source
         around = collector.around("modular_pipeline", [*pieces, Piece(", ".join(self.opened.bases), source)])
@@ -103,9 +106,9 @@ class Proposal:
     def _reached(self) -> Reached:
         return self.members.reached([self.opened.call.node])
 
-    def _member_piece(self, name: str, one: Method | ast.expr) -> Piece:
+    def _member_piece(self, name: str, one: Member) -> Piece:
         home = self.opened.cls if not isinstance(one, Method) else one.home
-        return Piece(_plain(_member(name, one)), home.source)
+        return Piece(f"class _:\n{_member(name, one)}", home.source)
 
     def _file(self, place: str, template: str, **context: object) -> NewFile:
         everything = {
@@ -119,25 +122,20 @@ class Proposal:
         where = self.opened.call.home.source.where
         for one in self.blocks.sequence:
             inner = f", which runs {', '.join(name for name, _ in one.blocks)}" if one.blocks else ""
-            yield Decision(one.name, one.cls, f"{one.says}{inner}", self._where(one))
+            yield Decision(one.name, one.cls, f"{one.says.rstrip('.')}{inner}", where(self.opened.call.node))
         for one in dict.fromkeys(self.blocks.left):
             reason = "modular pipelines have none: a ComponentsManager moves their models"
             yield Decision(f"{one}()", "left out", reason, where(self.opened.call.node))
-        yield Decision("guidance", "the pipeline's own", "its statements are copied as they are", "")
+        guidance = guidance_of(self.pipeline)
+        if guidance.scale:
+            yield Decision("guidance", "the pipeline's own", "its statements are copied as they are", guidance.where)
 
-    def _where(self, block: Block) -> str:
-        return self.opened.call.home.source.where(self.opened.call.node)
 
-
-def _member(name: str, one: Method | ast.expr) -> str:
+def _member(name: str, one: Member) -> str:
     """A member of the modular pipeline's class, as it is written in it."""
     if isinstance(one, Method):
         return at_depth([one.written.with_changes(leading_lines=[])], 1)
-    value = ast.unparse(one)
-    if not any(isinstance(node, ast.Name) for node in ast.walk(one)):
-        return f"    {name} = {value}"
-    return f"    @property\n    def {name}(self):\n        return {value}"
-
-
-def _plain(text: str) -> str:
-    return f"class _:\n{text}"
+    if constant(one) and isinstance(one[0], ast.Return) and one[0].value is not None:
+        return f"    {name} = {ast.unparse(one[0].value)}"
+    body = textwrap.indent("\n".join(ast.unparse(node) for node in one), " " * 8)
+    return f"    @property\n    def {name}(self):\n{body}"
