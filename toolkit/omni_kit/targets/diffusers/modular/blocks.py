@@ -139,11 +139,11 @@ class Blocks:
         steps = [_statement(_STEP)] if loop.parts else []
         inner = loop.loop.body.with_changes(body=[*loop.before, *steps, *loop.after])
         statement = loop.statement.deep_replace(loop.loop, loop.loop.with_changes(body=inner))
-        body = [*_absent(passed), *self._rewritten([statement], frozenset({PROGRESS}))]  # type: ignore[list-item]
+        body = [*_absent(passed), *self._rewritten([statement], frozenset({PROGRESS}))]
         taken = passed.inputs if not loop.parts else self.flow.around()
         why = f"{TODO_MARK}: not divided: {loop.undivided}" if loop.undivided else ""
         made = self._block(DENOISE, f"{self.prefix}DenoiseStep", LOOP, body, self._inputs(taken), passed.outputs,
-                           [statement], why)  # type: ignore[list-item]  # fmt: skip
+                           [statement], why)  # fmt: skip
         given = "".join(f", {name}={name}" for name in loop.targets)
         step = f"components, {STATE} = self.loop_step(components, {STATE}{given})"
         return replace(made, body=made.body.replace(_STEP, step), targets=loop.targets,
@@ -207,7 +207,7 @@ def _absent(passed: Passed) -> list[cst.BaseStatement]:
 
 
 def _statement(text: str) -> cst.BaseStatement:
-    return cst.parse_statement(text)  # type: ignore[return-value]
+    return cst.parse_statement(text)
 
 
 def _camel(name: str) -> str:

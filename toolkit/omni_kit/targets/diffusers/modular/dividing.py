@@ -70,7 +70,7 @@ class Looped:
         """What the statement does outside of the blocks."""
         rest = [*self.before, *self.after]
         kept = self.loop.with_changes(body=cst.IndentedBlock(rest or [cst.parse_statement("pass")]))
-        return names(self.statement.deep_replace(self.loop, kept))  # type: ignore[arg-type]
+        return names(self.statement.deep_replace(self.loop, kept))
 
     @property
     def whole(self) -> Names:
@@ -110,7 +110,7 @@ class Divider:
         statements, answers = self._answered(statements)
         place, loop = self._loop(statements)
         return Division(
-            tuple(self._prepared(statements[:place], statements[place])), self._looped(statements[place], loop),
+            tuple(self._prepared(statements[:place])), self._looped(statements[place], loop),
             Part(DECODE, tuple(statements[place + 1 :])), answers,
         )  # fmt: skip
 
@@ -142,30 +142,34 @@ class Divider:
         calls = (node for node in ast.walk(tree(loop)) if isinstance(node, ast.Call))
         return any(dotted(node.func) == f"self.{SCHEDULER}.step" for node in calls)
 
-    def _prepared(self, statements: Sequence[cst.BaseStatement], loop: cst.BaseStatement) -> Iterator[Part]:
-        """The parts before the loop: each ends with what it is called after, and what it makes of that."""
-        marks = [(place, kind) for place, one in enumerate(statements) if (kind := self._kind(one))]
+    def _prepared(self, statements: Sequence[cst.BaseStatement]) -> Iterator[Part]:
+        """The parts before the loop: each begins with what the statements that it is named after need."""
+        bounds, called, behind = [0], [INPUT], 0
+        for kind, first, last in self._groups(statements):
+            bounds.append(self._begin(statements, behind, first, last))
+            called.append(kind)
+            behind = last + 1
+        if behind:
+            bounds.append(behind)
+            called.append(CONDITIONS)
+        counted: dict[str, int] = {}
+        for name, start, end in zip(called, bounds, [*bounds[1:], len(statements)], strict=True):
+            if start < end:
+                counted[name] = counted.get(name, 0) + 1
+                yield Part(name if counted[name] == 1 else f"{name}_{counted[name]}", tuple(statements[start:end]))
+
+    def _groups(self, statements: Sequence[cst.BaseStatement]) -> list[tuple[str, int, int]]:
+        """What statements do, with the first and the last that do it in a row."""
         groups: list[tuple[str, int, int]] = []
-        for place, kind in marks:
-            if kind == TEXT and any(one[0] != TEXT for one in groups):
-                continue  # pictures and the like that are encoded as conditions
+        for place, one in enumerate(statements):
+            kind = self._kind(one)
+            if not kind or (kind == TEXT and any(group[0] != TEXT for group in groups)):
+                continue  # also pictures and the like that are encoded as conditions
             if groups and groups[-1][0] == kind:
                 groups[-1] = (kind, groups[-1][1], place)
             else:
                 groups.append((kind, place, place))
-        bounds, names_ = [0], [INPUT]
-        for kind, first, last in groups:
-            bounds.append(self._begin(statements, bounds[-1] if len(bounds) == 1 else ends + 1, first, last))
-            names_.append(kind)
-            ends = last
-        if groups:
-            bounds.append(groups[-1][2] + 1)
-            names_.append(CONDITIONS)
-        counted: dict[str, int] = {}
-        for name, start, end in zip(names_, bounds, [*bounds[1:], len(statements)], strict=True):
-            if start < end:
-                counted[name] = counted.get(name, 0) + 1
-                yield Part(name if counted[name] == 1 else f"{name}_{counted[name]}", tuple(statements[start:end]))
+        return groups
 
     def _begin(self, statements: Sequence[cst.BaseStatement], earliest: int, first: int, last: int) -> int:
         """Where a part begins: with the first statement that what it is called after needs."""

@@ -11,7 +11,6 @@ from omni_kit.targets.diffusers.modular.dividing import Division, Part
 from omni_kit.targets.diffusers.modular.names import Names, of_tree, tree
 
 
-
 @dataclass(frozen=True)
 class Passed:
     """What a block takes and gives.
@@ -158,5 +157,3 @@ def _set_first(name: str, body: Sequence[ast.stmt]) -> bool:
     if any(name in of_tree(one).read for one in parts):
         return False
     return bool(inner[0]) and all(_set_first(name, one) for one in inner)
-
-

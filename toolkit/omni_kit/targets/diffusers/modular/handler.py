@@ -17,6 +17,7 @@ class ModularHandler:
 
     templates = "modular"
     reads = ("diffusers",)
+    ways = ("modular", "both")  # the standard one is there already
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """The blocks, and the pipeline that runs them."""

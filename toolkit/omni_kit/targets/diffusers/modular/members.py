@@ -78,7 +78,7 @@ class Members:
         return {name: self._property(name, body) for name in sorted(names)}
 
     def _property(self, name: str, body: list[ast.stmt]) -> list[ast.stmt]:
-        """The statements of a constructor that an attribute comes about by; it, and its siblings, are variables there."""
+        """The statements of a constructor that make an attribute, which is a variable there, as its siblings are."""
         needed: set[str] = set()
         taken: list[ast.stmt] = []
         for node in reversed(body):
@@ -155,13 +155,13 @@ class _Words(ast.NodeTransformer):
         self._opened = opened
         self._made = made
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         """An argument."""
         known = (("self.", self._opened.parts), ("self.config.", self._opened.settings))
         where = next((prefix for prefix, names in known if node.id in names), "")
         return ast.parse(f"{where}{node.id}", mode="eval").body if where else node
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:  # noqa: N802
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         """What is made here, assigned or read again."""
         own = dotted(node.value) == "self" and node.attr in self._made
         return ast.Name(node.attr, node.ctx) if own else self.generic_visit(node)  # type: ignore[return-value]

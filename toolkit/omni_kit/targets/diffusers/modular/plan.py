@@ -31,7 +31,9 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
         Refusal: no pipeline was given, or it cannot be divided; why.
     """
     if subject.pipeline is None:
-        raise Refusal(f"{subject.given} is no pipeline", "give the class of a standard pipeline, or its model_index.json")
+        raise Refusal(
+            f"{subject.given} is no pipeline", "give the class of a standard pipeline, or its model_index.json"
+        )
     if request.style == "in-tree":
         raise BadInput("modular pipelines are made as packages of their own", "take --style plugin")
     return Proposal(subject.pipeline, request).plan()
@@ -123,9 +125,9 @@ class Proposal:
         for one in self.blocks.sequence:
             inner = f", which runs {', '.join(name for name, _ in one.blocks)}" if one.blocks else ""
             yield Decision(one.name, one.cls, f"{one.says.rstrip('.')}{inner}", where(self.opened.call.node))
-        for one in dict.fromkeys(self.blocks.left):
-            reason = "modular pipelines have none: a ComponentsManager moves their models"
-            yield Decision(f"{one}()", "left out", reason, where(self.opened.call.node))
+        for name in dict.fromkeys(self.blocks.left):
+            reason = "modular pipelines have no such method; a ComponentsManager moves their models"
+            yield Decision(f"{name}()", "left out", reason, where(self.opened.call.node))
         guidance = guidance_of(self.pipeline)
         if guidance.scale:
             yield Decision("guidance", "the pipeline's own", "its statements are copied as they are", guidance.where)
