@@ -81,8 +81,9 @@ class Proposal:
         base = self.request.name
         files = tuple(self._files())
         place = self.request.into / base
-        commands = (shlex.join(["omni-kit", command, str(place)]) for command in ("check", "parity"))
-        return IntegrationPlan(base, files, decisions=tuple(self._decisions()), next=tuple(commands))
+        return IntegrationPlan(
+            base, files, decisions=tuple(self._decisions()), next=(shlex.join(["omni-kit", "parity", str(place)]),)
+        )
 
     def _files(self) -> Iterator[NewFile]:
         collector = Collector(self.members.function, "diffusers.")
