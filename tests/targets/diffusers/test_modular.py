@@ -8,7 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from omni_kit.cli.app import app
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.parity import run_parity
 from omni_kit.scaffold import new_model
@@ -191,3 +193,18 @@ def test_a_round_that_ends_in_its_middle_stays_whole(tmp_path: Path) -> None:
     assert f"{TODO_MARK}: not divided: a round assigns" in text
     assert "loop_step" not in text
     assert any("not divided" in todo.what for todo in made.plan.todo)
+
+
+def test_the_option_stands_in_the_place_of_a_kind(tmp_path: Path) -> None:
+    """And beside a target: other frameworks have ways of that name."""
+    command = ["new-model", "one", "--from", "WanPipeline", "--into", str(tmp_path), "--dry-run"]
+    runner = CliRunner()
+    for pipeline in ("modular", "both"):
+        ran = runner.invoke(app, [*command, "--target", "diffusers", "--pipeline", pipeline, "--format", "json"])
+        assert ran.exit_code == 0, ran.output
+        assert "one/denoise.py" in ran.output
+    standard = runner.invoke(app, [*command, "--target", "diffusers", "--pipeline", "standard", "--format", "json"])
+    assert standard.exit_code == 1
+    for wrong in ([], ["--target", "diffusers", "--kind", "modular"]):
+        found = runner.invoke(app, [*command, *wrong, "--pipeline", "modular"])
+        assert isinstance(found.exception, BadInput) or found.exit_code == 2
