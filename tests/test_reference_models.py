@@ -54,3 +54,9 @@ def test_a_ported_model_is_what_is_made_today(tmp_path: Path, monkeypatch: pytes
     new_model("lumen", "reference_models/diffusers/_upstream/lumen::Lumen", target="diffusers", into=tmp_path)
     committed, made = files(PORTED / "lumen"), files(tmp_path / "lumen")
     assert made == committed, "it differs: run `make reference` and look at the change"
+
+
+def test_a_modular_pipeline_is_what_is_made_today(tmp_path: Path) -> None:
+    new_model("wan_t2v_blocks", "WanPipeline", target="diffusers", kind="modular", into=tmp_path)
+    committed, made = files(PORTED / "wan_t2v_blocks"), files(tmp_path / "wan_t2v_blocks")
+    assert made == committed, "it differs: run `make reference` and look at the change"

@@ -42,6 +42,7 @@ def test_references_exist(skill: Skill) -> None:
 
 _RUN = {
     "integrate-model", "veomni-new-model", "veomni-new-dit", "moe-checkpoint-layout", "sglang-diffusion-add-model",
+    "diffusers-modular-pipeline",
 }  # fmt: skip
 RUN_HERE = [skill for skill in SKILLS if skill.name in _RUN]
 

@@ -35,6 +35,9 @@ def new_model_command(
     kind: Annotated[
         str | None, typer.Option(help="Refuse if the model is of another kind; or how to integrate it.")
     ] = None,
+    pipeline: Annotated[
+        str | None, typer.Option(help="standard, modular or both: which pipelines to make; with --target.")
+    ] = None,
     style: Annotated[
         str, typer.Option(help="plugin: a package of its own. in-tree: files of the framework's checkout.")
     ] = "plugin",
@@ -54,10 +57,15 @@ def new_model_command(
 
     if style not in ("plugin", "in-tree"):
         raise BadInput(f"unknown style '{style}'", "plugin or in-tree")
+    if pipeline is not None and (kind is not None or target is None):
+        raise BadInput(
+            "--pipeline stands in the place of --kind, and beside --target", "leave --kind out, give --target"
+        )
     output = Output("new-model", fmt, full)
     try:
         scaffold = new_model(
-            name, source, target=target, style="in-tree" if style == "in-tree" else "plugin", into=into, kind=kind,
+            name, source, target=target, style="in-tree" if style == "in-tree" else "plugin", into=into,
+            kind=kind or pipeline,
             force=force, dry_run=dry_run or diff, transformers=transformers, diffusers=diffusers,
         )  # fmt: skip
     except Refusal as refusal:

@@ -14,7 +14,7 @@ from omni_kit.scaffold.answers import ANSWERS, BASE, dump_answers, dump_base, lo
 from omni_kit.scaffold.codemods import apply_edit
 from omni_kit.scaffold.render import left_open, render, templates_of
 from omni_kit.scaffold.write import FileChange, compare, digest, read_existing, write
-from omni_kit.targets.protocol import IntegrationPlan, Request, Style, Target, kind_taken, scaffolded, ways_of
+from omni_kit.targets.protocol import IntegrationPlan, Request, Style, Target, kind_taken, reads_of, scaffolded, ways_of
 from omni_kit.targets.registry import get_target, targets
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.subject import Subject, open_source
@@ -169,7 +169,8 @@ def _only_taker(subject: Subject, kind: str | None) -> Target:
 
 def _wanted(target: Target, subject: Subject, kind: str | None) -> list[Kind]:
     """The subject's kinds that a target scaffolds: all of them, or that which was asked for, by name or by its way."""
-    found = [one for one in subject.kinds if one in scaffolded(target) and subject.library.name in target.reads]
+    able = [one for one in subject.kinds if one in scaffolded(target)]
+    found = [one for one in able if subject.library.name in reads_of(target, one)]
     return [one for one in found if kind in (None, one) or kind in ways_of(target, one)]
 
 
@@ -178,8 +179,9 @@ def _taken(target: Target, subject: Subject, kind: str | None) -> Kind:
     if found := _wanted(target, subject, kind):
         return found[0]
     model_type, able = subject.profile.model_type, kind_taken(target, subject.kinds)
-    if (library := subject.library.name) not in target.reads:
-        raise Refusal(f"{model_type} is of {library}; {target.name} takes models of {', '.join(target.reads)}")
+    read = reads_of(target, able) if able is not None else target.reads
+    if (library := subject.library.name) not in read:
+        raise Refusal(f"{model_type} is of {library}; {target.name} takes models of {', '.join(read)}")
     if able is not None and (ways := ways_of(target, able)):
         raise Refusal(f"{target.name} integrates models of kind '{able}' as {', '.join(ways)}, not as '{kind}'")
     if kind is not None and kind not in subject.kinds:

@@ -234,6 +234,15 @@ class HasWays(Protocol):
         """What they are called, as they are asked for in the place of a kind; the usual one first."""
 
 
+@runtime_checkable
+class ReadsSome(Protocol):
+    """A handler that takes models of some of the libraries alone that its target reads."""
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """These libraries, as `Subject.library` names them."""
+
+
 class Target(Protocol):
     """A framework that models are integrated into."""
 
@@ -313,6 +322,12 @@ def ways_of(target: Target, kind: Kind) -> Sequence[str]:
     """The ways in which a target integrates models of a kind; none where there is only one."""
     handler = target.kinds[kind]
     return handler.ways if isinstance(handler, HasWays) else ()
+
+
+def reads_of(target: Target, kind: Kind) -> Sequence[str]:
+    """The libraries whose models of a kind a target takes."""
+    handler = target.kinds[kind]
+    return handler.reads if isinstance(handler, ReadsSome) else target.reads
 
 
 def handler_of(target: Target, kind: Kind) -> KindHandler:

@@ -178,12 +178,12 @@ class Subject:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Everything that it can be taken for: its own kind, and a pipeline where one was given.
+        """Everything that it can be taken for: its own kind, and a pipeline, standard or modular, where one was given.
 
         Raises:
             BadInput: as `profile`.
         """
-        return (self.kind, Kind.pipeline) if self.pipeline is not None else (self.kind,)
+        return (self.kind, Kind.pipeline, Kind.modular) if self.pipeline is not None else (self.kind,)
 
 
 def open_source(

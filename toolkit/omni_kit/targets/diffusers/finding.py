@@ -5,6 +5,7 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.targets.diffusers.model_dir import find_model_dir
+from omni_kit.targets.diffusers.modular.package import find_package
 from omni_kit.targets.folders import integrations_below
 from omni_kit.targets.protocol import Integration
 from omni_kit.upstream.diffusers.package import package_parts, package_root, part_files
@@ -18,8 +19,15 @@ def at(path: Path) -> Integration | None:
     try:
         found = find_model_dir(path)
     except BadInput:
-        return None
+        return _modular_at(path)
     return Integration(found.path, lambda: Kind.dit)
+
+
+def _modular_at(path: Path) -> Integration | None:
+    try:
+        return Integration(find_package(path).path, lambda: Kind.modular)
+    except BadInput:
+        return None
 
 
 def find(path: Path) -> Sequence[Integration]:

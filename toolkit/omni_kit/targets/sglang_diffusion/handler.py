@@ -1,14 +1,13 @@
 """What SGLang-diffusion does with pipelines: their own code up to the denoiser, then SGLang's stages."""
 
-import tomllib
 from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import IntegrationPlan, Request
+from omni_kit.targets.recorded import recorded_source
 from omni_kit.targets.sglang_diffusion.installing import INSTALL_SGLANG
 from omni_kit.targets.sglang_diffusion.pipeline_dir import find_pipeline_dir
 from omni_kit.targets.sides import PIPELINE, PIPELINES, Ability, Candidate
-from omni_kit.upstream.diffusers.pipelines import INDEX
 from omni_kit.upstream.subject import Subject
 
 _SIDE = "omni_kit.targets.sglang_diffusion.runtime.side:SGLangPipelineBuilder"
@@ -37,7 +36,7 @@ class PipelineHandler:
             raise BadInput(f"{path} lies in a checkout: parity runs plugins", "make it with --style plugin")
         return Candidate(
             path=found.path,
-            source=_source(found.path),
+            source=recorded_source(found.path),
             builder=_SIDE,
             options={"path": str(found.path), "pipeline_name": found.pipeline_name},
             reference=PIPELINES,
@@ -46,13 +45,3 @@ class PipelineHandler:
             offers=frozenset({Ability.stages}),
             requires={"sglang": INSTALL_SGLANG},
         )
-
-
-def _source(path: Path) -> str:
-    """What an integration was made from: the directory of a pipeline as an absolute path, or the name of a class."""
-    try:
-        recorded = tomllib.loads((path / ".omni-kit.toml").read_text(encoding="utf-8"))
-        given = str(recorded["answers"]["source"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-    return str(Path(given).resolve()) if given and Path(given, INDEX).is_file() else given

@@ -18,6 +18,8 @@ class TransformerHandler:
     """Ports the transformer, and makes what stands around it: pipeline, conversion, tests and pages."""
 
     templates = "transformer"
+    reads = ("repository",)
+    ways = ("standard",)
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """The model's file, rewritten from the authors' code, and all that diffusers has beside it."""

@@ -1,0 +1,210 @@
+"""Standard pipelines as modular ones: the blocks answer what the pipeline answers, and what upstream's twin does."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from omni_kit.cli.app import app
+from omni_kit.errors import BadInput, Refusal
+from omni_kit.parity import run_parity
+from omni_kit.scaffold import new_model
+from omni_kit.targets.protocol import TODO_MARK
+
+EXAMPLE = Path(__file__).parents[3] / "reference_models" / "diffusers" / "wan_t2v_blocks"
+SCALE = 4.0
+# Pipeline -> upstream's own blocks of it, whether these take a guider, and what else the pipeline is called with.
+TWINS: dict[str, tuple[str, bool, dict[str, Any]]] = {
+    "FluxPipeline": ("FluxAutoBlocks", False, {}),
+    "WanPipeline": ("WanBlocks", True, {"guidance_scale": SCALE, "num_frames": 5}),
+    "QwenImagePipeline": ("QwenImageAutoBlocks", True, {"true_cfg_scale": SCALE}),
+}
+
+
+class Case:
+    """A pipeline, small; the package that was made of it, and a call."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        from omni_kit.targets.references.pipelines import read_pipeline
+        from omni_kit.toys.pipelines import toy_pipeline
+
+        self.blocks, self.guided, self.more = TWINS[name]
+        self.package = f"blocks_of_{name.lower()}"
+        self.made = new_model(self.package, name, target="diffusers", kind="modular", into=folder)
+        self.standard = toy_pipeline(read_pipeline(name), lambda pipeline: pipeline(**self.given()))
+
+    def given(self, **changed: Any) -> dict[str, Any]:
+        import torch
+
+        return {
+            "prompt": "a cat on the mat", "negative_prompt": "red dog", "height": 64, "width": 64,
+            "num_inference_steps": 3, "generator": torch.Generator().manual_seed(7), "output_type": "pt",
+            **self.more, **changed,
+        }  # fmt: skip
+
+    def modular(self) -> Any:
+        from omni_kit.targets.diffusers.modular.side import modular_of
+
+        module = importlib.import_module(self.package)
+        made = next(one for name, one in vars(module).items() if name.endswith("ModularPipeline"))
+        return modular_of(made(), self.standard)
+
+    def answers(self, pipeline: Any, **changed: Any) -> Any:
+        """What a modular pipeline answers, of what it takes."""
+        from omni_kit.targets.diffusers.modular.side import last_output
+
+        given = {key: one for key, one in self.given(**changed).items() if key in pipeline.blocks.input_names}
+        return pipeline(**given, output=last_output(pipeline))
+
+
+@pytest.fixture(scope="module", params=TWINS)
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("plugins")
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    yield Case(request.param, folder)
+    sys.path.remove(str(folder))
+
+
+@pytest.mark.parametrize("kind", ["pt", "latent"])
+def test_pictures_and_latents_are_the_pipelines_own(case: Case, kind: str) -> None:
+    import torch
+
+    expected = case.standard(**case.given(output_type=kind), return_dict=False)[0]
+    assert torch.equal(torch.as_tensor(case.answers(case.modular(), output_type=kind)), torch.as_tensor(expected))
+
+
+def test_pictures_are_those_of_upstreams_twin(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    import diffusers
+    import diffusers.modular_pipelines.wan.encoders as wan
+    import torch
+
+    from omni_kit.targets.diffusers.modular.side import modular_of
+
+    if not hasattr(wan, "ftfy"):  # which it asks for, also where it is not installed
+        monkeypatch.setattr(wan, "ftfy", SimpleNamespace(fix_text=str), raising=False)
+    twin = modular_of(getattr(diffusers, case.blocks)().init_pipeline(), case.standard)
+    if case.guided:
+        twin.update_components(guider=diffusers.ClassifierFreeGuidance(guidance_scale=SCALE))
+    ours, theirs = case.answers(case.modular()), case.answers(twin)
+    torch.testing.assert_close(torch.as_tensor(ours), torch.as_tensor(theirs), rtol=0, atol=1e-6)
+
+
+def test_callbacks_are_called_with_what_they_ask_for(case: Case) -> None:
+    import torch
+
+    def called(run: Callable[..., Any]) -> list[Any]:
+        seen: list[Any] = []
+
+        def callback(pipeline: Any, step: int, time: Any, values: dict[str, Any]) -> dict[str, Any]:
+            seen.append(values["latents"].clone())
+            return {"latents": values["latents"] * 0.5}
+
+        run(callback_on_step_end=callback, callback_on_step_end_tensor_inputs=["latents", "prompt_embeds"])
+        return seen
+
+    expected = called(lambda **given: case.standard(**case.given(**given)))
+    seen = called(lambda **given: case.answers(case.modular(), **given))
+    assert len(seen) == 3
+    assert all(torch.equal(one, other) for one, other in zip(seen, expected, strict=True))
+
+
+def test_blocks_are_of_the_right_types_and_declare_what_crosses(case: Case) -> None:
+    from diffusers.modular_pipelines import LoopSequentialPipelineBlocks, SequentialPipelineBlocks
+
+    blocks = case.modular().blocks
+    assert isinstance(blocks, SequentialPipelineBlocks)
+    names = list(blocks.sub_blocks)
+    assert names[:2] == ["input", "text_encoder"]
+    assert names[-2:] == ["denoise", "decode"]
+    assert {"set_timesteps", "prepare_latents", "prepare_conditions"} == set(names[2:-2])
+    loop = blocks.sub_blocks["denoise"]
+    assert isinstance(loop, LoopSequentialPipelineBlocks)
+    assert list(loop.sub_blocks) == ["before_denoiser", "denoiser", "after_denoiser"]
+    assert not any(one.sub_blocks for name, one in blocks.sub_blocks.items() if name != "denoise")
+    assert "latents" in blocks.sub_blocks["prepare_latents"].intermediate_output_names
+    assert "prompt_embeds" in blocks.sub_blocks["text_encoder"].intermediate_output_names
+    assert [todo.what for todo in case.made.plan.todo] == ["the pipeline's own guidance; a guider may take its place"]
+
+
+def test_statements_are_copied_as_they_are(case: Case) -> None:
+    """Nothing but `self` and names of the state is another; `locals` cannot be."""
+    folder = case.made.root / case.package
+    text = "\n".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+    assert "components.scheduler.step(" in text
+    assert "self.transformer(" not in text
+    assert "locals()" not in text
+
+
+def test_parity_runs_such_a_package() -> None:
+    report = run_parity(EXAMPLE, ("import", "stages"))
+    assert report.ok, report.levels
+    assert {level.level: level.max_rel for level in report.levels}["stages"] == 0
+
+
+def test_a_wrong_statement_is_found(tmp_path: Path) -> None:
+    new_model("wrong_blocks", "WanPipeline", target="diffusers", kind="modular", into=tmp_path)
+    file = tmp_path / "wrong_blocks" / "denoise.py"
+    text = file.read_text(encoding="utf-8")
+    assert text.count("noise_uncond + ") == 1
+    file.write_text(text.replace("noise_uncond + ", "noise_uncond - "), encoding="utf-8")
+    report = run_parity(tmp_path / "wrong_blocks", ("stages",))
+    assert not report.ok
+    assert "guided" in next(level.reason for level in report.levels if level.level == "stages")
+
+
+@pytest.mark.parametrize(("source", "said"), [
+    ("FluxTransformer2DModel", "is of diffusers"),
+    ("StableDiffusionXLPipeline", "which is no transformer"),
+    ("FluxPriorReduxPipeline", "has no denoiser"),
+])  # fmt: skip
+def test_what_cannot_be_divided_is_refused_in_one_line(source: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises((Refusal, BadInput)) as caught:
+        new_model("one", source, target="diffusers", kind="modular", into=tmp_path)
+    assert said in caught.value.message
+    assert "\n" not in caught.value.message
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkout_and_a_repository_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="packages of their own"):
+        new_model("one", "WanPipeline", target="diffusers", kind="modular", style="in-tree", into=tmp_path)
+    lumen = Path(__file__).parents[3] / "reference_models" / "diffusers" / "_upstream" / "lumen"
+    with pytest.raises(Refusal, match="as standard, not as 'modular'"):
+        new_model("one", f"{lumen}::Lumen", target="diffusers", kind="modular", into=tmp_path)
+
+
+def test_a_pipeline_without_a_kind_goes_where_it_went(tmp_path: Path) -> None:
+    """A class of a transformer is still taken by one target; a pipeline's way of that name, too."""
+    made = new_model("one", "FluxTransformer2DModel", into=tmp_path, dry_run=True)
+    assert any("flux" in change.path or "one" in change.path for change in made.changes)
+    served = new_model("two", "WanPipeline", kind="modular", into=tmp_path, dry_run=True)
+    assert not any("modular_pipeline" in change.path for change in served.changes)
+
+
+def test_a_round_that_ends_in_its_middle_stays_whole(tmp_path: Path) -> None:
+    made = new_model("one", "HeliosPipeline", target="diffusers", kind="modular", into=tmp_path)
+    text = (tmp_path / "one" / "denoise.py").read_text(encoding="utf-8")
+    assert f"{TODO_MARK}: not divided: a round assigns" in text
+    assert "loop_step" not in text
+    assert any("not divided" in todo.what for todo in made.plan.todo)
+
+
+def test_the_option_stands_in_the_place_of_a_kind(tmp_path: Path) -> None:
+    """And beside a target: other frameworks have ways of that name."""
+    command = ["new-model", "one", "--from", "WanPipeline", "--into", str(tmp_path), "--dry-run"]
+    runner = CliRunner()
+    for pipeline in ("modular", "both"):
+        ran = runner.invoke(app, [*command, "--target", "diffusers", "--pipeline", pipeline, "--format", "json"])
+        assert ran.exit_code == 0, ran.output
+        assert "one/denoise.py" in ran.output
+    standard = runner.invoke(app, [*command, "--target", "diffusers", "--pipeline", "standard", "--format", "json"])
+    assert standard.exit_code == 1
+    for wrong in ([], ["--target", "diffusers", "--kind", "modular"]):
+        found = runner.invoke(app, [*command, *wrong, "--pipeline", "modular"])
+        assert isinstance(found.exception, BadInput) or found.exit_code == 2

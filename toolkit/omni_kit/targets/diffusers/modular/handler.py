@@ -1,0 +1,44 @@
+"""What diffusers does with a pipeline that it has: blocks of a modular pipeline are proposed."""
+
+from pathlib import Path
+
+from omni_kit.targets.diffusers.installing import INSTALL_DIFFUSERS
+from omni_kit.targets.diffusers.modular.package import find_package
+from omni_kit.targets.protocol import IntegrationPlan, Request
+from omni_kit.targets.recorded import recorded_source
+from omni_kit.targets.sides import PIPELINE, PIPELINES, Ability, Candidate
+from omni_kit.upstream.subject import Subject
+
+_SIDE = "omni_kit.targets.diffusers.modular.side:ModularBuilder"
+
+
+class ModularHandler:
+    """Divides a standard pipeline into blocks, and compares them with it."""
+
+    templates = "modular"
+    reads = ("diffusers",)
+    ways = ("modular", "both")  # the standard one is there already
+
+    def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
+        """The blocks, and the pipeline that runs them."""
+        from omni_kit.targets.diffusers.modular.plan import make_plan  # whoever only checks need not wait for it
+
+        return make_plan(subject, request)
+
+    def candidate(self, path: Path) -> Candidate:
+        """The blocks beside the pipeline that they were made of, on the same components.
+
+        Raises:
+            BadInput: it is no modular pipeline.
+        """
+        found = find_package(path)
+        return Candidate(
+            path=found.path,
+            source=recorded_source(found.path),
+            builder=_SIDE,
+            options={"path": str(found.path), "class_name": found.class_name},
+            reference=PIPELINES,
+            feed=PIPELINE,
+            offers=frozenset({Ability.stages}),
+            requires={"diffusers": INSTALL_DIFFUSERS},
+        )

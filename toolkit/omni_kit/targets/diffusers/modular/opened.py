@@ -1,0 +1,156 @@
+"""A pipeline's class, opened: its methods and what its file defines around them, in concrete syntax."""
+
+import ast
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import libcst as cst
+
+from omni_kit.errors import Refusal
+from omni_kit.targets.diffusers.modular.names import of_tree
+from omni_kit.upstream.diffusers.pipelines import Pipeline
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.source import SourceFile, dotted
+
+BASE = "DiffusionPipeline"
+_PLAIN = (ast.FunctionDef, ast.ClassDef)
+
+
+@cache
+def concrete(source: SourceFile) -> cst.Module:
+    """A file in concrete syntax."""
+    return cst.parse_module(source.text)
+
+
+@cache
+def definitions(source: SourceFile) -> dict[str, tuple[ast.stmt, cst.CSTNode]]:
+    """Name -> the statement at the top level that binds it, but for plain imports; in both syntaxes."""
+    found: dict[str, tuple[ast.stmt, cst.CSTNode]] = {}
+    for node, written in zip(source.tree.body, concrete(source).body, strict=True):
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Expr)):
+            continue
+        bound = {node.name} if isinstance(node, _PLAIN) else of_tree(node).stored
+        found |= dict.fromkeys(bound, (node, written))
+    return found
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of a pipeline.
+
+    Attributes:
+        home: the class that defines it.
+        node: as Python reads it.
+        written: as it is written.
+    """
+
+    home: ClassRef
+    node: ast.FunctionDef
+    written: cst.FunctionDef
+
+    @property
+    def decorators(self) -> list[str]:
+        """What it is decorated with, dotted names only."""
+        names = (one.func if isinstance(one, ast.Call) else one for one in self.node.decorator_list)
+        return [name for one in names if (name := dotted(one))]
+
+    @property
+    def static(self) -> bool:
+        """Whether it is called without the pipeline."""
+        return "staticmethod" in self.decorators
+
+    @property
+    def is_property(self) -> bool:
+        """Whether it is read like an attribute."""
+        return "property" in self.decorators
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A pipeline to be taken apart."""
+
+    pipeline: Pipeline
+
+    @property
+    def cls(self) -> ClassRef:
+        """Its class."""
+        return self.pipeline.cls
+
+    @cached_property
+    def call(self) -> Method:
+        """Its `__call__`.
+
+        Raises:
+            Refusal: it has none of its own.
+        """
+        found = self.method("__call__")
+        if found is None:
+            raise Refusal(f"{self.cls.node.name} has no __call__ of its own", "give a pipeline that is called")
+        return found
+
+    def method(self, name: str) -> Method | None:
+        """A method that the pipeline, or a pipeline that it derives from, defines; None for those of its mixins."""
+        found = self.cls.method(name)
+        if found is None or not is_pipeline(found[0]):
+            return None
+        home, node = found
+        module = concrete(home.source)
+        classes = (one for one in module.body if isinstance(one, cst.ClassDef) and one.name.value == home.node.name)
+        body = next(classes).body.body
+        place = home.node.body.index(node)
+        return Method(home, node, body[place])  # type: ignore[arg-type]
+
+    @cached_property
+    def bases(self) -> list[str]:
+        """Its mixins, by the names that its file has for them."""
+        named = self.cls.source.bases(self.cls.node)
+        kept = []
+        for name in named:
+            found = self.cls.source.resolve_class(name)
+            if name != BASE and not (found is not None and is_pipeline(ClassRef(*found))):
+                kept.append(name)
+        return kept
+
+    @cached_property
+    def parts(self) -> dict[str, str]:
+        """Component -> its class, by the name that the pipeline's file has for it; empty where that is not told."""
+        init = self.method("__init__")
+        calls = (node for node in ast.walk(init.node) if isinstance(node, ast.Call)) if init is not None else ()
+        named = [
+            one.arg
+            for node in calls
+            if dotted(node.func) == "self.register_modules"
+            for one in node.keywords
+            if one.arg is not None
+        ]
+        said = {one.name: one.class_name for one in self.pipeline.components}
+        asked = {name: self._class_of(name) for name in named}
+        return {name: asked.get(name) or said.get(name, "") for name in dict.fromkeys([*named, *said])}
+
+    def _class_of(self, name: str) -> str:
+        init = self.method("__init__")
+        every = [*init.node.args.args, *init.node.args.kwonlyargs] if init is not None else []
+        annotation = next((one.annotation for one in every if one.arg == name), None)
+        inner = ast.walk(annotation) if annotation is not None else ()
+        known = (one.id for one in inner if isinstance(one, ast.Name) and one.id[:1].isupper())
+        return next((one for one in known if one in self.cls.source.imports and one not in ("Union", "Optional")), "")
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """What its config has besides components: name -> the default, as written."""
+        init = self.method("__init__")
+        if init is None:
+            return {}
+        given = init.node.args
+        positional = [*given.posonlyargs, *given.args][1:]
+        defaults = dict(zip([one.arg for one in positional][::-1], given.defaults[::-1], strict=False))
+        defaults |= {one.arg: at for one, at in zip(given.kwonlyargs, given.kw_defaults, strict=True) if at is not None}
+        every = [one.arg for one in [*positional, *given.kwonlyargs]]
+        return {name: ast.unparse(defaults[name]) if name in defaults else "None"
+                for name in every if name not in self.parts}  # fmt: skip
+
+
+def is_pipeline(cls: ClassRef) -> bool:
+    """Whether a class is a pipeline of its own, and not their common base."""
+    names = [entry.node.name if isinstance(entry, ClassRef) else entry.rpartition(".")[2] for entry in cls.mro]
+    return BASE in names and cls.node.name != BASE

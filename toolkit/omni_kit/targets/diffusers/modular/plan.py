@@ -1,0 +1,144 @@
+"""The files of a modular pipeline, made of the statements of a pipeline that diffusers has."""
+
+import ast
+import shlex
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from omni_kit.errors import BadInput, Refusal
+from omni_kit.targets.diffusers.modular.blocks import LOOP, PROGRESS, Blocks, at_depth
+from omni_kit.targets.diffusers.modular.dividing import Divider, Division
+from omni_kit.targets.diffusers.modular.flow import Flow, handed_to_callbacks
+from omni_kit.targets.diffusers.modular.members import Member, Members, Reached, constant
+from omni_kit.targets.diffusers.modular.opened import Method, Opened
+from omni_kit.targets.diffusers.modular.pieces import Collector, Piece
+from omni_kit.targets.protocol import TODO_MARK, Decision, IntegrationPlan, NewFile, Request
+from omni_kit.upstream.diffusers.guidance import guidance_of
+from omni_kit.upstream.diffusers.pipelines import Pipeline
+from omni_kit.upstream.subject import Subject
+
+_FILES = ("inputs", "encoders", "before_denoise", "denoise", "decoders")
+_CALLBACKS = "_callback_tensor_inputs"
+
+
+def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
+    """The whole plan of one modular pipeline.
+
+    Raises:
+        BadInput: it is to be written into a checkout.
+        Refusal: no pipeline was given, or it cannot be divided; why.
+    """
+    if subject.pipeline is None:
+        raise Refusal(
+            f"{subject.given} is no pipeline", "give the class of a standard pipeline, or its model_index.json"
+        )
+    if request.style == "in-tree":
+        raise BadInput("modular pipelines are made as packages of their own", "take --style plugin")
+    return Proposal(subject.pipeline, request).plan()
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The blocks that are proposed for one pipeline."""
+
+    pipeline: Pipeline
+    request: Request
+
+    @cached_property
+    def opened(self) -> Opened:
+        """The pipeline, opened."""
+        return Opened(self.pipeline)
+
+    @cached_property
+    def prefix(self) -> str:
+        """What the names of classes begin with."""
+        return "".join(part[:1].upper() + part[1:] for part in self.request.name.split("_"))
+
+    @cached_property
+    def division(self) -> Division:
+        """Its statements, divided."""
+        return Divider(self.opened).division()
+
+    @cached_property
+    def members(self) -> Members:
+        """What it keeps on itself."""
+        return Members(self.opened)
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Its blocks."""
+        given = self.opened.call.node.args
+        every = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, [given.kwarg])]
+        asked = self.opened.cls.assigned(_CALLBACKS)
+        handed = handed_to_callbacks(asked[1]) if asked is not None else []
+        flow = Flow(self.division, [one.arg for one in every][1:], handed)
+        return Blocks(self.opened, self.division, flow, self.members, self.prefix)
+
+    def plan(self) -> IntegrationPlan:
+        """Files, decisions and what comes next."""
+        base = self.request.name
+        files = tuple(self._files())
+        place = self.request.into / base
+        return IntegrationPlan(
+            base, files, decisions=tuple(self._decisions()), next=(shlex.join(["omni-kit", "parity", str(place)]),)
+        )
+
+    def _files(self) -> Iterator[NewFile]:
+        collector = Collector(self.members.function, "diffusers.")
+        every = [*self.blocks.sequence, *self.blocks.rounds]
+        for file in _FILES:
+            own = [one for one in every if one.file == file]
+            if own:
+                own.sort(key=lambda one: one.sort == LOOP)  # behind the blocks that it runs
+                around = collector.around(file, [piece for one in own for piece in one.pieces])
+                yield self._file(f"{file}.py", "blocks.py.jinja", blocks=own, around=around)
+        members, nowhere = self.members.own(self._reached)
+        unknown = [name for name in nowhere if name not in {*self.blocks.left, PROGRESS}]
+        pieces = [self._member_piece(name, one) for name, one in members.items()]
+        source = self.opened.cls.source
+        around = collector.around("modular_pipeline", [*pieces, Piece(", ".join(self.opened.bases), source)])
+        yield self._file("modular_pipeline.py", "modular_pipeline.py.jinja", around=around, unknown=unknown,
+                         members=[_member(name, one) for name, one in members.items()])  # fmt: skip
+        yield self._file(f"modular_blocks_{self.request.name}.py", "modular_blocks.py.jinja")
+        yield self._file("__init__.py", "__init__.py.jinja")
+        yield self._file("README.md", "README.md.jinja")
+
+    @cached_property
+    def _reached(self) -> Reached:
+        return self.members.reached([self.opened.call.node])
+
+    def _member_piece(self, name: str, one: Member) -> Piece:
+        home = self.opened.cls if not isinstance(one, Method) else one.home
+        return Piece(f"class _:\n{_member(name, one)}", home.source)
+
+    def _file(self, place: str, template: str, **context: object) -> NewFile:
+        everything = {
+            "name": self.request.name, "prefix": self.prefix, "upstream": self.opened.cls.node.name, "mark": TODO_MARK,
+            "where": self.opened.call.home.source.where(self.opened.call.node), "bases": self.opened.bases,
+            "sequence": self.blocks.sequence, "answers": list(self.division.answers), "lib": "diffusers.",
+        }  # fmt: skip
+        return NewFile(f"{self.request.name}/{place}", template, context={**everything, **context})
+
+    def _decisions(self) -> Iterator[Decision]:
+        where = self.opened.call.home.source.where
+        for one in self.blocks.sequence:
+            inner = f", which runs {', '.join(name for name, _ in one.blocks)}" if one.blocks else ""
+            yield Decision(one.name, one.cls, f"{one.says.rstrip('.')}{inner}", where(self.opened.call.node))
+        for name in dict.fromkeys(self.blocks.left):
+            reason = "modular pipelines have no such method; a ComponentsManager moves their models"
+            yield Decision(f"{name}()", "left out", reason, where(self.opened.call.node))
+        guidance = guidance_of(self.pipeline)
+        if guidance.scale:
+            yield Decision("guidance", "the pipeline's own", "its statements are copied as they are", guidance.where)
+
+
+def _member(name: str, one: Member) -> str:
+    """A member of the modular pipeline's class, as it is written in it."""
+    if isinstance(one, Method):
+        return at_depth([one.written.with_changes(leading_lines=[])], 1)
+    if constant(one) and isinstance(one[0], ast.Return) and one[0].value is not None:
+        return f"    {name} = {ast.unparse(one[0].value)}"
+    body = textwrap.indent("\n".join(ast.unparse(node) for node in one), " " * 8)
+    return f"    @property\n    def {name}(self):\n{body}"

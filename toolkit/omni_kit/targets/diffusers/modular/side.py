@@ -1,0 +1,78 @@
+"""The candidate's side: a modular pipeline with a standard pipeline's components, watched at the same places."""
+
+import importlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import diffusers
+import torch
+from torch import nn
+
+from omni_kit.errors import BadInput
+from omni_kit.targets.references.pipelines import PipelineBuilder
+from omni_kit.targets.references.stages import noting
+from omni_kit.toys.feeds.pipeline import Scenario
+from omni_kit.toys.tensors import Tensors
+from omni_kit.upstream.diffusers.guidance import guidance_of
+
+
+class ModularBuilder(PipelineBuilder):
+    """Loads components with diffusers' own loader, and runs blocks with them; its model is the denoiser."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._modular: Any = None
+
+    def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Imports the package.
+
+        Raises:
+            BadInput: it has no pipeline of that name.
+        """
+        found = super().open(options)
+        folder, name = Path(options["path"]), options["class_name"]
+        sys.path.insert(0, str(folder.parent))
+        module = importlib.import_module(f"{folder.name}.modular_pipeline")
+        if not hasattr(module, name):
+            raise BadInput(f"{module.__name__} has no {name}")
+        self._class = getattr(module, name)
+        return found
+
+    def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
+        """All components, and the modular pipeline with them; answers its denoiser."""
+        model = super().load(checkpoint, dtype)
+        self._modular = modular_of(self._class(), self._pipeline)
+        return model
+
+    @torch.no_grad()
+    def _called(self, model: Any, scenario: Scenario) -> Tensors:
+        guidance = guidance_of(self._read)
+        given = self._given(self._pipeline, scenario)
+        asked = {name: value for name, value in given.items() if name in self._modular.blocks.input_names}
+        with noting(type(model), type(self._pipeline.scheduler)) as noted:
+            state = self._modular(**asked)
+        picture = torch.as_tensor(state.get(last_output(self._modular))).float()
+        return noted.named(scenario.name, guidance.together, guidance.negative_first, picture)
+
+
+def modular_of(modular: Any, standard: diffusers.DiffusionPipeline) -> Any:
+    """A modular pipeline with the components and the settings of a standard one."""
+    parts = {name: part for name, part in standard.components.items() if name in modular.component_names}
+    settings = {name: value for name, value in standard.config.items() if name in modular._config_specs}
+    modular.update_components(**parts, **settings)
+    modular.set_progress_bar_config(disable=True)
+    return modular
+
+
+def last_output(modular: Any) -> str:
+    """The name of what the last block answers.
+
+    Raises:
+        BadInput: it answers nothing.
+    """
+    names = list(modular.blocks.sub_blocks.values())[-1].intermediate_output_names
+    if not names:
+        raise BadInput(f"the last block of {type(modular).__name__} declares no output", "declare what it answers")
+    return str(names[0])

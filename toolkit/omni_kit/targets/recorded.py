@@ -1,0 +1,18 @@
+"""What an integration was made from, as it is recorded beside it."""
+
+import tomllib
+from pathlib import Path
+
+from omni_kit.upstream.diffusers.pipelines import INDEX
+
+_ANSWERS = ".omni-kit.toml"
+
+
+def recorded_source(path: Path) -> str:
+    """A SOURCE: the directory of a pipeline as an absolute path, or a name as it was given; empty without a record."""
+    try:
+        recorded = tomllib.loads((path / _ANSWERS).read_text(encoding="utf-8"))
+        given = str(recorded["answers"]["source"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return str(Path(given).resolve()) if given and Path(given, INDEX).is_file() else given
