@@ -82,7 +82,10 @@ class Proposal:
         files = tuple(self._files())
         place = self.request.into / base
         return IntegrationPlan(
-            base, files, decisions=tuple(self._decisions()), next=(shlex.join(["omni-kit", "parity", str(place)]),)
+            base,
+            files,
+            decisions=tuple(self._decisions()),
+            next=tuple(shlex.join(["omni-kit", command, str(place)]) for command in ("check", "parity")),
         )
 
     def _files(self) -> Iterator[NewFile]:
