@@ -71,11 +71,11 @@ class TestFacts:
 
     def test_every_fact_that_a_rule_asks_for_is_provided(self) -> None:
         from omni_checkers.veomni.facts.model import PROVIDERS
-        from omni_checkers.veomni.runs.experiments import FACT
+        from omni_checkers.veomni.runs.experiments import FACT, TYPED
 
         for rule in all_rules():
             if rule.target == "veomni":
-                assert set(rule.facts()) <= PROVIDERS.keys() | {"path", "files"} | set(FACT.values())
+                assert set(rule.facts()) <= PROVIDERS.keys() | {"path", "files", TYPED} | set(FACT.values())
 
 
 class TestSuppression:

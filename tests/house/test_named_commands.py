@@ -16,8 +16,11 @@ _GROUPS = "patchgen|rules|skills|reference"
 _COMMAND = re.compile(rf"omni-kit ((?:{_GROUPS}) [a-z]+|[a-z][a-z-]*)(?=[\s`.,;)\"']|$)")
 _OF_OURS = re.compile(r"omni-kit [a-z][^`\n|]*")
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]+)")
-# Of pip, of git, of ruff, of torchrun, of modules that make pages, of things that are compared with.
-_FOREIGN = {"--no-deps", "--check", "--diff3", "--force-reinstall"}
+# Of pip, of git, of ruff, of torchrun, of modules that make pages, of things that are compared with, of a type checker.
+_FOREIGN = {
+    "--no-deps", "--check", "--diff3", "--force-reinstall", "--python", "--output-format", "--exit-zero", "--ignore",
+    "--error",
+}  # fmt: skip
 # "omni-kit failed", "omni-kit does": sentences about it.
 _SENTENCES = {"and", "asks", "brings", "did", "failed", "is", "makes", "or"}
 SOURCES = sorted(file for folder in ("toolkit", "checkers") for file in (ROOT / folder).rglob("*.py"))

@@ -17,6 +17,8 @@ from omni_kit.targets.registry import get_target
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 
 FACT = {"import": "imported", "toy": "loaded"}
+TYPED = "typed"
+"""What a type checker says, which needs no run of the model."""
 _STARTING = 300.0
 """Seconds for what all models of a run share: the imports of torch and VeOmni."""
 _LIMITS = {"import": IMPORT_LIMIT, "toy": 600.0}
@@ -42,7 +44,7 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
             for path, facts in _ask(one, root, group).items():
                 found[Path(path)][FACT[one]] = facts
     typed = typed_facts([model.path for model in models])
-    return {path: {**facts, "typed": typed.get(path, [])} for path, facts in found.items()}
+    return {path: {**facts, TYPED: typed.get(path, [])} for path, facts in found.items()}
 
 
 def _root(model: ModelDir) -> Path | None:
