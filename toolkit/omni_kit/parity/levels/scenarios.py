@@ -1,21 +1,19 @@
 """The level `scenarios`: the model is called in the ways in which real runs call it."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from omni_kit.parity.compare.comparison import Comparison, NothingToCompare
+from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.backward import Backward
 from omni_kit.parity.levels.forward import Forward
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.levels.roundtrip import Roundtrip
-from omni_kit.parity.processes.workers import StepError
+from omni_kit.parity.levels.variants import varied
 from omni_kit.parity.report.report import ScenarioResult
 from omni_kit.targets.sides import Ability
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
-    from omni_kit.parity.processes.pair import Called, Pair
-
+    from omni_kit.parity.processes.pair import Called
 
 _ASKED_OF_VARIANTS: tuple[Level, ...] = (Roundtrip(), Forward(), Backward())
 
@@ -40,7 +38,7 @@ class Scenarios(Level):
                 continue
             results.append(_compared(case, called, found))
         if case.thorough and case.pair.given is None:
-            results += [_varied(name, pair, found) for name, pair in case.pair.variants()]
+            results += [varied(name, pair, _loaded_and_run, found) for name, pair in case.pair.variants()]
         wrong = [one for one in results if one.status == "fail"]
         counted = sum(one.status == "pass" for one in results)
         refused = [one.name for one in results if one.status == "refused"]
@@ -68,27 +66,11 @@ def _compared(case: "Case", called: "Called", found: Comparison) -> ScenarioResu
     )
 
 
-def _varied(name: str, pair: "Pair | StepError", found: Comparison) -> ScenarioResult:
-    """Another config; upstream's refusal leaves it out."""
-    from omni_kit.parity.case import Case
-
-    if isinstance(pair, StepError):
-        return ScenarioResult(name, "refused", f"upstream refuses it: {pair}")
-    compared, largest = 0, 0.0
-    try:
-        pair.imported()
-        case = Case(pair)
-        for level in _ASKED_OF_VARIANTS:
-            result = level.judge(case).result(level.name)
-            off, allowed = result.max_rel or 0.0, result.tolerance or 0.0
-            found.absorb(Comparison(result.max_abs or 0.0, off, compared=1, tolerance=allowed))
-            compared, largest = compared + 1, max(largest, off)
-            if result.status == "fail":
-                found.worst += [replace(worst, name=f"{name}: {worst.name}") for worst in result.worst]
-                return ScenarioResult(name, "fail", f"{level.name}: {result.reason}", compared, largest)
-    except StepError as error:
-        status: Literal["fail", "refused"] = "fail" if error.blames_candidate else "refused"
-        return ScenarioResult(name, status, str(error), compared, largest)
-    except NothingToCompare as why:
-        return ScenarioResult(name, "refused", str(why), compared, largest)
-    return ScenarioResult(name, "pass", "", compared, largest)
+def _loaded_and_run(case: "Case", compared: Comparison) -> str:
+    """Loading, answers and gradients of another config; the first level that fails."""
+    for level in _ASKED_OF_VARIANTS:
+        verdict = level.judge(case)
+        compared.absorb(verdict.comparison)
+        if verdict.reason:
+            return f"{level.name}: {verdict.reason}"
+    return ""

@@ -4,17 +4,15 @@ from typing import TYPE_CHECKING
 
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
-from omni_kit.parity.processes.workers import StepError
-from omni_kit.parity.report.report import ScenarioResult
+from omni_kit.parity.levels.variants import varied
 from omni_kit.targets.sides import Ability
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
-    from omni_kit.parity.processes.pair import Pair
     from omni_kit.toys.tensors import Tensors
 
-# What no rounding excuses: both sides begin with the same noise, and go the same steps.
 _NUMBER = 4  # characters before a stage's name
+# What no rounding excuses: both sides begin with the same noise, and go the same steps.
 _EXACT = ("noise", "timesteps", "sigmas")
 
 
@@ -38,27 +36,18 @@ class Stages(Level):
         )
         said = f"{len(answers)} answers in {len(scenarios)} scenarios{seen}"
         reason = "" if found.ok else _first(found) + seen
-        results = [_varied(name, pair, found) for name, pair in case.pair.variants()] if case.thorough else []
+        results = [varied(name, pair, _served, found) for name, pair in case.pair.variants()] if case.thorough else []
         wrong = [f"{one.name}: {one.reason}" for one in results if one.status == "fail"]
         return LevelVerdict(
             found, "; ".join(filter(None, [reason, *wrong])), found.tolerance, said, scenarios=tuple(results)
         )
 
 
-def _varied(name: str, pair: "Pair | StepError", found: Comparison) -> ScenarioResult:
-    """Another checkpoint of the same pipeline, such as a distilled one; upstream's refusal leaves it out."""
-    from omni_kit.parity.case import Case
-
-    if isinstance(pair, StepError):
-        return ScenarioResult(name, "refused", f"upstream refuses it: {pair}")
-    try:
-        pair.imported()
-        case = Case(pair)
-        one = compared_stages(case, case.evidence.results("outputs"))
-    except StepError as error:
-        return ScenarioResult(name, "fail" if error.blames_candidate else "refused", str(error))
-    found.absorb(one.under(name))
-    return ScenarioResult(name, "pass" if one.ok else "fail", "" if one.ok else _first(one), one.compared, one.max_rel)
+def _served(case: "Case", compared: Comparison) -> str:
+    """Another checkpoint of the same pipeline, such as a distilled one; the first stages that diverge."""
+    one = compared_stages(case, case.evidence.results("outputs"))
+    compared.absorb(one)
+    return "" if one.ok else _first(one)
 
 
 def reference_of(case: "Case") -> "Tensors":

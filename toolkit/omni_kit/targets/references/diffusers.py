@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from omni_kit.errors import BadInput
-from omni_kit.toys.configs.denoiser import toy_denoiser
+from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
 from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
 from omni_kit.toys.feeds.protocol import Feed
 from omni_kit.toys.tensors import Tensors
@@ -100,20 +100,13 @@ def _toy_of(source: str) -> tuple[str, dict[str, Any]]:
     """The class and the config of a toy."""
     path = Path(source)
     if not path.is_file():
-        return source, toy_denoiser(_defaults(_class(source)))
+        return source, toy_denoiser(constructor_defaults(_class(source)))
     values = json.loads(path.read_text(encoding="utf-8"))
     name = str(values.get("_class_name"))
     known = {key: value for key, value in values.items() if not key.startswith("_")}
     if path.name == "toy_config.json":
         return name, known
-    return name, toy_denoiser({**_defaults(_class(name)), **known})
-
-
-def _defaults(model_class: Any) -> dict[str, Any]:
-    """The arguments of a constructor, which diffusers writes down as its config."""
-    parameters = list(inspect.signature(model_class.__init__).parameters.values())[1:]
-    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    return {p.name: None if p.default is p.empty else p.default for p in named}
+    return name, toy_denoiser({**constructor_defaults(_class(name)), **known})
 
 
 def _class(name: str) -> Any:

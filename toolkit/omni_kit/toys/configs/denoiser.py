@@ -3,6 +3,7 @@
 diffusers has no config classes: a config is the arguments of a model's constructor. So the rules go by their names.
 """
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, count
@@ -71,6 +72,13 @@ _IS_HEAD_DIM = re.compile(r"(head_dim|dim_head|d_kv)$")
 _IS_WIDTH = re.compile(r"(^|_)(dims?\d?|channels|ff|size|querie|token)(_\w+)?$")
 _IS_NO_WIDTH = re.compile(r"patch|sample|scale|every|batch|multiple|target_size|max_size|base_|num_groups|pos_embed")
 _IS_LAYERS_OF_TEXT = re.compile(r"^(llama|text)\w*_layers$")
+
+
+def constructor_defaults(model_class: Any) -> dict[str, Any]:
+    """The arguments of a constructor, which diffusers writes down as its config; None for those without a default."""
+    parameters = list(inspect.signature(model_class.__init__).parameters.values())[1:]
+    named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    return {one.name: None if one.default is one.empty else one.default for one in named}
 
 
 def toy_denoiser(config: Mapping[str, Any]) -> dict[str, Any]:

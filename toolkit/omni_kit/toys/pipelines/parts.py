@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from omni_kit.errors import BadInput
-from omni_kit.toys.configs.denoiser import toy_denoiser
+from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.weights import fill
 from omni_kit.upstream.profile import Component
@@ -79,7 +79,7 @@ def autoencoder(component: Component) -> Any:
         BadInput: it cannot be built so.
     """
     cls = _class(component)
-    values = {name: _shrunk(name, value) for name, value in _defaults(cls).items()}
+    values = {name: _shrunk(name, value) for name, value in constructor_defaults(cls).items()}
     _level(values)
     if _SHIFT in values and values[_SHIFT] is None:  # pipelines that shift latents want to know by how much
         values[_SHIFT] = _SHIFTED
@@ -118,7 +118,7 @@ def denoiser(component: Component, changed: Mapping[str, Any]) -> Any:
 
 def denoiser_config(component: Component) -> dict[str, Any]:
     """The arguments of a small denoiser."""
-    return toy_denoiser(_defaults(_class(component)))
+    return toy_denoiser(constructor_defaults(_class(component)))
 
 
 def _class(component: Component) -> Any:
@@ -126,12 +126,6 @@ def _class(component: Component) -> Any:
     if not inspect.isclass(found):
         raise BadInput(f"diffusers {diffusers.__version__} has no class '{component.class_name}'")
     return found
-
-
-def _defaults(cls: Any) -> dict[str, Any]:
-    parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
-    named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    return {one.name: None if one.default is one.empty else one.default for one in named}
 
 
 def _shrunk(name: str, value: Any) -> Any:
