@@ -102,3 +102,39 @@ def test_the_weights_of_a_module_are_looked_at_too_and_left_as_they_are() -> Non
 def test_an_answer_of_another_shape_or_without_a_number_is_wrong() -> None:
     assert "answer" in wrong(lambda x, weight, eps: norm(x, weight, eps)[:1])
     assert "answer" in wrong(lambda x, weight, eps: norm(x, weight, eps) * math.nan)
+
+
+class _Sinks(nn.Module):
+    """A module whose weight its attention is also given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sinks = nn.Parameter(torch.rand(64, dtype=torch.bfloat16) + 0.5)
+
+
+def _from_the_argument(module: _Sinks, x: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
+    return x * sinks
+
+
+def _from_the_module(module: _Sinks, x: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
+    return x * module.sinks
+
+
+def _from_neither(module: _Sinks, x: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
+    return x * sinks.detach()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (_from_the_argument, []),
+        (_from_the_module, []),
+        (_from_neither, ["gradient of argument 1.sinks"]),
+    ],
+)
+def test_a_weight_that_comes_twice_is_one_weight(kernel: Callable[..., Any], expected: list[str]) -> None:
+    module, x = _Sinks(), torch.randn(2, 16, 64, dtype=torch.bfloat16, requires_grad=True)
+    for reference in (_from_the_argument, _from_the_module):
+        caught = KernelCall("", kernel, reference, (module, x), {"sinks": module.sinks})
+        errors = errors_of(caught, torch.bfloat16)
+        assert [error.what for error in errors if not error.kernel <= error.allowed] == expected

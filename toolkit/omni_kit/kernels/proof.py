@@ -72,43 +72,63 @@ def _distance(exact: torch.Tensor, other: torch.Tensor) -> float:
 
 def _answers(function: Callable[..., Any], call: KernelCall, dtype: torch.dtype) -> Named:
     """Answers, and the gradients of what was put in, by name; each run has copies of its own."""
-    leaves: dict[str, torch.Tensor] = {}
-    args = tuple(_fed(value, f"argument {number}", dtype, leaves) for number, value in enumerate(call.args, 1))
-    kwargs = {name: _fed(value, name, dtype, leaves) for name, value in call.kwargs.items()}
+    feed = _Feed(dtype, call)
     with torch.enable_grad():
-        outputs = dict(_outputs(function(*args, **kwargs)))
+        outputs = dict(_outputs(function(*feed.args, **feed.kwargs)))
         scalars = [(tensor * _weights(tensor)).sum() for tensor in outputs.values() if tensor.requires_grad]
         if scalars:
             torch.autograd.backward(scalars)
-    gradients = {f"gradient of {name}": leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+    gradients = {f"gradient of {name}": leaf.grad for name, leaf in feed.leaves.items() if leaf.grad is not None}
     return {name: tensor.detach() for name, tensor in (outputs | gradients).items()}
 
 
-def _fed(value: Any, name: str, dtype: torch.dtype, leaves: dict[str, torch.Tensor]) -> Any:
-    """A copy of an argument, in the dtype where it is a floating number; what can have a gradient is in `leaves`."""
-    if isinstance(value, torch.Tensor):
-        if not value.is_floating_point():
-            return value.clone()
-        leaf = value.detach().to(_wanted(value.dtype, dtype)).clone().requires_grad_(value.requires_grad)
+class _Feed:
+    """Copies of a call's arguments, in the dtype where they are floating numbers.
+
+    Attributes:
+        args, kwargs: the copies.
+        leaves: what can have a gradient, by name.
+    """
+
+    def __init__(self, dtype: torch.dtype, call: KernelCall) -> None:
+        self._dtype = dtype
+        self.leaves: dict[str, torch.Tensor] = {}
+        # A weight may come with its module and beside it: a kernel reads the one or the other, and it is one weight.
+        self._copied: dict[int, torch.Tensor] = {}
+        named = {**{f"argument {number}": value for number, value in enumerate(call.args, 1)}, **call.kwargs}
+        modules = {name: self._module(value, name) for name, value in named.items() if isinstance(value, nn.Module)}
+        fed = {name: modules[name] if name in modules else self._fed(value, name) for name, value in named.items()}
+        self.args = tuple(fed.values())[: len(call.args)]
+        self.kwargs = {name: fed[name] for name in call.kwargs}
+
+    def _fed(self, value: Any, name: str) -> Any:
+        if isinstance(value, torch.Tensor):
+            if not value.is_floating_point():
+                return value.clone()
+            return self._leaf(value, name).clone()  # a kernel may write over it, which a leaf forbids
+        if isinstance(value, nn.Module):
+            return self._module(value, name)
+        if isinstance(value, (tuple, list)):
+            return tuple(self._fed(item, f"{name}[{number}]") for number, item in enumerate(value))
+        if isinstance(value, Mapping):
+            return {key: self._fed(item, f"{name}.{key}") for key, item in value.items()}
+        return value
+
+    def _leaf(self, value: torch.Tensor, name: str) -> torch.Tensor:
+        if (own := self._copied.get(id(value))) is not None:
+            return own
+        leaf = value.detach().to(_wanted(value.dtype, self._dtype)).clone().requires_grad_(value.requires_grad)
         if value.requires_grad:
-            leaves[name] = leaf
-        return leaf.clone()  # a kernel may write over it, which a leaf forbids
-    if isinstance(value, nn.Module):
-        return _copied(value, name, dtype, leaves)
-    if isinstance(value, (tuple, list)):
-        return tuple(_fed(item, f"{name}[{number}]", dtype, leaves) for number, item in enumerate(value))
-    if isinstance(value, Mapping):
-        return {key: _fed(item, f"{name}.{key}", dtype, leaves) for key, item in value.items()}
-    return value
+            self.leaves[name] = leaf
+        return leaf
 
-
-def _copied(module: nn.Module, name: str, dtype: torch.dtype, leaves: dict[str, torch.Tensor]) -> nn.Module:
-    copied = copy.deepcopy(module)
-    for part, parameter in copied.named_parameters():
-        parameter.data = parameter.data.to(_wanted(parameter.dtype, dtype))
-        parameter.grad = None
-        leaves[f"{name}.{part}"] = parameter
-    return copied
+    def _module(self, module: nn.Module, name: str) -> nn.Module:
+        copied = copy.deepcopy(module)
+        for (part, parameter), own in zip(copied.named_parameters(), module.parameters(), strict=True):
+            parameter.data = parameter.data.to(_wanted(parameter.dtype, self._dtype))
+            parameter.grad = None
+            self.leaves[f"{name}.{part}"] = self._copied[id(own)] = parameter
+        return copied
 
 
 def _wanted(own: torch.dtype, dtype: torch.dtype) -> torch.dtype:

@@ -1,5 +1,6 @@
 """What proofs and times say of each kernel and of each slot."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,11 +19,17 @@ def verdict(name: str, said: Mapping[str, Any]) -> KernelResult:
     wrong = [error for error in errors if not error["kernel"] <= error["allowed"]]
     if wrong:
         most = max(wrong, key=lambda error: float(error["kernel"]) / float(error["allowed"]))
-        why = f"{most['what']} is off by {most['kernel']:.1e}, the reference by {most['plain']:.1e} ({most['told']})"
+        why = f"{most['what']} {_off(most)} ({most['told']})"
         return KernelResult(name, "wrong", max_rel=worst, reason=why)
     if said["unknown"]:
         return KernelResult(name, "unknown", max_rel=worst, reason=said["unknown"])
     return KernelResult(name, "proven", max_rel=worst)
+
+
+def _off(error: Mapping[str, Any]) -> str:
+    if not math.isfinite(float(error["kernel"])):
+        return "is missing, of another shape or not finite"
+    return f"is off by {error['kernel']:.1e}, the reference by {error['plain']:.1e}"
 
 
 def slot_result(
