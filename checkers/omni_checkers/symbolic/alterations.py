@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from omni_checkers.engine.files import walked
+from omni_checkers.symbolic.arrangement import rearranged
 
 _IGNORED = frozenset({"ctx", "kind", "type_comment", "annotation", "returns"})
 _OPERATORS = (ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
@@ -19,6 +20,7 @@ _FEW = 3
 _BLOCK = 3
 # Nodes of a statement that is known again wherever it stands.
 _LONG = 8
+_SHOWN = 90
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ class Copy:
         aliases = dict(_aliases(self.original))
         for here, there in self._replaced():
             found = list(_differences(here.node, there.node, known, aliases))
+            if len(found) > 1 and rearranged(here.node, there.node):
+                found = [Difference(f"'{here.text[:_SHOWN]}' has the parts of '{there.text[:_SHOWN]}' in another order")]
             if 0 < len(found) <= _FEW and None not in found and self._in_place(here, there):
                 yield here, there, [one for one in found if one is not None]
 
@@ -188,7 +192,7 @@ def _sets(line: Line) -> str:
 
 
 def _lines(body: Sequence[ast.stmt]) -> Iterator[Line]:
-    for statement in body:
+    for statement in _plain(body):
         match statement:
             case ast.Expr(ast.Constant()) | ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Raise() | ast.Assert():
                 continue
@@ -210,6 +214,20 @@ def _lines(body: Sequence[ast.stmt]) -> Iterator[Line]:
                 yield Line(statement, statement.lineno, type(statement))
         for field in ("body", "orelse", "finalbody"):
             yield from _lines(getattr(statement, field, []))
+
+
+def _plain(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements; what is named only to be returned is returned."""
+    returned = False
+    for statement, after in zip_longest(body, body[1:]):
+        match statement, after:
+            case _ if returned:
+                returned = False
+            case ast.Assign([ast.Name(name)], value), ast.Return(ast.Name(other)) if name == other:
+                returned = True
+                yield ast.copy_location(ast.Return(value), statement)
+            case _:
+                yield statement
 
 
 def _written(node: ast.AST) -> set[str]:
@@ -324,6 +342,10 @@ def _small(
             return True, [] if same else [_instead(ours, theirs) if one in known else None]
         case ast.Attribute(mine, one), ast.Attribute(yours, other) if one != other and said(mine) == said(yours):
             return True, [_instead(ours, theirs)]
+        case ast.Constant(str()), ast.Name():
+            return True, [_instead(ours, theirs)]
+        case ast.Tuple(mine, ast.Store()), ast.Tuple(yours, ast.Store()) if _moved(mine, yours):
+            return True, [_instead(ours, theirs)]
         case ast.Subscript(mine, ast.Constant()), ast.Subscript(yours, _) if said(mine) == said(yours):
             return True, [_instead(ours, theirs)]
         case (ast.Tuple(mine), ast.Tuple(yours)) | (ast.List(mine), ast.List(yours)):
@@ -341,6 +363,12 @@ def _small(
     if isinstance(ours, ast.UnaryOp) and said(ours.operand) == said(theirs):
         return True, [_instead(ours, theirs)]
     return False, []
+
+
+def _moved(ours: Sequence[ast.expr], theirs: Sequence[ast.expr]) -> bool:
+    """Whether a name takes another of the values than before."""
+    places = {said(name): place for place, name in enumerate(theirs)}
+    return len(ours) == len(theirs) and any(places.get(said(name), place) != place for place, name in enumerate(ours))
 
 
 def _is_literal(node: ast.AST) -> bool:

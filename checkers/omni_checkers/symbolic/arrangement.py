@@ -1,0 +1,68 @@
+"""The same parts in another order, where the order means something."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+
+from omni_checkers.engine.files import walked
+
+_COMMUTING = (ast.Add, ast.Mult, ast.BitOr, ast.BitAnd)
+_SYMMETRIC = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)
+# They give back the values that they are called on, wherever in a chain they stand.
+_SAME_VALUES = frozenset({"contiguous", "clone", "detach", "to"})
+
+
+def rearranged(ours: ast.AST, theirs: ast.AST) -> bool:
+    """Whether two statements are made of the same names, numbers and operations, and are not the same.
+
+    What may be turned round is not looked at: terms, factors, conditions, keywords, two assignments in one.
+    """
+    return _parts(ours) == _parts(theirs) and _ordered(ours) != _ordered(theirs)
+
+
+def _parts(node: ast.AST) -> Counter[str]:
+    return Counter(_part(inner) for inner in walked(node) if not isinstance(inner, ast.expr_context))
+
+
+def _part(node: ast.AST) -> str:
+    match node:
+        case ast.Name(name) | ast.Attribute(_, name) | ast.keyword(name):
+            return f"{type(node).__name__} {name}"
+        case ast.Constant(value):
+            return f"constant {value!r}"
+    return type(node).__name__
+
+
+def _ordered(node: object) -> str:
+    """A text that two trees share if they differ only in what may be turned round."""
+    match node:
+        case ast.BinOp(_, op, _) if isinstance(op, _COMMUTING):
+            return f"({f' {type(op).__name__} '.join(sorted(map(_ordered, _operands(node, type(op)))))})"
+        case ast.BoolOp(op, values):
+            return f"({f' {type(op).__name__} '.join(sorted(map(_ordered, values)))})"
+        case ast.Compare(left, [op], [right]) if isinstance(op, _SYMMETRIC):
+            return f"({f' {type(op).__name__} '.join(sorted((_ordered(left), _ordered(right))))})"
+        case ast.Call(ast.Attribute(inner, name)) if name in _SAME_VALUES:
+            return _ordered(inner)
+        case ast.Call(function, args, keywords):
+            return f"{_ordered(function)}({_ordered(args)}; {sorted(map(_ordered, keywords))})"
+        case ast.Dict(keys, values):
+            return f"{{{sorted(zip(map(_ordered, keys), map(_ordered, values), strict=True))}}}"
+        case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(values):
+            return f"{sorted(zip(map(_ordered, targets), map(_ordered, values), strict=True))}"
+        case ast.expr_context() | None:
+            return ""
+        case ast.AST():
+            return f"{type(node).__name__}({', '.join(_ordered(getattr(node, field, None)) for field in node._fields)})"
+        case list():
+            return f"[{', '.join(map(_ordered, node))}]"
+    return repr(node)
+
+
+def _operands(node: ast.AST, kind: type[ast.operator]) -> Iterator[ast.AST]:
+    """The terms of a sum, the factors of a product."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, kind):
+        yield from _operands(node.left, kind)
+        yield from _operands(node.right, kind)
+    else:
+        yield node
