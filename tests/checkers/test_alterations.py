@@ -12,6 +12,9 @@ def forward(self, hidden_states, mask=None, scale=1.0, **kwargs):
     shape = hidden_states.shape
     query = self.q_proj(hidden_states).view(*shape[:-1], -1, self.head_dim).transpose(1, 2)
     key = self.k_proj(hidden_states).view(*shape[:-1], -1, self.head_dim).transpose(1, 2)
+    rows, columns = mask.shape
+    kind = self.kinds[rows]
+    query = self.rotated(query, kind)
     weights = torch.matmul(query, key.transpose(2, 3)) * self.scaling
     if mask is not None and self.masked:
         weights = weights + mask[:, :, :, : key.shape[-2]]
@@ -39,6 +42,12 @@ SLIPS = {
     "a field from elsewhere": ("answer=answer", "answer=query"),
     "an index": ("mask[:, :, :, : key.shape[-2]]", "mask"),
     "one module for another": ("self.k_proj", "self.q_proj"),
+    "parts in another order": (
+        "self.q_proj(hidden_states).view(*shape[:-1], -1, self.head_dim)",
+        "self.head_dim(hidden_states).view(*shape[:-1], -1, self.q_proj)",
+    ),
+    "names that take other values": ("rows, columns = mask.shape", "columns, rows = mask.shape"),
+    "a word for a name": ("self.rotated(query, kind)", "self.rotated(query, 'full')"),
 }
 MEANT = {
     "nothing": ("", ""),
@@ -54,6 +63,7 @@ MEANT = {
     "an annotation": ("    shape = hidden_states.shape", "    shape: torch.Size = hidden_states.shape"),
     "a statement more": ("    weights = self.dropout", "    gather(weights)\n    weights = self.dropout"),
     "a message": ("    shape =", "    logger.info('first')\n    shape ="),
+    "two that are set in one": ("rows, columns = mask.shape", "rows, columns = mask.shape[0], mask.shape[1]"),
     "a wrapper": ("self.k_proj(hidden_states)", "self.k_proj(gathered(hidden_states))"),
 }
 
@@ -74,6 +84,13 @@ def test_a_slip_is_told_once(slip: str) -> None:
     found = list(_copy(*SLIPS[slip]).altered())
     assert len(found) == 1
     assert len(found[0][2]) == 1
+
+
+def test_what_is_named_only_to_be_returned() -> None:
+    named = ORIGINAL.replace("    return AttentionOutput(", "    output = AttentionOutput(") + "    return output\n"
+    assert list(Copy(_function(named), _function(ORIGINAL)).altered()) == []
+    slip = named.replace("weights=weights", "weights=query")
+    assert len(list(Copy(_function(slip), _function(ORIGINAL)).altered())) == 1
 
 
 @pytest.mark.parametrize("meant", MEANT)

@@ -42,6 +42,9 @@ KNOWN = {
     "VEO415": {"qwen2_5_omni": 1, "qwen3_omni_moe": 2},
     # An import of torch that nothing reads.
     "VEO420": {"qwen3_vl_moe": 1},
+    # Read, not run: what the merger is padded by is one rank's rows less the patches of all, and never above zero; a
+    # seed of None, which the config allows, is added to a number; [3, batch, length] is taken for [batch, 3, length].
+    "VEO427": {"qwen2_5_omni": 2, "wan_t2v": 1, "qwen2_vl": 1},
     # Read, not run: the gather of sequence parallelism is skipped when the module is not in training.
     "VEO504": _GATED,
     # Convention: the docstring of the config does not say how to regenerate; a mark in it never closes; the flat tensor

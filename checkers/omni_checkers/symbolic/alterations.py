@@ -33,6 +33,7 @@ class Difference:
         gone: the conditions that were joined to what is kept.
         call: the copy's call to which an argument is not given; None for other differences.
         argument: that argument: a parameter's name, or the text of what stood in its place.
+        about_text: a text that people read, or the name of a class, stands in the place of another.
     """
 
     what: str
@@ -40,6 +41,7 @@ class Difference:
     gone: tuple[str, ...] = ()
     call: ast.Call | None = None
     argument: str = ""
+    about_text: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,12 +74,12 @@ class Copy:
     @cached_property
     def mine(self) -> list[Line]:
         """The lines of the copy."""
-        return list(_lines(self.ours.body))
+        return lines_of(self.ours)
 
     @cached_property
     def original(self) -> list[Line]:
         """The lines of the original."""
-        return list(_lines(self.theirs.body))
+        return lines_of(self.theirs)
 
     @cached_property
     def _mine(self) -> list[str]:
@@ -112,7 +114,9 @@ class Copy:
         for here, there in self._replaced():
             found = list(_differences(here.node, there.node, known, aliases))
             if len(found) > 1 and rearranged(here.node, there.node):
-                found = [Difference(f"'{here.text[:_SHOWN]}' has the parts of '{there.text[:_SHOWN]}' in another order")]
+                found = [
+                    Difference(f"'{here.text[:_SHOWN]}' has the parts of '{there.text[:_SHOWN]}' in another order")
+                ]
             if 0 < len(found) <= _FEW and None not in found and self._in_place(here, there):
                 yield here, there, [one for one in found if one is not None]
 
@@ -179,16 +183,43 @@ class Copy:
         mine = self._texts[0]
         for tag, _, _, start, end in self._blocks:
             block = self.original[start:end]
-            if tag == "insert" and len(block) <= _BLOCK and not any(line.text in mine for line in block):
+            moved = any(line.text in mine and not _asks(line) for line in block)
+            if tag == "insert" and len(block) <= _BLOCK and not moved:
                 yield block
+
+    @cached_property
+    def _made(self) -> set[str]:
+        """The names that lines of the copy alone set."""
+        original = self._texts[1]
+        return {name for line in self.mine if line.text not in original for name in _written(line.node)}
+
+    def rewritten(self) -> Iterator[tuple[Line, Line]]:
+        """Lines that stand where the original sets the same name to another value, in words that the original knows."""
+        known = {node.id for node in walked(self.theirs) if isinstance(node, ast.Name)} | parameters(self.theirs)
+        for tag, first, last, start, end in self._blocks:
+            if tag == "replace" and last - first == end - start == 1:
+                here, there = self.mine[first], self.original[start]
+                read = names_read(here.node)
+                if _sets(here) == _sets(there) != "" and read <= known and not read & self._made:
+                    yield here, there
 
 
 def _long(line: Line) -> bool:
     return line.kind is ast.Assign and len(walked(line.node)) >= _LONG
 
 
+def _asks(line: Line) -> bool:
+    """Whether a line is a condition, which may be asked again."""
+    return issubclass(line.kind, (ast.If, ast.While))
+
+
 def _sets(line: Line) -> str:
     return said(line.node.targets[0]) if isinstance(line.node, ast.Assign) else ""
+
+
+def lines_of(function: ast.FunctionDef) -> list[Line]:
+    """The statements of a function, those inside others, too; what only speaks or raises is left out."""
+    return list(_lines(function.body))
 
 
 def _lines(body: Sequence[ast.stmt]) -> Iterator[Line]:
@@ -393,7 +424,9 @@ def _parts(node: ast.AST) -> list[ast.expr]:
 
 
 def _instead(ours: ast.AST, theirs: ast.AST) -> Difference:
-    return Difference(f"'{said(ours)}' in the place of '{said(theirs)}'")
+    texts = (getattr(ours, "value", None), getattr(theirs, "value", None))
+    about_text = any(isinstance(text, str) and not (text.isidentifier() and text.islower()) for text in texts)
+    return Difference(f"'{said(ours)}' in the place of '{said(theirs)}'", about_text=about_text)
 
 
 def said(node: ast.AST) -> str:

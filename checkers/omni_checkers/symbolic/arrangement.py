@@ -9,7 +9,7 @@ from omni_checkers.engine.files import walked
 _COMMUTING = (ast.Add, ast.Mult, ast.BitOr, ast.BitAnd)
 _SYMMETRIC = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)
 # They give back the values that they are called on, wherever in a chain they stand.
-_SAME_VALUES = frozenset({"contiguous", "clone", "detach", "to"})
+_SAME_VALUES = frozenset({"contiguous", "clone", "cpu", "detach", "to"})
 
 
 def rearranged(ours: ast.AST, theirs: ast.AST) -> bool:
@@ -18,6 +18,11 @@ def rearranged(ours: ast.AST, theirs: ast.AST) -> bool:
     What may be turned round is not looked at: terms, factors, conditions, keywords, two assignments in one.
     """
     return _parts(ours) == _parts(theirs) and _ordered(ours) != _ordered(theirs)
+
+
+def same_values(ours: ast.AST, theirs: ast.AST) -> bool:
+    """Whether two statements differ in copies, casts and what may be turned round alone."""
+    return _ordered(ours) == _ordered(theirs)
 
 
 def _parts(node: ast.AST) -> Counter[str]:

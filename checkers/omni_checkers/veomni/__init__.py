@@ -27,16 +27,19 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
 
 
 def surroundings(path: Path) -> list[Path]:
-    """The packages whose modules the model imports from: the VeOmni around it, or the installed one."""
+    """The VeOmni around the model, or the installed one, and the integrations beside it."""
     from omni_checkers.veomni.facts.constants import veomni_package
+    from omni_checkers.veomni.facts.cousins import directories_beside
     from omni_kit.errors import BadInput
     from omni_kit.targets.veomni.model_dir import find_model_dir
 
     try:
-        package = veomni_package(find_model_dir(path))
+        model_dir = find_model_dir(path)
     except BadInput:
         return []
-    return [package] if package is not None else []
+    package = veomni_package(model_dir)
+    beside = [folder for folder in directories_beside(model_dir) if package not in folder.parents]
+    return [*([package] if package is not None else []), *beside]
 
 
 def inputs(path: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from omni_checkers.symbolic import Program
 from omni_checkers.veomni.facts.constants import constant, veomni_package
 from omni_checkers.veomni.facts.conversion import converter_classes, factories, rehearsals
 from omni_checkers.veomni.facts.copies import overrides
+from omni_checkers.veomni.facts.cousins import kin
 from omni_checkers.veomni.facts.diffusion import diffusion, speaks_of_diffusion
 from omni_checkers.veomni.facts.experts import experts
 from omni_checkers.veomni.facts.generated import generated, patch_configs
@@ -89,6 +90,7 @@ PROVIDERS: dict[str, Callable[..., Any]] = {
     "patch_configs": patch_configs,
     "overrides": overrides,
     "libraries": libraries,
+    "kin": kin,
     "regenerated": regenerated,
     "written_at": written_at,
     "converter_classes": converter_classes,

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
-from omni_checkers.symbolic.alterations import Difference, Line, names_read, parameters, said
+from omni_checkers.symbolic.alterations import Copy, Difference, Line, names_read, parameters, said
 from omni_checkers.veomni.facts.copies import Override
 
 # Below this, a function was written anew.
@@ -25,12 +25,12 @@ def left_out(one: Override) -> Iterator[Line]:
     """Statements of the original that change a value, and that the copy does not have between lines that it has."""
     found: set[int] = set()
     for lines in one.copy.left_out() if one.copy.likeness >= _LIKE else ():
-        lost = [line for line in lines if _matters(one, line)]
+        lost = [line for line in lines if changes_a_value(one.copy, line)]
         if lost and not _about_absent(one, lines):
             found.add(lost[0].number)
             yield lost[0]
     for line in one.copy.unset():
-        if line.number not in found and _matters(one, line) and not _about_absent(one, [line]):
+        if line.number not in found and changes_a_value(one.copy, line) and not _about_absent(one, [line]):
             yield line
 
 
@@ -64,23 +64,23 @@ def _not_taken(one: Override, difference: Difference) -> bool:
     return argument not in parameters(callee.node) and callee.node.args.kwarg is None
 
 
-def _matters(one: Override, line: Line) -> bool:
-    """Whether a statement changes what the function goes on with."""
+def changes_a_value(copy: Copy, line: Line) -> bool:
+    """Whether a statement of the original changes what the copy goes on with."""
     match line.node:
         case ast.AugAssign(target):
-            return _read(one, target)
+            return _read(copy, target)
         case ast.Assign([_], ast.Call(ast.Attribute(_, method))) if method in _SAME_VALUE:
             return False
         case ast.Assign([target], value):
             name = said(target)
-            return any(said(inner) == name for inner in walked(value)) and _read(one, target)
+            return any(said(inner) == name for inner in walked(value)) and _read(copy, target)
         case ast.Expr(ast.Call(ast.Attribute(inner, name))) if name.endswith("_"):
-            return _read(one, inner)
+            return _read(copy, inner)
     return False
 
 
-def _read(one: Override, target: ast.AST) -> bool:
-    reads = names_read(one.copy.ours)
+def _read(copy: Copy, target: ast.AST) -> bool:
+    reads = names_read(copy.ours)
     return any(name in reads for name in _names(target))
 
 

@@ -1,0 +1,136 @@
+"""VEO427: what other integrations have, too, is said as they say it."""
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+
+from omni_checkers.engine.rule import Example, Finding, Findings, Rule, Severity
+from omni_checkers.symbolic.alterations import Difference, Line
+from omni_checkers.symbolic.arrangement import same_values
+from omni_checkers.veomni.facts.cousins import Function, Kin, upstream_lines
+from omni_checkers.veomni.facts.generated import PatchConfigFile
+from omni_checkers.veomni.facts.slips import changes_a_value
+from omni_kit.upstream.library import Library
+
+_COUSIN = """\
+from veomni.models.loader import MODELING_REGISTRY
+
+
+@MODELING_REGISTRY.register("cousin")
+def register_cousin_modeling(architecture):
+    raise NotImplementedError
+"""
+_SPLIT = """\
+def cut_for_this_rank(hidden, lengths, rank, size):
+    padding = -hidden.shape[0] % size
+    {padded}
+    share = hidden.shape[0] // size
+    first = rank * share
+    part = hidden[first : {last}]
+    counts = lengths.clone()
+    counts[-1] += padding
+    return part, counts
+"""
+_PADDED = "hidden = torch.cat([hidden, hidden.new_zeros(padding, hidden.shape[1])])"
+# Of the other's lines: where less is kept, what is missing may belong to what was written anew.
+_NEAR = 0.8
+# One was copied from the other, and hardly changed.
+_SAME = 0.9
+_CONFIG = re.compile(r"\bconfig\.(\w+)")
+
+
+def _both(last: str) -> Example:
+    """Two plugins that cut a sequence alike, but for where a part ends."""
+    right = f"import torch\n\n\n{_SPLIT.format(padded=_PADDED, last='first + share')}"
+    ours = f"import torch\n\n\n{_SPLIT.format(padded=_PADDED, last=last)}"
+    return {"../cousin/__init__.py": _COUSIN, "../cousin/sharing.py": right, "sharing.py": ours}
+
+
+class CousinsSayTheSame(Rule):
+    """What several integrations say in almost the same words, this one says as they do.
+
+    A function is compared with those of other integrations that share most of its lines: those of VeOmni, and for a
+    plugin those beside it. A finding is a line that differs from theirs by one small thing, and that neither upstream's
+    own files of this model nor any of the others have; or a line that changes a value and that most of them have.
+
+    Why: sequence parallelism, collators and converters have no upstream to be compared with. They are copied from one
+    integration to the next, and a slip in them shows on several ranks only.
+
+    Fine when: this model needs it otherwise; say why in an ignore comment.
+    """
+
+    id = "VEO427"
+    name = "cousins-say-the-same"
+    severity = Severity.warning
+    target = "veomni"
+    obligations = ("VEO-PG-39",)
+    failure_modes = ("sp-sharding-set-wrong", "cu-seqlens-padding")
+    BAD = (_both(last="first + size"),)
+    GOOD = (_both(last="first + share"),)
+
+    def check(self, kin: list[Kin], patch_configs: list[PatchConfigFile], transformers: Library) -> Findings:
+        for one in kin:
+            path = one.function.file
+            for line, other, there, what in _altered(one, patch_configs, transformers):
+                yield Finding(f"{one.function.name}: {what} ({_place(other, there)})", path, line.number)
+            for other, there in _left_out(one):
+                message = (
+                    f"{one.function.name} leaves out what its like do: {there.text[:100]} ({_place(other, there)})"
+                )
+                yield Finding(message, path, one.function.node.lineno)
+
+
+def _place(function: Function, line: Line) -> str:
+    return f"{function.file.parent.name}/{function.file.name}, line {line.number}"
+
+
+def _altered(
+    one: Kin, configs: list[PatchConfigFile], transformers: Library
+) -> Iterator[tuple[Line, Function, Line, str]]:
+    """Lines that no cousin has, with the first cousin that says otherwise, and how."""
+    for number in sorted(found := _by_line(one)):
+        here, other, there, what = found[number]
+        upstream = upstream_lines(configs, transformers)
+        if here.text not in upstream and not _other_config(here, there, upstream):
+            yield here, other, there, what
+
+
+def _by_line(one: Kin) -> dict[int, tuple[Line, Function, Line, str]]:
+    found: dict[int, tuple[Line, Function, Line, str]] = {}
+    for other, copy in one.cousins:
+        for here, there, differences in copy.altered():
+            alone = not any(here.text in cousin.lines for cousin, _ in one.cousins)
+            if alone and len(differences) == 1 and _is_slip(here, there, differences[0]):
+                found.setdefault(here.number, (here, other, there, differences[0].what))
+        for here, there in copy.rewritten() if copy.likeness >= _SAME else ():
+            if not same_values(here.node, there.node):
+                found.setdefault(here.number, (here, other, there, f"'{here.text}' in the place of '{there.text}'"))
+        for here, there in copy.exchanged():
+            what = f"'{here.text}' is done before '{there.text}', which reads or sets the same"
+            found.setdefault(here.number, (here, other, there, what))
+    return found
+
+
+def _is_slip(here: Line, there: Line, difference: Difference) -> bool:
+    """Whether a difference changes what is computed: no copy more or less, no text, no argument of another callee."""
+    return difference.call is None and not difference.about_text and not same_values(here.node, there.node)
+
+
+def _other_config(here: Line, there: Line, upstream: frozenset[str]) -> bool:
+    """Whether two lines read settings of other names, and the cousin's is none of this model's."""
+    ours, theirs = _CONFIG.findall(here.text), _CONFIG.findall(there.text)
+    same = _CONFIG.sub("config", here.text) == _CONFIG.sub("config", there.text)
+    return same and any(name not in upstream for mine, name in zip(ours, theirs, strict=True) if mine != name)
+
+
+def _left_out(one: Kin) -> Iterator[tuple[Function, Line]]:
+    """Lines that change a value, and that most of the cousins have which are alike almost throughout."""
+    near = [(other, copy) for other, copy in one.cousins if copy.likeness >= _NEAR]
+    lost: dict[str, tuple[Function, Line]] = {}
+    for other, copy in near:
+        for there in chain(chain.from_iterable(copy.left_out()), copy.unset()):
+            if changes_a_value(copy, there):
+                lost.setdefault(there.text, (other, there))
+    for text, (other, there) in lost.items():
+        if 2 * sum(text in cousin.lines for cousin, _ in near) > len(near):
+            yield other, there
