@@ -50,7 +50,8 @@ class UnitsExist(Rule):
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:
-            classes = {*item.classes, *item.source.imports}
+            theirs = item.theirs.classes if item.theirs is not None else {}
+            classes = {*item.classes, *item.source.imports, *theirs}
             patched = {id(node) for _, function in item.patched for node in walked(function)}
             for node in item.file.nodes(ast.Assign):
                 if any(said(target).rpartition(".")[2] == _NAMES for target in node.targets):
