@@ -64,6 +64,8 @@ MEANT = {
     "a statement more": ("    weights = self.dropout", "    gather(weights)\n    weights = self.dropout"),
     "a message": ("    shape =", "    logger.info('first')\n    shape ="),
     "two that are set in one": ("rows, columns = mask.shape", "rows, columns = mask.shape[0], mask.shape[1]"),
+    "a number of another type": ("scale=1.0", "scale=1"),
+    "another spelling": ("-1, self.head_dim).transpose(1, 2)", "-1, self.head_dim).swapaxes(2, 1)"),
     "a wrapper": ("self.k_proj(hidden_states)", "self.k_proj(gathered(hidden_states))"),
 }
 

@@ -10,6 +10,7 @@ from itertools import pairwise, zip_longest
 
 from omni_checkers.engine.files import walked
 from omni_checkers.symbolic.arrangement import rearranged
+from omni_checkers.symbolic.spelling import OPERATIONS, plain
 
 _IGNORED = frozenset({"ctx", "kind", "type_comment", "annotation", "returns"})
 _OPERATORS = (ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
@@ -63,6 +64,11 @@ class Line:
         """The statement as text, whatever its spacing."""
         return said(self.node)
 
+    @cached_property
+    def plain(self) -> ast.AST:
+        """The statement in one spelling."""
+        return plain(self.node)
+
 
 @dataclass(frozen=True)
 class Copy:
@@ -113,6 +119,8 @@ class Copy:
         aliases = dict(_aliases(self.original))
         for here, there in self._replaced():
             found = list(_differences(here.node, there.node, known, aliases))
+            if found:
+                found = list(_differences(here.plain, there.plain, known, aliases))
             if len(found) > 1 and rearranged(here.node, there.node):
                 found = [
                     Difference(f"'{here.text[:_SHOWN]}' has the parts of '{there.text[:_SHOWN]}' in another order")
@@ -120,27 +128,36 @@ class Copy:
             if 0 < len(found) <= _FEW and None not in found and self._in_place(here, there):
                 yield here, there, [one for one in found if one is not None]
 
+    @cached_property
+    def _apart(self) -> tuple[set[str], set[str]]:
+        """The texts that only the copy has, and those that only the original has, in whatever spelling."""
+        mine, original = self._texts
+        ours = {line.text: said(line.plain) for line in self.mine if line.text not in original}
+        theirs = {line.text: said(line.plain) for line in self.original if line.text not in mine}
+        both = set(ours.values()) & set(theirs.values())
+        new, lost = ({text for text, spelt in one.items() if spelt not in both} for one in (ours, theirs))
+        return new, lost
+
     def _replaced(self) -> Iterator[tuple[Line, Line]]:
         """Lines of one kind between the same lines; and, wherever they stand, long ones that set the same name."""
-        mine, original = self._texts
+        new, lost = self._apart
         seen: set[tuple[int, int]] = set()
         for here, there in self._standing():
             seen.add((here.number, there.number))
             yield here, there
-        new = [line for line in self.mine if line.text not in original and _long(line)]
-        lost = [line for line in self.original if line.text not in mine and _long(line)]
-        for here in new:
-            like = [there for there in lost if _sets(there) == _sets(here) != ""]
+        gone = [line for line in self.original if line.text in lost and _long(line)]
+        for here in (line for line in self.mine if line.text in new and _long(line)):
+            like = [there for there in gone if _sets(there) == _sets(here) != ""]
             if len(like) == 1 and (here.number, like[0].number) not in seen:
                 yield here, like[0]
 
     def _standing(self) -> Iterator[tuple[Line, Line]]:
-        mine, original = self._texts
+        new, lost = self._apart
         for tag, first, last, start, end in self._blocks:
             if tag == "replace":
                 for here in self.mine[first:last]:
                     for there in self.original[start:end]:
-                        if here.kind is there.kind and here.text not in original and there.text not in mine:
+                        if here.kind is there.kind and here.text in new and there.text in lost:
                             yield here, there
 
     def _in_place(self, here: Line, there: Line) -> bool:
@@ -328,6 +345,11 @@ def _differences(ours: object, theirs: object, known: set[str], aliases: dict[st
 
 def _calls(ours: ast.Call, theirs: ast.Call, known: set[str], aliases: dict[str, str]) -> Iterator[Difference | None]:
     """Differences of two calls; keywords go by their names, and one that only ours has is no difference."""
+    match ours.func, theirs.func:
+        case ast.Attribute(here, one), ast.Attribute(there, other) if one != other and {one, other} <= OPERATIONS:
+            if said(here) == said(there):
+                yield _instead(ours.func, theirs.func)  # which takes other arguments
+                return
     if not (_makes_output(ours) and _makes_output(theirs)):
         yield from _differences(ours.func, theirs.func, known, aliases)
     mine = {keyword.arg: keyword.value for keyword in ours.keywords}
@@ -336,10 +358,10 @@ def _calls(ours: ast.Call, theirs: ast.Call, known: set[str], aliases: dict[str,
             yield from _differences(mine[keyword.arg], keyword.value, known, aliases)
         elif not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None):
             yield _lost(ours, keyword.arg or f"**{said(keyword.value)}", theirs)
-    given, wanted = [said(arg) for arg in ours.args], [said(arg) for arg in theirs.args]
+    given, wanted = [said(value) for value in ours.args], [said(value) for value in theirs.args]
     if len(given) < len(wanted):
         gone = [arg for arg in wanted if arg not in given]
-        by_name = {said(value) for value in mine.values()}
+        by_name = set(map(said, mine.values()))
         if [arg for arg in wanted if arg in given] == given:
             yield from (_lost(ours, arg, theirs) for arg in gone if arg not in by_name)
         else:
@@ -347,8 +369,8 @@ def _calls(ours: ast.Call, theirs: ast.Call, known: set[str], aliases: dict[str,
     elif given != wanted and sorted(given) == sorted(wanted):
         yield Difference(f"the arguments of {said(theirs.func)} are exchanged")
     else:
-        for one, other in zip(ours.args, theirs.args, strict=False):
-            yield from _differences(one, other, known, aliases)
+        for value, original in zip(ours.args, theirs.args, strict=False):
+            yield from _differences(value, original, known, aliases)
 
 
 def _lost(ours: ast.Call, argument: str, theirs: ast.Call) -> Difference:
@@ -366,7 +388,7 @@ def _small(
     if said(ours) == said(theirs):
         return True, []
     if _is_literal(ours) and _is_literal(theirs):
-        return True, [_instead(ours, theirs)]
+        return True, [] if _same_number(ours, theirs) else [_instead(ours, theirs)]
     match ours, theirs:
         case ast.Name(one), ast.Name(other):
             same = one == aliases.get(other) or other == aliases.get(one)
@@ -407,6 +429,12 @@ def _is_literal(node: ast.AST) -> bool:
         case ast.Constant() | ast.UnaryOp(ast.USub(), ast.Constant()):
             return True
     return False
+
+
+def _same_number(ours: ast.AST, theirs: ast.AST) -> bool:
+    """Whether two literals are one number, such as 0 and 0.0; a truth value is none."""
+    values = [getattr(node, "value", None) for node in (ours, theirs)]
+    return all(type(value) in (int, float) for value in values) and values[0] == values[1]
 
 
 def _parts(node: ast.AST) -> list[ast.expr]:

@@ -103,7 +103,7 @@ def _by_line(one: Kin) -> dict[int, tuple[Line, Function, Line, str]]:
             if alone and len(differences) == 1 and _is_slip(here, there, differences[0]):
                 found.setdefault(here.number, (here, other, there, differences[0].what))
         for here, there in copy.rewritten() if copy.likeness >= _SAME else ():
-            if not same_values(here.node, there.node):
+            if not same_values(here.plain, there.plain):
                 found.setdefault(here.number, (here, other, there, f"'{here.text}' in the place of '{there.text}'"))
         for here, there in copy.exchanged():
             what = f"'{here.text}' is done before '{there.text}', which reads or sets the same"
@@ -113,7 +113,7 @@ def _by_line(one: Kin) -> dict[int, tuple[Line, Function, Line, str]]:
 
 def _is_slip(here: Line, there: Line, difference: Difference) -> bool:
     """Whether a difference changes what is computed: no copy more or less, no text, no argument of another callee."""
-    return difference.call is None and not difference.about_text and not same_values(here.node, there.node)
+    return difference.call is None and not difference.about_text and not same_values(here.plain, there.plain)
 
 
 def _other_config(here: Line, there: Line, upstream: frozenset[str]) -> bool:

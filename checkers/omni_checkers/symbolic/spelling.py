@@ -1,0 +1,197 @@
+"""One spelling for what torch and Python let people write in several ways."""
+
+import ast
+from typing import Any
+
+# Names of one operation, by the name that stands for all of them. Source: torch's documentation of its aliases.
+_NAMES = {
+    "absolute": "abs",
+    "clip": "clamp",
+    "concat": "cat",
+    "concatenate": "cat",
+    "divide": "div",
+    "multiply": "mul",
+    "subtract": "sub",
+    "swapaxes": "transpose",
+    "swapdims": "transpose",
+    "view": "reshape",
+}
+_DTYPES = {"float": "float32", "half": "float16", "double": "float64", "long": "int64", "int": "int32"}
+_CASTS = _DTYPES | {"bfloat16": "bfloat16"}
+# Functions of torch that a tensor has as methods, with the same arguments behind it.
+_METHODS = frozenset(
+    {
+        "abs",
+        "all",
+        "amax",
+        "amin",
+        "any",
+        "argmax",
+        "argmin",
+        "argsort",
+        "bmm",
+        "chunk",
+        "clamp",
+        "cos",
+        "cumsum",
+        "div",
+        "exp",
+        "flatten",
+        "flip",
+        "gather",
+        "log",
+        "log_softmax",
+        "masked_fill",
+        "matmul",
+        "max",
+        "mean",
+        "min",
+        "mul",
+        "norm",
+        "outer",
+        "permute",
+        "pow",
+        "prod",
+        "relu",
+        "repeat_interleave",
+        "reshape",
+        "roll",
+        "round",
+        "rsqrt",
+        "sigmoid",
+        "sin",
+        "softmax",
+        "sort",
+        "split",
+        "sqrt",
+        "square",
+        "squeeze",
+        "std",
+        "sub",
+        "sum",
+        "tanh",
+        "tensor_split",
+        "tile",
+        "topk",
+        "transpose",
+        "tril",
+        "triu",
+        "unbind",
+        "unsqueeze",
+        "var",
+    }
+)
+# Operations that give other values, and not the same ones in another shape.
+OPERATIONS = frozenset({"expand", "repeat", *_METHODS}) - {
+    "chunk",
+    "flatten",
+    "permute",
+    "reshape",
+    "split",
+    "squeeze",
+    "tensor_split",
+    "transpose",
+    "unbind",
+    "unsqueeze",
+}
+_SPACES = {"torch", "F", "functional", "nn.functional", "torch.nn.functional"}
+_COMMUTING = {"transpose"}
+_TURNED = {ast.IsNot: ast.Is, ast.NotEq: ast.Eq}
+_SIDES = {ast.Gt: ast.Lt, ast.GtE: ast.LtE}
+
+
+def plain(node: ast.AST) -> ast.AST:
+    """A statement or expression in one spelling, as a tree of its own: methods for functions, one name for aliases."""
+    tree = ast.parse(ast.unparse(node)).body[0]
+    spelt: ast.AST = _Spelling().visit(tree)
+    return spelt.value if isinstance(spelt, ast.Expr) and isinstance(node, ast.expr) else spelt
+
+
+class _Spelling(ast.NodeTransformer):
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute):
+            space = ast.unparse(node.func.value)
+            if (
+                space in _SPACES
+                and node.func.attr in _METHODS
+                and node.args
+                and not isinstance(node.args[0], ast.Starred)
+            ):
+                first, *rest = node.args
+                node = ast.Call(ast.Attribute(first, node.func.attr, ast.Load()), rest, node.keywords)
+            return _method(node)
+        if isinstance(node.func, ast.Name) and node.func.id in {"max", "min"} and len(node.args) > 1:
+            node.args = sorted(node.args, key=ast.unparse)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        node.attr = _NAMES.get(node.attr, node.attr)
+        if isinstance(node.value, ast.Name) and node.value.id == "torch":
+            node.attr = _DTYPES.get(node.attr, node.attr)
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        match node.test:
+            case ast.Compare(left, [op], [right]) if type(op) in _TURNED:
+                test = ast.Compare(left, [_TURNED[type(op)]()], [right])
+                return ast.IfExp(test, node.orelse, node.body)
+            case ast.UnaryOp(ast.Not(), test):
+                return ast.IfExp(test, node.orelse, node.body)
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Compare(left, [op], [right]) if type(op) in _SIDES:
+                return ast.Compare(right, [_SIDES[type(op)]()], [left])
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.BinOp(left, ast.Div(), ast.Constant(float() | int() as number)) if (
+                number and (1 / number) * number == 1
+            ):
+                return ast.BinOp(left, ast.Mult(), ast.Constant(_number(1 / number)))
+            case ast.BinOp(left, ast.Mult(), right) if ast.unparse(left) == ast.unparse(right):
+                return ast.Call(ast.Attribute(left, "pow", ast.Load()), [ast.Constant(2)], [])
+            case ast.BinOp(left, ast.Pow(), right):
+                return ast.Call(ast.Attribute(left, "pow", ast.Load()), [right], [])
+            case ast.BinOp(left, ast.MatMult(), right):
+                return ast.Call(ast.Attribute(left, "matmul", ast.Load()), [right], [])
+        return node
+
+
+def _number(value: Any) -> Any:
+    """A whole number as an int: 0.0 and 0 fill alike."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _method(node: ast.Call) -> ast.AST:
+    """A method's call by the name that stands for its aliases, with its arguments in one form."""
+    match node:
+        case ast.Call(ast.Attribute(inner, name), [], []) if name in _CASTS:
+            return ast.Call(ast.Attribute(inner, "to", ast.Load()), [_torch(_CASTS[name])], [])
+        case ast.Call(ast.Attribute(inner, "type_as"), [other], []):
+            return ast.Call(ast.Attribute(inner, "to", ast.Load()), [ast.Attribute(other, "dtype", ast.Load())], [])
+        case ast.Call(ast.Attribute(ast.Call(ast.Attribute(inner, "contiguous"), [], []), "reshape")):
+            return ast.Call(ast.Attribute(inner, "reshape", ast.Load()), node.args, node.keywords)
+        case ast.Call(ast.Attribute(inner, "square"), [], []):
+            return ast.Call(ast.Attribute(inner, "pow", ast.Load()), [ast.Constant(2)], [])
+        case ast.Call(ast.Attribute(inner, "size"), [place], []):
+            return ast.Subscript(ast.Attribute(inner, "shape", ast.Load()), place, ast.Load())
+        case ast.Call(ast.Attribute(inner, "size"), [], []):
+            return ast.Attribute(inner, "shape", ast.Load())
+        case ast.Call(ast.Attribute(_, name), [_, _], []) if name in _COMMUTING:
+            node.args = sorted(node.args, key=ast.unparse)
+        case ast.Call(ast.Attribute(_, name), args, [*_, ast.keyword("dim", place)]) if name in _METHODS and not args:
+            # The dimension is what most of them take first.
+            return ast.Call(node.func, [place], node.keywords[:-1])
+    return node
+
+
+def _torch(name: str) -> ast.expr:
+    return ast.Attribute(ast.Name("torch", ast.Load()), name, ast.Load())
