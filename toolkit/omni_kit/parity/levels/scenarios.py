@@ -42,7 +42,7 @@ class Scenarios(Level):
         wrong = [one for one in results if one.status == "fail"]
         counted = sum(one.status == "pass" for one in results)
         refused = [one.name for one in results if one.status == "refused"]
-        said = f"{counted} scenarios" + (f"; upstream itself refuses {', '.join(refused)}" if refused else "")
+        said = f"{counted} scenarios" + (f"; left out: {', '.join(refused)}" if refused else "")
         reason = "; ".join(f"{one.name}: {one.reason}" for one in wrong)
         return LevelVerdict(found, reason, found.tolerance, said, scenarios=tuple(results))
 
@@ -56,6 +56,8 @@ def compared_way(case: "Case", called: "Called", found: Comparison, place: str =
     from omni_kit.parity.compare.tensors import compare_closely
     from omni_kit.parity.processes.pair import NUDGED, REFERENCE
 
+    if called.wants:
+        return ScenarioResult(called.name, "refused", f"the integration wants what is prepared: {called.wants}")
     if called.failed:
         return ScenarioResult(called.name, "fail", f"it fails: {called.failed}")
     reference, nudged, candidate = (

@@ -21,6 +21,7 @@ from omni_kit.parity.processes.steps import (
     CompletePlanted,
     Derive,
     Load,
+    MakeBatches,
     MakeToy,
     Mistakes,
     Open,
@@ -80,12 +81,14 @@ class Called:
         folder: where their answers lie.
         refused: why upstream itself cannot be called so; empty where it can.
         failed: why the candidate cannot.
+        wants: why it cannot where it need not, because its framework prepares what this way leaves out.
     """
 
     name: str
     folder: str
     refused: str
     failed: str
+    wants: str = ""
 
 
 @dataclass(frozen=True)
@@ -340,14 +343,18 @@ class Pair:
         if f"trained {level}" not in self.taken:
             self.loaded()
             places = (self.checkpoint, self.where / "ranks" / level)
-            self.taken[f"trained {level}"] = self._training.on(level, *places, self.inputs(), self._note)
+            self.taken[f"trained {level}"] = self._training.on(level, *places, self._batches, self._note)
         return cast(list[Trained] | str, self.taken[f"trained {level}"])
 
     def trained_with(self, level: str, fault: str) -> tuple[list[Trained] | str, bool]:
         """As `trained`, with a fault between the processes; and whether that changed anything."""
         where = self.where / "ranks" / f"{level} with {fault}"
-        found = self._training.on(level, self.checkpoint, where, self.inputs(), lambda line: None, fault)
+        found = self._training.on(level, self.checkpoint, where, self._batches, lambda line: None, fault)
         return found, any(where.glob("*/planted"))
+
+    def _batches(self, parts: int, place: Path) -> list[str]:
+        """Batches for several processes, made by upstream's side: what each is about."""
+        return self._reference.ask(MakeBatches(self._inputs, parts, place))
 
     def places(self) -> list[dict[str, Any]]:
         """Where faults can be planted in the candidate."""
@@ -372,7 +379,7 @@ class Pair:
         asked = self._reference.ask(Ways(place, outs[0], outs[1]))
         told = self._other.ask(Answer(place, outs[2]))
         return [
-            Called(one["name"], f"{number:03d}", one["error"], other["error"])
+            Called(one["name"], f"{number:03d}", one["error"] or one["wants"], other["error"], other["wants"])
             for number, (one, other) in enumerate(zip(asked, told, strict=True))
         ]
 

@@ -17,7 +17,7 @@ from omni_kit.parity.processes.steps.loading import (
 )
 from omni_kit.parity.processes.steps.planting import CompletePlanted, Mistakes, Places, RunMistaken, RunPlanted
 from omni_kit.parity.processes.steps.running import Replay, Run, RunAs, RunNudged, Trace
-from omni_kit.parity.processes.steps.sharing import Launch, Meshes, RunWith, Slots
+from omni_kit.parity.processes.steps.sharing import Launch, MakeBatches, Meshes, RunWith, Slots
 from omni_kit.parity.processes.steps.stepping import TakeSteps
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Derive",
     "Launch",
     "Load",
+    "MakeBatches",
     "MakeToy",
     "Meshes",
     "Mistakes",

@@ -16,7 +16,7 @@ from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.parity.processes.steps.running import nudging
 from omni_kit.targets.sides import Varying
-from omni_kit.toys.feeds.protocol import ManyWays, Way
+from omni_kit.toys.feeds.protocol import Fed, ManyWays, Way
 
 _WAY, _INPUTS, _OUTPUTS = "way.json", "inputs.safetensors", "outputs.safetensors"
 
@@ -25,7 +25,8 @@ _WAY, _INPUTS, _OUTPUTS = "way.json", "inputs.safetensors", "outputs.safetensors
 class Ways(Step[list[dict[str, str]]]):
     """Writes the ways of calling the model below `place`, and what it answers to each below `out` and `nudged`.
 
-    Answers, for each way, its `name`, and as `error` why upstream itself refuses it.
+    Answers, for each way, its `name`, and as `error` why upstream itself refuses it; as `wants`, where a framework may,
+    because it prepares what this way leaves out.
     """
 
     place: Path
@@ -89,12 +90,14 @@ class AnswerWrongly(Step[list[dict[str, str]]]):
 
 def _told(side: Side, way: Way, out: Path) -> dict[str, str]:
     torch.manual_seed(0)
+    silent = {"name": way.name, "error": "", "wants": ""}
     try:
         answers = side.asked.answer(side.model, _placed(side, way))
     except Exception as error:  # upstream's refusal leaves the way out; the candidate's is a finding
-        return {"name": way.name, "error": one_line(error)}
+        why = one_line(error)
+        return {**silent, "wants": why} if way.fed == Fed.unprepared else {**silent, "error": why}
     save_tensors(answers, out / _OUTPUTS)
-    return {"name": way.name, "error": ""}
+    return silent
 
 
 def _placed(side: Side, way: Way) -> Way:
