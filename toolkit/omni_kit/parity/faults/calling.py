@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from omni_kit.parity.faults.media import MEDIA_FAULTS
+
 _IGNORED = -100
 _LONG = 256
 Called = dict[str, Any]
@@ -114,4 +116,5 @@ CALL_FAULTS: Mapping[str, CallFault] = {
     "checkpointing changes the loss": CallFault(
         ("gradient checkpointing",), after=_scaled("loss", lambda model, called: model.is_gradient_checkpointing)
     ),
+    **{name: CallFault(shown_by, before) for name, (shown_by, before) in MEDIA_FAULTS.items()},
 }

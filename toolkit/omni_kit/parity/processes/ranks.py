@@ -33,6 +33,8 @@ from omni_kit.targets.sides import Distributed, Mesh
 PLANTED = "planted"  # left beside the results where a planted fault changed what a process received
 _TIME_IS_UP = "Timeout ("  # how faulthandler heads the stacks of a process that hangs
 _LOOK = 0.05  # seconds between two looks of the agent at its processes
+# How the functions are called in which a process waits for all the others.
+_COLLECTIVES = ("all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_scatter", "barrier")
 _opened: list[Distributed] = []
 
 
@@ -181,10 +183,20 @@ def _crash(log: Path) -> str:
 
 
 def _stuck_at(log: str) -> str:
-    """The innermost line that is not torch's own, of the thread that was running when the process was ended."""
+    """The innermost line that is not torch's own, of the thread that was running when the process was ended.
+
+    With it, where it is known, the collective that it waits for the others in.
+    """
     frames = re.findall(r'File "(.+?)", line (\d+) in (\S+)', log.rpartition("(most recent call first)")[2])
     own = [frame for frame in frames if "/torch/" not in frame[0]]
-    return " ".join(f"{name} ({file}:{line})" for file, line, name in own[:1])
+    torchs = (name for file, _, name in frames if "/torch/distributed/" in file)
+    waiting = next((name for name in torchs if _is_collective(name)), "")
+    said = f", waiting in {waiting}" if waiting else ""
+    return " ".join(f"{name} ({file}:{line}){said}" for file, line, name in own[:1])
+
+
+def _is_collective(name: str) -> bool:
+    return name.removeprefix("_").removeprefix("foreach_").startswith(_COLLECTIVES)
 
 
 def _of(job: Job, rank: int) -> str:

@@ -23,7 +23,8 @@ SCENES: Mapping[str, Rows] = {
     "a sound": ("TST",),
     "sounds": ("STSTST",),
     "a sound, a film and an image": ("TSTVTITST",),
-    "samples of different media": ("TIT", "T", "TVTST", "TITI"),
+    "samples of different media": ("TIT", "T", "VT", "TVTITI"),
+    "samples with sounds and without": ("TST", "T", "STITST"),
 }
 # For processes that share each sequence: media in one part, across a cut, in no part, in lengths that need padding.
 SHARED: Mapping[str, Sequence[Rows]] = {
