@@ -14,11 +14,13 @@ from omni_kit.toys.configs.language import toy_config
 from .conftest import Plant
 
 QWEN3_VL = "generated/patched_modeling_qwen3_vl_gpu.py"
-QWEN2_VL = "generated/patched_modeling_qwen2_vl_gpu.py"
 UNROLLED = "            for _ in range(t):\n                cu.append(cu[-1] + hw)\n        # SP-pad tail"
 TOGETHER = "            cu.append(cu[-1] + t * hw)\n            max_hw = max(max_hw, t * hw)\n        # SP-pad tail"
 OFFSET = "deepstack_offset = image_mask[:, :rank_start].sum().item()"
-DUMMY = "video_mask, video_embeds)\n        elif get_parallel_state().fsdp_enabled:"
+DUMMY = (
+    "for embed in deepstack_video_embeds\n                ]\n            # --- Patch.1 ---\n\n        elif "
+    "get_parallel_state().fsdp_enabled:"
+)
 
 
 def for_two_processes(model: Path, model_type: str) -> Path:
@@ -43,7 +45,9 @@ def test_a_model_with_media_passes_in_every_form_that_it_is_fed_in(
     assert all("unprepared" in one.name or "audio_output" in one.name for one in left_out)
     if "omni" in model:
         assert results["a sound, unprepared"].status == "pass"
-        assert results["a film, unprepared"].reason.startswith("the integration wants what is prepared")
+        assert results["a film, unprepared"].reason.startswith(
+            "the integration was not asked: it wants what is prepared"
+        )
 
 
 def test_faults_show_in_the_scenes_and_forms_that_they_belong_to(plant: Plant, sides: Sides) -> None:
@@ -74,7 +78,9 @@ def test_a_process_without_films_that_calls_no_tower_for_them(
     """The other one waits for it, and it is said where."""
     monkeypatch.setattr(training, "_PATIENCE", 5.0)
     monkeypatch.setattr(training, "_TIMES", 1.0)
-    edits = {QWEN2_VL: [(DUMMY, DUMMY.replace("get_parallel_state().fsdp_enabled", "False"))]}
-    level = run_parity(plant("no_dummy", edits, "qwen2_vl"), ["fsdp"], sides=sides, layout="memory").level("fsdp")
-    assert level.status != "pass"
-    assert level.reason
+    edits = {QWEN3_VL: [(DUMMY, DUMMY.replace("get_parallel_state().fsdp_enabled", "False"))]}
+    level = run_parity(plant("no_dummy", edits, "qwen3_vl"), ["fsdp"], sides=sides).level("fsdp")
+    assert level.status == "fail", level.reason
+    assert "the processes are not in the same collective" in level.reason
+    assert "patched_modeling_qwen3_vl_gpu.py" in level.reason
+    assert "all_gather" in level.reason

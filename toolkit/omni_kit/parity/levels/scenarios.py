@@ -57,7 +57,7 @@ def compared_way(case: "Case", called: "Called", found: Comparison, place: str =
     from omni_kit.parity.processes.pair import NUDGED, REFERENCE
 
     if called.wants:
-        return ScenarioResult(called.name, "refused", f"the integration wants what is prepared: {called.wants}")
+        return ScenarioResult(called.name, "refused", f"the integration was not asked: {called.wants}")
     if called.failed:
         return ScenarioResult(called.name, "fail", f"it fails: {called.failed}")
     reference, nudged, candidate = (

@@ -81,7 +81,7 @@ class Called:
         folder: where their answers lie.
         refused: why upstream itself cannot be called so; empty where it can.
         failed: why the candidate cannot.
-        wants: why it cannot where it need not, because its framework prepares what this way leaves out.
+        wants: why it cannot where it need not: its framework prepares what this way leaves out, or a machine lacks it.
     """
 
     name: str

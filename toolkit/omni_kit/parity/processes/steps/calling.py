@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from omni_kit.errors import MissingRequirement
 from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.faults.calling import CALL_FAULTS, mistaken
 from omni_kit.parity.processes.builder import TargetFault
@@ -26,7 +27,7 @@ class Ways(Step[list[dict[str, str]]]):
     """Writes the ways of calling the model below `place`, and what it answers to each below `out` and `nudged`.
 
     Answers, for each way, its `name`, and as `error` why upstream itself refuses it; as `wants`, where a framework may,
-    because it prepares what this way leaves out.
+    because it prepares what this way leaves out, or this machine lacks something.
     """
 
     place: Path
@@ -93,9 +94,12 @@ def _told(side: Side, way: Way, out: Path) -> dict[str, str]:
     silent = {"name": way.name, "error": "", "wants": ""}
     try:
         answers = side.asked.answer(side.model, _placed(side, way))
+    except MissingRequirement as error:
+        return {**silent, "wants": str(error)}
     except Exception as error:  # upstream's refusal leaves the way out; the candidate's is a finding
         why = one_line(error)
-        return {**silent, "wants": why} if way.fed == Fed.unprepared else {**silent, "error": why}
+        unprepared = {"wants": f"it wants what is prepared: {why}"} if way.fed == Fed.unprepared else {}
+        return {**silent, **(unprepared or {"error": why})}
     save_tensors(answers, out / _OUTPUTS)
     return silent
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import distributed, nn
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.attention import attention_recorded
 from omni_kit.targets.sides import AttentionCalls, KernelCall, KernelChoice, Mesh, Slot
 from omni_kit.targets.veomni.runtime.attention import packed_attention_used, use_packed_attention
@@ -117,7 +117,8 @@ class VeOmniBuilder:
             feed = without_positions if way.fed == Fed.unprepared else arguments
             return answered(part, way, lambda: language_model(model, way.inputs, feed))
         if not getattr(model, "_supports_flash_attn", False):
-            raise BadInput(f"{type(model).__name__} takes no packed sequences: it does not support flash attention")
+            name = type(model).__name__
+            raise MissingRequirement(f"{name} packs sequences with kernels of its own, which need an accelerator")
         with packed_attention_used(model):
             return answered(part, way, lambda: language_model(model, way.inputs, packed, together=True, routed=False))
 
