@@ -96,7 +96,12 @@ class TransformersBuilder:
         """Everything that the part of it that answers in text gives."""
         part = speaker_of(model)
         routed = way.fed != Fed.packed
-        return answered(part, way, lambda: language_model(part, way.inputs, as_named, routed=routed))
+        return answered(
+            part,
+            way,
+            lambda: language_model(part, way.inputs, as_named, routed=routed),
+            lambda: as_named(part, way.inputs),
+        )
 
     def notes(self) -> list[str]:
         """What the last call did not do as in real life."""

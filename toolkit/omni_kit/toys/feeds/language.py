@@ -61,12 +61,12 @@ class LanguageFeed:
         return {}
 
     def ways(self, model: Any) -> Sequence[Way]:
-        """Text alone in every way that forward has arguments for, and packed; with media, every scene."""
+        """Text alone in every way that forward has arguments for, and packed; with media, every scene and switch."""
         part = speaker_of(model)
         if not hasattr(part.config, "vision_config"):
             packed = Way("packed", text_inputs(text_tokens(part.config)), backward=True, fed=Fed.packed)
             return [*text_ways(part, text_tokens(part.config)), packed]
-        return [*media_ways(_Stage(part).batch, kinds_taken(part.config))]
+        return list(media_ways(_Stage(part).batch, kinds_taken(part.config), part))
 
     def staged(self, model: Any, parts: int) -> Mapping[str, Batch]:
         """Scenes with media, where the model reads them: shared by all processes, or one a process."""

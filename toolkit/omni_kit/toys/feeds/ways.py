@@ -13,11 +13,16 @@ from omni_kit.toys.feeds.scenes import SCENES, Rows, with_kinds
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator
 
+Called = Mapping[str, Any]
 _IGNORED = -100
 _ROWS, _LENGTH, _AWAY = 2, 12, 4
 _LONG, _NEW, _KEPT = 300, 3, 3
 _RECORDED = ("output_hidden_states", "output_attentions", "output_router_logits")
 _GRADIENT = "gradient."
+_SWITCHED: Mapping[str, Rows] = {"text alone": ("L",), "an image": ("TIT",)}
+_SWITCHES: Mapping[str, Any] = {**dict.fromkeys(_RECORDED, True), "logits_to_keep": _KEPT}
+# What is asked of a prepared sample; anything else depends on who has made the positions.
+_COMPARED = ("logits", "aux_loss", *(switch.removeprefix("output_") for switch in _RECORDED))
 
 
 def text_ways(model: Any, tokens: list[int]) -> Iterator[Way]:
@@ -50,17 +55,24 @@ def text_ways(model: Any, tokens: list[int]) -> Iterator[Way]:
     yield Way("generate", row, alone, training=False, generated=_NEW)
 
 
-def media_ways(batch: Callable[[Rows], Tensors], kinds: str) -> Iterator[Way]:
-    """Every scene with the media that a model takes, prepared in each form.
+def media_ways(batch: Callable[[Rows], Tensors], kinds: str, model: Any = None) -> Iterator[Way]:
+    """Every scene with the media that a model takes, prepared in each form; and one with every switch.
 
     Args:
         batch: makes what stands in rows.
         kinds: the letters of these media.
+        model: upstream's, whose signature and config say which switches there are; None for no switch.
     """
     for name, rows in SCENES.items():
         if with_kinds(rows, kinds):
             inputs = batch(rows)
             yield from (Way(f"{name}, {fed}", inputs, backward=True, fed=fed) for fed in _forms(rows))
+    takes = inspect.signature(model.forward).parameters if model is not None else {}
+    for name, rows in _SWITCHED.items():
+        inputs = {key: value for key, value in batch(rows).items() if key != "labels"} if takes else {}
+        for switch, value in _SWITCHES.items():
+            if switch in takes or hasattr(getattr(model, "config", None), switch):
+                yield Way(f"{name}, {switch} {value}", inputs, {switch: value}, fed=Fed.alone)
 
 
 def _forms(rows: Rows) -> Iterator[Fed]:
@@ -136,22 +148,35 @@ class _Answers:
         return value[self.kept.flatten()] if value.shape[:1] == (self.kept.numel(),) else value
 
 
-def answered(model: Any, way: Way, forward: Callable[[], Tensors] | None = None) -> Tensors:
+def answered(
+    model: Any, way: Way, forward: Callable[[], Tensors] | None = None, prepare: Callable[[], Called] | None = None
+) -> Tensors:
     """What a model answers to a way of calling it: every tensor of its output, and gradients where they are asked for.
 
     A model that is given labels need not give logits: kernels for the loss never make them.
 
     Args:
         forward: of samples that have to be prepared, their answers with the loss.
+        prepare: of one of them, the arguments of a forward of `model`.
     """
     model.train(way.training)
     try:
+        if way.fed and way.switches and prepare is not None:
+            return _switched(model, way, prepare())
         if way.fed and forward is not None:
             return _prepared(model, forward())
         with _checkpointed(model, way.checkpointing), torch.set_grad_enabled(way.backward):
             return _asked(model, way)
     finally:
         model.train()
+
+
+def _switched(model: Any, way: Way, called: Called) -> Tensors:
+    with torch.no_grad():
+        answer = model(**{**called, **way.switches, "use_cache": False})
+    answers = _Answers(torch.ones(1, 1, dtype=torch.bool))
+    answers.add("", {name: answer[name] for name in _COMPARED if answer.get(name) is not None})
+    return answers.found
 
 
 def _prepared(model: Any, answer: Tensors) -> Tensors:

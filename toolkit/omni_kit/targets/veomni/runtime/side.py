@@ -115,6 +115,8 @@ class VeOmniBuilder:
         part = speaker_of(model)
         if way.fed != Fed.packed:
             feed = without_positions if way.fed == Fed.unprepared else arguments
+            if way.switches:
+                return answered(model, way, prepare=lambda: feed(model, way.inputs))
             return answered(part, way, lambda: language_model(model, way.inputs, feed))
         if not getattr(model, "_supports_flash_attn", False):
             name = type(model).__name__
