@@ -16,7 +16,9 @@ from omni_kit.parity.processes.side import Pairs
 from omni_kit.parity.processes.steps import (
     Adapt,
     Answer,
+    AnswerOn,
     AnswerWrongly,
+    Branches,
     CallHooks,
     CompletePlanted,
     Derive,
@@ -89,6 +91,12 @@ class Called:
     refused: str
     failed: str
     wants: str = ""
+
+
+def _called(refused: Sequence[str], told: Sequence[dict[str, str]]) -> list[Called]:
+    """What upstream said of each way, and the candidate."""
+    both = enumerate(zip(refused, told, strict=True))
+    return [Called(one["name"], f"{number:03d}", why, one["error"], one["wants"]) for number, (why, one) in both]
 
 
 @dataclass(frozen=True)
@@ -378,10 +386,19 @@ class Pair:
         outs = [self.folder(f"{side}/ways") for side in (REFERENCE, NUDGED, CANDIDATE)]
         asked = self._reference.ask(Ways(place, outs[0], outs[1]))
         told = self._other.ask(Answer(place, outs[2]))
-        return [
-            Called(one["name"], f"{number:03d}", one["error"] or one["wants"], other["error"], other["wants"])
-            for number, (one, other) in enumerate(zip(asked, told, strict=True))
-        ]
+        refused = [one["error"] or one["wants"] for one in asked]
+        return _called(refused, told)
+
+    def branches(self) -> dict[str, str]:
+        """What the integration's code for devices that are not here assumes, and what this machine lacks for it."""
+        self.loaded()
+        return self._other.ask(Branches(self.checkpoint))
+
+    def called_on(self, branch: str, place: str) -> list[Called]:
+        """As `called`, of the code for another device; the candidate's answers lie in the folder `place`."""
+        refused = [one.refused for one in self.called()]
+        told = self._other.ask(AnswerOn(branch, self.checkpoint, self.where / "ways", self.folder(place)))
+        return _called(refused, told)
 
     @_once
     def stepped(self) -> Stepped:

@@ -17,7 +17,8 @@ Called = Mapping[str, Any]
 _IGNORED = -100
 _ROWS, _LENGTH, _AWAY = 2, 12, 4
 _LONG, _NEW, _KEPT = 300, 3, 3
-_RECORDED = ("output_hidden_states", "output_attentions", "output_router_logits")
+_ROUTER = "output_router_logits"
+_RECORDED = ("output_hidden_states", "output_attentions", _ROUTER)
 _GRADIENT = "gradient."
 _SWITCHED: Mapping[str, Rows] = {"text alone": ("L",), "an image": ("TIT",)}
 _SWITCHES: Mapping[str, Any] = {**dict.fromkeys(_RECORDED, True), "logits_to_keep": _KEPT}
@@ -71,8 +72,14 @@ def media_ways(batch: Callable[[Rows], Tensors], kinds: str, model: Any = None) 
     for name, rows in _SWITCHED.items():
         inputs = {key: value for key, value in batch(rows).items() if key != "labels"} if takes else {}
         for switch, value in _SWITCHES.items():
-            if switch in takes or hasattr(getattr(model, "config", None), switch):
+            if model is not None and _has_switch(model, switch, takes):
                 yield Way(f"{name}, {switch} {value}", inputs, {switch: value}, fed=Fed.alone)
+
+
+def _has_switch(model: Any, switch: str, takes: Mapping[str, Any]) -> bool:
+    """A model of several parts hands what is asked of its router down, and names it nowhere."""
+    router = switch == _ROUTER and hasattr(model.config.get_text_config(), "router_aux_loss_coef")
+    return router or switch in takes or hasattr(model.config, switch)
 
 
 def _forms(rows: Rows) -> Iterator[Fed]:

@@ -1,7 +1,7 @@
 """Everything that a process of a comparison can be asked."""
 
 from omni_kit.parity.processes.step import Step, known_steps, step_of
-from omni_kit.parity.processes.steps.calling import Answer, AnswerWrongly, Variants, Ways
+from omni_kit.parity.processes.steps.calling import Answer, AnswerOn, AnswerWrongly, Branches, Variants, Ways
 from omni_kit.parity.processes.steps.deriving import Derive
 from omni_kit.parity.processes.steps.loading import (
     Adapt,
@@ -23,7 +23,9 @@ from omni_kit.parity.processes.steps.stepping import TakeSteps
 __all__ = [
     "Adapt",
     "Answer",
+    "AnswerOn",
     "AnswerWrongly",
+    "Branches",
     "CallHooks",
     "CompletePlanted",
     "Derive",

@@ -15,6 +15,7 @@ from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.attention import attention_recorded
 from omni_kit.targets.sides import AttentionCalls, KernelCall, KernelChoice, Mesh, Slot
 from omni_kit.targets.veomni.runtime.attention import packed_attention_used, use_packed_attention
+from omni_kit.targets.veomni.runtime.branches import architecture_of, assumed, branches_of, lacking, registered
 from omni_kit.targets.veomni.runtime.catching import caught_calls
 from omni_kit.targets.veomni.runtime.feed import arguments, packed, without_positions
 from omni_kit.targets.veomni.runtime.grouped import select_grouped_experts, use_grouped_experts
@@ -132,6 +133,17 @@ class VeOmniBuilder:
         """What was stood in for since the last question."""
         said, self._notes = [*stand_ins_used(), *filter(None, self._notes)], []
         return said
+
+    def branches(self, checkpoint: Path) -> Mapping[str, str]:
+        """VeOmni's constants that say which device is there, as the registered functions know them."""
+        model = self._build(checkpoint, None, "meta")
+        functions = registered(model)
+        return {name: lacking(functions, name, architecture_of(model)) for name in branches_of(functions)}
+
+    def load_on(self, branch: str, checkpoint: Path) -> nn.Module:
+        """The class that is registered for another device, with every kernel slot on its eager form."""
+        with assumed(registered(self._build(checkpoint, None, "meta")), branch):
+            return self.load(checkpoint)
 
     def hooks(self, checkpoint: Path) -> tuple[list[str], list[tuple[str, str]]]:
         """The hooks that VeOmni looks up on a model."""
