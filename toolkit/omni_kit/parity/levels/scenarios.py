@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.backward import Backward
+from omni_kit.parity.levels.beginning import beginnings
 from omni_kit.parity.levels.forward import Forward
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.levels.roundtrip import Roundtrip
@@ -39,6 +40,7 @@ class Scenarios(Level):
                 results.append(ScenarioResult(called.name, "refused", f"upstream refuses it: {called.refused}"))
                 continue
             results.append(compared_way(case, called, found))
+        results += beginnings(case)
         if case.thorough:
             results += [_on_branch(case, *branch, found) for branch in case.pair.branches().items()]
         if case.thorough and case.pair.given is None:

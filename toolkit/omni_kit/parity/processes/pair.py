@@ -22,6 +22,8 @@ from omni_kit.parity.processes.steps import (
     CallHooks,
     CompletePlanted,
     Derive,
+    Drop,
+    Initialise,
     Load,
     MakeBatches,
     MakeToy,
@@ -49,6 +51,7 @@ from omni_kit.parity.processes.steps import (
 from omni_kit.parity.processes.training import Trained, Training
 from omni_kit.parity.processes.workers import StepError, Worker
 from omni_kit.targets.sides import Ability, AttentionCalls, Candidate, Slot, StageFault
+from omni_kit.toys.configs.noise import write_with_noise
 from omni_kit.toys.tensors import Tensors
 
 _T = TypeVar("_T")
@@ -399,6 +402,24 @@ class Pair:
         refused = [one.refused for one in self.called()]
         told = self._other.ask(AnswerOn(branch, self.checkpoint, self.where / "ways", self.folder(place)))
         return _called(refused, told)
+
+    def begun(self) -> tuple[Tensors, Tensors, list[str]]:
+        """What upstream's model and the integration's begin with, and the names of upstream's buffers."""
+        self.loaded()
+        outs = [self.folder(f"{side}/beginning") for side in (REFERENCE, CANDIDATE)]
+        buffers = self._reference.ask(Initialise(self.checkpoint, outs[0]))
+        self._other.ask(Initialise(self.checkpoint, outs[1]))
+        reference, candidate = (load_tensors(out / "beginning.safetensors") for out in outs)
+        return reference, candidate, buffers
+
+    def dropped(self) -> tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, list[float]]]]:
+        """What both sides drop by chance, by mode and module, with every share of dropout switched on."""
+        self.loaded()
+        config = self.where / "noise"
+        if not write_with_noise(self.checkpoint, config):
+            return {}, {}
+        step = Drop(config, self._inputs)
+        return self._reference.ask(step), self._other.ask(step)
 
     @_once
     def stepped(self) -> Stepped:

@@ -1,6 +1,7 @@
 """Everything that a process of a comparison can be asked."""
 
 from omni_kit.parity.processes.step import Step, known_steps, step_of
+from omni_kit.parity.processes.steps.beginning import Drop, Initialise
 from omni_kit.parity.processes.steps.calling import Answer, AnswerOn, AnswerWrongly, Branches, Variants, Ways
 from omni_kit.parity.processes.steps.deriving import Derive
 from omni_kit.parity.processes.steps.loading import (
@@ -29,6 +30,8 @@ __all__ = [
     "CallHooks",
     "CompletePlanted",
     "Derive",
+    "Drop",
+    "Initialise",
     "Launch",
     "Load",
     "MakeBatches",
