@@ -40,7 +40,8 @@ def test_the_copy_itself_passes_each_scenario(plant: Plant, sides: Sides) -> Non
     assert {one.name for one in results} >= {
         "logits_to_keep 1", "padding left", "inputs_embeds", "cache", "generate", "300 tokens",
         "gradient checkpointing", "no number at its default", "12 layers and 12 experts", "rope yarn",
-        "tie_word_embeddings=True", "norm_topk_prob=True", "packed", "IS_NPU_AVAILABLE", "freshly initialised", "dropout",
+        "tie_word_embeddings=True", "norm_topk_prob=True", "packed", "IS_NPU_AVAILABLE",
+        "freshly initialised", "dropout",
     }  # fmt: skip
     assert all(one.compared for one in results)
 
