@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from omni_kit.parity.faults.media import MEDIA_FAULTS
+from omni_kit.parity.faults.media import MEDIA_FAULTS, several_packed, shown
 
 _IGNORED = -100
 _LONG = 256
@@ -106,7 +106,9 @@ CALL_FAULTS: Mapping[str, CallFault] = {
     "embeddings are read one place further": CallFault(("inputs_embeds",), _embeddings_moved),
     "positions begin anew beside a cache": CallFault(("cache", "generate"), _positions_anew),
     "the first of many tokens is not seen": CallFault(("300",), _first_unseen),
-    "ignored labels are counted": CallFault(("labels ignored", "a single label"), _ignored_counted),
+    "ignored labels are counted": CallFault(
+        ("labels ignored", "a single label", *several_packed(), *shown("IVS")), _ignored_counted
+    ),
     "in evaluation logits are others": CallFault(
         ("evaluation", "cache", "generate"), after=_scaled("logits", lambda model, called: not model.training)
     ),

@@ -9,13 +9,20 @@ from omni_kit.toys.feeds.protocol import Fed
 from omni_kit.toys.feeds.scenes import SCENES
 
 Called = dict[str, Any]
-_PACKED = (Fed.packed,)
 
 
-def shown(kinds: str, forms: tuple[Fed, ...] = tuple(Fed)) -> tuple[str, ...]:
-    """The names of the ways of calling in which one of these media stands, in one of these forms."""
-    names = [name for name, rows in SCENES.items() if {*kinds} & {*"".join(rows)}]
-    return tuple(f"{name}, {form}" for name in names for form in forms)
+def shown(kinds: str) -> tuple[str, ...]:
+    """How the names of the ways of calling begin in which one of these media stands."""
+    return tuple(f"{name}, " for name in _with(kinds))
+
+
+def packed(kinds: str) -> tuple[str, ...]:
+    """The names of the ways of calling in which samples with one of these media are packed."""
+    return tuple(f"{name}, {Fed.packed}" for name in _with(kinds))
+
+
+def _with(kinds: str) -> list[str]:
+    return [name for name, rows in SCENES.items() if {*kinds} & {*"".join(rows)}]
 
 
 def several_packed() -> tuple[str, ...]:
@@ -69,5 +76,5 @@ MEDIA_FAULTS: Mapping[str, tuple[tuple[str, ...], Callable[[Any, Called], object
     ),
     "rows and columns of positions are exchanged": (shown("IV"), _changed("position_ids", _turned)),
     "packed samples see each other": (several_packed(), _joined),
-    "pictures and frames of one pack see each other": (shown("IV", _PACKED), _first_metadata),
+    "pictures and frames of one pack see each other": (packed("IV"), _first_metadata),
 }  # fmt: skip

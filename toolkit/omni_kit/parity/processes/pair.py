@@ -12,6 +12,7 @@ from omni_kit.parity.compare.attention import load_calls
 from omni_kit.parity.compare.files import config_difference, load_tensors
 from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.trace import Recording
+from omni_kit.parity.processes.builder import made_feed
 from omni_kit.parity.processes.side import Pairs
 from omni_kit.parity.processes.steps import (
     Adapt,
@@ -147,6 +148,7 @@ class Pair:
         device: str = "cpu",
         note: Callable[[str], None] = lambda line: None,
     ) -> None:
+        made_feed(candidate.feed)  # what it lacks is said before anything runs
         self.candidate = candidate
         self.where = where
         self.checkpoint = checkpoint or where / "checkpoint"
