@@ -10,7 +10,7 @@ import pytest
 from omni_kit.parity.processes.workers import Sides
 
 Edits = Mapping[str, Sequence[tuple[str, str]]]
-Plant = Callable[[str, Edits], Path]
+Plant = Callable[..., Path]
 
 MODELING = "generated/patched_modeling_qwen3_moe_gpu.py"
 CONVERTER = "checkpoint_tensor_converter.py"
@@ -49,12 +49,12 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
 
 @pytest.fixture(scope="session")
 def plant(veomni_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Plant:
-    """Copies VeOmni's qwen3_moe into a plugin package of the given name, with texts replaced."""
+    """Copies one of VeOmni's models into a plugin package of the given name, with texts replaced."""
     root = tmp_path_factory.mktemp("plugins")
 
-    def make(name: str, edits: Edits) -> Path:
-        for file in sorted((veomni_models / "qwen3_moe").rglob("*.py")):
-            relative = file.relative_to(veomni_models / "qwen3_moe")
+    def make(name: str, edits: Edits, model: str = "qwen3_moe") -> Path:
+        for file in sorted((veomni_models / model).rglob("*.py")):
+            relative = file.relative_to(veomni_models / model)
             text = _absolute(file.read_text(encoding="utf-8"), depth=len(relative.parts))
             if relative.as_posix() == "__init__.py":
                 text = _register_by_assignment(text)
@@ -85,6 +85,10 @@ def _absolute(text: str, depth: int) -> str:
 
 
 def _register_by_assignment(text: str) -> str:
-    decorator = '@MODELING_REGISTRY.register("qwen3_moe")\n'
-    assert decorator in text
-    return text.replace(decorator, "") + '\n\nMODELING_REGISTRY["qwen3_moe"] = register_qwen3_moe_modeling\n'
+    """What VeOmni registers is put in its place, not beside it."""
+    registered = re.compile(r'@MODELING_REGISTRY\.register\("(\w+)"\)\ndef (\w+)')
+    keys = registered.findall(text)
+    assert keys
+    return registered.sub(r"def \2", text) + "".join(
+        f'\n\nMODELING_REGISTRY["{key}"] = {function}\n' for key, function in keys
+    )

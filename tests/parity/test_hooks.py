@@ -42,12 +42,27 @@ FAULTS: dict[str, tuple[Edits, str]] = {
                      "staticmethod(lambda found: dict.fromkeys(convert_qwen3_moe_fqn_to_index_mapping(found), 1))")]},
         "_convert_fqn_to_index_mapping: it puts everything into one shard",
     ),
+    "another device lacks a class": (
+        {REGISTRY: [("moe_npu import (\n            Qwen3MoeForC", "moe_npu import (\n            Qwen3MoeForC_")]},
+        "what is registered: with IS_NPU_AVAILABLE, 'qwen3_moe' gives ImportError",
+    ),
+    "another device gets another class": (
+        {REGISTRY: [('    if "ForCausalLM" in architecture:',
+                     '    if IS_NPU_AVAILABLE and "Token" in architecture:\n        return Qwen3MoeForCausalLM\n'
+                     '    if "ForCausalLM" in architecture:')]},
+        "'qwen3_moe' gives Qwen3MoeForCausalLM for Qwen3MoeForTokenClassification, and "
+        "Qwen3MoeForTokenClassification without",
+    ),
+    "a class that is known and not given": (
+        {REGISTRY: [('    elif "ForTokenClassification" in', '    elif "ForTokenClassificaton" in')]},
+        "'qwen3_moe' gives Qwen3MoeForCausalLM for Qwen3MoeForTokenClassification, which it knows",
+    ),
 }  # fmt: skip
 
 
 def test_the_copy_itself_passes(plant: Plant, sides: Sides) -> None:
     found = run_parity(plant("hooked", {}), ["hooks"], sides=sides).level("hooks")
-    assert (found.status, found.reason.partition(":")[0]) == ("pass", "5 called")
+    assert (found.status, found.reason.partition(":")[0]) == ("pass", "6 called")
 
 
 @pytest.mark.parametrize("fault", FAULTS)

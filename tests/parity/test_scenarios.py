@@ -20,7 +20,16 @@ FAULTS = {
     "chosen experts are never normalised": (
         "self.norm_topk_prob = config.norm_topk_prob", "self.norm_topk_prob = False", "norm_topk_prob=True",
     ),
+    "experts begin twice as wide": (
+        "init.normal_(module.down_proj, mean=0.0, std=std)", "init.normal_(module.down_proj, mean=0.0, std=2 * std)",
+        "freshly initialised",
+    ),
+    "attention drops in evaluation, too": (
+        "dropout=0.0 if not self.training else self.attention_dropout", "dropout=self.attention_dropout", "dropout",
+    ),
 }  # fmt: skip
+OF_NPU = MODELING.replace("gpu", "npu")
+ROUTED = "routing_weights = torch.nn.functional.softmax(router_logits, dtype=torch.float, dim=-1)"
 
 
 def test_the_copy_itself_passes_each_scenario(plant: Plant, sides: Sides) -> None:
@@ -31,18 +40,19 @@ def test_the_copy_itself_passes_each_scenario(plant: Plant, sides: Sides) -> Non
     assert {one.name for one in results} >= {
         "logits_to_keep 1", "padding left", "inputs_embeds", "cache", "generate", "300 tokens",
         "gradient checkpointing", "no number at its default", "12 layers and 12 experts", "rope yarn",
-        "tie_word_embeddings=True", "norm_topk_prob=True",
+        "tie_word_embeddings=True", "norm_topk_prob=True", "packed", "IS_NPU_AVAILABLE",
+        "freshly initialised", "dropout",
     }  # fmt: skip
     assert all(one.compared for one in results)
 
 
 def test_faults_that_one_way_of_calling_does_not_show(plant: Plant, sides: Sides) -> None:
-    edits = {MODELING: [(old, new) for old, new, _ in FAULTS.values()]}
+    edits = {MODELING: [(old, new) for old, new, _ in FAULTS.values()], OF_NPU: [(ROUTED, f"{ROUTED} * 1.01")]}
     report = run_parity(plant("called_with_faults", edits), ["forward", "backward", "scenarios"], sides=sides)
     assert [report.level(name).status for name in ("forward", "backward")] == ["pass", "pass"]
     wrong = [one.name for one in report.level("scenarios").scenarios if one.status == "fail"]
-    assert {scenario for _, _, scenario in FAULTS.values()} <= set(wrong)
-    assert not {"padding left", "inputs_embeds", "300 tokens", "rope linear"} & set(wrong)
+    assert {scenario for _, _, scenario in FAULTS.values()} | {"IS_NPU_AVAILABLE"} <= set(wrong)
+    assert not {"padding left", "inputs_embeds", "300 tokens", "rope linear", "packed"} & set(wrong)
     assert all(f"{name}: " in report.level("scenarios").reason for name in wrong)
 
 

@@ -10,7 +10,7 @@ from transformers import AutoConfig
 
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.feeds.language import text_inputs
-from omni_kit.toys.feeds.vision import MediaTokens, media_inputs, modality_masks, samples_of
+from omni_kit.toys.feeds.vision import MediaTokens, kinds_taken, media_inputs, modality_masks, samples_of
 from omni_kit.toys.tensors import Tensors
 
 TEXT = list(range(40, 90))
@@ -43,6 +43,35 @@ def test_placeholders_are_as_many_as_the_features_that_replace_them(vl: Any) -> 
     assert int(masks["image_mask"].sum()) == int(batch["image_grid_thw"].prod(-1).sum()) // merge
     assert int(masks["video_mask"].sum()) == int(batch["video_grid_thw"].prod(-1).sum()) // merge
     assert len(batch["pixel_values"]) == int(batch["image_grid_thw"].prod(-1).sum())
+
+
+def test_no_two_media_are_alike_and_rows_differ_from_columns(vl: Any) -> None:
+    batch = media_inputs(vl, vl.config, TEXT, video_by_frame=False, rows=("TITIT", "TVTVIT"))
+    images, films = batch["image_grid_thw"].tolist(), batch["video_grid_thw"].tolist()
+
+    assert (len(images), len(films)) == (3, 2)
+    assert len({one[0] * one[1] * one[2] for one in images}) == len(images)
+    assert all(rows != columns for _, rows, columns in [*images, *films])
+    assert all(len({*film}) == 3 for film in films)
+    assert batch["image_rows"].tolist() == [0, 0, 1]
+
+
+def test_media_that_a_model_does_not_take_are_left_out(vl: Any) -> None:
+    assert kinds_taken(vl.config) == "IV"
+    assert "input_features" not in media_inputs(vl, vl.config, TEXT, video_by_frame=False, rows=("TST",))
+
+
+def test_several_sounds_of_one_row_stay_with_it(omni: Any) -> None:
+    batch = media_inputs(omni, omni.config, TEXT, video_by_frame=False, rows=("TSTVTST", "TST"))
+    first, second = samples_of(batch)
+
+    assert kinds_taken(omni.config) == "IVS"
+    assert (len(first["input_features"]), len(second["input_features"])) == (2, 1)
+    assert first["films_before"].tolist() == [0, 1]
+    lengths = batch["feature_attention_mask"].sum(-1).tolist()
+    assert [*first["feature_attention_mask"].sum(-1).tolist(), second["input_features"].shape[-1]] == lengths
+    assert len({*lengths}) == 3
+    assert sorted(length % (2 * omni.config.audio_config.n_window) == 0 for length in lengths) == [False, False, True]
 
 
 def test_sound_becomes_as_many_tokens_as_the_model_hears(omni: Any) -> None:

@@ -188,6 +188,17 @@ class Asked(Builder, Protocol):
 
 
 @runtime_checkable
+class Branching(Builder, Protocol):
+    """A side whose integrations have other code for devices that are not here."""
+
+    def branches(self, checkpoint: Path) -> Mapping[str, str]:
+        """What has to be assumed for each, and the package that this machine lacks for it; empty where it can run."""
+
+    def load_on(self, branch: str, checkpoint: Path) -> "torch.nn.Module":
+        """As `load`, of the code that such a device would run."""
+
+
+@runtime_checkable
 class Hooked(Builder, Protocol):
     """A side whose framework asks more of a model than its answers."""
 

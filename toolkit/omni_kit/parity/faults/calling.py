@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from omni_kit.parity.faults.media import MEDIA_FAULTS, several_packed, shown
+
 _IGNORED = -100
 _LONG = 256
 Called = dict[str, Any]
@@ -104,7 +106,9 @@ CALL_FAULTS: Mapping[str, CallFault] = {
     "embeddings are read one place further": CallFault(("inputs_embeds",), _embeddings_moved),
     "positions begin anew beside a cache": CallFault(("cache", "generate"), _positions_anew),
     "the first of many tokens is not seen": CallFault(("300",), _first_unseen),
-    "ignored labels are counted": CallFault(("labels ignored", "a single label"), _ignored_counted),
+    "ignored labels are counted": CallFault(
+        ("labels ignored", "a single label", *several_packed(), *shown("IVS")), _ignored_counted
+    ),
     "in evaluation logits are others": CallFault(
         ("evaluation", "cache", "generate"), after=_scaled("logits", lambda model, called: not model.training)
     ),
@@ -114,4 +118,5 @@ CALL_FAULTS: Mapping[str, CallFault] = {
     "checkpointing changes the loss": CallFault(
         ("gradient checkpointing",), after=_scaled("loss", lambda model, called: model.is_gradient_checkpointing)
     ),
+    **{name: CallFault(shown_by, before) for name, (shown_by, before) in MEDIA_FAULTS.items()},
 }

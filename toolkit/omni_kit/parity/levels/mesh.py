@@ -33,7 +33,8 @@ def judge_trained(case: "Case", trained: "list[Trained] | str") -> LevelVerdict:
     for other in (one for one in others if not one.alone):
         exact = other.dtype == alone.dtype
         for index, pair in enumerate(zip(alone.steps, measures[other.dtype].steps, other.steps, strict=True)):
-            batch = f", batch {index + 1} of {len(alone.steps)}" if len(alone.steps) > 1 else ""
+            about = f" ({other.about[index]})" if other.about[index] else ""
+            batch = f", batch {index + 1} of {len(alone.steps)}{about}" if len(alone.steps) > 1 else ""
             compared = _exactly(pair[0], pair[2], case) if exact else _by_ratio(*pair, other.dtype)
             for what, comparison in compared.items():
                 found.absorb(comparison)

@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING
 
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.backward import Backward
+from omni_kit.parity.levels.beginning import beginnings
 from omni_kit.parity.levels.forward import Forward
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.levels.roundtrip import Roundtrip
 from omni_kit.parity.levels.variants import varied
+from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import ScenarioResult
 from omni_kit.targets.sides import Ability
 
@@ -21,7 +23,8 @@ _ASKED_OF_VARIANTS: tuple[Level, ...] = (Roundtrip(), Forward(), Backward())
 class Scenarios(Level):
     """Every tensor that upstream answers, in every way in which upstream can be called.
 
-    Where the level is asked for by name, also with other configs: loading, answers and gradients of each.
+    Where the level is asked for by name, also by the code for devices that are not here, and with other configs:
+    loading, answers and gradients of each.
     """
 
     name = "scenarios"
@@ -37,12 +40,15 @@ class Scenarios(Level):
                 results.append(ScenarioResult(called.name, "refused", f"upstream refuses it: {called.refused}"))
                 continue
             results.append(compared_way(case, called, found))
+        results += beginnings(case)
+        if case.thorough:
+            results += [_on_branch(case, *branch, found) for branch in case.pair.branches().items()]
         if case.thorough and case.pair.given is None:
             results += [varied(name, pair, _loaded_and_run, found) for name, pair in case.pair.variants()]
         wrong = [one for one in results if one.status == "fail"]
         counted = sum(one.status == "pass" for one in results)
         refused = [one.name for one in results if one.status == "refused"]
-        said = f"{counted} scenarios" + (f"; upstream itself refuses {', '.join(refused)}" if refused else "")
+        said = f"{counted} scenarios" + (f"; left out: {', '.join(refused)}" if refused else "")
         reason = "; ".join(f"{one.name}: {one.reason}" for one in wrong)
         return LevelVerdict(found, reason, found.tolerance, said, scenarios=tuple(results))
 
@@ -56,6 +62,8 @@ def compared_way(case: "Case", called: "Called", found: Comparison, place: str =
     from omni_kit.parity.compare.tensors import compare_closely
     from omni_kit.parity.processes.pair import NUDGED, REFERENCE
 
+    if called.wants:
+        return ScenarioResult(called.name, "refused", f"the integration was not asked: {called.wants}")
     if called.failed:
         return ScenarioResult(called.name, "fail", f"it fails: {called.failed}")
     reference, nudged, candidate = (
@@ -68,6 +76,26 @@ def compared_way(case: "Case", called: "Called", found: Comparison, place: str =
     return ScenarioResult(
         called.name, "pass" if one.ok else "fail", "" if one.ok else one.reason("answers"), one.compared, one.max_rel
     )
+
+
+def _on_branch(case: "Case", branch: str, lacks: str, found: Comparison) -> ScenarioResult:
+    """All ways of calling what another device would run; those that this device's code fails are left out."""
+    if lacks:
+        return ScenarioResult(branch, "refused", f"not tested: its code needs {lacks}")
+    here = {one.name for one in case.pair.called() if compared_way(case, one, Comparison()).status == "pass"}
+    place, compared = f"candidate/branches/{branch}", Comparison()
+    try:
+        told = [one for one in case.pair.called_on(branch, place) if one.name in here]
+    except StepError as error:
+        return ScenarioResult(branch, "fail", str(error))
+    results = [compared_way(case, one, compared, place) for one in told]
+    found.absorb(compared.under(branch))
+    wrong = [f"{one.name}: {one.reason}" for one in results if one.status == "fail"]
+    if not compared.compared and not wrong and told:
+        return ScenarioResult(branch, "refused", f"not tested: {told[0].wants}")
+    more = f", and {len(wrong) - 1} more" if wrong[1:] else ""
+    reason = f"{wrong[0]}{more}" if wrong else ""
+    return ScenarioResult(branch, "fail" if wrong else "pass", reason, compared.compared, compared.max_rel)
 
 
 def _loaded_and_run(case: "Case", compared: Comparison) -> str:

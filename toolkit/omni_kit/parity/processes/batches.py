@@ -12,7 +12,7 @@ def save_batches(batches: Sequence[Batch], directory: Path) -> None:
     for b, batch in enumerate(batches):
         for p, part in enumerate(batch):
             for s, sample in enumerate(part):
-                save_tensors(sample, directory / str(b) / str(p) / f"{s}.safetensors")
+                save_tensors(sample, directory / f"{b:03d}" / str(p) / f"{s}.safetensors")
 
 
 def load_batches(directory: Path) -> list[Batch]:

@@ -12,15 +12,21 @@ from omni_kit.parity.compare.attention import load_calls
 from omni_kit.parity.compare.files import config_difference, load_tensors
 from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.trace import Recording
+from omni_kit.parity.processes.builder import made_feed
 from omni_kit.parity.processes.side import Pairs
 from omni_kit.parity.processes.steps import (
     Adapt,
     Answer,
+    AnswerOn,
     AnswerWrongly,
+    Branches,
     CallHooks,
     CompletePlanted,
     Derive,
+    Drop,
+    Initialise,
     Load,
+    MakeBatches,
     MakeToy,
     Mistakes,
     Open,
@@ -46,6 +52,7 @@ from omni_kit.parity.processes.steps import (
 from omni_kit.parity.processes.training import Trained, Training
 from omni_kit.parity.processes.workers import StepError, Worker
 from omni_kit.targets.sides import Ability, AttentionCalls, Candidate, Slot, StageFault
+from omni_kit.toys.configs.noise import write_with_noise
 from omni_kit.toys.tensors import Tensors
 
 _T = TypeVar("_T")
@@ -80,12 +87,20 @@ class Called:
         folder: where their answers lie.
         refused: why upstream itself cannot be called so; empty where it can.
         failed: why the candidate cannot.
+        wants: why it cannot where it need not: its framework prepares what this way leaves out, or a machine lacks it.
     """
 
     name: str
     folder: str
     refused: str
     failed: str
+    wants: str = ""
+
+
+def _called(refused: Sequence[str], told: Sequence[dict[str, str]]) -> list[Called]:
+    """What upstream said of each way, and the candidate."""
+    both = enumerate(zip(refused, told, strict=True))
+    return [Called(one["name"], f"{number:03d}", why, one["error"], one["wants"]) for number, (why, one) in both]
 
 
 @dataclass(frozen=True)
@@ -133,6 +148,7 @@ class Pair:
         device: str = "cpu",
         note: Callable[[str], None] = lambda line: None,
     ) -> None:
+        made_feed(candidate.feed)  # what it lacks is said before anything runs
         self.candidate = candidate
         self.where = where
         self.checkpoint = checkpoint or where / "checkpoint"
@@ -340,14 +356,18 @@ class Pair:
         if f"trained {level}" not in self.taken:
             self.loaded()
             places = (self.checkpoint, self.where / "ranks" / level)
-            self.taken[f"trained {level}"] = self._training.on(level, *places, self.inputs(), self._note)
+            self.taken[f"trained {level}"] = self._training.on(level, *places, self._batches, self._note)
         return cast(list[Trained] | str, self.taken[f"trained {level}"])
 
     def trained_with(self, level: str, fault: str) -> tuple[list[Trained] | str, bool]:
         """As `trained`, with a fault between the processes; and whether that changed anything."""
         where = self.where / "ranks" / f"{level} with {fault}"
-        found = self._training.on(level, self.checkpoint, where, self.inputs(), lambda line: None, fault)
+        found = self._training.on(level, self.checkpoint, where, self._batches, lambda line: None, fault)
         return found, any(where.glob("*/planted"))
+
+    def _batches(self, parts: int, place: Path) -> list[str]:
+        """Batches for several processes, made by upstream's side: what each is about."""
+        return self._reference.ask(MakeBatches(self._inputs, parts, place))
 
     def places(self) -> list[dict[str, Any]]:
         """Where faults can be planted in the candidate."""
@@ -371,10 +391,37 @@ class Pair:
         outs = [self.folder(f"{side}/ways") for side in (REFERENCE, NUDGED, CANDIDATE)]
         asked = self._reference.ask(Ways(place, outs[0], outs[1]))
         told = self._other.ask(Answer(place, outs[2]))
-        return [
-            Called(one["name"], f"{number:03d}", one["error"], other["error"])
-            for number, (one, other) in enumerate(zip(asked, told, strict=True))
-        ]
+        refused = [one["error"] or one["wants"] for one in asked]
+        return _called(refused, told)
+
+    def branches(self) -> dict[str, str]:
+        """What the integration's code for devices that are not here assumes, and what this machine lacks for it."""
+        self.loaded()
+        return self._other.ask(Branches(self.checkpoint))
+
+    def called_on(self, branch: str, place: str) -> list[Called]:
+        """As `called`, of the code for another device; the candidate's answers lie in the folder `place`."""
+        refused = [one.refused for one in self.called()]
+        told = self._other.ask(AnswerOn(branch, self.checkpoint, self.where / "ways", self.folder(place)))
+        return _called(refused, told)
+
+    def begun(self) -> tuple[Tensors, Tensors, list[str]]:
+        """What upstream's model and the integration's begin with, and the names of upstream's buffers."""
+        self.loaded()
+        outs = [self.folder(f"{side}/beginning") for side in (REFERENCE, CANDIDATE)]
+        buffers = self._reference.ask(Initialise(self.checkpoint, outs[0]))
+        self._other.ask(Initialise(self.checkpoint, outs[1]))
+        reference, candidate = (load_tensors(out / "beginning.safetensors") for out in outs)
+        return reference, candidate, buffers
+
+    def dropped(self) -> tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, list[float]]]]:
+        """What both sides drop by chance, by mode and module, with every share of dropout switched on."""
+        self.loaded()
+        config = self.where / "noise"
+        if not write_with_noise(self.checkpoint, config):
+            return {}, {}
+        step = Drop(config, self._inputs)
+        return self._reference.ask(step), self._other.ask(step)
 
     @_once
     def stepped(self) -> Stepped:

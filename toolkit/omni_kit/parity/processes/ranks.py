@@ -33,6 +33,10 @@ from omni_kit.targets.sides import Distributed, Mesh
 PLANTED = "planted"  # left beside the results where a planted fault changed what a process received
 _TIME_IS_UP = "Timeout ("  # how faulthandler heads the stacks of a process that hangs
 _LOOK = 0.05  # seconds between two looks of the agent at its processes
+# How the functions are called in which a process waits for all the others.
+_COLLECTIVES = ("all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_scatter", "barrier")
+_LIBRARIES = ("/torch/", "site-packages/transformers/")
+_MISMATCH = "Received data size doesn't match expected size"  # gloo, where two processes exchange different things
 _opened: list[Distributed] = []
 
 
@@ -159,6 +163,10 @@ def _explained(job: Job, codes: Mapping[int, int]) -> RankError:
     """The crash that came first. Those that follow, of processes that lost a partner, say nothing."""
     signals = {rank: signal.Signals(-code).name for rank, code in codes.items() if code < 0 and code != -signal.SIGTERM}
     crashed = {rank: how for rank in _ranks(job) if (how := _crash(_log(job, rank)) or signals.get(rank))}
+    if apart := [rank for rank in crashed if _MISMATCH in _text(job, rank)]:
+        place = _stuck_at(_text(job, apart[0]))
+        why = f"the processes are not in the same collective: {_of(job, apart[0])} is in {place}"
+        return RankError(f"{why}; stacks in {job.out}", blames_candidate=True)
     if crashed:
         rank = min(crashed)
         return RankError(f"{_of(job, rank)} crashed ({crashed[rank]}); its stack is in {_log(job, rank)}")
@@ -166,7 +174,7 @@ def _explained(job: Job, codes: Mapping[int, int]) -> RankError:
     if said:
         rank = min(said, key=lambda rank: said[rank]["time"])
         return RankError(f"{_of(job, rank)}: {said[rank]['error']}", blames_candidate=not said[rank]["environment"])
-    texts = {rank: _log(job, rank).read_text(encoding="utf-8", errors="replace") for rank in _ranks(job)}
+    texts = {rank: _text(job, rank) for rank in _ranks(job)}
     if any(_TIME_IS_UP in text for text in texts.values()):
         places = {rank: place for rank, text in texts.items() if (place := _stuck_at(text))}
         where = "; ".join(f"rank {rank} in {place}" for rank, place in places.items())
@@ -181,14 +189,28 @@ def _crash(log: Path) -> str:
 
 
 def _stuck_at(log: str) -> str:
-    """The innermost line that is not torch's own, of the thread that was running when the process was ended."""
+    """The innermost line that is no library's, of the thread that was running when the process was ended.
+
+    With it, where it is known, the collective that it waits for the others in.
+    """
     frames = re.findall(r'File "(.+?)", line (\d+) in (\S+)', log.rpartition("(most recent call first)")[2])
-    own = [frame for frame in frames if "/torch/" not in frame[0]]
-    return " ".join(f"{name} ({file}:{line})" for file, line, name in own[:1])
+    own = [frame for frame in frames if not any(library in frame[0] for library in _LIBRARIES)]
+    torchs = (name for file, _, name in frames if "/torch/distributed/" in file)
+    waiting = next((name for name in torchs if _is_collective(name)), "")
+    said = f", waiting in {waiting}" if waiting else ""
+    return " ".join(f"{name} ({file}:{line}){said}" for file, line, name in own[:1])
+
+
+def _is_collective(name: str) -> bool:
+    return name.removeprefix("_").removeprefix("foreach_").startswith(_COLLECTIVES)
 
 
 def _of(job: Job, rank: int) -> str:
     return f"rank {rank} of {job.mesh.processes} ({job.mesh.name})"
+
+
+def _text(job: Job, rank: int) -> str:
+    return _log(job, rank).read_text(encoding="utf-8", errors="replace")
 
 
 def _ranks(job: Job) -> Sequence[int]:

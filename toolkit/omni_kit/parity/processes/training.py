@@ -1,18 +1,19 @@
 """Training steps of several processes, as a case asks for them."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.parity.compare.files import load_tensors
-from omni_kit.parity.processes.batches import save_batches
-from omni_kit.parity.processes.builder import made_feed
 from omni_kit.parity.processes.steps import Launch, Meshes, Open
 from omni_kit.parity.processes.workers import GRACE, StepError, Worker
 from omni_kit.targets.sides import Candidate, Mesh
 from omni_kit.toys.tensors import Tensors
 
 TrainedStep = tuple[Tensors, Tensors]
+# Several processes that take longer than so many seconds, and so many times what one took, hang.
+_PATIENCE, _TIMES = 40.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,14 @@ class Trained:
         dtype: in which the weights were.
         alone: in one process.
         steps: for each batch, the loss and the norm of the gradients, and the gradients.
+        about: what is special about each batch; empty where nothing is.
     """
 
     mesh: str
     dtype: str
     alone: bool
     steps: Sequence[TrainedStep]
+    about: Sequence[str]
 
 
 class Training:
@@ -41,7 +44,6 @@ class Training:
 
     def __init__(self, launcher: Worker | None, candidate: Candidate, device: str) -> None:
         self._launcher = launcher
-        self._feed = made_feed(candidate.feed)
         self._device = device
         self._opened: bool | StepError | None = None  # not asked yet
         if launcher is not None:
@@ -54,7 +56,7 @@ class Training:
         level: str,
         checkpoint: Path,
         where: Path,
-        inputs: Tensors,
+        batches: Callable[[int, Path], list[str]],
         note: Callable[[str], None],
         fault: str = "",
     ) -> list[Trained] | str:
@@ -62,7 +64,7 @@ class Training:
 
         Args:
             where: the directory for batches and results.
-            inputs: the batch of the comparison.
+            batches: writes those of so many parts below a directory, and says what each is about.
             note: is told what was stood in for, and what was left out.
             fault: one to plant between the processes.
 
@@ -73,14 +75,16 @@ class Training:
         meshes = launcher.ask(Meshes(level, checkpoint))
         if isinstance(meshes, str):
             return meshes
-        parts = int(meshes[0]["parts"])
-        save_batches(self._feed.whole(inputs) if parts == 1 else self._feed.apart(inputs, parts), where / "batches")
+        about = batches(int(meshes[0]["parts"]), where / "batches")
         timeout = launcher.timeout - GRACE
         trained = []
         for mesh in meshes:
             out = where / str(mesh["name"]).replace(" ", "-")
             step = Launch(mesh, self._device, checkpoint, where / "batches", out, timeout, fault)
-            trained.append(_launched(launcher, step, note))
+            started = time.monotonic()
+            trained.append(_launched(launcher, step, about, note))
+            if not trained[1:]:
+                timeout = min(timeout, _PATIENCE + _TIMES * (time.monotonic() - started))
         return trained
 
     def _ready(self) -> Worker:
@@ -97,13 +101,14 @@ class Training:
         return self._launcher
 
 
-def _launched(launcher: Worker, step: Launch, note: Callable[[str], None]) -> Trained:
+def _launched(launcher: Worker, step: Launch, about: Sequence[str], note: Callable[[str], None]) -> Trained:
     """Runs one launch, and reads what it left."""
     for line in launcher.ask(step):
         note(line)
     mesh = Mesh(**step.mesh)
     steps = [
         tuple(load_tensors(step.out / f"{index}.{what}.safetensors") for what in ("figures", "gradients"))
-        for index in range(len(list(step.out.glob("*.figures.safetensors"))))
+        for index in range(len(about))
     ]
-    return Trained(mesh.name, mesh.dtype, mesh.processes == 1, [(figures, gradients) for figures, gradients in steps])
+    taken = [(figures, gradients) for figures, gradients in steps]
+    return Trained(mesh.name, mesh.dtype, mesh.processes == 1, taken, about)

@@ -28,7 +28,7 @@ from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.configs.scaled import scaled_config
 from omni_kit.toys.configs.variants import variants
 from omni_kit.toys.feeds.language import as_named, language_model, speaker_of
-from omni_kit.toys.feeds.protocol import Feed, Way
+from omni_kit.toys.feeds.protocol import Fed, Feed, Way
 from omni_kit.toys.feeds.ways import answered
 from omni_kit.toys.reach import unexercised
 from omni_kit.toys.tensors import Tensors
@@ -94,7 +94,14 @@ class TransformersBuilder:
 
     def answer(self, model: nn.Module, way: Way) -> Tensors:
         """Everything that the part of it that answers in text gives."""
-        return answered(speaker_of(model), way)
+        part = speaker_of(model)
+        routed = way.fed != Fed.packed
+        return answered(
+            part,
+            way,
+            lambda: language_model(part, way.inputs, as_named, routed=routed),
+            lambda: as_named(part, way.inputs),
+        )
 
     def notes(self) -> list[str]:
         """What the last call did not do as in real life."""

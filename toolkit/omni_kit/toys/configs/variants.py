@@ -38,7 +38,7 @@ def variants(toy: Mapping[str, Any], read: Collection[str]) -> Iterator[tuple[st
     yield from _many(toy)
     for key in sorted({*read, _TIED}):
         if isinstance(toy.get(key), bool) and not key.startswith(_OF_CALLS):
-            yield f"{key}={not toy[key]}", {**copy.deepcopy(dict(toy)), key: not toy[key]}
+            yield f"{key}={not toy[key]}", _turned(toy, key)
     for key in _CHOSEN:
         if isinstance(toy.get(key), int) and toy[key] + 1 < max(_counts(toy), default=0):
             yield f"{key}={toy[key] + 1}", {**copy.deepcopy(dict(toy)), key: toy[key] + 1}
@@ -46,6 +46,15 @@ def variants(toy: Mapping[str, Any], read: Collection[str]) -> Iterator[tuple[st
         width = toy[_HEAD_DIM] + _WIDER
         yield f"{_HEAD_DIM}={width}", {**copy.deepcopy(dict(toy)), _HEAD_DIM: width}
     yield from _positions(toy)
+
+
+def _turned(toy: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """A switch the other way round, in the parts that say the same of themselves, too."""
+    made = copy.deepcopy(dict(toy))
+    for config in (made, *(part for part in made.values() if isinstance(part, dict))):
+        if config.get(key) is toy[key]:
+            config[key] = not toy[key]
+    return made
 
 
 def _moved(value: Any, key: str = "") -> Any:

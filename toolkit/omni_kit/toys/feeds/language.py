@@ -1,15 +1,18 @@
 """How a language model is fed, with media where it reads them, and what it answers, on either side."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-from omni_kit.toys.feeds.protocol import Batch, Run, Way
-from omni_kit.toys.feeds.vision import media_inputs, samples_of
-from omni_kit.toys.feeds.ways import text_ways
+from omni_kit.toys.feeds.protocol import Batch, Fed, Run, Way
+from omni_kit.toys.feeds.scenes import APART, SHARED, Rows, with_kinds
+from omni_kit.toys.feeds.vision import kinds_taken, media_inputs, samples_of
+from omni_kit.toys.feeds.ways import media_ways, text_ways
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator
 
@@ -58,9 +61,44 @@ class LanguageFeed:
         return {}
 
     def ways(self, model: Any) -> Sequence[Way]:
-        """Text alone, in every way that forward has arguments for."""
+        """Text alone in every way that forward has arguments for, and packed; with media, every scene and switch."""
         part = speaker_of(model)
-        return list(text_ways(part, text_tokens(part.config)))
+        if not hasattr(part.config, "vision_config"):
+            packed = Way("packed", text_inputs(text_tokens(part.config)), backward=True, fed=Fed.packed)
+            return [*text_ways(part, text_tokens(part.config)), packed]
+        return list(media_ways(_Stage(part).batch, kinds_taken(part.config), part))
+
+    def staged(self, model: Any, parts: int) -> Mapping[str, Batch]:
+        """Scenes with media, where the model reads them: shared by all processes, or one a process."""
+        part = speaker_of(model)
+        if not hasattr(part.config, "vision_config"):
+            return {}
+        stage, scenes = _Stage(part), SHARED if parts == 1 else APART
+        return {
+            name: [samples_of(stage.batch(rows)) for rows in of_parts]
+            for name, of_parts in scenes.items()
+            if len(of_parts) == parts and all(with_kinds(rows, kinds_taken(part.config)) for rows in of_parts)
+        }
+
+
+class _Stage:
+    """Makes batches with media for one model."""
+
+    def __init__(self, part: Any) -> None:
+        self._part, self._tokens = part, text_tokens(part.config)
+        films = self._made(("TVT",), by_frame=False) if "V" in kinds_taken(part.config) else None
+        self._by_frame = films is not None and not _accepts(self._run, films)
+
+    def batch(self, rows: Rows) -> Tensors:
+        """What stands in the rows, as upstream takes it."""
+        return self._made(rows, by_frame=self._by_frame)
+
+    def _made(self, rows: Rows, *, by_frame: bool) -> Tensors:
+        return media_inputs(self._part, self._part.config, self._tokens, video_by_frame=by_frame, rows=rows)
+
+    def _run(self, batch: Tensors) -> Tensors:
+        example = next(self._part.parameters())
+        return language_model(self._part, {k: v.to(example.device) for k, v in batch.items()}, as_named, loss_only=True)
 
 
 def text_inputs(tokens: list[int]) -> Tensors:
@@ -119,7 +157,15 @@ def speaker_of(model: Any) -> Any:
     return getattr(model, "thinker", model)
 
 
-def language_model(model: nn.Module, inputs: Tensors, arguments: Arguments, loss_only: bool = False) -> Tensors:
+def language_model(
+    model: nn.Module,
+    inputs: Tensors,
+    arguments: Arguments,
+    loss_only: bool = False,
+    *,
+    together: bool = False,
+    routed: bool = True,
+) -> Tensors:
     """Logits from a forward without labels; losses from one with them, which keeps the graph.
 
     A batch with media, or for a model with linear attention, goes through sample by sample without padding, because
@@ -129,15 +175,23 @@ def language_model(model: nn.Module, inputs: Tensors, arguments: Arguments, loss
         inputs: input_ids, attention_mask and labels, [batch, length], and media.
         arguments: makes the arguments of forward of a batch; without labels, where they are those of the batch.
         loss_only: leaves the logits out.
+        together: `arguments` knows how to hand over all samples at once.
+        routed: with the loss that balances experts, where there is one: it is taken over what goes through together.
 
     Returns:
         logits [unpadded tokens, vocabulary]; loss [], the mean over all labels; and where the model has them,
         router_logits.LAYER [unpadded tokens, experts] and aux_loss [], its mean over what went through together.
     """
-    if "pixel_values" not in inputs and not _has_linear_attention(model):
-        return _answer(model, arguments(model, inputs), inputs, loss_only)
-    samples = samples_of(inputs)
-    answers = [_answer(model, arguments(model, sample), sample, loss_only) for sample in samples]
+    ask = _Question(model, loss_only, routed and _takes_router_switch(model))
+    with nullcontext() if routed else _without_router_loss(model):
+        if together or ("mm_token_type_ids" not in inputs and not _has_linear_attention(model)):
+            return ask(arguments(model, inputs), inputs)
+        samples = samples_of(inputs)
+        return _joined(samples, [ask(arguments(model, sample), sample) for sample in samples])
+
+
+def _joined(samples: Sequence[Tensors], answers: Sequence[Tensors]) -> Tensors:
+    """The answers to samples as those to all of them."""
     counts = [int((sample["labels"][:, 1:] != _IGNORED).sum()) for sample in samples]
     by_token = [name for name in answers[0] if not name.endswith("loss")]
     joined = {name: torch.cat([answer[name] for answer in answers]) for name in by_token}
@@ -147,22 +201,44 @@ def language_model(model: nn.Module, inputs: Tensors, arguments: Arguments, loss
     return joined
 
 
+@contextmanager
+def _without_router_loss(model: nn.Module) -> Iterator[None]:
+    """No loss that balances experts while this is entered."""
+    configs = {id(config): config for one in model.modules() if (config := getattr(one, "config", None)) is not None}
+    asked: list[Any] = [config for config in configs.values() if getattr(config, "output_router_logits", False)]
+    for config in asked:
+        config.output_router_logits = False
+    try:
+        yield
+    finally:
+        for config in asked:
+            config.output_router_logits = True
+
+
 def as_named(model: nn.Module, inputs: Tensors) -> dict[str, Any]:
     """The inputs that forward takes by name."""
     named = inspect.signature(model.forward).parameters
     return {name: tensor for name, tensor in inputs.items() if name in named and name != "labels"}
 
 
-def _answer(model: nn.Module, fed: Mapping[str, Any], inputs: Tensors, loss_only: bool) -> Tensors:
-    if _takes_router_switch(model):
-        fed = {**fed, "output_router_logits": True}
-    labelled = model(**{"labels": inputs["labels"], **fed}, use_cache=False)
-    outputs = {"loss": labelled.loss}
-    if getattr(labelled, "aux_loss", None) is not None:
-        outputs["aux_loss"] = labelled.aux_loss
-    return (
-        outputs if loss_only else {"logits": _logits(model, fed, inputs), **_router_logits(labelled, inputs), **outputs}
-    )
+@dataclass(frozen=True)
+class _Question:
+    """One call of a model with labels, and one without."""
+
+    model: nn.Module
+    loss_only: bool
+    switched: bool
+
+    def __call__(self, fed: Mapping[str, Any], inputs: Tensors) -> Tensors:
+        if self.switched:
+            fed = {**fed, "output_router_logits": True}
+        labelled = self.model(**{"labels": inputs["labels"], **fed}, use_cache=False)
+        outputs = {"loss": labelled.loss}
+        if getattr(labelled, "aux_loss", None) is not None:
+            outputs["aux_loss"] = labelled.aux_loss
+        if self.loss_only:
+            return outputs
+        return {"logits": _logits(self.model, fed, inputs), **_router_logits(labelled, inputs), **outputs}
 
 
 def _logits(model: nn.Module, fed: Mapping[str, Any], inputs: Tensors) -> torch.Tensor:

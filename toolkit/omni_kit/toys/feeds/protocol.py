@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from omni_kit.toys.tensors import Tensors
@@ -43,6 +44,17 @@ class Feed(Protocol):
         """Answers that can be looked at: name -> picture [rows, columns, 3], of any range; none for most."""
 
 
+class Fed(StrEnum):
+    """How samples come to a model, where a framework prepares them."""
+
+    alone = "alone"
+    """One after the other, each prepared as a framework does."""
+    unprepared = "unprepared"
+    """As `alone`, without what can be made beforehand and the model can make itself."""
+    packed = "packed"
+    """All together, as a framework packs them; without the router's loss, which upstream takes sample by sample."""
+
+
 @dataclass(frozen=True)
 class Way:
     """One way in which a model is called.
@@ -56,6 +68,7 @@ class Way:
         embedded: ids are looked up first, and forward gets what was found.
         new: so many tokens follow one at a time, from a cache.
         generated: so many tokens are made by the model itself.
+        fed: one of `Fed`, where the inputs are samples that have to be prepared; upstream takes each as it is.
     """
 
     name: str
@@ -67,6 +80,19 @@ class Way:
     embedded: bool = False
     new: int = 0
     generated: int = 0
+    fed: str = ""
+
+
+@runtime_checkable
+class Staged(Protocol):
+    """A feed that has further batches for several processes."""
+
+    def staged(self, model: Any, parts: int) -> Mapping[str, Batch]:
+        """What each is about -> the batch, of one part or of as many as are asked for.
+
+        Args:
+            model: upstream's.
+        """
 
 
 @runtime_checkable

@@ -6,14 +6,17 @@ from typing import Any
 
 import torch
 
+from omni_kit.toys.feeds.scenes import EVERYTHING, Rows
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator, shuffled_ramp
 
-# Frames, rows and columns of patches. No two sizes are alike, and rows differ from columns.
-_IMAGES = ((1, 4, 6), (1, 6, 4))
-_VIDEO = (2, 4, 4)
-_AUDIO_WINDOWS = (2.5, 1.8)  # how much of each clip's last window is left, too, differs
-_TEXT = 4  # tokens between the media
+# Frames, rows and columns of patches. No two sizes are alike, and rows differ from columns. Of one kind, the n-th of a
+# batch has the n-th size.
+_IMAGES = ((1, 4, 6), (1, 8, 6), (1, 6, 10))
+_FILMS = ((3, 4, 6), (2, 6, 4))
+_SOUNDS = (2.5, 1.8, 3.0)  # in windows; how much of the last one is left, too, differs
+_SECONDS = (2.0, 1.0)  # between two frames of a film
+_TEXT, _LONG = (6, 3, 4, 5), 23  # tokens of the pieces of text in a row
 
 
 @dataclass
@@ -58,43 +61,120 @@ class MediaTokens:
         )
 
 
-def media_inputs(model: Any, config: Any, text_tokens: list[int], *, video_by_frame: bool) -> Tensors:
-    """Two rows: text, image, film, sound and text; and text, another image, sound and text, padded on the left.
+def media_inputs(
+    model: Any, config: Any, text_tokens: list[int], *, video_by_frame: bool, rows: Rows = EVERYTHING
+) -> Tensors:
+    """A batch with media, its rows padded on the left to the length of the longest.
 
     Args:
         model: the part of the model that holds the audio tower.
         config: that part's config, with vision_config and perhaps audio_config.
         text_tokens: ids to draw text from.
-        video_by_frame: each frame of the film is a run of its own, as models with time stamps in the text have it.
+        video_by_frame: each frame of a film is a run of its own, as models with time stamps in the text have it.
+        rows: what stands in each; media that the model does not take are left out.
 
     Returns:
-        input_ids, attention_mask, labels, mm_token_type_ids [2, length]; pixel_values, image_grid_thw,
-        pixel_values_videos, video_grid_thw, video_second_per_grid; image_rows and video_rows, the row of each; and,
-        where the model hears, input_features [2, mel bins, frames] and feature_attention_mask [2, frames].
+        input_ids, attention_mask, labels, mm_token_type_ids [rows, length]; with images, pixel_values, image_grid_thw
+        and image_rows, the row of each; with films, pixel_values_videos, video_grid_thw, video_second_per_grid and
+        video_rows; with sounds, input_features [sounds, mel bins, frames], feature_attention_mask [sounds, frames],
+        audio_rows, and films_before, how many films stand before each in its row.
     """
+    writer = _Writer(MediaTokens.of(config), _Drawer(text_tokens), model, config, video_by_frame)
+    for row in rows:
+        writer.write(row)
+    return _batch(writer.rows) | writer.pictures() | writer.sounds()
+
+
+def kinds_taken(config: Any) -> str:
+    """The letters of the media that a model takes."""
     tokens = MediaTokens.of(config)
-    draw = _Drawer(text_tokens)
-    merge = config.vision_config.spatial_merge_size**2
-    frames = _audio_frames(config)
-    sound = _sound_lengths(model, config, frames)
-    rows = [_Row(), _Row()]
-    for index, row in enumerate(rows):
-        row.add(draw(_TEXT + 2 * (1 - index)))
-        _add_run(row, tokens.image, _patches(_IMAGES[index]) // merge, 1, tokens.vision_start, tokens.vision_end)
-        row.add(draw(_TEXT - 1))
-        if index == 0 and tokens.video is not None:
-            runs = _VIDEO[0] if video_by_frame else 1
-            for _ in range(runs):
-                count = _patches(_VIDEO) // merge // runs
-                _add_run(row, tokens.video, count, 2, tokens.vision_start, tokens.vision_end)
-                row.add(draw(1))
-        if sound:
-            _add_run(row, tokens.audio, sound[index], 3, tokens.audio_start, tokens.audio_end)
-        row.add(draw(_TEXT))
-    inputs = _batch(rows) | _pictures(config.vision_config)
-    if sound:
-        inputs |= _sound(config.audio_config.num_mel_bins, frames)
-    return inputs
+    heard = tokens.audio is not None and _window(config) is not None
+    return (
+        ("I" if tokens.image is not None else "") + ("V" if tokens.video is not None else "") + ("S" if heard else "")
+    )
+
+
+class _Writer:
+    """Writes rows, and remembers which media stand in them."""
+
+    def __init__(self, tokens: MediaTokens, draw: "_Drawer", model: Any, config: Any, by_frame: bool) -> None:
+        self.rows: list[_Row] = []
+        self._tokens, self._draw, self._by_frame = tokens, draw, by_frame
+        self._model, self._config, self._taken = model, config, kinds_taken(config)
+        self._owners: dict[str, list[int]] = {"I": [], "V": [], "S": []}
+        self._films_before: list[int] = []
+
+    def write(self, pieces: str) -> None:
+        """One more row."""
+        row = _Row()
+        self.rows.append(row)
+        for place, piece in enumerate(pieces):
+            if piece in "TL":
+                row.add(self._draw(_LONG if piece == "L" else _TEXT[(place // 2 + len(self.rows) - 1) % len(_TEXT)]))
+            elif piece in self._taken:
+                {"I": self._image, "V": self._film, "S": self._sound}[piece](row)
+                self._owners[piece].append(len(self.rows) - 1)
+
+    def _image(self, row: _Row) -> None:
+        count = _patches(self._grid("I", _IMAGES)) // self._merge
+        self._run(row, self._tokens.image, count, 1, (self._tokens.vision_start, self._tokens.vision_end))
+
+    def _film(self, row: _Row) -> None:
+        grid = self._grid("V", _FILMS)
+        runs = grid[0] if self._by_frame else 1
+        for _ in range(runs):
+            count = _patches(grid) // self._merge // runs
+            self._run(row, self._tokens.video, count, 2, (self._tokens.vision_start, self._tokens.vision_end))
+            row.add(self._draw(1))
+
+    def _sound(self, row: _Row) -> None:
+        count = _heard(self._model, self._config, self._frames(len(self._owners["S"])))
+        self._films_before.append(self._owners["V"].count(len(self.rows) - 1))
+        self._run(row, self._tokens.audio, count, 3, (self._tokens.audio_start, self._tokens.audio_end))
+
+    def _run(self, row: _Row, token: int | None, count: int, kind: int, around: tuple[int | None, int | None]) -> None:
+        start, end = around
+        row.add([start] if start is not None else [])
+        row.add([token] * count if token is not None else [], kind)
+        row.add([end] if end is not None else [])
+
+    @property
+    def _merge(self) -> int:
+        return int(self._config.vision_config.spatial_merge_size**2)
+
+    def _grid(self, kind: str, sizes: tuple[tuple[int, int, int], ...]) -> tuple[int, int, int]:
+        return sizes[len(self._owners[kind]) % len(sizes)]
+
+    def _frames(self, number: int) -> int:
+        window = _window(self._config) or 0
+        return int(_SOUNDS[number % len(_SOUNDS)] * 2 * window)
+
+    def pictures(self) -> Tensors:
+        """Patches as the processors of this family cut them, and the grids that they come from."""
+        vision = self._config.vision_config
+        channels = getattr(vision, "in_channels", None) or getattr(vision, "in_chans", 3)
+        width = channels * vision.temporal_patch_size * vision.patch_size**2
+        found: Tensors = {}
+        for kind, name, pixels, sizes in (
+            ("I", "image", "pixel_values", _IMAGES),
+            ("V", "video", "pixel_values_videos", _FILMS),
+        ):
+            if owners := self._owners[kind]:
+                grids = [sizes[number % len(sizes)] for number in range(len(owners))]
+                found[pixels] = shuffled_ramp(pixels, (sum(map(_patches, grids)), width))
+                found[f"{name}_grid_thw"] = torch.tensor(grids)
+                found[f"{name}_rows"] = torch.tensor(owners)
+        if films := self._owners["V"]:
+            seconds = [_SECONDS[number % len(_SECONDS)] for number in range(len(films))]
+            found["video_second_per_grid"] = torch.tensor(seconds)
+        return found
+
+    def sounds(self) -> Tensors:
+        """A spectrogram for each sound, all padded to the longest."""
+        if not (owners := self._owners["S"]):
+            return {}
+        clips = _spectrograms(self._config, [self._frames(number) for number in range(len(owners))])
+        return clips | {"audio_rows": torch.tensor(owners), "films_before": torch.tensor(self._films_before)}
 
 
 class _Drawer:
@@ -109,20 +189,12 @@ class _Drawer:
         return [self._tokens[pick] for pick in picks.tolist()]
 
 
-def _add_run(row: _Row, token: int | None, count: int, kind: int, start: int | None, end: int | None) -> None:
-    if token is None:
-        return
-    row.add([start] if start is not None else [])
-    row.add([token] * count, kind)
-    row.add([end] if end is not None else [])
-
-
 def _patches(grid: tuple[int, int, int]) -> int:
     return grid[0] * grid[1] * grid[2]
 
 
 def _batch(rows: list[_Row]) -> Tensors:
-    """Both rows at the length of the longer one; labels leave out padding and media."""
+    """All rows at the length of the longest one; labels leave out padding and media."""
     length = max(len(row.ids) for row in rows)
     padded = [length - len(row.ids) for row in rows]
     ids = torch.tensor([[row.ids[0]] * pad + row.ids for row, pad in zip(rows, padded, strict=True)])
@@ -135,44 +207,24 @@ def _batch(rows: list[_Row]) -> Tensors:
     return {"input_ids": ids, "attention_mask": mask, "labels": labels, "mm_token_type_ids": types}
 
 
-def _pictures(vision: Any) -> Tensors:
-    """Patches as the processors of this family cut them, and the grids that they come from."""
-    channels = getattr(vision, "in_channels", None) or getattr(vision, "in_chans", 3)
-    width = channels * vision.temporal_patch_size * vision.patch_size**2
-    return {
-        "pixel_values": shuffled_ramp("images", (sum(map(_patches, _IMAGES)), width)),
-        "image_grid_thw": torch.tensor(_IMAGES),
-        "pixel_values_videos": shuffled_ramp("video", (_patches(_VIDEO), width)),
-        "video_grid_thw": torch.tensor([_VIDEO]),
-        "video_second_per_grid": torch.ones(1),
-        "image_rows": torch.arange(len(_IMAGES)),
-        "video_rows": torch.zeros(1, dtype=torch.long),
-    }
+def _window(config: Any) -> int | None:
+    """Half of what the audio tower takes at once, in frames of the spectrogram; None for a model that does not hear."""
+    return getattr(getattr(config, "audio_config", None), "n_window", None)
 
 
-def _audio_frames(config: Any) -> list[int]:
-    """How long each clip is, in frames of the spectrogram; empty for a model that does not hear."""
-    window = getattr(getattr(config, "audio_config", None), "n_window", None)
-    return [int(windows * 2 * window) for windows in _AUDIO_WINDOWS] if window else []
-
-
-def _sound(mel_bins: int, frames: list[int]) -> Tensors:
-    """A spectrogram a row, the second one shorter."""
+def _spectrograms(config: Any, frames: list[int]) -> Tensors:
     mask = torch.tensor([[int(frame < length) for frame in range(max(frames))] for length in frames])
     return {
-        "input_features": shuffled_ramp("sound", (len(frames), mel_bins, max(frames))),
+        "input_features": shuffled_ramp("sound", (len(frames), config.audio_config.num_mel_bins, max(frames))),
         "feature_attention_mask": mask,
     }
 
 
-def _sound_lengths(model: Any, config: Any, frames: list[int]) -> list[int]:
-    """How many tokens each clip becomes: the model is asked, because formulas in configs and towers disagree."""
-    found = []
-    for length in frames:
-        clip = _sound(config.audio_config.num_mel_bins, [length])
-        with torch.no_grad():
-            found.append(len(model.get_audio_features(**clip, return_dict=True).last_hidden_state))
-    return found
+def _heard(model: Any, config: Any, frames: int) -> int:
+    """How many tokens a sound becomes: the model is asked, because formulas in configs and towers disagree."""
+    with torch.no_grad():
+        features = model.get_audio_features(**_spectrograms(config, [frames]), return_dict=True)
+    return len(features.last_hidden_state)
 
 
 def samples_of(inputs: Tensors) -> list[Tensors]:
@@ -197,10 +249,12 @@ def _sample(inputs: Tensors, row: int) -> Tensors:
             sample[grid] = inputs[grid][mine]
             if rows == "video_rows":
                 sample["video_second_per_grid"] = inputs["video_second_per_grid"][mine]
-    if "feature_attention_mask" in inputs:
-        heard = inputs["feature_attention_mask"][row].bool()
-        sample["input_features"] = inputs["input_features"][row : row + 1, :, heard]
-        sample["feature_attention_mask"] = heard[heard].long()[None]
+    if "audio_rows" in inputs and bool((mine := inputs["audio_rows"] == row).any()):
+        mask = inputs["feature_attention_mask"][mine]
+        longest = int(mask.sum(-1).max())
+        sample["input_features"] = inputs["input_features"][mine][..., :longest]
+        sample["feature_attention_mask"] = mask[:, :longest]
+        sample["films_before"] = inputs["films_before"][mine]
     return sample
 
 

@@ -1,22 +1,29 @@
 """The ways in which real runs call a language model, and what it answers to each: the same code on either side."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from omni_kit.toys.feeds.protocol import Way
+from omni_kit.toys.feeds.protocol import Fed, Way
+from omni_kit.toys.feeds.scenes import SCENES, Rows, with_kinds
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator
 
+Called = Mapping[str, Any]
 _IGNORED = -100
 _ROWS, _LENGTH, _AWAY = 2, 12, 4
 _LONG, _NEW, _KEPT = 300, 3, 3
-_RECORDED = ("output_hidden_states", "output_attentions", "output_router_logits")
+_ROUTER = "output_router_logits"
+_RECORDED = ("output_hidden_states", "output_attentions", _ROUTER)
 _GRADIENT = "gradient."
+_SWITCHED: Mapping[str, Rows] = {"text alone": ("L",), "an image": ("TIT",)}
+_SWITCHES: Mapping[str, Any] = {**dict.fromkeys(_RECORDED, True), "logits_to_keep": _KEPT}
+# What is asked of a prepared sample; anything else depends on who has made the positions.
+_COMPARED = ("logits", "aux_loss", *(switch.removeprefix("output_") for switch in _RECORDED))
 
 
 def text_ways(model: Any, tokens: list[int]) -> Iterator[Way]:
@@ -47,6 +54,41 @@ def text_ways(model: Any, tokens: list[int]) -> Iterator[Way]:
     row = {name: tensor[:1] for name, tensor in text.items()}
     yield Way("cache", text, {**alone, "use_cache": True}, training=False, new=_NEW)
     yield Way("generate", row, alone, training=False, generated=_NEW)
+
+
+def media_ways(batch: Callable[[Rows], Tensors], kinds: str, model: Any = None) -> Iterator[Way]:
+    """Every scene with the media that a model takes, prepared in each form; and one with every switch.
+
+    Args:
+        batch: makes what stands in rows.
+        kinds: the letters of these media.
+        model: upstream's, whose signature and config say which switches there are; None for no switch.
+    """
+    for name, rows in SCENES.items():
+        if with_kinds(rows, kinds):
+            inputs = batch(rows)
+            yield from (Way(f"{name}, {fed}", inputs, backward=True, fed=fed) for fed in _forms(rows))
+    takes = inspect.signature(model.forward).parameters if model is not None else {}
+    for name, rows in _SWITCHED.items():
+        inputs = {key: value for key, value in batch(rows).items() if key != "labels"} if takes else {}
+        for switch, value in _SWITCHES.items():
+            if model is not None and _has_switch(model, switch, takes):
+                yield Way(f"{name}, {switch} {value}", inputs, {switch: value}, fed=Fed.alone)
+
+
+def _has_switch(model: Any, switch: str, takes: Mapping[str, Any]) -> bool:
+    """A model of several parts hands what is asked of its router down, and names it nowhere."""
+    router = switch == _ROUTER and hasattr(model.config.get_text_config(), "router_aux_loss_coef")
+    return router or switch in takes or hasattr(model.config, switch)
+
+
+def _forms(rows: Rows) -> Iterator[Fed]:
+    """Several samples are there to be packed; what is no medium needs no positions of its own."""
+    if len(rows) == 1:
+        yield Fed.alone
+        if {*rows[0]} - {*"TL"}:
+            yield Fed.unprepared
+    yield Fed.packed
 
 
 def _labelled(labels: Tensors, takes: Mapping[str, Any]) -> Iterator[Way]:
@@ -113,17 +155,41 @@ class _Answers:
         return value[self.kept.flatten()] if value.shape[:1] == (self.kept.numel(),) else value
 
 
-def answered(model: Any, way: Way) -> Tensors:
+def answered(
+    model: Any, way: Way, forward: Callable[[], Tensors] | None = None, prepare: Callable[[], Called] | None = None
+) -> Tensors:
     """What a model answers to a way of calling it: every tensor of its output, and gradients where they are asked for.
 
     A model that is given labels need not give logits: kernels for the loss never make them.
+
+    Args:
+        forward: of samples that have to be prepared, their answers with the loss.
+        prepare: of one of them, the arguments of a forward of `model`.
     """
     model.train(way.training)
     try:
+        if way.fed and way.switches and prepare is not None:
+            return _switched(model, way, prepare())
+        if way.fed and forward is not None:
+            return _prepared(model, forward())
         with _checkpointed(model, way.checkpointing), torch.set_grad_enabled(way.backward):
             return _asked(model, way)
     finally:
         model.train()
+
+
+def _switched(model: Any, way: Way, called: Called) -> Tensors:
+    with torch.no_grad():
+        answer = model(**{**called, **way.switches, "use_cache": False})
+    answers = _Answers(torch.ones(1, 1, dtype=torch.bool))
+    answers.add("", {name: answer[name] for name in _COMPARED if answer.get(name) is not None})
+    return answers.found
+
+
+def _prepared(model: Any, answer: Tensors) -> Tensors:
+    answers = _Answers(torch.ones(1, 1, dtype=torch.bool), dict(answer))
+    _with_gradients(model, answer["loss"], answers)
+    return {name: tensor.detach() for name, tensor in answers.found.items()}
 
 
 def _asked(model: Any, way: Way) -> Tensors:
@@ -140,7 +206,7 @@ def _asked(model: Any, way: Way) -> Tensors:
     if way.new:
         _continued(model, way, answer, answers)
     if way.backward:
-        _with_gradients(model, answer, answers)
+        _with_gradients(model, answer.loss, answers)
     found = {name: tensor.detach() for name, tensor in answers.found.items()}
     if "labels" in way.inputs:
         found.pop("logits", None)
@@ -158,9 +224,9 @@ def _continued(model: Any, way: Way, answer: Any, answers: _Answers) -> None:
         answers.found[f"logits of token {number}"] = answer.logits
 
 
-def _with_gradients(model: Any, answer: Any, answers: _Answers) -> None:
+def _with_gradients(model: Any, loss: torch.Tensor, answers: _Answers) -> None:
     model.zero_grad(set_to_none=True)
-    answer.loss.backward()
+    torch.autograd.backward(loss)
     for name, parameter in model.named_parameters():
         if parameter.grad is not None and bool(parameter.grad.any()):
             answers.found[f"{_GRADIENT}{name}"] = parameter.grad.clone()

@@ -1,7 +1,8 @@
 """Everything that a process of a comparison can be asked."""
 
 from omni_kit.parity.processes.step import Step, known_steps, step_of
-from omni_kit.parity.processes.steps.calling import Answer, AnswerWrongly, Variants, Ways
+from omni_kit.parity.processes.steps.beginning import Drop, Initialise
+from omni_kit.parity.processes.steps.calling import Answer, AnswerOn, AnswerWrongly, Branches, Variants, Ways
 from omni_kit.parity.processes.steps.deriving import Derive
 from omni_kit.parity.processes.steps.loading import (
     Adapt,
@@ -17,18 +18,23 @@ from omni_kit.parity.processes.steps.loading import (
 )
 from omni_kit.parity.processes.steps.planting import CompletePlanted, Mistakes, Places, RunMistaken, RunPlanted
 from omni_kit.parity.processes.steps.running import Replay, Run, RunAs, RunNudged, Trace
-from omni_kit.parity.processes.steps.sharing import Launch, Meshes, RunWith, Slots
+from omni_kit.parity.processes.steps.sharing import Launch, MakeBatches, Meshes, RunWith, Slots
 from omni_kit.parity.processes.steps.stepping import TakeSteps
 
 __all__ = [
     "Adapt",
     "Answer",
+    "AnswerOn",
     "AnswerWrongly",
+    "Branches",
     "CallHooks",
     "CompletePlanted",
     "Derive",
+    "Drop",
+    "Initialise",
     "Launch",
     "Load",
+    "MakeBatches",
     "MakeToy",
     "Meshes",
     "Mistakes",

@@ -8,15 +8,16 @@ from typing import Any
 
 import torch
 
+from omni_kit.errors import MissingRequirement
 from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.faults.calling import CALL_FAULTS, mistaken
 from omni_kit.parity.processes.builder import TargetFault
-from omni_kit.parity.processes.failures import one_line
+from omni_kit.parity.processes.failures import lacks_package, one_line
 from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.parity.processes.steps.running import nudging
-from omni_kit.targets.sides import Varying
-from omni_kit.toys.feeds.protocol import ManyWays, Way
+from omni_kit.targets.sides import Branching, Varying
+from omni_kit.toys.feeds.protocol import Fed, ManyWays, Way
 
 _WAY, _INPUTS, _OUTPUTS = "way.json", "inputs.safetensors", "outputs.safetensors"
 
@@ -25,7 +26,8 @@ _WAY, _INPUTS, _OUTPUTS = "way.json", "inputs.safetensors", "outputs.safetensors
 class Ways(Step[list[dict[str, str]]]):
     """Writes the ways of calling the model below `place`, and what it answers to each below `out` and `nudged`.
 
-    Answers, for each way, its `name`, and as `error` why upstream itself refuses it.
+    Answers, for each way, its `name`, and as `error` why upstream itself refuses it; as `wants`, where a framework may,
+    because it prepares what this way leaves out, or this machine lacks something.
     """
 
     place: Path
@@ -74,6 +76,37 @@ class Answer(Step[list[dict[str, str]]]):
 
 
 @dataclass(frozen=True)
+class Branches(Step[dict[str, str]]):
+    """What code the integration has for devices that are not here; answers as `Branching.branches`."""
+
+    checkpoint: Path
+
+    def take(self, side: Side) -> dict[str, str]:
+        """See `Step.take`."""
+        return dict(side.builder.branches(self.checkpoint)) if isinstance(side.builder, Branching) else {}
+
+
+@dataclass(frozen=True)
+class AnswerOn(Step[list[dict[str, str]]]):
+    """As `Answer`, of the checkpoint loaded once more by the code for another device."""
+
+    branch: str
+    checkpoint: Path
+    place: Path
+    out: Path
+
+    def take(self, side: Side) -> list[dict[str, str]]:
+        """See `Step.take`."""
+        if not isinstance(side.builder, Branching):
+            raise TargetFault(f"{side.builder_name} has branches, and no way to load one")
+        here, side.model = side.model, side.builder.load_on(self.branch, self.checkpoint)
+        try:
+            return [_told(side, way, self.out / name) for name, way in _read(self.place)]
+        finally:
+            side.model = here
+
+
+@dataclass(frozen=True)
 class AnswerWrongly(Step[list[dict[str, str]]]):
     """As `Answer`, while the model makes a mistake; by its name among `CALL_FAULTS`."""
 
@@ -89,12 +122,19 @@ class AnswerWrongly(Step[list[dict[str, str]]]):
 
 def _told(side: Side, way: Way, out: Path) -> dict[str, str]:
     torch.manual_seed(0)
+    silent = {"name": way.name, "error": "", "wants": ""}
     try:
         answers = side.asked.answer(side.model, _placed(side, way))
+    except MissingRequirement as error:
+        return {**silent, "wants": str(error)}
     except Exception as error:  # upstream's refusal leaves the way out; the candidate's is a finding
-        return {"name": way.name, "error": one_line(error)}
+        why = one_line(error)
+        if lacks_package(error):
+            return {**silent, "wants": why}
+        unprepared = {"wants": f"it wants what is prepared: {why}"} if way.fed == Fed.unprepared else {}
+        return {**silent, **(unprepared or {"error": why})}
     save_tensors(answers, out / _OUTPUTS)
-    return {"name": way.name, "error": ""}
+    return silent
 
 
 def _placed(side: Side, way: Way) -> Way:

@@ -6,9 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from omni_kit.parity.compare.files import load_tensors
+from omni_kit.parity.processes.batches import save_batches
 from omni_kit.parity.processes.side import Side
 from omni_kit.parity.processes.step import Step
 from omni_kit.targets.sides import Mesh
+from omni_kit.toys.feeds.protocol import Staged
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,26 @@ class Meshes(Step[list[dict[str, Any]] | str]):
         """See `Step.take`."""
         found = side.distributed.meshes(self.level, self.config_dir)
         return found if isinstance(found, str) else [asdict(mesh) for mesh in found]
+
+
+@dataclass(frozen=True)
+class MakeBatches(Step[list[str]]):
+    """Writes batches for several processes, each of so many parts, below `out`; answers what each is about.
+
+    Those of the comparison's own inputs, which come first, are about nothing else.
+    """
+
+    inputs: Path
+    parts: int
+    out: Path
+
+    def take(self, side: Side) -> list[str]:
+        """See `Step.take`."""
+        inputs, feed = load_tensors(self.inputs), side.feed
+        own = feed.whole(inputs) if self.parts == 1 else feed.apart(inputs, self.parts)
+        more = feed.staged(side.model, self.parts) if isinstance(feed, Staged) else {}
+        save_batches([*own, *more.values()], self.out)
+        return [*("" for _ in own), *more]
 
 
 @dataclass(frozen=True)

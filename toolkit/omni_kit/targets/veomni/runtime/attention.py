@@ -4,6 +4,9 @@ Everything around the kernel stays VeOmni's own: its registered attention functi
 between processes, and the lengths that its collator computed.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -32,6 +35,19 @@ def use_packed_attention(model: nn.Module) -> str:
     return _WITHOUT_FLASH
 
 
+@contextmanager
+def packed_attention_used(model: nn.Module) -> Iterator[None]:
+    """As `use_packed_attention`, while this is entered."""
+    configs = {id(config): config for one in model.modules() if (config := getattr(one, "config", None)) is not None}
+    before = [(config, config._attn_implementation) for config in configs.values()]
+    use_packed_attention(model)
+    try:
+        yield
+    finally:
+        for config, implementation in before:  # a whole's comes first, and sets those of its parts
+            config._attn_implementation = implementation
+
+
 def packed_attention(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -46,6 +62,8 @@ def packed_attention(
     cu_seq_lens_q: torch.Tensor | None = None,
     cu_seq_lens_k: torch.Tensor | None = None,
     s_aux: torch.Tensor | None = None,
+    max_length_q: int | None = None,
+    max_length_k: int | None = None,
     **_: Any,
 ) -> torch.Tensor:
     """What flash attention computes, sequence by sequence: no token attends to another sequence's.
@@ -55,10 +73,16 @@ def packed_attention(
         cu_seq_lens_q, cu_seq_lens_k: where the sequences begin and end, [sequences + 1]; None for one a row.
         sliding_window: how many tokens a query sees, itself included.
         s_aux: a logit for each head that takes part in the softmax and stands for no token, [heads].
+        max_length_q, max_length_k: the longest sequence, beyond which a kernel does not look.
 
     Returns:
         [batch, tokens, heads, width of value], in the dtype of `query`.
+
+    Raises:
+        ValueError: the bounds do not divide the tokens, and a kernel would read beyond them or leave some out.
     """
+    _check(cu_seq_lens_q, query.shape[1], max_length_q)
+    _check(cu_seq_lens_k, key.shape[1], max_length_k)
     how = {"is_causal": is_causal, "scale": softmax_scale, "window": sliding_window, "softcap": softcap}
     note_call(ATTENTION, (query, key, value), how)
     shared = query.shape[2] // key.shape[2]
@@ -81,6 +105,17 @@ def packed_attention(
     scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     weights = _softmax(scores, s_aux).to(values.dtype)
     return (weights @ values).transpose(1, 2).contiguous().to(query.dtype)
+
+
+def _check(bounds: torch.Tensor | None, length: int, longest: int | None) -> None:
+    if bounds is None:
+        return
+    ends = bounds.tolist()
+    lengths = [end - start for start, end in pairwise(ends)]
+    if ends[0] != 0 or ends[-1] != length or min(lengths, default=0) < 0:
+        raise ValueError(f"the bounds of packed sequences, {ends}, do not divide {length} tokens")
+    if longest is not None and int(longest) < max(lengths):
+        raise ValueError(f"the longest packed sequence has {max(lengths)} tokens, and {int(longest)} are said")
 
 
 def _places(bounds: torch.Tensor | None, length: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

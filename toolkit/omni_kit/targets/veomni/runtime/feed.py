@@ -23,13 +23,18 @@ def arguments(model: Any, inputs: Tensors) -> dict[str, Any]:
         return as_named(model, inputs)
     fed: dict[str, Any] = {name: inputs[name] for name in ("input_ids", "attention_mask")}
     if "mm_token_type_ids" in inputs:
-        media = _media(inputs)
-        masks = modality_masks(inputs, speaker_of(model).config)
+        config = speaker_of(model).config
+        media, masks = _media(inputs, config), modality_masks(inputs, config)
         fed["position_ids"] = _positions(model, inputs, media, masks)
         fed |= media | masks
     length = inputs["input_ids"].shape[1]
     bounds = torch.tensor([0, length], dtype=torch.int32, device=inputs["input_ids"].device)
     return fed | {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": length, "max_length_k": length}
+
+
+def without_positions(model: Any, inputs: Tensors) -> dict[str, Any]:
+    """As `arguments`, and the model makes the positions itself."""
+    return {name: value for name, value in arguments(model, inputs).items() if name != "position_ids"}
 
 
 def packed(model: Any, inputs: Tensors) -> dict[str, Any]:
@@ -67,24 +72,38 @@ def sample_of(model: Any, inputs: Tensors) -> Tensors:
     """
     sample = {name: inputs[name][0].clone() for name in ("input_ids", "attention_mask", "labels")}
     if "mm_token_type_ids" in inputs:
-        media = _media(inputs)
-        masks = modality_masks(inputs, speaker_of(model).config)
+        config = speaker_of(model).config
+        media, masks = _media(inputs, config), modality_masks(inputs, config)
         sample["position_ids"] = _positions(model, inputs, media, masks)[0]
         sample |= media | {name: mask[0] for name, mask in masks.items()}
+        sample["input_ids"][torch.stack([mask[0] for mask in masks.values()]).any(0)] = 0  # the masks alone tell
     return sample
 
 
-def _media(inputs: Tensors) -> Tensors:
-    """Pictures and films as they are; sound as its frames alone, [frames, mel bins]."""
+def _media(inputs: Tensors, config: Any) -> Tensors:
+    """Pictures and films as they are; sound as its frames alone, [frames, mel bins], as soon as there could be any."""
     names = ("pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw")
     media = {name: inputs[name] for name in names if name in inputs}
+    device = inputs["input_ids"].device
     if "feature_attention_mask" in inputs:
-        heard = inputs["feature_attention_mask"].bool()
-        media["input_features"] = inputs["input_features"].permute(0, 2, 1)[heard]
-        # A film without sound counts as a sound of length 0, in the order of the text.
-        silent = [0] * len(inputs.get("video_grid_thw", ()))
-        media["audio_feature_lengths"] = torch.tensor([*silent, *heard.sum(-1).tolist()], device=heard.device)
+        media["input_features"] = inputs["input_features"].permute(0, 2, 1)[inputs["feature_attention_mask"].bool()]
+    elif "video_grid_thw" in inputs and (hearing := getattr(config, "audio_config", None)) is not None:
+        media["input_features"] = torch.zeros(0, hearing.num_mel_bins, device=device)
+    if "input_features" in media:
+        media["audio_feature_lengths"] = torch.tensor(_with_silence(inputs), device=device)
     return media
+
+
+def _with_silence(inputs: Tensors) -> list[int]:
+    """The length of each sound in the order of the text, where a film without sound counts as one of length 0."""
+    films = len(inputs.get("video_grid_thw", ()))
+    found: list[int] = []
+    if "feature_attention_mask" not in inputs:
+        return [0] * films
+    lengths, before = inputs["feature_attention_mask"].sum(-1).tolist(), inputs["films_before"].tolist()
+    for number, length in enumerate(lengths):
+        found += [0] * (before[number] + number - len(found)) + [length]
+    return found + [0] * (films + len(lengths) - len(found))
 
 
 def _positions(model: Any, inputs: Tensors, media: Tensors, masks: Tensors) -> torch.Tensor:

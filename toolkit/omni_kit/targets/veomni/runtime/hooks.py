@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from omni_kit.targets.veomni.runtime.branches import registry_faults
 from omni_kit.upstream.transformers.traits import EXPERT_COUNTS
 
 # Called once and handed to worker processes, which are spawned.
@@ -33,7 +34,9 @@ def faults_of(model: nn.Module, checkpoint: Path) -> tuple[list[str], list[Fault
         except Exception as error:  # the hook's own
             wrong.append((name, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"))
         called.append(name)
-    return called, wrong
+    untried, faults = registry_faults(model)
+    called.append("what is registered" + (f", but for {', '.join(untried)}" if untried else ""))
+    return called, [*wrong, *(("what is registered", said) for said in faults)]
 
 
 def _no_split(model: Any, checkpoint: Path) -> Iterator[str] | None:

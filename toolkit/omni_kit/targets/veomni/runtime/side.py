@@ -11,12 +11,13 @@ from typing import Any, cast
 import torch
 from torch import distributed, nn
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.attention import attention_recorded
 from omni_kit.targets.sides import AttentionCalls, KernelCall, KernelChoice, Mesh, Slot
-from omni_kit.targets.veomni.runtime.attention import use_packed_attention
+from omni_kit.targets.veomni.runtime.attention import packed_attention_used, use_packed_attention
+from omni_kit.targets.veomni.runtime.branches import architecture_of, assumed, branches_of, lacking, registered
 from omni_kit.targets.veomni.runtime.catching import caught_calls
-from omni_kit.targets.veomni.runtime.feed import arguments, packed
+from omni_kit.targets.veomni.runtime.feed import arguments, packed, without_positions
 from omni_kit.targets.veomni.runtime.grouped import select_grouped_experts, use_grouped_experts
 from omni_kit.targets.veomni.runtime.hooks import faults_of
 from omni_kit.targets.veomni.runtime.kernels import PLACE, bind, built_in, choices_of
@@ -25,7 +26,7 @@ from omni_kit.targets.veomni.runtime.slots import ATTENTION, calls_seen, filled,
 from omni_kit.targets.veomni.runtime.stand_ins import register_stand_ins, stand_ins_used
 from omni_kit.targets.veomni.runtime.train import begin, expert_kernel, meshes_of, shard, step, without_router_loss
 from omni_kit.toys.feeds.language import language_model, speaker_of
-from omni_kit.toys.feeds.protocol import Batch, Way
+from omni_kit.toys.feeds.protocol import Batch, Fed, Way
 from omni_kit.toys.feeds.ways import answered
 from omni_kit.toys.tensors import Tensors
 
@@ -111,8 +112,18 @@ class VeOmniBuilder:
         return language_model(model, inputs, arguments, loss_only)
 
     def answer(self, model: nn.Module, way: Way) -> Tensors:
-        """Everything that the part of it that answers in text gives."""
-        return answered(speaker_of(model), way)
+        """Everything that the part of it that answers in text gives; samples as pipeline and collator hand them."""
+        part = speaker_of(model)
+        if way.fed != Fed.packed:
+            feed = without_positions if way.fed == Fed.unprepared else arguments
+            if way.switches:
+                return answered(model, way, prepare=lambda: feed(model, way.inputs))
+            return answered(part, way, lambda: language_model(model, way.inputs, feed))
+        if not getattr(model, "_supports_flash_attn", False):
+            name = type(model).__name__
+            raise MissingRequirement(f"{name} packs sequences with kernels of its own, which need an accelerator")
+        with packed_attention_used(model):
+            return answered(part, way, lambda: language_model(model, way.inputs, packed, together=True, routed=False))
 
     def attention(self, model: nn.Module) -> AbstractContextManager[AttentionCalls]:
         """Watches the calls of attention functions while it is entered."""
@@ -122,6 +133,17 @@ class VeOmniBuilder:
         """What was stood in for since the last question."""
         said, self._notes = [*stand_ins_used(), *filter(None, self._notes)], []
         return said
+
+    def branches(self, checkpoint: Path) -> Mapping[str, str]:
+        """VeOmni's constants that say which device is there, as the registered functions know them."""
+        model = self._build(checkpoint, None, "meta")
+        functions = registered(model)
+        return {name: lacking(functions, name, architecture_of(model)) for name in branches_of(functions)}
+
+    def load_on(self, branch: str, checkpoint: Path) -> nn.Module:
+        """The class that is registered for another device, with every kernel slot on its eager form."""
+        with assumed(registered(self._build(checkpoint, None, "meta")), branch):
+            return self.load(checkpoint)
 
     def hooks(self, checkpoint: Path) -> tuple[list[str], list[tuple[str, str]]]:
         """The hooks that VeOmni looks up on a model."""

@@ -25,22 +25,14 @@ class MultimodalHandler:
     def candidate(self, path: Path) -> Candidate:
         """A model directory beside transformers' own classes, in the same language."""
         found = candidate(find_model_dir(path), _first_key, builder=_SIDE, reference=TRANSFORMERS, feed=LANGUAGE)
-        return replace(found, offers=found.offers | {Ability.hooks, Ability.adapters, Ability.kernels})
+        return replace(found, offers=found.offers | {Ability.ways, Ability.hooks, Ability.adapters, Ability.kernels})
 
 
 class TextHandler(MultimodalHandler):
-    """Scaffolds language models, with experts and without; they are called in many ways, too.
-
-    Models with media are not: what they are fed depends on what VeOmni's pipeline prepares.
-    """
+    """Scaffolds language models, with experts and without."""
 
     templates = "text"
     training_file = "sft.yaml.jinja"
-
-    def candidate(self, path: Path) -> Candidate:
-        """See `MultimodalHandler.candidate`."""
-        found = super().candidate(path)
-        return replace(found, offers=found.offers | {Ability.ways})
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """A package with a patch config, registration, plan, converter, toy and test."""

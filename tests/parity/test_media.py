@@ -1,0 +1,89 @@
+"""Models with media: their own pass every scene, and faults show in the scenes that they belong to."""
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import AutoConfig
+
+from omni_kit.parity import run_parity
+from omni_kit.parity.processes import training
+from omni_kit.parity.processes.workers import Sides
+from omni_kit.toys.configs.language import toy_config
+
+from .conftest import Plant
+
+QWEN3_VL = "generated/patched_modeling_qwen3_vl_gpu.py"
+UNROLLED = "            for _ in range(t):\n                cu.append(cu[-1] + hw)\n        # SP-pad tail"
+TOGETHER = "            cu.append(cu[-1] + t * hw)\n            max_hw = max(max_hw, t * hw)\n        # SP-pad tail"
+OFFSET = "deepstack_offset = image_mask[:, :rank_start].sum().item()"
+DUMMY = (
+    "for embed in deepstack_video_embeds\n                ]\n            # --- Patch.1 ---\n\n        elif "
+    "get_parallel_state().fsdp_enabled:"
+)
+# Of VeOmni 0.1.12: deepstack is written into the layer's own answer, which is recorded.
+OWN_FAULTS = {"qwen3_omni_moe": ["an image, output_hidden_states True"]}
+
+
+def for_two_processes(model: Path, model_type: str) -> Path:
+    """Four cannot share two heads: this spares them where two processes show the fault."""
+    toy = toy_config(AutoConfig.for_model(model_type).to_dict())
+    toy["text_config"] |= {"num_attention_heads": 2, "num_key_value_heads": 2}
+    toy["vision_config"] |= {"num_heads": 2}
+    (model / "toy_config.json").write_text(json.dumps(toy), encoding="utf-8")
+    return model
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("model", ["qwen3_vl", "qwen3_vl_moe", "qwen2_5_omni", "qwen3_omni_moe", "qwen3_5"])
+def test_a_model_with_media_passes_in_every_form_that_it_is_fed_in(
+    model: str, veomni_models: Path, sides: Sides
+) -> None:
+    report = run_parity(veomni_models / model, ["scenarios", "sp", "fsdp"], sides=sides)
+    assert [report.level(name).status for name in ("sp", "fsdp")] == ["pass", "pass"]
+    results = {one.name: one for one in report.level("scenarios").scenarios}
+    assert [name for name, one in results.items() if one.status == "fail"] == OWN_FAULTS.get(model, [])
+    assert results["samples of different media, packed"].status == "pass"
+    left_out = [one for one in results.values() if one.status == "refused"]
+    assert all(one.name.endswith(("unprepared", "audio_output=True", "AVAILABLE")) for one in left_out)
+    if "omni" in model:
+        assert results["a sound, unprepared"].status == "pass"
+        assert results["a film, unprepared"].reason.startswith(
+            "the integration was not asked: it wants what is prepared"
+        )
+
+
+def test_faults_show_in_the_scenes_and_forms_that_they_belong_to(plant: Plant, sides: Sides) -> None:
+    """Frames that the collator takes together, and positions made beforehand that know no films."""
+    edits = [(UNROLLED, TOGETHER), ("fake_config.video_token_id = VIDEO_INPUT_INDEX", "pass")]
+    model = plant("media_with_faults", {QWEN3_VL: edits}, "qwen3_vl")
+    results = run_parity(model, ["scenarios"], sides=sides).level("scenarios").scenarios
+    found = {one.name: one.status for one in results}
+    assert {found[name] for name in ("a film, alone", "a film, packed", "two films, packed")} == {"fail"}
+    sound = ("a film, unprepared", "images and films, unprepared", "an image, alone", "two images, packed",
+             "an image at the end, packed", "text alone, packed")  # fmt: skip
+    assert {found[name] for name in sound} == {"pass"}
+    assert not any("sound" in name for name in found)
+
+
+def test_features_of_another_process_s_images(plant: Plant, sides: Sides) -> None:
+    edits = {QWEN3_VL: [(OFFSET, f"deepstack_offset = max(0, {OFFSET.partition(' = ')[2]} - 1)")]}
+    model = for_two_processes(plant("features_of_another", edits, "qwen3_vl"), "qwen3_vl")
+    level = run_parity(model, ["sp"], sides=sides).level("sp")
+    assert level.status == "fail"
+    assert "(images across the cuts): 2 of 2 figures differ" in level.reason
+    assert not any(f"({scene})" in level.reason for scene in ("text alone", "a film, and samples beside it"))
+
+
+def test_a_process_without_films_that_calls_no_tower_for_them(
+    plant: Plant, sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one waits for it, and it is said where."""
+    monkeypatch.setattr(training, "_PATIENCE", 5.0)
+    monkeypatch.setattr(training, "_TIMES", 1.0)
+    edits = {QWEN3_VL: [(DUMMY, DUMMY.replace("get_parallel_state().fsdp_enabled", "False"))]}
+    level = run_parity(plant("no_dummy", edits, "qwen3_vl"), ["fsdp"], sides=sides).level("fsdp")
+    assert level.status == "fail", level.reason
+    assert "the processes are not in the same collective" in level.reason
+    assert "patched_modeling_qwen3_vl_gpu.py" in level.reason
+    assert "all_gather" in level.reason

@@ -1,0 +1,80 @@
+"""Mistakes in how a model takes media: only scenes in which they stand can show them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from omni_kit.toys.feeds.protocol import Fed
+from omni_kit.toys.feeds.scenes import SCENES
+
+Called = dict[str, Any]
+
+
+def shown(kinds: str) -> tuple[str, ...]:
+    """How the names of the ways of calling begin in which one of these media stands."""
+    return tuple(f"{name}, " for name in _with(kinds))
+
+
+def packed(kinds: str) -> tuple[str, ...]:
+    """The names of the ways of calling in which samples with one of these media are packed."""
+    return tuple(f"{name}, {Fed.packed}" for name in _with(kinds))
+
+
+def _with(kinds: str) -> list[str]:
+    return [name for name, rows in SCENES.items() if {*kinds} & {*"".join(rows)}]
+
+
+def several_packed() -> tuple[str, ...]:
+    """The names of the ways of calling in which several samples are packed into one."""
+    return (Fed.packed.value, *(f"{name}, {Fed.packed}" for name, rows in SCENES.items() if len(rows) > 1))
+
+
+def _changed(name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any, Called], object]:
+    def before(model: Any, called: Called) -> None:
+        if isinstance(called.get(name), torch.Tensor):
+            called[name] = change(called[name].clone())
+
+    return before
+
+
+def _turned(positions: torch.Tensor) -> torch.Tensor:
+    """Rows for columns, where positions have three axes."""
+    axes = [axis for axis, size in enumerate(positions.shape) if size == 3]
+    if positions.dim() != 3 or not axes:
+        return positions
+    return positions.index_select(axes[0], torch.tensor([0, 2, 1], device=positions.device))
+
+
+def _joined(model: Any, called: Called) -> None:
+    """Several packed samples are taken for one."""
+    for name in ("cu_seq_lens_q", "cu_seq_lens_k"):
+        if isinstance(called.get(name), torch.Tensor):
+            called[name] = called[name][[0, -1]]
+            length = int(called[name][-1])
+            called |= {key: length for key in ("max_length_q", "max_length_k") if key in called}
+
+
+def _first_metadata(model: Any, called: Called) -> None:
+    """What a collator has made for the towers knows no bounds between frames and pictures."""
+    metadata: dict[str, Any] = called.get("multimodal_metadata") or {}
+    for name, value in list(metadata.items()):
+        if isinstance(value, torch.Tensor) and "cu_seqlens" in name:
+            metadata[name] = value[[0, -1]]
+            metadata |= {key: int(value[-1]) for key in metadata if "max_seqlen" in key}
+
+
+# What is wrong -> the ways that can show it, and what changes the call.
+MEDIA_FAULTS: Mapping[str, tuple[tuple[str, ...], Callable[[Any, Called], object]]] = {
+    "features of images come in another order": (shown("I"), _changed("pixel_values", lambda pixels: pixels.flip(0))),
+    "features of films come in another order": (
+        shown("V"), _changed("pixel_values_videos", lambda pixels: pixels.flip(0)),
+    ),
+    "sounds are read backwards": (shown("S"), _changed("input_features", lambda frames: frames.flip(0))),
+    "rows and columns of images are exchanged": (
+        shown("I"), _changed("image_grid_thw", lambda grid: grid[:, [0, 2, 1]]),
+    ),
+    "rows and columns of positions are exchanged": (shown("IV"), _changed("position_ids", _turned)),
+    "packed samples see each other": (several_packed(), _joined),
+    "pictures and frames of one pack see each other": (packed("IV"), _first_metadata),
+}  # fmt: skip
