@@ -123,6 +123,18 @@ def test_what_is_in_doubt_is_not_written(save: Save, tmp_path: Path) -> None:
     assert [place.name for place in tmp_path.iterdir()] == ["step_1"]
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_was_begun_goes_when_copying_fails(save: Save, tmp_path: Path) -> None:
+    """A pipe, which no copy can be made of, comes after the files of tensors."""
+    source = save(state(*trained("gate", 0), False))
+    os.mkfifo(source / "pipe")
+    with pytest.raises(BadInput, match="pipe"):
+        apply_renames(str(source), MAPS, tmp_path / "out")
+    assert [place.name for place in tmp_path.iterdir()] == ["step_1"]
+    (source / "pipe").unlink()
+    assert apply_renames(str(source), MAPS, tmp_path / "out").written
+
+
 class Attack:
     """Runs a command where it is unpickled."""
 

@@ -150,8 +150,7 @@ def test_no_checkpoint(single: Path, tmp_path: Path) -> None:
     assert {place.name for place in tmp_path.iterdir()} == {"single"}
 
 
-def test_a_source_that_ends_while_it_is_read_leaves_nothing(single: Path, tmp_path: Path) -> None:
-    """The directory gets its name when all is written; what was begun goes."""
+def test_a_place_where_nothing_can_be_written(single: Path, tmp_path: Path) -> None:
     (tmp_path / "place").write_text("a file")
     with pytest.raises(BadInput, match="cannot write"):
         apply_renames(str(single), MAPS, tmp_path / "place" / "out")
