@@ -10,8 +10,9 @@ from omni_kit.parity.compare.modules import Blame, Compared, divergence, first_b
 from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE, compare_closely, without_lone_zeros
 from omni_kit.parity.compare.withheld import giver, lacking
 from omni_kit.parity.evidence import Evidence
+from omni_kit.parity.processes.answers import NUDGED, REFERENCE
 from omni_kit.parity.processes.builder import made_feed
-from omni_kit.parity.processes.pair import NUDGED, REFERENCE, Pair
+from omni_kit.parity.processes.pair import Pair
 from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import Divergence
 from omni_kit.targets.sides import Ability

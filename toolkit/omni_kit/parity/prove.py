@@ -9,7 +9,7 @@ from omni_kit.parity.evidence import PlantedEvidence
 from omni_kit.parity.faults.processes import PROCESS_FAULTS
 from omni_kit.parity.levels import BY_NAME, PROCESS_LEVELS, judge
 from omni_kit.parity.levels.mesh import judge_trained
-from omni_kit.parity.processes.pair import CANDIDATE, REFERENCE
+from omni_kit.parity.processes.answers import CANDIDATE, REFERENCE
 from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.prove_calls import prove_calls
 from omni_kit.parity.prove_stages import prove_stages

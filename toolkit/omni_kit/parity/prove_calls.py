@@ -8,7 +8,7 @@ from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.compare.files import load_tensors, same_tensors
 from omni_kit.parity.faults.calling import CALL_FAULTS
 from omni_kit.parity.levels.scenarios import Scenarios, compared_way
-from omni_kit.parity.processes.pair import CANDIDATE, Called
+from omni_kit.parity.processes.answers import CANDIDATE, Called
 from omni_kit.parity.report.report import Planted
 
 _OUTPUTS = "outputs.safetensors"

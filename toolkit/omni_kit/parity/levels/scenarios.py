@@ -15,7 +15,7 @@ from omni_kit.targets.sides import Ability
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
-    from omni_kit.parity.processes.pair import Called
+    from omni_kit.parity.processes.answers import Called
 
 _ASKED_OF_VARIANTS: tuple[Level, ...] = (Roundtrip(), Forward(), Backward())
 
@@ -60,7 +60,7 @@ def compared_way(case: "Case", called: "Called", found: Comparison, place: str =
         place: the folder of the candidate's answers.
     """
     from omni_kit.parity.compare.tensors import compare_closely
-    from omni_kit.parity.processes.pair import NUDGED, REFERENCE
+    from omni_kit.parity.processes.answers import NUDGED, REFERENCE
 
     if called.wants:
         return ScenarioResult(called.name, "refused", f"the integration was not asked: {called.wants}")

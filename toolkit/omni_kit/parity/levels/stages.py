@@ -52,7 +52,7 @@ def _served(case: "Case", compared: Comparison) -> str:
 
 def reference_of(case: "Case") -> "Tensors":
     """What upstream answers, stage by stage."""
-    from omni_kit.parity.processes.pair import REFERENCE
+    from omni_kit.parity.processes.answers import REFERENCE
 
     return case.pair.results_of(REFERENCE, "outputs")
 

@@ -5,7 +5,7 @@ import io
 import torch
 
 from omni_kit.parity.case import Case
-from omni_kit.parity.processes.pair import CANDIDATE, REFERENCE
+from omni_kit.parity.processes.answers import CANDIDATE, REFERENCE
 from omni_kit.parity.report.report import Image
 from omni_kit.toys.feeds.protocol import Feed
 from omni_kit.toys.tensors import Tensors
