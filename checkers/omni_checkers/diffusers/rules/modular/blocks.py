@@ -3,9 +3,10 @@
 import ast
 
 from omni_checkers.diffusers.examples import BLOCKS, LUMEN, changed
-from omni_checkers.diffusers.facts.blocks import attributes, is_leaf, named, pipeline_names, state_of, stored
+from omni_checkers.diffusers.facts.blocks import asked_for, attributes, is_leaf, named, pipeline_names, state_of, stored
 from omni_checkers.diffusers.facts.code import at, is_a
 from omni_checkers.engine.rule import Findings, Rule
+from omni_kit.upstream.diffusers.classes import is_component
 from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.source import SourceFile
 
@@ -73,7 +74,8 @@ class BlocksNeedWhatTheyDeclare(Rule):
     Why: `init_pipeline` loads what blocks expect. A component that none of them names is not there, and the first
     request ends in an AttributeError.
 
-    Fine when: the pipeline's class has it as a property of its own, and the annotation says which class that is.
+    Fine when: the pipeline's class has it as a property of its own, and the annotation says which class that is; or
+    the block asks by `hasattr` whether it is there.
     """
 
     id = "DFU403"
@@ -91,9 +93,10 @@ class BlocksNeedWhatTheyDeclare(Rule):
             if call is None or expected is None or configs is None or len(call.args.args) < 2:
                 continue
             holder = call.args.args[1]
-            known = pipeline_names(cls, call, holder, classes)
+            known, asked = pipeline_names(cls, call, holder, classes), asked_for(call, holder.arg)
             for node in attributes(call, holder.arg) if known is not None else ():
-                if node.attr not in (known or set()) | expected | configs and not node.attr.startswith("_"):
+                there = (known or set()) | expected | configs | asked
+                if node.attr not in there and not node.attr.startswith("_"):
                     yield at(cls.source, node, f"{cls.node.name} uses '{node.attr}', which it does not expect")
 
 
@@ -103,7 +106,7 @@ class BlocksStandAlone(Rule):
     Why: a change of the standard pipeline changes the modular one unseen, and the import loads a pipeline that nobody
     asked for.
 
-    Fine when: it is a mixin that both are meant to share.
+    Fine when: both are meant to share it: a mixin, or the class of a component, which is loaded by that very class.
     """
 
     id = "DFU404"
@@ -128,15 +131,14 @@ class BlocksStandAlone(Rule):
                     for alias in node.names:
                         imported = source.imports.get(alias.asname or alias.name)
                         taken = imported is not None and imported.module.startswith("diffusers.pipelines")
-                        if taken and not _mixin(source, alias.asname or alias.name):
+                        if taken and not _shared(source, alias.asname or alias.name):
                             yield at(source, node, f"'{alias.name}' is taken from a standard pipeline: copy it")
 
 
-def _mixin(source: SourceFile, name: str) -> bool:
-    """Whether a class is no pipeline, but stands beside the base of all pipelines."""
+def _shared(source: SourceFile, name: str) -> bool:
+    """Whether a class is a component's, or no pipeline and stands beside the base of all pipelines."""
     found = source.resolve_class(name)
-    return (
-        found is not None
-        and "DiffusionPipeline" in found[0].classes
-        and not is_a(ClassRef(*found), "DiffusionPipeline")
-    )
+    if found is None:
+        return False
+    beside = "DiffusionPipeline" in found[0].classes and not is_a(ClassRef(*found), "DiffusionPipeline")
+    return beside or is_component(ClassRef(*found))
