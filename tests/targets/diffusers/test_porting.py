@@ -56,11 +56,12 @@ def test_attention_gets_a_processor_and_the_usual_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("forward", "split"), [
     ("q, k, v = self.qkv(x).chunk(3, dim=-1)", True),
     ("b, n, d = x.shape\nq, k, v = self.qkv(x).reshape(b, n, 3, 2, d // 2).unbind(2)", True),
-    ("b, n, d = x.shape\nq, k, v = self.qkv(x).reshape(b, n, 2, 3, d // 2).unbind(3)", False),
+    ("b, n, d = x.shape\nq, k, v = self.qkv(x).reshape(b, n, 2, 3, d // 2).unbind(3)", True),
+    ("b, n, d = x.shape\nq, k, v = self.qkv(x).reshape(b, n, h_of(d), 3, -1).unbind(3)", False),
     ("q, k, v = self.qkv(x).unflatten(-1, (3, -1)).unbind(-2)", True),
     ("q, k, v = my_own(self.qkv(x))", False),
 ])  # fmt: skip
-def test_a_fused_layer_is_split_only_where_its_rows_are_in_turn(forward: str, split: bool, tmp_path: Path) -> None:
+def test_a_fused_layer_is_split_where_the_order_of_rows_is_told(forward: str, split: bool, tmp_path: Path) -> None:
     init = "self.qkv = nn.Linear(dim, 3 * dim)\nself.o = nn.Linear(dim, dim)"
     asked = f"{forward}\ny = F.scaled_dot_product_attention(q, k, v)\nreturn self.o(y)"
     found = ported(tmp_path, "def my_own(x):\n    return x.chunk(3, -1)\n\n\n" + attention(init, asked))
