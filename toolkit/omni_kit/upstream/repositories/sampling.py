@@ -3,11 +3,13 @@
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.python.source import SourceFile, read_source
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.source import SourceFile, dotted, read_source
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.numbers import Untold, called
 from omni_kit.upstream.repositories.reference import Reference
@@ -61,8 +63,30 @@ class Sampling:
 
 
 def sampling_of(reference: Reference) -> Sampling | None:
-    """The first loop in the authors' files that calls a model and moves what it was given; None without one."""
-    return next((found for source in _sources(reference) for found in _loops(source)), None)
+    """The loop in the authors' files that samples with the class; None without one, and where several may be it."""
+    found = samplings_of(reference)
+    return found[0] if len(found) == 1 else None
+
+
+def samplings_of(reference: Reference) -> list[Sampling]:
+    """The functions that may sample with the class: those that say so, else those that call a model as it is called.
+
+    Raises:
+        BadInput: the reference names one, and there is none of that name.
+    """
+    found: dict[int, list[Sampling]] = {}
+    made = list(_made_for(reference))
+    every = [pair for source in _sources(reference) for pair in _loops(source, reference, made)]
+    if reference.loop:
+        named = [one for _, one in every if reference.loop in (one.function, f"{one.module}.{one.function}")]
+        if not named:
+            names = ", ".join(dict.fromkeys(one.function for _, one in every)) or "none at all"
+            raise BadInput(f"no loop over steps is in a function '{reference.loop}'", f"these have one: {names}")
+        return named[:1]
+    for fits, one in every:
+        if all(one.where != other.where for other in found.get(fits, [])):
+            found.setdefault(fits, []).append(one)
+    return found[max(found)] if found and max(found) >= 0 else []
 
 
 def _sources(reference: Reference) -> Iterator[SourceFile]:
@@ -75,7 +99,8 @@ def _sources(reference: Reference) -> Iterator[SourceFile]:
                 continue
 
 
-def _loops(source: SourceFile) -> Iterator[Sampling]:
+def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) -> Iterator[tuple[int, Sampling]]:
+    """The functions with a loop that calls a model, and how well each fits the class."""
     for function in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
         for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
             values = (node.value for node in ast.walk(loop) if isinstance(node, ast.Assign))
@@ -85,7 +110,53 @@ def _loops(source: SourceFile) -> Iterator[Sampling]:
                 schedule = _schedule(source, function, loop)
                 top = function in source.tree.body
                 roles = _roles(function, loop, {name for name, _ in _assigned(loop)}) if top else {}
-                yield Sampling(source.where(loop), told[-1], schedule, source.module, function.name, roles)
+                fits = _fits(source, function, loop, reference, Defined(source, function.name, function) in made)
+                yield fits, Sampling(source.where(loop), told[-1], schedule, source.module, function.name, roles)
+                break
+
+
+def _made_for(reference: Reference) -> Iterator[Defined]:
+    """The functions that are handed an instance of the class, where one is made in the authors' files."""
+    wanted = Defined(reference.cls.source, reference.class_name, reference.cls.node)
+    for source in _sources(reference):
+        values = [(name, _head(value.func), source) for name, value in _assigned(source.tree) if _is_call(value)]
+        made = {name for name, head, at in values if resolve(at, head) == wanted}
+        for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and made):
+            meant = resolve(source, dotted(call.func) or "")
+            given = [*call.args, *(one.value for one in call.keywords)]
+            if isinstance(meant, Defined) and any(isinstance(one, ast.Name) and one.id in made for one in given):
+                yield meant
+
+
+def _fits(source: SourceFile, function: ast.FunctionDef, loop: ast.For, reference: Reference, made: bool) -> int:
+    """3 where a function says that it samples with the class, -1 where with another; else whether calls fit."""
+    given = {one.arg: one.annotation for one in (*function.args.args, *function.args.kwonlyargs)}
+    calls = [one for one in ast.walk(loop) if isinstance(one, ast.Call) and _head(one.func) in given]
+    for call in calls:
+        meant = resolve(source, _annotated(given[_head(call.func)]))
+        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef):
+            known = {one.node for one in reference.cls.mro if isinstance(one, ClassRef)}
+            return 3 if meant.node in known else -1
+    if made:
+        return 3
+    names = list(reference.forward)
+    return int(any(_takes(call, names) for call in calls))
+
+
+def _takes(call: ast.Call, names: Sequence[str]) -> bool:
+    several = any(isinstance(one, ast.Starred) for one in call.args)
+    by_name = {one.arg for one in call.keywords if one.arg}
+    return not several and len(call.args) + len(by_name) <= len(names) and by_name <= {*names}
+
+
+def _annotated(node: ast.expr | None) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return (dotted(node) or "") if node is not None else ""
+
+
+def _is_call(value: ast.expr) -> TypeGuard[ast.Call]:
+    return isinstance(value, ast.Call)
 
 
 def _roles(function: ast.FunctionDef, loop: ast.For, moved: set[str]) -> dict[str, str]:

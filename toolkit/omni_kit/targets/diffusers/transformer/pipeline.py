@@ -1,13 +1,13 @@
 """What the pipeline of a new model is derived from: how its authors sample, and what its transformer takes."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from omni_kit.targets.diffusers.porting.forward import LATENTS, MASK, TEXT, TIME
 from omni_kit.targets.protocol import Decision
-from omni_kit.upstream.repositories.reference import Reference
-from omni_kit.upstream.repositories.sampling import Sampling, sampling_of
+from omni_kit.upstream.repositories.reference import BETWEEN, Reference
+from omni_kit.upstream.repositories.sampling import Sampling, samplings_of
 
 _CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
 
@@ -53,7 +53,8 @@ def pipeline_facts(reference: Reference, names: Mapping[str, str]) -> PipelineFa
     Args:
         names: what the authors call an argument of forward -> what it is called here.
     """
-    sampling = sampling_of(reference)
+    found = samplings_of(reference)
+    sampling = found[0] if len(found) == 1 else None
     schedule = sampling.schedule if sampling is not None else None
     shift = schedule.shift if schedule is not None else None
     channels = next((name for name in reference.arguments if _CHANNELS.match(name)), "")
@@ -66,7 +67,7 @@ def pipeline_facts(reference: Reference, names: Mapping[str, str]) -> PipelineFa
         unknown=unknown,
         shift=shift or 1.0,
         sampling=sampling,
-        todo=tuple(_todo(sampling, shift, channels, unknown)),
+        todo=(*_which(reference, found), *_todo(sampling, shift, channels, unknown)),
     )
 
 
@@ -74,6 +75,13 @@ def text_width(reference: Reference, toy: Mapping[str, object]) -> int:
     """How wide the embedding of a prompt is in a toy; a guess of ours where no argument says it."""
     found = (toy.get(name) for name in reference.arguments if _WIDTH.search(name))
     return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), _ANY_WIDTH)
+
+
+def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
+    """What to do where several functions may be the one that samples."""
+    named = ", ".join(f"{one.function} ({one.where})" for one in found)
+    again = BETWEEN.join([*reference.given.split(BETWEEN), found[0].function]) if len(found) > 1 else ""
+    return [f"say which function samples: {named}; --from {again}"] if again else []
 
 
 def _todo(sampling: Sampling | None, shift: float | None, channels: str, unknown: tuple[str, ...]) -> list[str]:
