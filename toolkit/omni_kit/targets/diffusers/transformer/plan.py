@@ -239,7 +239,7 @@ class _Planner:
             yield Decision("attention", name, f"a processor computes it through the dispatch; {said}", where)
         blocks = ", ".join(dict.fromkeys(found.forward.blocks.values())) or "none"
         yield Decision("blocks", blocks, "what may be checkpointed, and is not split over devices", where)
-        found_by = f"runs show along which axis its tokens lie: {self._sharing}"
+        found_by = f"runs show along which axis its tokens lie, and write the plan: {self._sharing}"
         yield Decision("context parallelism", "left to a run", found_by, where)
         for package, place in foreign(self.reference).items():
             left = f"import {package}" in found.text or f"from {package}" in found.text
@@ -256,7 +256,7 @@ class _Planner:
     @property
     def _sharing(self) -> str:
         place = self.request.into / PurePosixPath(self.base)
-        return shlex.join(["python", "-m", "omni_kit.targets.diffusers.runtime.sharing", str(place)])
+        return shlex.join(["omni-kit", "check", str(place), "--level", "toy", "--select", "DFU704", "--fix"])
 
     def next(self) -> tuple[str, ...]:
         place = self.request.into / PurePosixPath(self.base)
