@@ -15,6 +15,8 @@ from omni_checkers.diffusers.rules.registration.exports import (
     _TYPED,
 )
 from omni_checkers.diffusers.rules.registration.pages import _PAGE, _PAGES, _PIPELINE, _TEST, _TOC
+from omni_checkers.diffusers.rules.registration.tests import _MODEL
+from omni_checkers.diffusers.rules.registration.tests import _TEST as _MODEL_TEST
 from tests.checkers.edited import Pair, Variant
 
 
@@ -24,6 +26,14 @@ def _broken(rule: str, name: str, file: str, *pairs: Pair) -> Variant:
 
 def _fine(rule: str, name: str, file: str, *pairs: Pair) -> Variant:
     return Variant(rule, False, name, changed(file, *pairs))
+
+
+def _slow(broken: bool, name: str, text: str) -> Variant:
+    return Variant("DFU322", broken, name, {**_CONFIG, **_MODEL, _MODEL_TEST: text})
+
+
+def _tested(broken: bool, name: str, text: str) -> Variant:
+    return Variant("DFU323", broken, name, {**_CONFIG, **_MODEL, _MODEL_TEST: text})
 
 
 def _exported(broken: bool, name: str, init: str) -> Variant:
@@ -262,6 +272,18 @@ VARIANTS = [
     Variant("DFU321", False, "on a page of several", {**_CONFIG, **_PIPELINE, **_TEST, f"{_PAGES}/pipelines/lights/lamps.md": "[[autodoc]] FluxPipeline\n\n[[autodoc]] LumenPipeline\n\t- all\n", _TOC: "- sections:\n  - local: api/pipelines/lights/lamps\n"}),
     Variant("DFU321", False, "an old name", {**_CONFIG, **_PAGE, **_TEST, "src/diffusers/__init__.py": "", "src/diffusers/pipelines/deprecated/lumen/__init__.py": "", "src/diffusers/pipelines/deprecated/lumen/pipeline_lamp.py": "class LampPipeline(DiffusionPipeline):\n    pass\n"}),
     Variant("DFU321", False, "a base of others", {**_CONFIG, **_PIPELINE, **_PAGE, **_TEST, "src/diffusers/pipelines/lumen/pipeline_lumen.py": "class _LumenPipeline(DiffusionPipeline):\n    pass\n"}),
+    _slow(True, "in a class", "class LumenTests(unittest.TestCase):\n    def test_one(self):\n        pipe = LumenPipeline.from_pretrained('lumen/lumen-2b')\n"),
+    _slow(True, "a function", "def test_one():\n    assert LumenTransformer2DModel.from_pretrained('lumen/lumen-2b', subfolder='transformer') is not None\n"),
+    _slow(True, "a file, where accelerators are asked for", "@require_torch_accelerator\nclass LumenTests(unittest.TestCase):\n    def test_one(self):\n        LumenTransformer2DModel.from_single_file('https://huggingface.co/lumen/lumen-2b/blob/main/a.safetensors')\n"),
+    _slow(False, "small weights", "def test_one():\n    LumenPipeline.from_pretrained('hf-internal-testing/lumen-pipe')\n    LumenPipeline.from_pretrained('lumen/Tiny-Lumen')\n"),
+    _slow(False, "by night", "class LumenTests(unittest.TestCase):\n    @nightly\n    @require_big_accelerator\n    def test_one(self):\n        LumenPipeline.from_pretrained('lumen/lumen-2b')\n"),
+    _slow(False, "from a folder", "def test_one(tmp_path):\n    LumenPipeline.from_pretrained(tmp_path)\n    LumenPipeline.from_pretrained('./lumen')\n"),
+    _tested(True, "by hand", "class LumenTests(unittest.TestCase):\n    model_class = LumenTransformer2DModel\n"),
+    _tested(True, "by others", "class Config:\n    @property\n    def model_class(self):\n        return LumenTransformer2DModel\n\n\nclass TestLumen(Config, MemoryTesterMixin, TrainingTesterMixin):\n    pass\n"),
+    _tested(True, "of another model", "class Config:\n    @property\n    def model_class(self):\n        return LumenTransformer2DModel\n\n\nclass TestFlux(FluxConfig, ModelTesterMixin):\n    pass\n"),
+    _tested(False, "in the old way", "class LumenTests(ModelTesterMixin, unittest.TestCase):\n    model_class = LumenTransformer2DModel\n"),
+    _tested(False, "by several", "class Config:\n    @property\n    def model_class(self):\n        return LumenTransformer2DModel\n\n\nclass TestLumen(Config, ModelTesterMixin):\n    pass\n\n\nclass TestMemory(Config, MemoryTesterMixin):\n    pass\n"),
+    _tested(False, "by a module", "class TestLumen(testing.ModelTesterMixin):\n    @property\n    def model_class(self):\n        return LumenTransformer2DModel\n"),
     _exported(True, "table alone", _HEAD),
     _exported(True, "import alone", _HEAD.replace('    _import_structure["pipeline_lumen"] = ["LumenPipeline"]\n', "    pass\n") + _TYPED),
     _exported(True, "a class that is not there", _HEAD.replace("LumenPipelineOutput", "LumenOutput") + _TYPED),

@@ -129,6 +129,7 @@ class _Planner:
             "text_width": text_width(self.reference, self.toy), "attends": bool(self.port.attention.processors),
             "testers": tuple(self.testers) if in_tree else (), "both": self.request.way == "both",
             "lora": self.lora.name if self.lora is not None else "",
+            "lora_targets": ["to_q", "to_k", "to_v"] if "to_q" in self.port.text else "'all-linear'",
         }  # fmt: skip
 
     @property
@@ -149,7 +150,9 @@ class _Planner:
         """Template -> the file that it becomes."""
         name, base = self.request.name, self.base
         if self.in_tree:
+            lora = {"test_lora.py.jinja": f"tests/lora/test_lora_layers_{name}.py"} if self.lora is not None else {}
             return {
+                **lora,
                 "pipeline_init.py.jinja": f"{base}/__init__.py",
                 "pipeline.py.jinja": f"{base}/pipeline_{name}.py",
                 "pipeline_output.py.jinja": f"{base}/pipeline_output.py",
