@@ -207,3 +207,26 @@ def test_which_of_several_loops_samples_can_be_said(tmp_path: Path) -> None:
     assert found.function == "second"
     with pytest.raises(BadInput, match="'third'"):
         sampling_of(find_reference(f"{tmp_path}::Net::third"))
+
+
+@pytest.mark.parametrize(("body", "alone"), [
+    ("return torch.linspace(1, 0, n + 1) ** 2", True),
+    ("return torch.linspace(1, 0, n + 1) ** power", True),
+    ("return [0.9 * (1 - i / n) ** 2 for i in range(n)]", True),
+    ("return torch.linspace(0, 1, n + 1) ** 2", False),
+    ("return torch.linspace(1, 0.1, n + 1) ** 2", False),
+    ("return torch.linspace(1, 0, n)", False),
+    ("return torch.rand(n)", False),
+])  # fmt: skip
+def test_a_schedule_that_tells_its_numbers_can_be_copied(body: str, alone: bool, tmp_path: Path) -> None:
+    write(tmp_path, m=(
+        f"import torch\n\ndef levels(n, power=3):\n    {body}\n\n"
+        "def sample(model, x, n, c):\n    s = levels(n, power=2)\n    for a, b in zip(s[:-1], s[1:]):\n"
+        "        v = model(x, a)\n        x = x + (b - a) * v\n    return x\n\n"
+        "class Net(torch.nn.Module):\n    def forward(self, x, t): ...\n"
+    ))  # fmt: skip
+    found = sampling_of(find_reference(f"{tmp_path}::Net"))
+    assert found is not None
+    assert found.schedule is not None
+    assert (found.schedule.made is not None) == alone
+    assert dict(found.schedule.given) == {"power": "2"}

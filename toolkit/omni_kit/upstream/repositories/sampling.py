@@ -4,8 +4,9 @@ import ast
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeGuard
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, TypeGuard
 
 from omni_kit.errors import BadInput
 from omni_kit.upstream.python.interpret import ClassRef
@@ -35,11 +36,20 @@ class Schedule:
         function: what makes them.
         shift: the factor by which they are bent away from even steps from 1 to 0; 1 for even ones; None for others.
         where: file:line.
+        made: that function, where it alone tells them: they fall, from 1 or below it, and end before 0 or there.
+        given: what else than the number of steps the loop hands it, as written.
     """
 
     function: str
     shift: float | None
     where: str
+    made: Defined | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> str:
+        """The argument that says how many steps there are."""
+        return _steps_of(self.made.node) if self.made is not None else ""
 
 
 @dataclass(frozen=True)
@@ -224,18 +234,55 @@ def _schedule(source: SourceFile, function: ast.FunctionDef, loop: ast.For) -> S
         ):
             meant = resolve(source, call.func.id)  # type: ignore[attr-defined]
             if isinstance(meant, Defined) and isinstance(meant.node, ast.FunctionDef):
-                return Schedule(meant.name, shift_of(meant.source, meant.node), meant.source.where(meant.node))
+                return _scheduled(meant, meant.node, call)
     return None
 
 
-def shift_of(source: SourceFile, function: ast.FunctionDef) -> float | None:
+def _scheduled(meant: Defined, made: ast.FunctionDef, call: ast.Call) -> Schedule:
+    """What a function makes, called as the loop does; of a call that is not all literals nothing is told."""
+    names, steps = [one.arg for one in made.args.args], _steps_of(made)
+    said = dict(zip(names, call.args, strict=False)) | {one.arg: one.value for one in call.keywords if one.arg}
+    where, more = meant.source.where(made), {name: one for name, one in said.items() if name != steps}
+    try:
+        values = {name: ast.literal_eval(one) for name, one in more.items()}
+    except ValueError:
+        return Schedule(meant.name, None, where)
+    shift = shift_of(meant.source, made, values)
+    alone = shift is None and _falls(meant.source, made, values)
+    given = {name: ast.unparse(one) for name, one in more.items()}
+    return Schedule(meant.name, shift, where, meant if alone else None, given)
+
+
+def _falls(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, Any]) -> bool:
+    """Whether the noise levels of several runs fall, each from 1 or below it."""
+    for count in _TRIED:
+        try:
+            values = called(source, function, {**given, _steps_of(function): count})
+        except Untold:
+            return False
+        right = isinstance(values, list) and len(values) in (count, count + 1) and all(map(_is_number, values))
+        if not right or (len(values) == count + 1 and abs(values[-1]) > _CLOSE) or not 0 < values[0] <= 1 + _CLOSE:
+            return False
+        if any(later >= earlier for earlier, later in pairwise(values)) or values[count - 1] <= 0:
+            return False
+    return True
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)
+
+
+def _steps_of(function: ast.stmt) -> str:
+    names = [one.arg for one in function.args.args] if isinstance(function, ast.FunctionDef) else []
+    return next((name for name in names if _STEPS.search(name)), names[0] if names else "")
+
+
+def shift_of(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, Any]) -> float | None:
     """By which factor a schedule is bent: its numbers are compared with those of the formula, for several counts."""
-    names = [one.arg for one in function.args.args]
-    steps = next((name for name in names if _STEPS.search(name)), names[0] if names else "")
     found: set[float] = set()
     for count in _TRIED:
         try:
-            values = called(source, function, {steps: count})
+            values = called(source, function, {**given, _steps_of(function): count})
         except Untold:
             return None
         bent = _bent(values, count)
