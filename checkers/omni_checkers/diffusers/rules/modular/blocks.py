@@ -150,7 +150,8 @@ class LoopsAreLoopBlocks(Rule):
     Why: who wants another guidance, or another step, puts a block of the loop in the place of one; a loop that is one
     block has to be written again as a whole.
 
-    Fine when: a round cannot be divided, because it ends in its middle or assigns what the loop counts by.
+    Fine when: a round cannot be divided, because it ends in its middle or assigns what the loop counts by; or the block
+    is itself one of a loop.
     """
 
     id = "DFU405"
@@ -163,6 +164,9 @@ class LoopsAreLoopBlocks(Rule):
 
     def check(self, blocks: list[ClassRef]) -> Findings:
         for cls in filter(is_leaf, blocks):
+            call = cls.defines("__call__")
+            if call is None or not state_of(call):
+                continue
             loops = (node for one in functions(cls.node) for node in walked(one) if isinstance(node, ast.For))
             loop = min((node for node in loops if _steps(node)), key=lambda node: node.lineno, default=None)
             if loop is not None and not _indivisible(loop):
