@@ -174,7 +174,7 @@ class LoopsAreLoopBlocks(Rule):
 
 
 def _steps(loop: ast.For) -> bool:
-    return any((dotted(call.func) or "").endswith("scheduler.step") for call in calls(loop, "step"))
+    return any((dotted(call.func) or "").endswith(".scheduler.step") for call in calls(loop, "step"))
 
 
 def _indivisible(loop: ast.For) -> bool:
