@@ -180,14 +180,11 @@ KNOWN = {
     ("DFU403", "modular_pipelines/flux/before_denoise.py"): 2,
     ("DFU403", "modular_pipelines/qwenimage/denoise.py"): 1,
     ("DFU403", "modular_pipelines/qwenimage/inputs.py"): 3,
-    ("DFU403", "modular_pipelines/stable_diffusion_xl/before_denoise.py"): 3,
-    ("DFU403", "modular_pipelines/stable_diffusion_xl/decoders.py"): 2,
+    ("DFU403", "modular_pipelines/stable_diffusion_xl/before_denoise.py"): 1,
     ("DFU403", "modular_pipelines/z_image/before_denoise.py"): 1,
-    # A function or class of the standard pipeline is used, not copied.
+    # A function or a static method of the standard pipeline is used, not copied.
     ("DFU404", "modular_pipelines/flux/before_denoise.py"): 1,
     ("DFU404", "modular_pipelines/flux/inputs.py"): 1,
-    ("DFU404", "modular_pipelines/flux2/decoders.py"): 1,
-    ("DFU404", "modular_pipelines/flux2/inputs.py"): 1,
     ("DFU404", "modular_pipelines/qwenimage/encoders.py"): 1,
 }
 RULES = [rule for rule in all_rules() if rule.id.startswith("DFU") and rule.level == "static"]

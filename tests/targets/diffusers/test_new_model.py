@@ -181,6 +181,9 @@ def test_the_mixin_for_lora_is_a_copy_for_its_own_model(checkout: Path) -> None:
     copied = [line for line in own.splitlines() if "# Copied from" in line]
     assert len(copied) == own.count("    def ")
     assert [line for line in copied if "->" in line and not line.endswith("->LumenTransformer2DModel")] == []
+    test = (checkout / "tests" / "lora" / "test_lora_layers_lumen.py").read_text(encoding="utf-8")
+    assert "LumenPipeline.save_lora_weights" in test
+    assert "target_modules=['to_q', 'to_k', 'to_v']".replace("'", '"') in test
 
 
 def test_both_forms_of_lazy_imports_have_the_names_in_order(checkout: Path) -> None:
