@@ -14,7 +14,7 @@ _BODY = f"    loss, logits, aux = {LOSS}\n{OUTPUT}"
 
 
 class OutputsAreFilled(Rule):
-    """A patched method that makes an output fills every field that upstream's method fills, and makes one where it does.
+    """A patched method makes an output where upstream's does, and fills every field that upstream's fills.
 
     Upstream's `**outputs` fills every field that both outputs have. Which value goes in is the affair of VEO415.
 
