@@ -73,9 +73,9 @@ def _guiding(block: Any) -> Iterator[tuple[type, Callable[..., Any]]]:
 def _expanding(modular: Any) -> Iterator[tuple[Any, str, Any]]:
     """The functions that repeat rows for each prompt: whose attribute would be what wrongly."""
     classes = {type(modular), *(type(block) for block in _leaves(modular.blocks))}
-    modules = {cls.__module__: sys.modules[cls.__module__] for cls in classes}
-    for owner in (*classes, *modules.values()):
-        home = getattr(owner, "__module__", owner.__name__)
+    owners: list[tuple[str, Any]] = [(cls.__module__, cls) for cls in classes]
+    owners += [(home, sys.modules[home]) for home in {home for home, _ in owners}]
+    for home, owner in owners:
         for name, held in list(vars(owner).items()):
             function = getattr(held, "__func__", held)  # of a static method
             if inspect.isfunction(function) and function.__module__ == home:
