@@ -144,6 +144,10 @@ KNOWN = {
     ("DFU221", "pipelines/sana/pipeline_sana_sprint_img2img.py"): 1,
     ("DFU221", "pipelines/sana_video/pipeline_sana_video.py"): 2,
     ("DFU221", "pipelines/sana_video/pipeline_sana_video_i2v.py"): 2,
+    # The mask of the prompt is made and dropped, though the UNet takes one: padding takes part in attention.
+    ("DFU222", "pipelines/kandinsky/pipeline_kandinsky.py"): 1,
+    ("DFU222", "pipelines/kandinsky/pipeline_kandinsky_img2img.py"): 1,
+    ("DFU222", "pipelines/kandinsky/pipeline_kandinsky_inpaint.py"): 1,
     # In one of both lists alone, as `from diffusers... import` or a type checker says.
     ("DFU301", "__init__.py"): 6,
     ("DFU301", "pipelines/__init__.py"): 2,

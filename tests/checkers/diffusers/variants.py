@@ -3,6 +3,7 @@
 
 from omni_checkers.diffusers.examples import BLOCKS, PIPELINE, TRANSFORMER, changed
 from omni_checkers.diffusers.rules.pipelines.callbacks import _CALLED
+from omni_checkers.diffusers.rules.pipelines.forwarding import _BOUND, _MASKED, _MAYBE, _TAKES
 from omni_checkers.diffusers.rules.registration.exports import (
     _CONFIG,
     _DUMMIES,
@@ -26,6 +27,11 @@ def _broken(rule: str, name: str, file: str, *pairs: Pair) -> Variant:
 
 def _fine(rule: str, name: str, file: str, *pairs: Pair) -> Variant:
     return Variant(rule, False, name, changed(file, *pairs))
+
+
+def _encoding(broken: bool, name: str, *pairs: Pair) -> Variant:
+    """With a denoiser that takes the mask of a prompt, and an encoding that gives one."""
+    return Variant("DFU222", broken, name, {**_TAKES, **changed(PIPELINE, *_MASKED, *pairs)})
 
 
 def _slow(broken: bool, name: str, text: str) -> Variant:
@@ -260,6 +266,12 @@ VARIANTS = [
     _fine("DFU221", "expanded", _P, (_ROWS, "return prompt_embeds.unsqueeze(1).expand(-1, num_images_per_prompt, -1, -1).flatten(0, 1)")),
     _fine("DFU221", "one row", _P, (_ROWS, "return torch.cat([one[None].repeat(num_images_per_prompt, 1, 1) for one in prompt_embeds])")),
     _fine("DFU221", "both branches", _P, (_ROWS, "rows = prompt_embeds.repeat_interleave(num_images_per_prompt, dim=0)\n        return torch.cat([rows] * 1)")),
+    _encoding(True, "two tensors in one tuple", (_BOUND, "prompt_embeds, mask = self.encode_prompt("), ("latents = self.prepare_latents(", "mask = mask.bool()\n        latents = self.prepare_latents(")),
+    _encoding(True, "asked for alone", (_BOUND, "prompt_embeds, mask = self.encode_prompt("), ("latents = self.prepare_latents(", "if mask is not None:\n            mask = mask.to(device)\n        latents = self.prepare_latents(")),
+    _encoding(True, "by keyword and without its mask", (_BOUND, "prompt_embeds, _unused = self.encode_prompt("), ("self.transformer(latents, t.expand(len(latents)), prompt_embeds,", "self.transformer(hidden_states=latents, timestep=t.expand(len(latents)), encoder_hidden_states=prompt_embeds,")),
+    _encoding(False, "by keyword", _MAYBE, (_BOUND, "prompt_embeds, mask = self.encode_prompt("), ("prompt_embeds, return_dict=False", "prompt_embeds, encoder_attention_mask=mask, return_dict=False")),
+    _encoding(False, "under another name", _MAYBE, (_BOUND, "prompt_embeds, mask = self.encode_prompt("), ("latents = self.prepare_latents(", "seen = mask.bool() if mask is not None else None\n        latents = self.prepare_latents("), ("prompt_embeds, return_dict=False", "prompt_embeds, seen, return_dict=False")),
+    _encoding(False, "in a dictionary", _MAYBE, (_BOUND, "prompt_embeds, mask = self.encode_prompt("), ("latents = self.prepare_latents(", "more = {'encoder_attention_mask': mask}\n        latents = self.prepare_latents("), ("prompt_embeds, return_dict=False", "prompt_embeds, return_dict=False, **more")),
     _broken("DFU216", "looked at", _P, (_CALLED, "changed = given if callable(callback_on_step_end) else {}")),
     _broken("DFU216", "only checked", _P, (_CALLED, "self.check_inputs(callback_on_step_end)\n                    changed = given")),
     _broken("DFU216", "its tensors alone", _P, (_CALLED, "changed = dict(given, steps=callback_on_step_end_tensor_inputs)")),

@@ -113,6 +113,31 @@ def test_attention_that_was_written_out_is_at_parity(tmp_path: Path, sides: Side
     assert report.ok, report.levels
 
 
+CLAMPED = """\
+class Norm(nn.Module):
+    def __init__(self, dim, eps=1e-12):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x):
+        return self.weight * x / x.norm(dim=-1, keepdim=True).clamp(min=self.eps)
+
+
+class Attention("""
+
+
+@pytest.mark.sweep
+def test_an_epsilon_that_changes_no_bit_is_idle(tmp_path: Path, sides: Sides) -> None:
+    text = DOVE.replace("class Attention(", CLAMPED, 1).replace("nn.LayerNorm(dim)", "Norm(dim)")
+    (tmp_path / "dove.py").write_text(text, encoding="utf-8")
+    new_model("dove_norm", f"{tmp_path / 'dove.py'}::Dove", target="diffusers", into=tmp_path)
+    proof = run_parity(tmp_path / "dove_norm", prove=True, sides=sides).prove
+    assert proof is not None
+    assert any(name.startswith("norm-epsilon-tenfold") for name in proof.idle)
+    assert not any(name.startswith("norm-epsilon-tenfold") for name in proof.missed)
+
+
 def test_faults_of_conversions_are_noticed_and_located(sides: Sides) -> None:
     report = run_parity(EXAMPLE, prove=True, sides=sides)
     assert report.ok
