@@ -1,6 +1,7 @@
 """Real configs and small worlds to run patchgen in."""
 
 import importlib.util
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
@@ -8,9 +9,13 @@ from textwrap import dedent
 import pytest
 
 from omni_kit.patchgen import ConfigResult, run_configs
+from omni_kit.upstream.library import find_library
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "patchgen"
 World = Callable[..., Path]
+# What is read of transformers for one model, besides its folder.
+_NEEDED = ("__init__.py", "modeling_layers.py", "modeling_utils.py", "configuration_utils.py", "modeling_rope_utils.py",
+           "activations.py", "core_model_loading.py", "conversion_mapping.py")  # fmt: skip
 
 
 def package_dir(name: str) -> Path:
@@ -48,3 +53,16 @@ def world(tmp_path: Path) -> World:
         return path
 
     return make
+
+
+@pytest.fixture
+def newer(tmp_path: Path) -> Path:
+    """A copy of what is read of transformers for one model."""
+    root, copy = find_library("transformers").root, tmp_path / "transformers"
+    (copy / "models").mkdir(parents=True)
+    for name in _NEEDED:
+        shutil.copy(root / name, copy / name)
+    for folder in ("olmoe", "auto"):
+        shutil.copytree(root / "models" / folder, copy / "models" / folder)
+    shutil.copy(root / "models" / "__init__.py", copy / "models" / "__init__.py")
+    return copy

@@ -1,30 +1,12 @@
 """What became of a model's parameters between two versions of a library: transformers itself, with one file changed."""
 
 import json
-import shutil
 from pathlib import Path
-
-import pytest
 
 from omni_kit.patchgen.keys import KeyDrift, key_drift, write_rename_maps
 from omni_kit.upstream.library import Library, find_library
 
 MODULE = "transformers.models.olmoe.modeling_olmoe"
-_NEEDED = ("__init__.py", "modeling_layers.py", "modeling_utils.py", "configuration_utils.py", "modeling_rope_utils.py",
-           "activations.py", "core_model_loading.py", "conversion_mapping.py")  # fmt: skip
-
-
-@pytest.fixture
-def newer(tmp_path: Path) -> Path:
-    """A copy of what is read of transformers for one model."""
-    root, copy = find_library("transformers").root, tmp_path / "transformers"
-    (copy / "models").mkdir(parents=True)
-    for name in _NEEDED:
-        shutil.copy(root / name, copy / name)
-    for folder in ("olmoe", "auto"):
-        shutil.copytree(root / "models" / folder, copy / "models" / folder)
-    shutil.copy(root / "models" / "__init__.py", copy / "models" / "__init__.py")
-    return copy
 
 
 def changed(newer: Path, *edits: tuple[str, str]) -> KeyDrift:

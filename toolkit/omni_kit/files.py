@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -39,6 +41,39 @@ def write_atomic(path: Path, text: str) -> None:
             raise
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror}") from error
+
+
+def refuse_taken(path: Path) -> None:
+    """Says beforehand whether a new directory may be written there.
+
+    Raises:
+        BadInput: something is there already; an empty directory is nothing.
+    """
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
+        raise BadInput(f"{path} is there already", "give a new directory")
+
+
+@contextmanager
+def whole_directory(path: Path) -> Iterator[Path]:
+    """A folder beside `path` to write into; it gets that name when all is written, and goes when something fails.
+
+    Raises:
+        BadInput: something is there already, or it cannot be written.
+    """
+    refuse_taken(path)
+    path = path.resolve()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        try:
+            yield folder
+            folder.chmod(0o777 & ~_umask())
+            folder.rename(path)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def check_replaceable(file: Path, command: str) -> None:

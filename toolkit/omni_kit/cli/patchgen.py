@@ -1,7 +1,7 @@
 """omni-kit patchgen: generated modeling files from patch configs, and what has become of them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import unified_diff
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output
 
 if TYPE_CHECKING:
+    from omni_kit.convert import RenamedCheckpoint
     from omni_kit.patchgen.diagnostics import Diagnostic
     from omni_kit.patchgen.drift import DriftReport, TargetDrift
     from omni_kit.patchgen.result import ConfigResult
@@ -147,6 +148,20 @@ def drift_command(
             help="Write then, now, patch and merge of each changed target below here, and maps of renamed keys.",
         ),
     ] = None,
+    apply: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHECKPOINT",
+            help="Write this saved checkpoint (safetensors, or torch.distributed's) under the newer names, --into a "
+            "directory. Needs --from.",
+        ),
+    ] = None,
+    into: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With --apply: a directory that is empty or not there.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --apply: count what would be renamed; write no checkpoint.")
+    ] = False,
     output_format: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
@@ -156,19 +171,42 @@ def drift_command(
     cosmetic changes. --full shows each change, with patch> before the lines that the patch still has. With --from, also
     which parameters of the patched models are called otherwise, are gone, are new or have other shapes: what a
     checkpoint that was saved in training meets. Exit 1 when anything changed.
+
+    With --apply, a checkpoint is written again under the newer names: model and optimizer, every tensor as it was.
+    Exit 1 then when parameters that are gone, new or of another shape still keep it from loading.
     """
     from omni_kit.patchgen.drift import drift_report, write_targets
     from omni_kit.patchgen.keys import write_rename_maps
     from omni_kit.patchgen.report import drift_json
 
     output = Output("patchgen", output_format, full)
+    _check_apply(apply, into, before, dry_run)
     report = drift_report(_chosen(configs, all_configs or not configs, root), before, after, library)
     notes = list(report.notes)
     if output_dir is not None:
         written = [*write_targets(report, output_dir), *write_rename_maps(report.keys, output_dir)]
         notes.append(f"{len(written)} files written below {output_dir}")
-    human = partial(_render_drift, report, full)
-    output.finish(drift_json(report, full), ok=report.ok, human=human, notes=notes)
+    answer, ok, human = drift_json(report, full), report.ok, partial(_render_drift, report, full)
+    if apply is not None and into is not None:
+        from omni_kit.convert import apply_renames
+
+        maps = {one.model_type: one.renamed for one in report.keys if one.renamed}
+        done = apply_renames(apply, maps, into, dry_run=dry_run, progress=output.progress)
+        answer["applied"] = done.as_json()
+        ok = not report.failed and all(one.settled for one in report.keys if one.model_type == done.model_type)
+        notes += done.notes
+        human = partial(_render_applied, human, done)
+    output.finish(answer, ok=ok, human=human, notes=notes)
+
+
+def _check_apply(apply: str | None, into: Path | None, before: Path | None, dry_run: bool) -> None:
+    """Raises BadInput where options of --apply stand alone."""
+    if apply is None and (into is not None or dry_run):
+        raise BadInput("--into and --dry-run belong to --apply", "name the checkpoint with --apply")
+    if apply is not None and into is None:
+        raise BadInput("--apply writes a new checkpoint", "say where with --into DIR")
+    if apply is not None and before is None:
+        raise BadInput("--apply needs both versions: which names changed", "give the older one with --from")
 
 
 def _root(root: Path | None) -> Path:
@@ -274,6 +312,16 @@ def _render_drift(report: "DriftReport", full: bool, console: Console) -> None:
     counts = ", ".join(f"{n} {rank}" for rank, n in report.counts().items())
     proposed = sum(t.proposed is not None for t in report.targets)
     console.print(f"{report.configs} configs, {len(report.targets)} targets: {counts}; {proposed} merges proposed")
+
+
+def _render_applied(before: Callable[[Console], None], done: "RenamedCheckpoint", console: Console) -> None:
+    """What drift says, then what became of the checkpoint."""
+    before(console)
+    verb, keys = "wrote" if done.written else "would write", done.keys
+    counted = f"{keys.renamed} of {keys.read} keys renamed as {done.model_type}'s, {keys.copied} copied"
+    console.print(f"{verb} {escape(done.into)} ({done.form}): {counted}", soft_wrap=True)
+    for name in done.missing:
+        console.print(f"  not in it: {escape(name)}", soft_wrap=True)
 
 
 def _drift_line(target: "TargetDrift") -> str:

@@ -1,26 +1,20 @@
 """Converting checkpoints between the layout on the hub, the one in memory and the canonical one, losing nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from omni_kit.convert.casts import CASTS
 from omni_kit.convert.forms import Form
 from omni_kit.convert.plan import ConversionPlan, make_plan, parse_size
-from omni_kit.convert.run import JOBS, Converted, Progress, run_plan
+from omni_kit.convert.renaming import RenamedCheckpoint, apply_renames
+from omni_kit.convert.run import JOBS, Converted, Progress, run_plan, silent
 from omni_kit.errors import BadInput
 from omni_kit.layout import Checkpoint, judge, read_weights
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.models import UpstreamModel
 
-__all__ = ["ConversionPlan", "Converted", "Form", "convert", "make_plan"]
-
-_T = TypeVar("_T")
-
-
-def _silent(items: Sequence[_T], what: str) -> Iterable[_T]:
-    return items
+__all__ = ["ConversionPlan", "Converted", "Form", "RenamedCheckpoint", "apply_renames", "convert", "make_plan"]
 
 
 def convert(
@@ -35,7 +29,7 @@ def convert(
     jobs: int = JOBS,
     transformers: Path | None = None,
     diffusers: Path | None = None,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> Converted:
     """Converts a checkpoint.
 

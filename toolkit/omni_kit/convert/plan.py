@@ -156,11 +156,7 @@ def make_plan(
     Raises:
         BadInput: only names are known, or the layout cannot be brought to that form without loss.
     """
-    sources = {key: info for key, info in checkpoint.tensors.items() if info is not None}
-    if len(sources) != len(checkpoint.tensors):
-        raise BadInput(f"{checkpoint.path.name} is an index without its shards: there is nothing to convert")
-    if not sources:
-        raise BadInput(f"{checkpoint.path} holds no tensors")
+    sources = tensors_of(checkpoint)
     metadata = {key: value for key, value in checkpoint.metadata.items() if key != LAYOUT_MARK}
     former = Former(checkpoint, model)
     tensors = former.tensors(form)
@@ -170,7 +166,21 @@ def make_plan(
     if form is Form.canonical and former.groups:
         metadata[LAYOUT_MARK] = form
     stem = "diffusion_pytorch_model" if checkpoint.files[0].name.startswith("diffusion_") else "model"
-    return ConversionPlan(sources, tuple(_pack(outputs, sources, shard_size, stem, metadata)), stem, dtype)
+    return ConversionPlan(sources, tuple(pack(outputs, sources, shard_size, stem, metadata)), stem, dtype)
+
+
+def tensors_of(checkpoint: Checkpoint) -> dict[str, TensorInfo]:
+    """Every tensor of a checkpoint.
+
+    Raises:
+        BadInput: only names are known, or there are none.
+    """
+    found = {key: info for key, info in checkpoint.tensors.items() if info is not None}
+    if len(found) != len(checkpoint.tensors):
+        raise BadInput(f"{checkpoint.path.name} is an index without its shards: there is nothing to convert")
+    if not found:
+        raise BadInput(f"{checkpoint.path} holds no tensors")
+    return found
 
 
 def _output(name: str, x: Expression, sources: Mapping[str, TensorInfo], dtype: str | None, buffer: bool) -> Output:
@@ -202,7 +212,7 @@ def _check_complete(outputs: Sequence[Output], sources: Mapping[str, TensorInfo]
             raise BadInput(f"{key} has {size} elements, of which {moved[key]} would be written")
 
 
-def _pack(
+def pack(
     outputs: Sequence[Output],
     sources: Mapping[str, TensorInfo],
     limit: int,

@@ -29,6 +29,11 @@ class Progress(Protocol):
     def __call__(self, items: Sequence[_T], what: str) -> Iterable[_T]: ...
 
 
+def silent(items: Sequence[_T], what: str) -> Iterable[_T]:
+    """Shows nothing."""
+    return items
+
+
 @dataclass(frozen=True)
 class Counts:
     """Tensors of a conversion."""

@@ -41,6 +41,12 @@ class Checkpoint:
         """Only names are known: an index without its shards was given."""
         return None in self.tensors.values()
 
+    @property
+    def stem(self) -> str:
+        """What its files are called, without the number of a shard and the suffix."""
+        match = _SHARD.fullmatch(self.files[0].name)
+        return match["stem"] if match else self.files[0].stem if len(self.files) == 1 else "model"
+
     def shape(self, key: str) -> tuple[int, ...] | None:
         """The shape of a tensor; None where only names are known."""
         info = self.tensors[key]

@@ -67,7 +67,12 @@ class KeyDrift:
     @property
     def same(self) -> bool:
         """Whether a checkpoint that was saved then loads now as it lies."""
-        return not (self.renamed or self.removed or self.added or self.reshaped or self.unread)
+        return self.settled and not self.renamed
+
+    @property
+    def settled(self) -> bool:
+        """Whether a checkpoint that was saved then loads now, once the map of names is applied to it."""
+        return not (self.removed or self.added or self.reshaped or self.unread)
 
     @property
     def summary(self) -> str:
