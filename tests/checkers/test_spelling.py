@@ -5,7 +5,7 @@ import ast
 import pytest
 import torch
 
-from omni_checkers.symbolic.alterations import said
+from omni_checkers.symbolic.lines import said
 from omni_checkers.symbolic.spelling import plain
 
 SAME = [

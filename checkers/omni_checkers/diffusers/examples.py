@@ -235,3 +235,13 @@ def changed(file: str, *pairs: tuple[str, str]) -> dict[str, str]:
             raise ValueError(f"{file} has no {before!r}")
         text = text.replace(before, after)
     return {file: text}
+
+
+LUMEN_PLAN = """\
+    _cp_plan = {
+        "blocks.0": {"hidden_states": ContextParallelInput(split_dim=1, expected_dims=3, split_output=False)},
+        "rope": {0: ContextParallelInput(split_dim=1, expected_dims=4, split_output=True)},
+        "proj_out": ContextParallelOutput(gather_dim=1, expected_dims=3),
+    }
+
+"""

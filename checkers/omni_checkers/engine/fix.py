@@ -5,6 +5,7 @@ from pathlib import Path
 
 from omni_checkers.engine.rule import Edit, Finding
 from omni_kit.files import write_atomic
+from omni_kit.upstream.python.source import read_source
 
 
 def apply_fixes(findings: Iterable[Finding]) -> list[Finding]:
@@ -21,6 +22,7 @@ def apply_fixes(findings: Iterable[Finding]) -> list[Finding]:
                 taken.setdefault(edit.path, []).append(edit)
     for path, edits in taken.items():
         write_atomic(path, edited(path.read_text(encoding="utf-8"), edits))
+    read_source.cache_clear()  # what was read before is not what is there now
     return mended
 
 

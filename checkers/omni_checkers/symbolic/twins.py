@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from omni_checkers.engine.files import walked
-from omni_checkers.symbolic.alterations import said
+from omni_checkers.symbolic.lines import said
 
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
 # Lines between two statements that are still read as a pair.

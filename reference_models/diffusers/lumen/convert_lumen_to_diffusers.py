@@ -17,7 +17,9 @@ def converted(checkpoint: Path, config: dict) -> LumenTransformer2DModel:
     if checkpoint.suffix != ".safetensors":
         raise SystemExit(f"{checkpoint} is no safetensors file: save it as one first, pickles can run code")
     model = LumenTransformer2DModel(**config)
-    model.load_state_dict(convert_lumen_transformer_checkpoint_to_diffusers(load_file(checkpoint)), strict=True)
+    model.load_state_dict(
+        convert_lumen_transformer_checkpoint_to_diffusers(load_file(checkpoint), config=model.config), strict=True
+    )
     return model
 
 

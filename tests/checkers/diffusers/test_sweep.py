@@ -144,6 +144,10 @@ KNOWN = {
     ("DFU221", "pipelines/sana/pipeline_sana_sprint_img2img.py"): 1,
     ("DFU221", "pipelines/sana_video/pipeline_sana_video.py"): 2,
     ("DFU221", "pipelines/sana_video/pipeline_sana_video_i2v.py"): 2,
+    # The mask of the prompt is made and dropped, though the UNet takes one: padding takes part in attention.
+    ("DFU222", "pipelines/kandinsky/pipeline_kandinsky.py"): 1,
+    ("DFU222", "pipelines/kandinsky/pipeline_kandinsky_img2img.py"): 1,
+    ("DFU222", "pipelines/kandinsky/pipeline_kandinsky_inpaint.py"): 1,
     # In one of both lists alone, as `from diffusers... import` or a type checker says.
     ("DFU301", "__init__.py"): 6,
     ("DFU301", "pipelines/__init__.py"): 2,
@@ -180,14 +184,11 @@ KNOWN = {
     ("DFU403", "modular_pipelines/flux/before_denoise.py"): 2,
     ("DFU403", "modular_pipelines/qwenimage/denoise.py"): 1,
     ("DFU403", "modular_pipelines/qwenimage/inputs.py"): 3,
-    ("DFU403", "modular_pipelines/stable_diffusion_xl/before_denoise.py"): 3,
-    ("DFU403", "modular_pipelines/stable_diffusion_xl/decoders.py"): 2,
+    ("DFU403", "modular_pipelines/stable_diffusion_xl/before_denoise.py"): 1,
     ("DFU403", "modular_pipelines/z_image/before_denoise.py"): 1,
-    # A function or class of the standard pipeline is used, not copied.
+    # A function or a static method of the standard pipeline is used, not copied.
     ("DFU404", "modular_pipelines/flux/before_denoise.py"): 1,
     ("DFU404", "modular_pipelines/flux/inputs.py"): 1,
-    ("DFU404", "modular_pipelines/flux2/decoders.py"): 1,
-    ("DFU404", "modular_pipelines/flux2/inputs.py"): 1,
     ("DFU404", "modular_pipelines/qwenimage/encoders.py"): 1,
 }
 RULES = [rule for rule in all_rules() if rule.id.startswith("DFU") and rule.level == "static"]

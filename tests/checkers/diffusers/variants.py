@@ -3,6 +3,7 @@
 
 from omni_checkers.diffusers.examples import BLOCKS, PIPELINE, TRANSFORMER, changed
 from omni_checkers.diffusers.rules.pipelines.callbacks import _CALLED
+from omni_checkers.diffusers.rules.pipelines.forwarding import _BOUND, _MASKED, _MAYBE, _TAKES
 from omni_checkers.diffusers.rules.registration.exports import (
     _CONFIG,
     _DUMMIES,
@@ -15,6 +16,8 @@ from omni_checkers.diffusers.rules.registration.exports import (
     _TYPED,
 )
 from omni_checkers.diffusers.rules.registration.pages import _PAGE, _PAGES, _PIPELINE, _TEST, _TOC
+from omni_checkers.diffusers.rules.registration.tests import _MODEL
+from omni_checkers.diffusers.rules.registration.tests import _TEST as _MODEL_TEST
 from tests.checkers.edited import Pair, Variant
 
 
@@ -24,6 +27,19 @@ def _broken(rule: str, name: str, file: str, *pairs: Pair) -> Variant:
 
 def _fine(rule: str, name: str, file: str, *pairs: Pair) -> Variant:
     return Variant(rule, False, name, changed(file, *pairs))
+
+
+def _encoding(broken: bool, name: str, *pairs: Pair) -> Variant:
+    """With a denoiser that takes the mask of a prompt, and an encoding that gives one."""
+    return Variant("DFU222", broken, name, {**_TAKES, **changed(PIPELINE, *_MASKED, *pairs)})
+
+
+def _slow(broken: bool, name: str, text: str) -> Variant:
+    return Variant("DFU322", broken, name, {**_CONFIG, **_MODEL, _MODEL_TEST: text})
+
+
+def _tested(broken: bool, name: str, text: str) -> Variant:
+    return Variant("DFU323", broken, name, {**_CONFIG, **_MODEL, _MODEL_TEST: text})
 
 
 def _exported(broken: bool, name: str, init: str) -> Variant:
@@ -250,6 +266,12 @@ VARIANTS = [
     _fine("DFU221", "expanded", _P, (_ROWS, "return prompt_embeds.unsqueeze(1).expand(-1, num_images_per_prompt, -1, -1).flatten(0, 1)")),
     _fine("DFU221", "one row", _P, (_ROWS, "return torch.cat([one[None].repeat(num_images_per_prompt, 1, 1) for one in prompt_embeds])")),
     _fine("DFU221", "both branches", _P, (_ROWS, "rows = prompt_embeds.repeat_interleave(num_images_per_prompt, dim=0)\n        return torch.cat([rows] * 1)")),
+    _encoding(True, "two tensors in one tuple", (_BOUND, "prompt_embeds, mask = self.encode_prompt("), ("latents = self.prepare_latents(", "mask = mask.bool()\n        latents = self.prepare_latents(")),
+    _encoding(True, "asked for alone", (_BOUND, "prompt_embeds, mask = self.encode_prompt("), ("latents = self.prepare_latents(", "if mask is not None:\n            mask = mask.to(device)\n        latents = self.prepare_latents(")),
+    _encoding(True, "by keyword and without its mask", (_BOUND, "prompt_embeds, _unused = self.encode_prompt("), ("self.transformer(latents, t.expand(len(latents)), prompt_embeds,", "self.transformer(hidden_states=latents, timestep=t.expand(len(latents)), encoder_hidden_states=prompt_embeds,")),
+    _encoding(False, "by keyword", _MAYBE, (_BOUND, "prompt_embeds, mask = self.encode_prompt("), ("prompt_embeds, return_dict=False", "prompt_embeds, encoder_attention_mask=mask, return_dict=False")),
+    _encoding(False, "under another name", _MAYBE, (_BOUND, "prompt_embeds, mask = self.encode_prompt("), ("latents = self.prepare_latents(", "seen = mask.bool() if mask is not None else None\n        latents = self.prepare_latents("), ("prompt_embeds, return_dict=False", "prompt_embeds, seen, return_dict=False")),
+    _encoding(False, "in a dictionary", _MAYBE, (_BOUND, "prompt_embeds, mask = self.encode_prompt("), ("latents = self.prepare_latents(", "more = {'encoder_attention_mask': mask}\n        latents = self.prepare_latents("), ("prompt_embeds, return_dict=False", "prompt_embeds, return_dict=False, **more")),
     _broken("DFU216", "looked at", _P, (_CALLED, "changed = given if callable(callback_on_step_end) else {}")),
     _broken("DFU216", "only checked", _P, (_CALLED, "self.check_inputs(callback_on_step_end)\n                    changed = given")),
     _broken("DFU216", "its tensors alone", _P, (_CALLED, "changed = dict(given, steps=callback_on_step_end_tensor_inputs)")),
@@ -262,6 +284,18 @@ VARIANTS = [
     Variant("DFU321", False, "on a page of several", {**_CONFIG, **_PIPELINE, **_TEST, f"{_PAGES}/pipelines/lights/lamps.md": "[[autodoc]] FluxPipeline\n\n[[autodoc]] LumenPipeline\n\t- all\n", _TOC: "- sections:\n  - local: api/pipelines/lights/lamps\n"}),
     Variant("DFU321", False, "an old name", {**_CONFIG, **_PAGE, **_TEST, "src/diffusers/__init__.py": "", "src/diffusers/pipelines/deprecated/lumen/__init__.py": "", "src/diffusers/pipelines/deprecated/lumen/pipeline_lamp.py": "class LampPipeline(DiffusionPipeline):\n    pass\n"}),
     Variant("DFU321", False, "a base of others", {**_CONFIG, **_PIPELINE, **_PAGE, **_TEST, "src/diffusers/pipelines/lumen/pipeline_lumen.py": "class _LumenPipeline(DiffusionPipeline):\n    pass\n"}),
+    _slow(True, "in a class", "class LumenTests(unittest.TestCase):\n    def test_one(self):\n        pipe = LumenPipeline.from_pretrained('lumen/lumen-2b')\n"),
+    _slow(True, "a function", "def test_one():\n    assert LumenTransformer2DModel.from_pretrained('lumen/lumen-2b', subfolder='transformer') is not None\n"),
+    _slow(True, "a file, where accelerators are asked for", "@require_torch_accelerator\nclass LumenTests(unittest.TestCase):\n    def test_one(self):\n        LumenTransformer2DModel.from_single_file('https://huggingface.co/lumen/lumen-2b/blob/main/a.safetensors')\n"),
+    _slow(False, "small weights", "def test_one():\n    LumenPipeline.from_pretrained('hf-internal-testing/lumen-pipe')\n    LumenPipeline.from_pretrained('lumen/Tiny-Lumen')\n"),
+    _slow(False, "by night", "class LumenTests(unittest.TestCase):\n    @nightly\n    @require_big_accelerator\n    def test_one(self):\n        LumenPipeline.from_pretrained('lumen/lumen-2b')\n"),
+    _slow(False, "from a folder", "def test_one(tmp_path):\n    LumenPipeline.from_pretrained(tmp_path)\n    LumenPipeline.from_pretrained('./lumen')\n"),
+    _tested(True, "by hand", "class LumenTests(unittest.TestCase):\n    model_class = LumenTransformer2DModel\n"),
+    _tested(True, "by others", "class Config:\n    @property\n    def model_class(self):\n        return LumenTransformer2DModel\n\n\nclass TestLumen(Config, MemoryTesterMixin, TrainingTesterMixin):\n    pass\n"),
+    _tested(True, "of another model", "class Config:\n    @property\n    def model_class(self):\n        return LumenTransformer2DModel\n\n\nclass TestFlux(FluxConfig, ModelTesterMixin):\n    pass\n"),
+    _tested(False, "in the old way", "class LumenTests(ModelTesterMixin, unittest.TestCase):\n    model_class = LumenTransformer2DModel\n"),
+    _tested(False, "by several", "class Config:\n    @property\n    def model_class(self):\n        return LumenTransformer2DModel\n\n\nclass TestLumen(Config, ModelTesterMixin):\n    pass\n\n\nclass TestMemory(Config, MemoryTesterMixin):\n    pass\n"),
+    _tested(False, "by a module", "class TestLumen(testing.ModelTesterMixin):\n    @property\n    def model_class(self):\n        return LumenTransformer2DModel\n"),
     _exported(True, "table alone", _HEAD),
     _exported(True, "import alone", _HEAD.replace('    _import_structure["pipeline_lumen"] = ["LumenPipeline"]\n', "    pass\n") + _TYPED),
     _exported(True, "a class that is not there", _HEAD.replace("LumenPipelineOutput", "LumenOutput") + _TYPED),
@@ -282,6 +316,12 @@ VARIANTS = [
     _fine("DFU311", "with a change", _P, (_CLASS, _RETRIEVE.replace("encoder_output", "encoded").replace(".retrieve_latents\n", ".retrieve_latents with encoder_output->encoded\n") + _CLASS)),
     _fine("DFU311", "formatted otherwise", _P, (_CLASS, _RETRIEVE.replace('(encoder_output, generator=None, sample_mode="sample")', "(\n    encoder_output,\n    generator=None,\n    sample_mode='sample',\n)") + _CLASS)),
     _fine("DFU311", "adapted", _P, (_CLASS, _RETRIEVE.replace("Copied from", "Adapted from").replace("argmax", "mode") + _CLASS)),
+    _broken("DFU405", "by number", _B, (_STORE, _STORE + "\n        for i, t in enumerate(block_state.timesteps):\n            noise = components.transformer(block_state.sigmas, t)\n            block_state.sigmas = components.scheduler.step(noise, t, block_state.sigmas)[0]")),
+    _broken("DFU405", "with a bar", _B, (_STORE, _STORE + "\n        with self.progress_bar(total=4) as bar:\n            for t in block_state.timesteps:\n                block_state.sigmas = components.scheduler.step(block_state.sigmas, t, block_state.sigmas)[0]\n                bar.update()")),
+    _broken("DFU405", "in a method", _B, (_STORE, _STORE + "\n        self.go(components, block_state)"), ("    @torch.no_grad()", "    def go(self, components, block_state):\n        for t in block_state.timesteps:\n            if block_state.sigmas is None:\n                continue\n            block_state.sigmas = components.scheduler.step(block_state.sigmas, t, block_state.sigmas)[0]\n\n    @torch.no_grad()")),
+    _fine("DFU405", "a loop over something else", _B, (_STORE, _STORE + "\n        for t in block_state.timesteps:\n            block_state.sigmas = components.scheduler.scale_noise(block_state.sigmas, t)")),
+    _fine("DFU405", "one step", _B, (_STORE, _STORE + "\n        block_state.sigmas = components.scheduler.step(block_state.sigmas, 0, block_state.sigmas)[0]")),
+    _fine("DFU405", "a round that ends in its middle", _B, (_STORE, _STORE + "\n        for t in block_state.timesteps:\n            noise = components.transformer(block_state.sigmas, t)\n            if noise is None:\n                continue\n            block_state.sigmas = components.scheduler.step(noise, t, block_state.sigmas)[0]")),
     _broken("DFU401", "another name", _B, ("sigmas=block_state.sigmas", "sigmas=block_state.sigma_grid")),
     _broken("DFU401", "used in a sum", _B, (_STORE, "block_state.timesteps = components.scheduler.timesteps[block_state.start :]")),
     _broken("DFU401", "by keyword", _B, (_INPUTS, 'return [InputParam(name="num_inference_steps")]')),
@@ -300,6 +340,9 @@ VARIANTS = [
     _fine("DFU403", "by keyword", _B, (_SPECS, 'return [ComponentSpec(name="scheduler", type_hint=FlowMatchEulerDiscreteScheduler)]')),
     _fine("DFU403", "a setting", _B, ("    @property\n    def inputs", '    @property\n    def expected_configs(self):\n        return [ConfigSpec("is_distilled", False)]\n\n    @property\n    def inputs'), (_STORE, "block_state.timesteps = components.scheduler.timesteps if components.is_distilled else None")),
     _fine("DFU403", "what the pipeline has", _B, ("class LumenSetTimestepsStep", "class LumenModularPipeline(ModularPipeline):\n    @property\n    def shift(self):\n        return 3.0\n\n\nclass LumenSetTimestepsStep"), ("import ModularPipelineBlocks", "import ModularPipeline, ModularPipelineBlocks"), (_STORE, "block_state.timesteps = components.scheduler.timesteps * components.shift")),
+    _fine("DFU403", "asks whether it is there", _B, (_STORE, _STORE + '\n        if hasattr(components, "watermark"):\n            components.watermark(block_state)')),
+    _broken("DFU403", "asks for another", _B, (_STORE, _STORE + '\n        if hasattr(components, "watermark"):\n            components.mark(block_state)')),
+    _fine("DFU404", "the class of a component", _B, (_IMPORT, "import torch\nfrom diffusers.pipelines.ltx2.vocoder import LTX2Vocoder\n")),
     _broken("DFU404", "a function", _B, (_IMPORT, "import torch\nfrom diffusers.pipelines.wan.pipeline_wan import prompt_clean\n")),
     _broken("DFU404", "a pipeline", _B, (_IMPORT, "import torch\nfrom diffusers.pipelines.flux import FluxPipeline as Flux\n")),
     _broken("DFU404", "by the folder", _B, (_IMPORT, "import torch\nfrom diffusers.pipelines.qwenimage.pipeline_qwenimage import (\n    calculate_shift,\n)\n")),

@@ -12,6 +12,8 @@ from omni_kit.parity.processes.workers import Sides
 from omni_kit.scaffold import new_model
 from omni_kit.targets.diffusers.transformer.drawing import DrawingHandler, find_drawing
 
+from .test_new_model import DOVE
+
 EXAMPLE = Path(__file__).parents[3] / "reference_models" / "diffusers" / "lumen"
 LUMEN = f"{EXAMPLE.parent / '_upstream' / 'lumen'}::Lumen"
 PIPELINE = "pipeline_lumen.py"
@@ -61,3 +63,41 @@ def test_how_authors_sample_must_be_said(tmp_path: Path) -> None:
 def test_other_files_are_no_pipelines(name: str) -> None:
     with pytest.raises(BadInput):
         find_drawing(EXAMPLE / name)
+
+
+BENT = """
+
+POWER = 2.0
+
+
+def bent(s, power):
+    return s**power
+
+
+def levels(num_steps, power=POWER):
+    return bent(torch.linspace(1, 0, num_steps + 1), power)
+
+
+@torch.no_grad()
+def sample(model, noise, steps, context, empty, cfg=4.0):
+    sigmas = levels(steps, power=1.5)
+    x = noise
+    for now, later in zip(sigmas[:-1], sigmas[1:]):
+        t = now.repeat(len(x))
+        a, b = model(x, t, context), model(x, t, empty)
+        x = x + (later - now) * (b + cfg * (a - b))
+    return x
+"""
+
+
+def test_a_schedule_that_no_shift_gives_is_copied_and_given_to_the_scheduler(tmp_path: Path, sides: Sides) -> None:
+    (tmp_path / "dove.py").write_text(DOVE + BENT, encoding="utf-8")
+    made = new_model("bent_net", f"{tmp_path / 'dove.py'}::Dove", target="diffusers", into=tmp_path)
+    assert any("those of levels" in one.reason for one in made.plan.decisions)
+    assert not any("sigmas" in todo.what for todo in made.plan.todo)
+    file = tmp_path / "bent_net" / "pipeline_bent_net.py"
+    text = file.read_text(encoding="utf-8")
+    assert "levels(num_steps=num_inference_steps, power=1.5)" in text
+    assert run_parity(file, ("stages",), sides=sides).ok
+    file.write_text(text.replace("power=1.5", "power=1.4"), encoding="utf-8")
+    assert not run_parity(file, ("stages",)).ok

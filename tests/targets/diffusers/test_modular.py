@@ -146,7 +146,8 @@ def test_parity_runs_such_a_package() -> None:
     assert report.ok, report.levels
     assert report.prove is not None
     assert {fault.kind for fault in report.prove.planted} == {
-        "guidance-formula", "sigma-off-by-one", "prompt-and-negative-swapped", "latents-scale"
+        "guidance-formula", "sigma-off-by-one", "prompt-and-negative-swapped", "latents-scale",
+        "batch-expansion",
     }  # fmt: skip
     assert report.prove.detected == report.prove.located == report.prove.faults
     assert {level.level: level.max_rel for level in report.levels}["stages"] == 0

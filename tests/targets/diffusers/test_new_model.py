@@ -113,6 +113,31 @@ def test_attention_that_was_written_out_is_at_parity(tmp_path: Path, sides: Side
     assert report.ok, report.levels
 
 
+CLAMPED = """\
+class Norm(nn.Module):
+    def __init__(self, dim, eps=1e-12):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x):
+        return self.weight * x / x.norm(dim=-1, keepdim=True).clamp(min=self.eps)
+
+
+class Attention("""
+
+
+@pytest.mark.sweep
+def test_an_epsilon_that_changes_no_bit_is_idle(tmp_path: Path, sides: Sides) -> None:
+    text = DOVE.replace("class Attention(", CLAMPED, 1).replace("nn.LayerNorm(dim)", "Norm(dim)")
+    (tmp_path / "dove.py").write_text(text, encoding="utf-8")
+    new_model("dove_norm", f"{tmp_path / 'dove.py'}::Dove", target="diffusers", into=tmp_path)
+    proof = run_parity(tmp_path / "dove_norm", prove=True, sides=sides).prove
+    assert proof is not None
+    assert any(name.startswith("norm-epsilon-tenfold") for name in proof.idle)
+    assert not any(name.startswith("norm-epsilon-tenfold") for name in proof.missed)
+
+
 def test_faults_of_conversions_are_noticed_and_located(sides: Sides) -> None:
     report = run_parity(EXAMPLE, prove=True, sides=sides)
     assert report.ok
@@ -181,6 +206,9 @@ def test_the_mixin_for_lora_is_a_copy_for_its_own_model(checkout: Path) -> None:
     copied = [line for line in own.splitlines() if "# Copied from" in line]
     assert len(copied) == own.count("    def ")
     assert [line for line in copied if "->" in line and not line.endswith("->LumenTransformer2DModel")] == []
+    test = (checkout / "tests" / "lora" / "test_lora_layers_lumen.py").read_text(encoding="utf-8")
+    assert "LumenPipeline.save_lora_weights" in test
+    assert "target_modules=['to_q', 'to_k', 'to_v']".replace("'", '"') in test
 
 
 def test_both_forms_of_lazy_imports_have_the_names_in_order(checkout: Path) -> None:

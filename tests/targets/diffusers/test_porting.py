@@ -56,11 +56,12 @@ def test_attention_gets_a_processor_and_the_usual_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("forward", "split"), [
     ("q, k, v = self.qkv(x).chunk(3, dim=-1)", True),
     ("b, n, d = x.shape\nq, k, v = self.qkv(x).reshape(b, n, 3, 2, d // 2).unbind(2)", True),
-    ("b, n, d = x.shape\nq, k, v = self.qkv(x).reshape(b, n, 2, 3, d // 2).unbind(3)", False),
+    ("b, n, d = x.shape\nq, k, v = self.qkv(x).reshape(b, n, 2, 3, d // 2).unbind(3)", True),
+    ("b, n, d = x.shape\nq, k, v = self.qkv(x).reshape(b, n, h_of(d), 3, -1).unbind(3)", False),
     ("q, k, v = self.qkv(x).unflatten(-1, (3, -1)).unbind(-2)", True),
     ("q, k, v = my_own(self.qkv(x))", False),
 ])  # fmt: skip
-def test_a_fused_layer_is_split_only_where_its_rows_are_in_turn(forward: str, split: bool, tmp_path: Path) -> None:
+def test_a_fused_layer_is_split_where_the_order_of_rows_is_told(forward: str, split: bool, tmp_path: Path) -> None:
     init = "self.qkv = nn.Linear(dim, 3 * dim)\nself.o = nn.Linear(dim, dim)"
     asked = f"{forward}\ny = F.scaled_dot_product_attention(q, k, v)\nreturn self.o(y)"
     found = ported(tmp_path, "def my_own(x):\n    return x.chunk(3, -1)\n\n\n" + attention(init, asked))
@@ -173,3 +174,19 @@ def test_another_form_of_attention_is_left_to_a_person(tmp_path: Path) -> None:
     own = "q, k, v = self.q(x), self.k(x), self.v(x)\nreturn self.o((q @ k.mT).softmax(-1) @ v)"
     found = ported(tmp_path, attention(SPLIT, own))
     assert any("dispatch_attention_fn" in what for _, what in found.todo)
+
+
+@pytest.mark.parametrize(("repeated", "shared"), [
+    ("k, v = k.repeat_interleave(2, dim=1), v.repeat_interleave(2, 1)", False),
+    ("k = k.repeat_interleave(2, dim=1)\nv = torch.repeat_interleave(v, 2, dim=-3)", True),
+    ("k = k.repeat_interleave(2, dim=1)\nv = v.repeat_interleave(4, dim=1)", False),
+    ("k = k.repeat_interleave(2, dim=1)\nv = v.repeat_interleave(2, dim=2)", False),
+    ("k = k.repeat_interleave(2, dim=1)\nv = v.repeat_interleave(2, dim=1)\nself.seen = k", False),
+    ("k = k.repeat(1, 2, 1, 1)\nv = v.repeat(1, 2, 1, 1)", False),
+])  # fmt: skip
+def test_keys_and_values_are_shared_where_each_is_repeated_alike(repeated: str, shared: bool, tmp_path: Path) -> None:
+    heads = "\n".join(f"{one} = self.{one}(x).unflatten(-1, (-1, 4)).transpose(1, 2)" for one in "qkv")
+    own = f"{heads}\n{repeated}\ny = F.scaled_dot_product_attention(q, k, v)\nreturn self.o(y.transpose(1, 2))"
+    found = ported(tmp_path, attention(SPLIT, own))
+    assert ("enable_gqa=True" in found.text) is shared
+    assert ("repeat" not in found.text.replace("_repeated_blocks", "")) is shared

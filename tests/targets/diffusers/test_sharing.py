@@ -1,10 +1,13 @@
 """Which plan shares out tokens: found where there is one, refused where there is none, and never by halves."""
 
+import importlib
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from omni_kit.cli.app import app
 from omni_kit.errors import Refusal
 from omni_kit.scaffold import new_model
 from omni_kit.targets.diffusers.runtime.sharing import derive
@@ -76,21 +79,30 @@ class Ibis(nn.Module):
 """
 
 
-def made(folder: Path, text: str) -> Path:
+def made(folder: Path, text: str, name: str = "ibis_net") -> Path:
     (folder / "ibis.py").write_text(text, encoding="utf-8")
-    new_model("ibis_net", f"{folder / 'ibis.py'}::Ibis", target="diffusers", into=folder)
-    return folder / "ibis_net"
+    new_model(name, f"{folder / 'ibis.py'}::Ibis", target="diffusers", into=folder)
+    return folder / name
 
 
-def test_a_plan_names_tokens_positions_and_what_answers(tmp_path: Path) -> None:
-    words: dict[str, Any] = {
-        "ContextParallelInput": lambda **given: tuple(given.values()),
-        "ContextParallelOutput": lambda **given: tuple(given.values()),
+def test_a_plan_that_names_tokens_positions_and_what_answers_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = made(tmp_path, NET, "shared_net")
+    command = ["check", str(path), "--level", "toy", "--select", "DFU704"]
+    assert "mended 1 finding" in CliRunner().invoke(app, [*command, "--fix"]).output
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from diffusers.models._modeling_parallel import ContextParallelInput, ContextParallelOutput
+
+    plan = importlib.import_module("shared_net.transformer_shared_net").SharedNetTransformer2DModel._cp_plan
+    along = ContextParallelInput(split_dim=0, expected_dims=2)
+    assert plan == {
+        "blocks.0": {"x": ContextParallelInput(split_dim=1, expected_dims=3)},
+        "blocks.*": {"cos": along, "sin": along},
+        "out": ContextParallelOutput(gather_dim=1, expected_dims=3),
     }
-    exec(derive(made(tmp_path, NET)), words)
-    assert words["_cp_plan"] == {
-        "blocks.0": {"x": (1, 3)}, "blocks.*": {"cos": (0, 2), "sin": (0, 2)}, "out": (1, 3)
-    }  # fmt: skip
+    for name in [name for name in sys.modules if name.partition(".")[0] == path.name]:
+        del sys.modules[name]
 
 
 def test_blocks_that_count_their_tokens_have_none(tmp_path: Path) -> None:

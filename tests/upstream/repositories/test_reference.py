@@ -8,7 +8,7 @@ import pytest
 from omni_kit.errors import BadInput
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.repositories.reference import find_reference, names_reference
-from omni_kit.upstream.repositories.sampling import sampling_of
+from omni_kit.upstream.repositories.sampling import sampling_of, samplings_of
 from omni_kit.upstream.subject import open_source
 
 HERON = Path(__file__).parents[2] / "fixtures" / "repositories" / "heron"
@@ -172,3 +172,61 @@ def test_schedules_are_worked_out(body: str, shift: float | None, tmp_path: Path
     assert found is not None
     assert found.schedule is not None
     assert found.schedule.shift == (None if shift is None else pytest.approx(shift))
+
+
+LOOP = (
+    "def {name}({given}, x, steps, c):\n    for a in torch.linspace(1, 0, steps):\n        v = {call}\n"
+    "        x = x - a * v\n    return x\n\n"
+)
+NETS = "class Net(torch.nn.Module):\n    def forward(self, x, t, c): ...\n\n" \
+       "class Other(torch.nn.Module):\n    def forward(self, x, t): ...\n\n"  # fmt: skip
+
+
+def loop(name: str, given: str = "net", call: str = "net(x, a, c)") -> str:
+    return LOOP.format(name=name, given=given, call=call)
+
+
+@pytest.mark.parametrize(("loops", "chosen"), [
+    (loop("first", call="net(x, a, c, c)") + loop("second"), "second"),
+    (loop("first", "net: Other", "net(x, a)") + loop("second", "net: Net"), "second"),
+    (loop("first", "net: 'Other'"), None),
+    (loop("first") + loop("second") + "net = Net()\nsecond(net, x, 4, c)\n", "second"),
+    (loop("first") + loop("second"), None),
+])  # fmt: skip
+def test_the_loop_is_that_of_the_chosen_class(loops: str, chosen: str | None, tmp_path: Path) -> None:
+    write(tmp_path, m=f"import torch\n\n{NETS}{loops}")
+    found = sampling_of(find_reference(f"{tmp_path}::Net"))
+    assert (found.function if found is not None else None) == chosen
+
+
+def test_which_of_several_loops_samples_can_be_said(tmp_path: Path) -> None:
+    write(tmp_path, m=f"import torch\n\n{NETS}{loop('first')}{loop('second')}")
+    assert [one.function for one in samplings_of(find_reference(f"{tmp_path}::Net"))] == ["first", "second"]
+    found = sampling_of(find_reference(f"{tmp_path}::Net::second"))
+    assert found is not None
+    assert found.function == "second"
+    with pytest.raises(BadInput, match="'third'"):
+        sampling_of(find_reference(f"{tmp_path}::Net::third"))
+
+
+@pytest.mark.parametrize(("body", "alone"), [
+    ("return torch.linspace(1, 0, n + 1) ** 2", True),
+    ("return torch.linspace(1, 0, n + 1) ** power", True),
+    ("return [0.9 * (1 - i / n) ** 2 for i in range(n)]", True),
+    ("return torch.linspace(0, 1, n + 1) ** 2", False),
+    ("return torch.linspace(1, 0.1, n + 1) ** 2", False),
+    ("return torch.linspace(1, 0, n)", False),
+    ("return torch.rand(n)", False),
+])  # fmt: skip
+def test_a_schedule_that_tells_its_numbers_can_be_copied(body: str, alone: bool, tmp_path: Path) -> None:
+    write(tmp_path, m=(
+        f"import torch\n\ndef levels(n, power=3):\n    {body}\n\n"
+        "def sample(model, x, n, c):\n    s = levels(n, power=2)\n    for a, b in zip(s[:-1], s[1:]):\n"
+        "        v = model(x, a)\n        x = x + (b - a) * v\n    return x\n\n"
+        "class Net(torch.nn.Module):\n    def forward(self, x, t): ...\n"
+    ))  # fmt: skip
+    found = sampling_of(find_reference(f"{tmp_path}::Net"))
+    assert found is not None
+    assert found.schedule is not None
+    assert (found.schedule.made is not None) == alone
+    assert dict(found.schedule.given) == {"power": "2"}

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from omni_kit.parity.case import Case
+from omni_kit.parity.compare.files import same_tensors
 from omni_kit.parity.evidence import PlantedEvidence
 from omni_kit.parity.faults.processes import PROCESS_FAULTS
 from omni_kit.parity.levels import BY_NAME, PROCESS_LEVELS, judge
@@ -30,6 +31,7 @@ class _Fault:
     holders: tuple[str, ...]
     what: str
     stored: bool
+    everywhere: bool
 
     def __str__(self) -> str:
         return f"{self.kind} in {self.module or 'the model'} ({self.what})"
@@ -119,7 +121,7 @@ def _judged(faulty: Case, fault: _Fault) -> Planted:
             failed.append(level)
         if faulty.divergence is not None:
             break
-    if not failed and _unheard(faulty, fault):
+    if not failed and (_unheard(faulty, fault) or (fault.everywhere and _silent(faulty))):
         return Planted(str(fault), fault.kind, fault.module, idle=True)
     blamed = faulty.divergence.module if faulty.divergence else _attention_blamed(faulty)
     holders = (*fault.holders, fault.module)
@@ -138,6 +140,12 @@ def _unheard(faulty: Case, fault: _Fault) -> bool:
         if inside and idle.issuperset(inside):
             return True
     return judge("modules", faulty).status == "pass" and bool(faulty.notes)
+
+
+def _silent(faulty: Case) -> bool:
+    """Bit for bit, every answer and gradient is that of the candidate without the fault."""
+    asked = ("outputs", "gradients") if Ability.gradient in faulty.offers else ("outputs",)
+    return all(same_tensors(faulty.evidence.results(what), faulty.pair.results(what)) for what in asked)
 
 
 def _attention_blamed(faulty: Case) -> str:

@@ -74,6 +74,12 @@ def attributes(node: ast.AST, holder: str) -> Iterator[ast.Attribute]:
     yield from sorted(found, key=lambda one: (one.lineno, one.col_offset))
 
 
+def asked_for(node: ast.AST, holder: str) -> set[str]:
+    """The names of which `hasattr(holder, "name")` asks below a node whether they are there."""
+    found = (call.args for call in calls(node, "hasattr") if len(call.args) == 2 and last_name(call.args[0]) == holder)
+    return {one[1].value for one in found if isinstance(one[1], ast.Constant) and isinstance(one[1].value, str)}
+
+
 def stored(cls: ClassRef) -> set[str] | None:
     """The attributes that methods of a block set on anything; None where some are set by names that are computed."""
     found: set[str] = set()

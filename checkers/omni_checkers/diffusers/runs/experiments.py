@@ -2,7 +2,7 @@
 
 import importlib.util
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,14 @@ from omni_kit.targets.diffusers.model_dir import toy_name
 from omni_kit.targets.registry import get_target
 from omni_kit.upstream.diffusers.package import package_root
 from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.repositories.recorded import SIGNED
 
-FACT = "constructed"
+FACT, SHARED = "constructed", "shared"
 _STARTING = 120.0
 """Seconds for what all models of a run share: the imports of torch and diffusers."""
-_MODULE = "omni_checkers.diffusers.runs.experiment"
+_MODULE, _SHARING = "omni_checkers.diffusers.runs.experiment", "omni_checkers.diffusers.runs.sharing"
+SHARING_LIMIT = 180.0
+"""Seconds in which the plan of one model is found and proven."""
 
 
 def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:
@@ -43,7 +46,20 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
         for path in paths:
             if str(path) in answer:
                 found[path][FACT] = answer[str(path)]
+    if level == "toy":
+        _share(found, described)
     return found
+
+
+def _share(found: dict[Path, dict[str, Any]], described: Mapping[Path, Mapping[str, Any]]) -> None:
+    """Adds the plans of models that say of which class of their authors they are."""
+    wanted = [path for path, one in described.items() if SIGNED in one["toy"] and one["models"]]
+    for path in wanted:
+        root = described[path]["root"]
+        request = {"paths": [str(path)]}
+        answer = answer_of(_SHARING, "toy", request, Path(root) if root else None, _STARTING + SHARING_LIMIT)
+        plan, reason = answer[str(path)]
+        found[path][SHARED] = {"plan": plan, "reason": reason}
 
 
 def describe(path: Path) -> dict[str, Any]:

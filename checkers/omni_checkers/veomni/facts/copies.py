@@ -7,7 +7,8 @@ from functools import cached_property
 
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import NotApplicable
-from omni_checkers.symbolic.alterations import Copy, parameters
+from omni_checkers.symbolic.alterations import Copy
+from omni_checkers.symbolic.lines import parameters
 from omni_checkers.veomni.facts.callees import Callees, modules_of
 from omni_checkers.veomni.facts.generated import Generated, upstream_function
 from omni_kit.upstream.python.source import dotted

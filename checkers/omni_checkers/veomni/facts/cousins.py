@@ -9,7 +9,8 @@ from pathlib import Path
 
 from omni_checkers.engine.files import File, read_file
 from omni_checkers.engine.rule import NotApplicable
-from omni_checkers.symbolic.alterations import Copy, lines_of
+from omni_checkers.symbolic.alterations import Copy
+from omni_checkers.symbolic.lines import lines_of
 from omni_checkers.veomni.facts.constants import veomni_package
 from omni_checkers.veomni.facts.generated import PatchConfigFile
 from omni_kit.targets.veomni.model_dir import ModelDir

@@ -4,7 +4,9 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
-from omni_checkers.symbolic.alterations import Copy, Difference, Line, names_read, parameters, said
+from omni_checkers.symbolic.alterations import Copy
+from omni_checkers.symbolic.differences import Difference
+from omni_checkers.symbolic.lines import Line, names_read, parameters, said
 from omni_checkers.veomni.facts.copies import Override
 
 # Below this, a function was written anew.

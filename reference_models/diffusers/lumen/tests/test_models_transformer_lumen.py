@@ -57,5 +57,7 @@ def test_attention_has_processors():
 
 
 def test_a_conversion_of_what_is_converted_changes_nothing():
-    state = small_model().state_dict()
-    assert set(convert_lumen_transformer_checkpoint_to_diffusers(dict(state))) == set(state)
+    model = small_model()
+    assert set(convert_lumen_transformer_checkpoint_to_diffusers(dict(model.state_dict()), config=model.config)) == set(
+        model.state_dict()
+    )

@@ -32,9 +32,13 @@ class Place:
 
     def described(self) -> dict[str, Any]:
         """For the other process."""
-        stored = isinstance(self.fault, StateFault) and self.fault.stored
-        where = {"kind": self.fault.name, "module": self.module, "what": self.what}
-        return {**where, "holders": self.holders, "stored": stored}
+        held = self.fault if isinstance(self.fault, StateFault) else None
+        where = {"kind": self.fault.name, "module": self.module, "what": self.what, "holders": self.holders}
+        return {
+            **where,
+            "stored": held is not None and held.stored,
+            "everywhere": held is not None and held.everywhere,
+        }
 
 
 @dataclass

@@ -137,7 +137,7 @@ class PipelineBuilder:
 
     def _given(self, pipeline: Any, scenario: Scenario) -> dict[str, Any]:
         """All that its call is given, of what it takes."""
-        seeds = range(scenario.seed, scenario.seed + scenario.pictures)
+        seeds = range(scenario.seed, scenario.seed + scenario.prompts * scenario.pictures)
         generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
         given = asked(self._read, guidance_of(self._read), scenario) | dict.fromkeys(_MANY, scenario.pictures)
         given |= {"generator": generators, "output_type": "pt", "return_dict": False, "use_resolution_binning": False}

@@ -24,6 +24,7 @@ class Scenario:
         guided: by a negative prompt.
         prompt: its place in PROMPTS.
         pictures: how many are made of it, each of noise of its own.
+        prompts: how many there are at once, from that place on and round.
     """
 
     rows: int
@@ -34,22 +35,28 @@ class Scenario:
     steps: int = _STEPS
     frames: int = _FRAMES
     seed: int = _SEED
+    prompts: int = 1
 
     @property
     def name(self) -> str:
-        """For reports: "guided 64x96 x2"."""
+        """For reports: "guided 64x96 x2"; of several prompts "guided 64x64 2 prompts x2"."""
+        together = f" {self.prompts} prompts" if self.prompts > 1 else ""
         many = f" x{self.pictures}" if self.pictures > 1 else ""
-        return f"{'guided' if self.guided else 'plain'} {self.rows}x{self.columns}{many}"
+        return f"{'guided' if self.guided else 'plain'} {self.rows}x{self.columns}{together}{many}"
 
     @property
-    def text(self) -> str:
-        """The prompt."""
-        return PROMPTS[self.prompt]
+    def text(self) -> str | list[str]:
+        """The prompt, or all of them."""
+        return self._from(self.prompt)
 
     @property
-    def against(self) -> str:
-        """The negative prompt of a guided call."""
-        return PROMPTS[1 - self.prompt]
+    def against(self) -> str | list[str]:
+        """The negative prompt of a guided call, or all of them."""
+        return self._from(1 - self.prompt)
+
+    def _from(self, first: int) -> str | list[str]:
+        found = [PROMPTS[(first + number) % len(PROMPTS)] for number in range(self.prompts)]
+        return found if self.prompts > 1 else found[0]
 
 
 _ALL = (
@@ -69,9 +76,11 @@ def scenarios_of(batch: Tensors) -> list[Scenario]:
 class PipelineFeed:
     """Without and with guidance, of another size and prompt, and two pictures at once."""
 
+    scenarios: Sequence[Scenario] = _ALL
+
     def batch(self, model: Any, run: Run) -> Tensors:
         """A row for each scenario."""
-        rows = [list(vars(one).values()) for one in _ALL]
+        rows = [list(vars(one).values()) for one in self.scenarios]
         return {SCENARIOS: torch.tensor(rows, dtype=torch.long)}
 
     def mask(self, batch: Tensors) -> torch.Tensor:
@@ -95,6 +104,12 @@ class PipelineFeed:
         """Each picture, or the middle frame of each film: [rows, columns, 3]."""
         found = {name: answers[name][0] for name in self.judged(sorted(answers))}
         return {_plain(name): _colours(one) for name, one in found.items()}
+
+
+class PromptsFeed(PipelineFeed):
+    """As well two prompts at once, two pictures of each: only then the order of rows is seen."""
+
+    scenarios = (*_ALL, Scenario(_SMALL, _SMALL, guided=True, prompt=0, pictures=2, prompts=2))
 
 
 def _colours(picture: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,8 @@ MODELS, TRANSFORMERS = "models", "models/transformers"
 PIPELINES, MODULAR, SCHEDULERS, GUIDERS = "pipelines", "modular_pipelines", "schedulers", "guiders"
 _PLACES = (MODELS, PIPELINES, MODULAR, SCHEDULERS, GUIDERS)
 _MODEL = "ModelMixin"  # what every model of the library is
+_PIPELINE = "DiffusionPipeline"
+_LOADED = frozenset({_MODEL, "ConfigMixin", "PreTrainedModel"})  # what is loaded by its class is one of these
 
 
 def is_diffusers_class(name: str, library: Library | None = None) -> bool:
@@ -63,6 +65,12 @@ def find_class(library: Library, name: str) -> ClassRef | None:
 def is_model(cls: ClassRef) -> bool:
     """Whether a class is a whole model, and no part of one."""
     return any(isinstance(entry, ClassRef) and entry.node.name == _MODEL for entry in cls.mro[1:])
+
+
+def is_component(cls: ClassRef) -> bool:
+    """Whether a class is one of those that pipelines are given, models and processors, and no pipeline itself."""
+    names = {entry.node.name if isinstance(entry, ClassRef) else entry.rpartition(".")[2] for entry in cls.mro[1:]}
+    return bool(names & _LOADED) and _PIPELINE not in names
 
 
 def is_transformer(cls: ClassRef) -> bool:

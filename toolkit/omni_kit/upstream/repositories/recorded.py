@@ -23,7 +23,7 @@ def recorded_reference(file: Path) -> Reference:
     given = read_json(file).get(SIGNED)
     if not isinstance(given, str):
         raise BadInput(f"{file} does not say which class of its authors it is of", f'add "{SIGNED}": "PATH::Class"')
-    place, between, name = given.rpartition(BETWEEN)
+    place, between, name = given.partition(BETWEEN)
     if not between:
         return find_reference(given)
     wanted = Path(place).expanduser()

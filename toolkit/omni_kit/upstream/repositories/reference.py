@@ -31,11 +31,13 @@ class Reference:
         given: as typed.
         repository: their files.
         cls: the class, with the file that defines it.
+        loop: the function that samples with it, where it is said which.
     """
 
     given: str
     repository: Repository
     cls: ClassRef
+    loop: str = ""
 
     @property
     def class_name(self) -> str:
@@ -78,12 +80,14 @@ def names_reference(given: str) -> bool:
 
 
 def find_reference(given: str) -> Reference:
-    """The class that SOURCE names. It is read where it lies; nothing of it is imported.
+    """The class that SOURCE names: `PATH::Class`, `PATH::Class::function` where it is said what samples with it, or
+    `package.module:Class`. It is read where it lies; nothing of it is imported.
 
     Raises:
         BadInput: there is no such path, module or class; several classes have the name; it is no nn.Module.
     """
-    place, _, name = given.rpartition(BETWEEN) if BETWEEN in given else given.rpartition(":")
+    place, _, name = given.partition(BETWEEN) if BETWEEN in given else given.rpartition(":")
+    name, _, loop = name.partition(BETWEEN)
     if not name.isidentifier():
         raise BadInput(f"'{given}' names no class", f"write PATH{BETWEEN}Class, or package.module:Class")
     repository, sources = _by_path(place) if BETWEEN in given else _by_module(place)
@@ -93,7 +97,7 @@ def find_reference(given: str) -> Reference:
     if len(found) > 1:
         files = ", ".join(repository.show(one.source.path) for one in found[:3])
         raise BadInput(f"{place} has {len(found)} classes '{name}': {files}", f"write FILE{BETWEEN}{name}")
-    return _checked(Reference(given, repository, found[0]))
+    return _checked(Reference(given, repository, found[0], loop))
 
 
 def _by_path(place: str) -> tuple[Repository, list[SourceFile]]:

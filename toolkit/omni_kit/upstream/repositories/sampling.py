@@ -3,11 +3,14 @@
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, TypeGuard
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.python.source import SourceFile, read_source
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.source import SourceFile, dotted, read_source
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.numbers import Untold, called
 from omni_kit.upstream.repositories.reference import Reference
@@ -33,11 +36,20 @@ class Schedule:
         function: what makes them.
         shift: the factor by which they are bent away from even steps from 1 to 0; 1 for even ones; None for others.
         where: file:line.
+        made: that function, where it alone tells them: they fall, from 1 or below it, and end before 0 or there.
+        given: what else than the number of steps the loop hands it, as written.
     """
 
     function: str
     shift: float | None
     where: str
+    made: Defined | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> str:
+        """The argument that says how many steps there are."""
+        return _steps_of(self.made.node) if self.made is not None else ""
 
 
 @dataclass(frozen=True)
@@ -61,8 +73,30 @@ class Sampling:
 
 
 def sampling_of(reference: Reference) -> Sampling | None:
-    """The first loop in the authors' files that calls a model and moves what it was given; None without one."""
-    return next((found for source in _sources(reference) for found in _loops(source)), None)
+    """The loop in the authors' files that samples with the class; None without one, and where several may be it."""
+    found = samplings_of(reference)
+    return found[0] if len(found) == 1 else None
+
+
+def samplings_of(reference: Reference) -> list[Sampling]:
+    """The functions that may sample with the class: those that say so, else those that call a model as it is called.
+
+    Raises:
+        BadInput: the reference names one, and there is none of that name.
+    """
+    found: dict[int, list[Sampling]] = {}
+    made = list(_made_for(reference))
+    every = [pair for source in _sources(reference) for pair in _loops(source, reference, made)]
+    if reference.loop:
+        named = [one for _, one in every if reference.loop in (one.function, f"{one.module}.{one.function}")]
+        if not named:
+            names = ", ".join(dict.fromkeys(one.function for _, one in every)) or "none at all"
+            raise BadInput(f"no loop over steps is in a function '{reference.loop}'", f"these have one: {names}")
+        return named[:1]
+    for fits, one in every:
+        if all(one.where != other.where for other in found.get(fits, [])):
+            found.setdefault(fits, []).append(one)
+    return found[max(found)] if found and max(found) >= 0 else []
 
 
 def _sources(reference: Reference) -> Iterator[SourceFile]:
@@ -75,7 +109,8 @@ def _sources(reference: Reference) -> Iterator[SourceFile]:
                 continue
 
 
-def _loops(source: SourceFile) -> Iterator[Sampling]:
+def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) -> Iterator[tuple[int, Sampling]]:
+    """The functions with a loop that calls a model, and how well each fits the class."""
     for function in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
         for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
             values = (node.value for node in ast.walk(loop) if isinstance(node, ast.Assign))
@@ -85,7 +120,53 @@ def _loops(source: SourceFile) -> Iterator[Sampling]:
                 schedule = _schedule(source, function, loop)
                 top = function in source.tree.body
                 roles = _roles(function, loop, {name for name, _ in _assigned(loop)}) if top else {}
-                yield Sampling(source.where(loop), told[-1], schedule, source.module, function.name, roles)
+                fits = _fits(source, function, loop, reference, Defined(source, function.name, function) in made)
+                yield fits, Sampling(source.where(loop), told[-1], schedule, source.module, function.name, roles)
+                break
+
+
+def _made_for(reference: Reference) -> Iterator[Defined]:
+    """The functions that are handed an instance of the class, where one is made in the authors' files."""
+    wanted = Defined(reference.cls.source, reference.class_name, reference.cls.node)
+    for source in _sources(reference):
+        values = [(name, _head(value.func), source) for name, value in _assigned(source.tree) if _is_call(value)]
+        made = {name for name, head, at in values if resolve(at, head) == wanted}
+        for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and made):
+            meant = resolve(source, dotted(call.func) or "")
+            given = [*call.args, *(one.value for one in call.keywords)]
+            if isinstance(meant, Defined) and any(isinstance(one, ast.Name) and one.id in made for one in given):
+                yield meant
+
+
+def _fits(source: SourceFile, function: ast.FunctionDef, loop: ast.For, reference: Reference, made: bool) -> int:
+    """3 where a function says that it samples with the class, -1 where with another; else whether calls fit."""
+    given = {one.arg: one.annotation for one in (*function.args.args, *function.args.kwonlyargs)}
+    calls = [one for one in ast.walk(loop) if isinstance(one, ast.Call) and _head(one.func) in given]
+    for call in calls:
+        meant = resolve(source, _annotated(given[_head(call.func)]))
+        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef):
+            known = {one.node for one in reference.cls.mro if isinstance(one, ClassRef)}
+            return 3 if meant.node in known else -1
+    if made:
+        return 3
+    names = list(reference.forward)
+    return int(any(_takes(call, names) for call in calls))
+
+
+def _takes(call: ast.Call, names: Sequence[str]) -> bool:
+    several = any(isinstance(one, ast.Starred) for one in call.args)
+    by_name = {one.arg for one in call.keywords if one.arg}
+    return not several and len(call.args) + len(by_name) <= len(names) and by_name <= {*names}
+
+
+def _annotated(node: ast.expr | None) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return (dotted(node) or "") if node is not None else ""
+
+
+def _is_call(value: ast.expr) -> TypeGuard[ast.Call]:
+    return isinstance(value, ast.Call)
 
 
 def _roles(function: ast.FunctionDef, loop: ast.For, moved: set[str]) -> dict[str, str]:
@@ -153,18 +234,55 @@ def _schedule(source: SourceFile, function: ast.FunctionDef, loop: ast.For) -> S
         ):
             meant = resolve(source, call.func.id)  # type: ignore[attr-defined]
             if isinstance(meant, Defined) and isinstance(meant.node, ast.FunctionDef):
-                return Schedule(meant.name, shift_of(meant.source, meant.node), meant.source.where(meant.node))
+                return _scheduled(meant, meant.node, call)
     return None
 
 
-def shift_of(source: SourceFile, function: ast.FunctionDef) -> float | None:
+def _scheduled(meant: Defined, made: ast.FunctionDef, call: ast.Call) -> Schedule:
+    """What a function makes, called as the loop does; of a call that is not all literals nothing is told."""
+    names, steps = [one.arg for one in made.args.args], _steps_of(made)
+    said = dict(zip(names, call.args, strict=False)) | {one.arg: one.value for one in call.keywords if one.arg}
+    where, more = meant.source.where(made), {name: one for name, one in said.items() if name != steps}
+    try:
+        values = {name: ast.literal_eval(one) for name, one in more.items()}
+    except ValueError:
+        return Schedule(meant.name, None, where)
+    shift = shift_of(meant.source, made, values)
+    alone = shift is None and _falls(meant.source, made, values)
+    given = {name: ast.unparse(one) for name, one in more.items()}
+    return Schedule(meant.name, shift, where, meant if alone else None, given)
+
+
+def _falls(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, Any]) -> bool:
+    """Whether the noise levels of several runs fall, each from 1 or below it."""
+    for count in _TRIED:
+        try:
+            values = called(source, function, {**given, _steps_of(function): count})
+        except Untold:
+            return False
+        right = isinstance(values, list) and len(values) in (count, count + 1) and all(map(_is_number, values))
+        if not right or (len(values) == count + 1 and abs(values[-1]) > _CLOSE) or not 0 < values[0] <= 1 + _CLOSE:
+            return False
+        if any(later >= earlier for earlier, later in pairwise(values)) or values[count - 1] <= 0:
+            return False
+    return True
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)
+
+
+def _steps_of(function: ast.stmt) -> str:
+    names = [one.arg for one in function.args.args] if isinstance(function, ast.FunctionDef) else []
+    return next((name for name in names if _STEPS.search(name)), names[0] if names else "")
+
+
+def shift_of(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, Any]) -> float | None:
     """By which factor a schedule is bent: its numbers are compared with those of the formula, for several counts."""
-    names = [one.arg for one in function.args.args]
-    steps = next((name for name in names if _STEPS.search(name)), names[0] if names else "")
     found: set[float] = set()
     for count in _TRIED:
         try:
-            values = called(source, function, {steps: count})
+            values = called(source, function, {**given, _steps_of(function): count})
         except Untold:
             return None
         bent = _bent(values, count)

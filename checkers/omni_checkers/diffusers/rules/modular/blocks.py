@@ -1,15 +1,25 @@
-"""Rules about blocks of modular pipelines: DFU401 to DFU404."""
+"""Rules about blocks of modular pipelines: DFU401 to DFU405."""
 
 import ast
 
 from omni_checkers.diffusers.examples import BLOCKS, LUMEN, changed
-from omni_checkers.diffusers.facts.blocks import attributes, is_leaf, named, pipeline_names, state_of, stored
-from omni_checkers.diffusers.facts.code import at, is_a
-from omni_checkers.engine.rule import Findings, Rule
+from omni_checkers.diffusers.facts.blocks import asked_for, attributes, is_leaf, named, pipeline_names, state_of, stored
+from omni_checkers.diffusers.facts.code import at, calls, functions, is_a
+from omni_checkers.engine.files import walked
+from omni_checkers.engine.rule import Findings, Rule, Severity
+from omni_kit.upstream.diffusers.classes import is_component
 from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.upstream.python.source import SourceFile, dotted
 
 _BASE = "DiffusionPipeline"
+_STORED = "        block_state.timesteps = components.scheduler.timesteps\n"
+_LOOPED = (
+    _STORED
+    + """\
+        for t in block_state.timesteps:
+            block_state.sigmas = components.scheduler.step(block_state.sigmas, t, block_state.sigmas)[0]
+"""
+)
 _SIGMAS = ', InputParam("sigmas")'
 _SPEC = 'return [ComponentSpec("scheduler", FlowMatchEulerDiscreteScheduler)]'
 _OUTPUT = 'return [OutputParam("timesteps", type_hint=torch.Tensor)]'
@@ -73,7 +83,8 @@ class BlocksNeedWhatTheyDeclare(Rule):
     Why: `init_pipeline` loads what blocks expect. A component that none of them names is not there, and the first
     request ends in an AttributeError.
 
-    Fine when: the pipeline's class has it as a property of its own, and the annotation says which class that is.
+    Fine when: the pipeline's class has it as a property of its own, and the annotation says which class that is; or
+    the block asks by `hasattr` whether it is there.
     """
 
     id = "DFU403"
@@ -91,9 +102,10 @@ class BlocksNeedWhatTheyDeclare(Rule):
             if call is None or expected is None or configs is None or len(call.args.args) < 2:
                 continue
             holder = call.args.args[1]
-            known = pipeline_names(cls, call, holder, classes)
+            known, asked = pipeline_names(cls, call, holder, classes), asked_for(call, holder.arg)
             for node in attributes(call, holder.arg) if known is not None else ():
-                if node.attr not in (known or set()) | expected | configs and not node.attr.startswith("_"):
+                there = (known or set()) | expected | configs | asked
+                if node.attr not in there and not node.attr.startswith("_"):
                     yield at(cls.source, node, f"{cls.node.name} uses '{node.attr}', which it does not expect")
 
 
@@ -103,7 +115,7 @@ class BlocksStandAlone(Rule):
     Why: a change of the standard pipeline changes the modular one unseen, and the import loads a pipeline that nobody
     asked for.
 
-    Fine when: it is a mixin that both are meant to share.
+    Fine when: both are meant to share it: a mixin, or the class of a component, which is loaded by that very class.
     """
 
     id = "DFU404"
@@ -128,15 +140,63 @@ class BlocksStandAlone(Rule):
                     for alias in node.names:
                         imported = source.imports.get(alias.asname or alias.name)
                         taken = imported is not None and imported.module.startswith("diffusers.pipelines")
-                        if taken and not _mixin(source, alias.asname or alias.name):
+                        if taken and not _shared(source, alias.asname or alias.name):
                             yield at(source, node, f"'{alias.name}' is taken from a standard pipeline: copy it")
 
 
-def _mixin(source: SourceFile, name: str) -> bool:
-    """Whether a class is no pipeline, but stands beside the base of all pipelines."""
+class LoopsAreLoopBlocks(Rule):
+    """A block that goes through the scheduler's steps is a LoopSequentialPipelineBlocks, made of blocks of its own.
+
+    Why: who wants another guidance, or another step, puts a block of the loop in the place of one; a loop that is one
+    block has to be written again as a whole.
+
+    Fine when: a round cannot be divided, because it ends in its middle or assigns what the loop counts by; or the block
+    is itself one of a loop.
+    """
+
+    id = "DFU405"
+    name = "loops-are-loop-blocks"
+    target = "diffusers"
+    severity = Severity.warning
+    obligations = ("DIF-41", "DIF-44")
+    BAD = (changed(BLOCKS, (_STORED, _LOOPED)),)
+    GOOD = ({BLOCKS: LUMEN[BLOCKS]},)
+
+    def check(self, blocks: list[ClassRef]) -> Findings:
+        for cls in filter(is_leaf, blocks):
+            call = cls.defines("__call__")
+            if call is None or not state_of(call):
+                continue
+            loops = (node for one in functions(cls.node) for node in walked(one) if isinstance(node, ast.For))
+            loop = min((node for node in loops if _steps(node)), key=lambda node: node.lineno, default=None)
+            if loop is not None and not _indivisible(loop):
+                yield at(cls.source, loop, f"{cls.node.name} goes through its steps in one piece: divide it")
+
+
+def _steps(loop: ast.For) -> bool:
+    return any((dotted(call.func) or "").endswith(".scheduler.step") for call in calls(loop, "step"))
+
+
+def _indivisible(loop: ast.For) -> bool:
+    """Whether a round of a loop ends in its middle, or assigns what the loop counts by."""
+    counted = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    inner = [node for one in loop.body for node in walked(one)]
+    stored = {node.id for node in inner if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    begins = 1 if _leaves(loop.body[0]) else 0
+    return bool(counted & stored) or any(_leaves(one) for one in loop.body[begins:])
+
+
+def _leaves(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Continue | ast.Break | ast.Return):
+        return True
+    inner = [] if isinstance(node, ast.For | ast.While | ast.FunctionDef) else ast.iter_child_nodes(node)
+    return any(_leaves(one) for one in inner if isinstance(one, ast.stmt))
+
+
+def _shared(source: SourceFile, name: str) -> bool:
+    """Whether a class is a component's, or no pipeline and stands beside the base of all pipelines."""
     found = source.resolve_class(name)
-    return (
-        found is not None
-        and "DiffusionPipeline" in found[0].classes
-        and not is_a(ClassRef(*found), "DiffusionPipeline")
-    )
+    if found is None:
+        return False
+    beside = "DiffusionPipeline" in found[0].classes and not is_a(ClassRef(*found), "DiffusionPipeline")
+    return beside or is_component(ClassRef(*found))

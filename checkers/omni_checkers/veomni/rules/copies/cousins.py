@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from itertools import chain
 
 from omni_checkers.engine.rule import Example, Finding, Findings, Rule, Severity
-from omni_checkers.symbolic.alterations import Difference, Line
 from omni_checkers.symbolic.arrangement import same_values
+from omni_checkers.symbolic.differences import Difference
+from omni_checkers.symbolic.lines import Line
 from omni_checkers.veomni.facts.cousins import Function, Kin, upstream_lines
 from omni_checkers.veomni.facts.generated import PatchConfigFile
 from omni_checkers.veomni.facts.slips import changes_a_value

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
-from omni_checkers.symbolic.alterations import said
+from omni_checkers.symbolic.lines import said
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated, upstream_class_of, upstream_own
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
-from omni_checkers.symbolic.alterations import said
+from omni_checkers.symbolic.lines import said
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.copies import Override, settings_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
-from omni_checkers.symbolic.alterations import said
+from omni_checkers.symbolic.lines import said
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated, upstream_strings
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
-from omni_checkers.symbolic.alterations import said
+from omni_checkers.symbolic.lines import said
 from omni_checkers.veomni.examples import GPU_CONFIG, LOSS, OUTPUT, loss_contract, patch_config
 from omni_checkers.veomni.facts.copies import Override
 from omni_checkers.veomni.facts.generated import Generated
@@ -14,7 +14,7 @@ _BODY = f"    loss, logits, aux = {LOSS}\n{OUTPUT}"
 
 
 class OutputsAreFilled(Rule):
-    """A patched method that makes an output fills every field that upstream's method fills.
+    """A patched method makes an output where upstream's does, and fills every field that upstream's fills.
 
     Upstream's `**outputs` fills every field that both outputs have. Which value goes in is the affair of VEO415.
 
@@ -38,7 +38,14 @@ class OutputsAreFilled(Rule):
         for one in overrides:
             wanted = {field for call in _made(one.copy.theirs) for field in _filled(call, one.item)}
             made = sorted(_made(one.copy.ours), key=lambda call: call.lineno)
-            if not wanted or not made:
+            if not wanted:
+                continue
+            if not made:
+                if (bare := _tuple(one.copy.ours)) is not None:
+                    judged = True
+                    theirs = ", ".join(sorted({said(call.func) for call in _made(one.copy.theirs)}))
+                    message = f"{one.name} returns a tuple, and upstream's an object: {theirs}"
+                    yield Finding(message, one.item.file.path, bare.lineno)
                 continue
             judged = True
             given = {keyword.arg for call in made for keyword in call.keywords if keyword.arg}
@@ -58,6 +65,13 @@ def _made(function: ast.FunctionDef) -> Iterator[ast.Call]:
     for node in walked(function):
         if isinstance(node, ast.Call) and "Output" in said(node.func).rpartition(".")[2]:
             yield node
+
+
+def _tuple(function: ast.FunctionDef) -> ast.Tuple | None:
+    """The tuple that a function returns, where it returns nothing else."""
+    returned = [node.value for node in walked(function) if isinstance(node, ast.Return) and node.value is not None]
+    tuples = [value for value in returned if isinstance(value, ast.Tuple)]
+    return tuples[-1] if tuples and len(tuples) == len(returned) else None
 
 
 def _filled(call: ast.Call, item: Generated) -> set[str]:

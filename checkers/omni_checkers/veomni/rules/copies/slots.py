@@ -6,7 +6,7 @@ from pathlib import Path
 
 from omni_checkers.engine.files import read_file
 from omni_checkers.engine.rule import Example, Finding, Findings, Rule, Severity
-from omni_checkers.symbolic.alterations import names_read
+from omni_checkers.symbolic.lines import names_read
 from omni_checkers.veomni.examples import GPU_CONFIG, REGISTER, patch_config
 from omni_checkers.veomni.facts.cousins import Kin
 

@@ -1,7 +1,7 @@
 """The blocks of a modular pipeline, each as its file has it."""
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -114,7 +114,7 @@ class Blocks:
         return [self._round(part) for part in self.division.loop.parts]
 
     def _leaf(self, part: Part, passed: Passed, answers: dict[str, str] | None = None) -> Block:
-        body = [*_absent(passed), *self._rewritten(list(self._kept(part.statements))), *self._answers(answers or {})]
+        body = [*_absent(passed), *self._rewritten(part.statements), *self._answers(answers or {})]
         return self._block(part.name, f"{self.prefix}{_camel(part.name)}Step", LEAF, body,
                            self._inputs(passed.inputs), passed.outputs, part.statements)  # fmt: skip
 
@@ -136,14 +136,16 @@ class Blocks:
 
     def _loop(self) -> Block:
         loop, passed = self.division.loop, self.flow.loop()
-        steps = [_statement(_STEP)] if loop.parts else []
-        inner = loop.loop.body.with_changes(body=[*loop.before, *steps, *loop.after])
+        cls = f"{self.prefix}DenoiseStep"
+        if loop.undivided:
+            body = [*_absent(passed), *self._rewritten([loop.statement])]
+            return self._block(DENOISE, cls, LEAF, body, self._inputs(passed.inputs), passed.outputs, [loop.statement],
+                               f"{TODO_MARK}: not divided: {loop.undivided}")  # fmt: skip
+        inner = loop.loop.body.with_changes(body=[*loop.before, _statement(_STEP), *loop.after])
         statement = loop.statement.deep_replace(loop.loop, loop.loop.with_changes(body=inner))
         body = [*_absent(passed), *self._rewritten([statement], frozenset({PROGRESS}))]
-        taken = passed.inputs if not loop.parts else self.flow.around()
-        why = f"{TODO_MARK}: not divided: {loop.undivided}" if loop.undivided else ""
-        made = self._block(DENOISE, f"{self.prefix}DenoiseStep", LOOP, body, self._inputs(taken), passed.outputs,
-                           [statement], why)  # fmt: skip
+        made = self._block(DENOISE, cls, LOOP, body, self._inputs(self.flow.around()), passed.outputs,
+                           [statement])  # fmt: skip
         given = "".join(f", {name}={name}" for name in loop.targets)
         step = f"components, {STATE} = self.loop_step(components, {STATE}{given})"
         return replace(made, body=made.body.replace(_STEP, step), targets=loop.targets,
@@ -167,19 +169,17 @@ class Blocks:
     def _rewritten(
         self, statements: Sequence[cst.BaseStatement], kept: frozenset[str] = frozenset()
     ) -> list[cst.BaseStatement]:
-        told = Told(self.flow.crossing, self.members.function, kept)
-        return [rewritten(one, told) for one in statements]
+        told = Told(self.flow.crossing, self.members.function, kept, self._leaves_out)
+        return [rewritten(one, told) for one in statements if not self._leaves_out(one)]
 
-    def _kept(self, statements: Sequence[cst.BaseStatement]) -> Iterator[cst.BaseStatement]:
-        for one in statements:
-            if name := self.members.leaves_out(tree(one)):
-                self.left.append(name)
-            else:
-                yield one
+    def _leaves_out(self, node: cst.CSTNode) -> bool:
+        name = self.members.leaves_out(tree(node).body[0])
+        if name:
+            self.left.append(name)
+        return bool(name)
 
     def _inputs(self, names: Sequence[str]) -> tuple[Input, ...]:
-        known = self._arguments
-        return tuple(known.get(name) or Input(name) for name in names)
+        return tuple(self._arguments.get(name) or Input(name) for name in names)
 
     @cached_property
     def _arguments(self) -> dict[str, Input]:
@@ -188,7 +188,7 @@ class Blocks:
         positional = [*given.posonlyargs, *given.args]
         defaults = [*[None] * (len(positional) - len(given.defaults)), *given.defaults, *given.kw_defaults]
         every = list(zip([*positional, *given.kwonlyargs], defaults, strict=True))[1:]
-        found = {one.arg: Input(one.arg, _written(one.annotation), _written(default), default is None)
+        found = {one.arg: Input(one.arg, _hint(one.annotation), _written(default), default is None)
                  for one, default in every}  # fmt: skip
         return found | ({given.kwarg.arg: Input(given.kwarg.arg, default="{}")} if given.kwarg else {})
 
@@ -216,3 +216,10 @@ def _camel(name: str) -> str:
 
 def _written(node: ast.expr | None) -> str:
     return ast.unparse(node) if node is not None else ""
+
+
+def _hint(node: ast.expr | None) -> str:
+    """A type as written; empty for one that cannot be evaluated, as some files never do: `"A" | B`."""
+    unions = (one for one in ast.walk(node) if isinstance(one, ast.BinOp)) if node is not None else ()
+    names = (side for one in unions for side in (one.left, one.right))
+    return "" if any(isinstance(side, ast.Constant) and side.value for side in names) else _written(node)

@@ -6,10 +6,11 @@ from omni_kit.targets.diffusers.installing import INSTALL_DIFFUSERS
 from omni_kit.targets.diffusers.modular.package import find_package
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.recorded import recorded_source
-from omni_kit.targets.sides import PIPELINE, PIPELINES, Ability, Candidate
+from omni_kit.targets.sides import PIPELINES, Ability, Candidate
 from omni_kit.upstream.subject import Subject
 
 _SIDE = "omni_kit.targets.diffusers.modular.side:ModularBuilder"
+_FEED = "omni_kit.toys.feeds.pipeline:PromptsFeed"
 
 
 class ModularHandler:
@@ -38,7 +39,7 @@ class ModularHandler:
             builder=_SIDE,
             options={"path": str(found.path), "class_name": found.class_name},
             reference=PIPELINES,
-            feed=PIPELINE,
+            feed=_FEED,
             offers=frozenset({Ability.stages}),
             requires={"diffusers": INSTALL_DIFFUSERS},
         )

@@ -6,14 +6,29 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from omni_kit.targets.diffusers.modular.names import of_tree
-from omni_kit.targets.diffusers.modular.opened import BASE, Method, Opened
+from omni_kit.targets.diffusers.modular.opened import Method, Opened
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.source import dotted
 
 MODULAR = "ModularPipeline"
-# A method as it stands, or statements that end with a value.
-Member = Method | list[ast.stmt]
+
+
+@dataclass(frozen=True)
+class Made:
+    """Statements that make an attribute.
+
+    Attributes:
+        body: they end with its value.
+        replaced: the pipeline assigns it again while it runs.
+    """
+
+    body: list[ast.stmt]
+    replaced: bool = False
+
+
+# A method as it stands, or what makes an attribute.
+Member = Method | Made
 
 
 @dataclass(frozen=True)
@@ -38,7 +53,6 @@ class Members:
         self._opened = opened
         library = opened.pipeline.library
         self._modular = find_class(library, MODULAR)
-        self._base = find_class(library, BASE)
 
     def function(self, name: str) -> Method | None:
         """A method that becomes a function beside the blocks; None for properties, and where its name is taken."""
@@ -65,15 +79,14 @@ class Members:
     def _behind(self, name: str) -> Iterator[ast.AST]:
         method = self._opened.method(name)
         if method is not None:
-            yield method.node
+            yield from method.nodes
         elif name in self.made:
             yield from self.made[name]
 
     @cached_property
     def made(self) -> dict[str, list[ast.stmt]]:
         """What the constructor assigns: attribute -> statements that end with its value, in the words of a property."""
-        init = self._opened.method("__init__")
-        body = [one for one in init.node.body if not _registers(one)] if init is not None else []
+        body = [one for one in self._opened.constructor if not _registers(one)]
         names = {name for node in body for name in of_tree(node).kept}
         return {name: self._property(name, body) for name in sorted(names)}
 
@@ -95,14 +108,22 @@ class Members:
             return [ast.Return(last.value)]
         return [*changed, ast.Return(ast.Name(name, ast.Load()))]
 
-    def leaves_out(self, node: ast.Module) -> str:
+    def _of_base(self, name: str) -> Method | None:
+        """A method of the base of all standard pipelines that needs nothing which modular ones do not have."""
+        found = self._opened.of_base(name)
+        if found is None:
+            return None
+        used = of_tree(found.node)
+        return found if all(one in used.kept or self.inherited(one) for one in used.attributes) else None
+
+    def leaves_out(self, node: ast.stmt) -> str:
         """The method that a statement calls and nothing takes from, of those that only standard pipelines have."""
-        call = node.body[0].value if isinstance(node.body[0], ast.Expr) else None
+        call = node.value if isinstance(node, ast.Expr) else None
         name = (dotted(call.func) or "") if isinstance(call, ast.Call) else ""
         own = name.removeprefix("self.")
         if own == name or "." in own or self._opened.method(own) is not None or self.inherited(own):
             return ""
-        return own if self._base is not None and self._base.method(own) is not None else ""
+        return own if self._opened.of_base(own) is not None else ""
 
     def inherited(self, name: str) -> bool:
         """Whether a modular pipeline, or a mixin of the pipeline, has an attribute."""
@@ -125,26 +146,28 @@ class Members:
             if name in self._opened.parts or self.function(name) is not None or self.inherited(name):
                 continue
             assigned = self._opened.cls.assigned(name)
-            if (method := self._opened.method(name)) is not None:
+            if (method := self._opened.method(name) or self._of_base(name)) is not None:
                 found[name] = method
-            elif name in self.made and (name not in kept or constant(self.made[name])):
-                found[name] = self.made[name]
+            elif name in self.made:
+                found[name] = Made(self.made[name], name in kept)
             elif assigned is not None:
-                found[name] = [ast.Return(assigned[1])]
+                found[name] = Made([ast.Return(assigned[1])])
             elif name not in kept:
                 unknown.append(name)
+            elif not name.startswith("_"):
+                found[name] = Made([ast.Return(ast.Constant(None))])
         return found | self._called_by(found), unknown
 
     def _called_by(self, members: dict[str, Member]) -> dict[str, Member]:
         """Methods that members need on the pipeline itself."""
-        nodes = [node for one in members.values() for node in ([one.node] if isinstance(one, Method) else one)]
+        nodes = [node for one in members.values() for node in (one.nodes if isinstance(one, Method) else one.body)]
         names = self.reached(nodes).attributes - members.keys()
         return {name: method for name in sorted(names) if (method := self.function(name)) is not None}
 
     def _kept(self, reached: Reached) -> frozenset[str]:
         """Attributes that are assigned while the pipeline runs."""
         methods = (self._opened.method(name) for name in reached.attributes)
-        nodes = [self._opened.call.node, *(one.node for one in methods if one is not None)]
+        nodes = [self._opened.call.node, *(node for one in methods if one is not None for node in one.nodes)]
         return frozenset(name for node in nodes for name in of_tree(node).kept)
 
 

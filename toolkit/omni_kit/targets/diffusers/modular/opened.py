@@ -8,6 +8,7 @@ import libcst as cst
 
 from omni_kit.errors import Refusal
 from omni_kit.targets.diffusers.modular.names import of_tree
+from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.source import SourceFile, dotted
@@ -42,11 +43,18 @@ class Method:
         home: the class that defines it.
         node: as Python reads it.
         written: as it is written.
+        setters: of a property, what assigning it does; in both syntaxes.
     """
 
     home: ClassRef
     node: ast.FunctionDef
     written: cst.FunctionDef
+    setters: tuple[tuple[ast.FunctionDef, cst.FunctionDef], ...] = ()
+
+    @property
+    def nodes(self) -> list[ast.FunctionDef]:
+        """It and its setters."""
+        return [self.node, *(node for node, _ in self.setters)]
 
     @property
     def decorators(self) -> list[str]:
@@ -93,20 +101,29 @@ class Opened:
         found = self.cls.method(name)
         if found is None or not is_pipeline(found[0]):
             return None
-        home, node = found
-        module = concrete(home.source)
-        classes = (one for one in module.body if isinstance(one, cst.ClassDef) and one.name.value == home.node.name)
-        body = next(classes).body.body
-        place = home.node.body.index(node)
-        return Method(home, node, body[place])  # type: ignore[arg-type]
+        return _as_method(*found)
+
+    def of_base(self, name: str) -> Method | None:
+        """A method of the base of all standard pipelines."""
+        base = find_class(self.pipeline.library, BASE)
+        found = base.method(name) if base is not None else None
+        return _as_method(*found) if found is not None else None
+
+    @cached_property
+    def constructor(self) -> list[ast.stmt]:
+        """The statements of its `__init__`, behind those of the pipelines that it derives from."""
+        homes = [entry for entry in reversed(self.cls.mro) if isinstance(entry, ClassRef) and is_pipeline(entry)]
+        found = (home.defines("__init__") for home in homes)
+        return [statement for one in found if one is not None for statement in one.body]
 
     @cached_property
     def bases(self) -> list[str]:
         """Its mixins, by the names that its file has for them."""
-        named = self.cls.source.bases(self.cls.node)
+        own = self.cls.source
+        homes = [one for one in self.cls.mro if isinstance(one, ClassRef) and is_pipeline(one) and one.source == own]
         kept = []
-        for name in named:
-            found = self.cls.source.resolve_class(name)
+        for name in dict.fromkeys(name for home in homes for name in own.bases(home.node)):
+            found = own.resolve_class(name)
             if name != BASE and not (found is not None and is_pipeline(ClassRef(*found))):
                 kept.append(name)
         return kept
@@ -114,8 +131,7 @@ class Opened:
     @cached_property
     def parts(self) -> dict[str, str]:
         """Component -> its class, by the name that the pipeline's file has for it; empty where that is not told."""
-        init = self.method("__init__")
-        calls = (node for node in ast.walk(init.node) if isinstance(node, ast.Call)) if init is not None else ()
+        calls = (node for one in self.constructor for node in ast.walk(one) if isinstance(node, ast.Call))
         named = [
             one.arg
             for node in calls
@@ -131,7 +147,7 @@ class Opened:
         init = self.method("__init__")
         every = [*init.node.args.args, *init.node.args.kwonlyargs] if init is not None else []
         annotation = next((one.annotation for one in every if one.arg == name), None)
-        inner = ast.walk(annotation) if annotation is not None else ()
+        inner = ast.walk(annotation) if annotation is not None and not isinstance(annotation, ast.IfExp) else ()
         known = (one.id for one in inner if isinstance(one, ast.Name) and one.id[:1].isupper())
         return next((one for one in known if one in self.cls.source.imports and one not in ("Union", "Optional")), "")
 
@@ -148,6 +164,19 @@ class Opened:
         every = [one.arg for one in [*positional, *given.kwonlyargs]]
         return {name: ast.unparse(defaults[name]) if name in defaults else "None"
                 for name in every if name not in self.parts}  # fmt: skip
+
+
+def _as_method(home: ClassRef, node: ast.FunctionDef) -> Method:
+    module = concrete(home.source)
+    classes = (one for one in module.body if isinstance(one, cst.ClassDef) and one.name.value == home.node.name)
+    both = list(zip(home.node.body, next(classes).body.body, strict=True))
+    setters = [pair for pair in both if any(dotted(one) == f"{node.name}.setter" for one in _decorators(pair[0]))]
+    written = next(written for one, written in both if one is node)
+    return Method(home, node, written, tuple(setters))  # type: ignore[arg-type]
+
+
+def _decorators(node: ast.stmt) -> list[ast.expr]:
+    return node.decorator_list if isinstance(node, ast.FunctionDef) else []
 
 
 def is_pipeline(cls: ClassRef) -> bool:

@@ -13,6 +13,8 @@ from omni_kit.targets.diffusers.modular.opened import Method, definitions
 from omni_kit.targets.diffusers.modular.rewriting import Told, rewritten
 from omni_kit.upstream.python.source import Imported, SourceFile, absolute_module
 
+_FUTURE = Imported("__future__", "annotations")
+_STANDARD = "diffusers.pipelines."
 _RELATIVE = re.compile(r"^(\s*)from (\.+)([\w.]*) import", re.MULTILINE)
 
 
@@ -43,11 +45,13 @@ class Around:
         imports: lines.
         statements: what upstream's file does at its top level, and is done here, too; each with its line there.
         functions: what is defined here, by name.
+        unevaluated: annotations are not evaluated in a file that some of it is from.
     """
 
     imports: list[str] = field(default_factory=list)
     statements: dict[str, int] = field(default_factory=dict)
     functions: dict[str, str] = field(default_factory=dict)
+    unevaluated: bool = False
 
 
 class Collector:
@@ -71,6 +75,7 @@ class Collector:
         found, todo, seen = Around(), list(pieces), set[tuple[str, str]]()
         while todo:
             piece = todo.pop(0)
+            found.unevaluated |= _FUTURE in piece.source.imports.values()
             for name in piece.names:
                 if (name, piece.source.module) not in seen:
                     seen.add((name, piece.source.module))
@@ -82,6 +87,7 @@ class Collector:
 
     def _needed(self, file: str, name: str, source: SourceFile, found: Around) -> list[Piece]:
         method = self._method(name)
+        source = self._home(name, source)
         defined = definitions(source).get(name)
         if method is not None:
             return self._defined(file, name, lambda: self._as_function(method), found)
@@ -95,6 +101,18 @@ class Collector:
         if name in source.imports:
             found.imports.append(self._import(name, source.imports[name]))
         return []
+
+    def _home(self, name: str, source: SourceFile) -> SourceFile:
+        """Where a name is copied from: the file of another standard pipeline that it is imported from, or this file.
+
+        Classes stay where they are: what a pipeline is given is of that very class.
+        """
+        while (one := source.imports.get(name)) is not None and one.module not in self._own:
+            home = source.home_of(one) if one.module.startswith(_STANDARD) else None
+            if home is None or home[1] != name or source.resolve_class(name) is not None:
+                break
+            source = home[0]
+        return source
 
     def _defined(self, file: str, name: str, make: Callable[[], Piece], found: Around) -> list[Piece]:
         home = self._homes.setdefault(name, file)

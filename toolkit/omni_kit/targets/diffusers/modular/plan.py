@@ -7,13 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import libcst as cst
+
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.targets.diffusers.modular.blocks import LOOP, PROGRESS, Blocks, at_depth
 from omni_kit.targets.diffusers.modular.dividing import Divider, Division
 from omni_kit.targets.diffusers.modular.flow import Flow, handed_to_callbacks
-from omni_kit.targets.diffusers.modular.members import Member, Members, Reached, constant
+from omni_kit.targets.diffusers.modular.members import Made, Member, Members, Reached, constant
 from omni_kit.targets.diffusers.modular.opened import Method, Opened
 from omni_kit.targets.diffusers.modular.pieces import Collector, Piece
+from omni_kit.targets.diffusers.modular.rewriting import COMPONENTS
 from omni_kit.targets.protocol import TODO_MARK, Decision, IntegrationPlan, NewFile, Request
 from omni_kit.upstream.diffusers.guidance import guidance_of
 from omni_kit.upstream.diffusers.pipelines import Pipeline
@@ -100,17 +103,23 @@ class Proposal:
         """The package."""
         collector = Collector(self.members.function, "diffusers.", self.own)
         every = [*self.blocks.sequence, *self.blocks.rounds]
+        texts = [one.body for one in every]
         for file in _FILES:
             own = [one for one in every if one.file == file]
             if own:
                 own.sort(key=lambda one: one.sort == LOOP)  # behind the blocks that it runs
                 around = collector.around(file, [piece for one in own for piece in one.pieces])
+                texts += around.functions.values()
                 yield self._file(f"{file}.py", "blocks.py.jinja", blocks=own, around=around)
         members, nowhere = self.members.own(self._reached)
+        if not any(f"{COMPONENTS}.{PROGRESS}" in text for text in texts):
+            members.pop(PROGRESS, None)
         unknown = [name for name in nowhere if name not in {*self.blocks.left, PROGRESS}]
         pieces = [self._member_piece(name, one) for name, one in members.items()]
         source = self.opened.cls.source
         around = collector.around("modular_pipeline", [*pieces, Piece(", ".join(self.opened.bases), source)])
+        if any(isinstance(one, Made) and one.replaced for one in members.values()):
+            around.imports.append("from functools import cached_property")
         yield self._file("modular_pipeline.py", "modular_pipeline.py.jinja", around=around, unknown=unknown,
                          members=[_member(name, one) for name, one in members.items()])  # fmt: skip
         yield self._file(f"modular_blocks_{self.request.name}.py", "modular_blocks.py.jinja")
@@ -148,8 +157,10 @@ class Proposal:
 def _member(name: str, one: Member) -> str:
     """A member of the modular pipeline's class, as it is written in it."""
     if isinstance(one, Method):
-        return at_depth([one.written.with_changes(leading_lines=[])], 1)
-    if constant(one) and isinstance(one[0], ast.Return) and one[0].value is not None:
-        return f"    {name} = {ast.unparse(one[0].value)}"
-    body = textwrap.indent("\n".join(ast.unparse(node) for node in one), " " * 8)
-    return f"    @property\n    def {name}(self):\n{body}"
+        blank = [cst.EmptyLine(indent=False)]
+        setters = [written.with_changes(leading_lines=blank) for _, written in one.setters]
+        return at_depth([one.written.with_changes(leading_lines=[]), *setters], 1)
+    if constant(one.body) and isinstance(one.body[0], ast.Return) and one.body[0].value is not None:
+        return f"    {name} = {ast.unparse(one.body[0].value)}"
+    body = textwrap.indent("\n".join(ast.unparse(node) for node in one.body), " " * 8)
+    return f"    @{'cached_property' if one.replaced else 'property'}\n    def {name}(self):\n{body}"

@@ -22,11 +22,13 @@ class Told:
         crossing: names that are the state's.
         method: finds a method of the pipeline that becomes a function; None for other attributes.
         kept: attributes of `self` that stay.
+        left: whether a statement is left out, where it stands in another.
     """
 
     crossing: frozenset[str] = frozenset()
     method: Callable[[str], Method | None] = field(default=lambda name: None)
     kept: frozenset[str] = frozenset()
+    left: Callable[[cst.CSTNode], bool] = field(default=lambda node: False)
 
 
 def rewritten(node: Node, told: Told) -> Node:
@@ -69,6 +71,11 @@ class _Rewriter(cst.CSTTransformer):
             return updated_node.with_changes(attr=original_node.attr)
         bound = "" if method.static else f".__get__({COMPONENTS})"
         return cst.parse_expression(f"{name}{bound}")
+
+    def leave_SimpleStatementLine(  # noqa: N802
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.BaseStatement | cst.RemovalSentinel:
+        return cst.RemoveFromParent() if self._told.left(original_node) else updated_node
 
     def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:  # noqa: N802
         return updated_node.with_changes(keyword=original_node.keyword)

@@ -2,11 +2,12 @@
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
 from omni_kit.targets.diffusers.porting.dispatch import BACKEND, DISPATCH, Dispatched, NotTwice
+from omni_kit.targets.diffusers.porting.grouped import with_groups
 from omni_kit.targets.diffusers.porting.layers import with_layers
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.projections import Projections, layers, projections_of
@@ -26,7 +27,9 @@ from omni_kit.targets.diffusers.porting.syntax import (
 )
 from omni_kit.upstream.repositories.attending import SDPA, Attending
 from omni_kit.upstream.repositories.closure import Closure
+from omni_kit.upstream.repositories.configured import in_words_of_config
 from omni_kit.upstream.repositories.names import Defined
+from omni_kit.upstream.repositories.numbers import Untold
 
 _OWN_METHOD = "self.processor"
 
@@ -198,7 +201,22 @@ def _projections(
     attending = next(
         (one for one in found if one.definition == part.definition), Attending(part.definition, forward, SDPA, calls[0])
     )
-    return projections_of(attending, forward, calls[0], init)
+    return _in_groups(projections_of(attending, forward, calls[0], init), part.definition, forward, closure)
+
+
+def _in_groups(found: Projections, home: Defined, forward: ast.FunctionDef, closure: Closure) -> Projections:
+    """With the groups of rows of a fused layer in the words of the config: who converts has nothing else."""
+    order = found.order
+    if order.in_turn:
+        return found
+    if order.innermost:
+        return replace(found, groups=("-1", "1"))
+    try:
+        told = [in_words_of_config(one, home, forward, closure) if one else "-1" for one in (order.heads, order.size)]
+    except Untold as error:
+        why = f"how many heads {found.fused} has is not told by the model's arguments: {error}"
+        return Projections(out=found.out, unsure=[why])
+    return replace(found, groups=(told[0], told[1]))
 
 
 def _only_its_own(part: Part, parts: Parts, found: Projections) -> Projections:
@@ -221,7 +239,7 @@ def _apart(node: cst.ClassDef, name: str, functions: set[str]) -> tuple[cst.Base
     forward = method(node, "forward")
     assert forward is not None
     own = parameters(forward)
-    moved = visited(forward, Dispatched(functions, BACKEND.format("self")), NotTwice())
+    moved = visited(with_groups(forward), Dispatched(functions, BACKEND.format("self")), NotTwice())
     body = visited(moved.body, _SelfIs("attn"))
     given = moved.params.with_changes(params=[
         cst.Param(cst.Name("self")),

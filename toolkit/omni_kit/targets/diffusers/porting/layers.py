@@ -1,8 +1,11 @@
 """The layers of attention under diffusers' names, where they are made and where they are asked for."""
 
+import ast
+from collections.abc import Sequence
+
 import libcst as cst
 
-from omni_kit.targets.diffusers.porting.projections import Projections
+from omni_kit.targets.diffusers.porting.projections import Order, Projections
 from omni_kit.targets.diffusers.porting.syntax import (
     code,
     expression,
@@ -11,6 +14,8 @@ from omni_kit.targets.diffusers.porting.syntax import (
     visited,
     with_method,
 )
+
+_PARTS = ("to_q", "to_k", "to_v")
 
 
 def with_layers(node: cst.ClassDef, found: Projections) -> cst.ClassDef:
@@ -45,6 +50,18 @@ class _Made(cst.CSTTransformer):
             made = f"self.to_out = nn.ModuleList([{code(small.value)}, nn.Dropout(0.0)])"
             return statement(made).with_changes(leading_lines=updated_node.leading_lines)  # type: ignore[return-value]
         return updated_node
+
+
+def _joined(order: Order, parts: Sequence[str]) -> str:
+    """Queries, keys and values as the fused layer gave them."""
+    if order.in_turn:
+        return f"torch.cat([{', '.join(parts)}], dim=-1)"
+    if order.innermost:
+        return f"torch.stack([{', '.join(parts)}], dim=-1).flatten(-2)"
+    heads, size = (ast.unparse(one) if one is not None else "-1" for one in (order.heads, order.size))
+    sizes = f"({heads}, {size})"
+    grouped = ", ".join(f"{part}.unflatten(-1, {sizes})" for part in parts)
+    return f"torch.stack([{grouped}], dim=-2).flatten(-3)"
 
 
 class _Third(cst.CSTTransformer):
@@ -88,7 +105,8 @@ class _Layers(cst.CSTTransformer):
         chunked = (
             isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value == "chunk"
         )
-        if not chunked or not isinstance(target, cst.Tuple) or len(target.elements) != 3:
+        plain = chunked and self.found.order.in_turn
+        if not plain or not isinstance(target, cst.Tuple) or len(target.elements) != 3:
             return updated_node
         assert isinstance(value, cst.Call)
         assert isinstance(value.func, cst.Attribute)
@@ -104,8 +122,7 @@ class _Layers(cst.CSTTransformer):
         name = own_attribute(original_node.func)
         given = ", ".join(code(one) for one in updated_node.args)
         if name and name == self.found.fused:
-            parts = ", ".join(f"self.{part}({given})" for part in ("to_q", "to_k", "to_v"))
-            return expression(f"torch.cat([{parts}], dim=-1)")
+            return expression(_joined(self.found.order, [f"self.{part}({given})" for part in _PARTS]))
         if name and name == self.found.out:
             return expression(f"self.to_out[1](self.to_out[0]({given}))")
         return updated_node

@@ -13,18 +13,48 @@ _PARTS = ("to_q", "to_k", "to_v")
 
 
 @dataclass(frozen=True)
+class Order:
+    """How the rows of a fused layer follow each other: queries, keys and values in turn, or in turn within groups.
+
+    Attributes:
+        heads: how many groups there are; None where it is not said.
+        size: how many rows of queries are in a group; None where it is not said.
+    """
+
+    heads: ast.expr | None = None
+    size: ast.expr | None = None
+
+    @property
+    def in_turn(self) -> bool:
+        """All queries come first, then all keys."""
+        return self.heads is None and self.size is None
+
+    @property
+    def innermost(self) -> bool:
+        """A row of the queries, one of the keys, one of the values, and so on."""
+        return isinstance(self.size, ast.Constant)
+
+
+IN_TURN, INNERMOST = Order(), Order(size=ast.Constant(1))
+
+
+@dataclass(frozen=True)
 class Projections:
     """The layers of one class.
 
     Attributes:
         renamed: layer -> what diffusers calls it.
-        fused: the layer that makes queries, keys and values at once, one after the other; empty without one.
+        fused: the layer that makes queries, keys and values at once; empty without one.
+        order: how they follow each other in its rows.
+        groups: of the rows, in the words of the model's config: how many, and how many of each in one.
         out: the layer that takes the answer; empty where it is not told.
         unsure: why some layers keep their names, one line each.
     """
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     fused: str = ""
+    order: Order = IN_TURN
+    groups: tuple[str, str] = ("1", "-1")
     out: str = ""
     unsure: Sequence[str] = ()
 
@@ -49,9 +79,10 @@ def projections_of(
         name = next(iter(shared))
         if _thrice(linear[name]) is None:
             return Projections(out=out, unsure=[f"{name} is not three times as wide"])
-        if why := _not_in_turn(forward, name):
-            return Projections(out=out, unsure=[why])
-        return Projections(fused=name, out=out)
+        order = _order(forward, name)
+        if order is None or not _known_before(order, forward, name):
+            return Projections(out=out, unsure=[f"in which order {name} holds its rows could not be read"])
+        return Projections(fused=name, order=order, out=out)
     if all(len(one) == 1 for one in inputs) and len({*inputs[0], *inputs[1], *inputs[2]}) == _THREE:
         return Projections({next(iter(one)): part for one, part in zip(inputs, _PARTS, strict=True)}, out=out)
     return Projections(out=out, unsure=["queries, keys and values do not come from one layer each"])
@@ -91,9 +122,9 @@ def _thrice(made: ast.Call) -> ast.expr | None:
     return wide if only_products and _THREE in factors else None
 
 
-def _not_in_turn(forward: ast.FunctionDef, name: str) -> str:
-    """Why the rows of a fused layer may be in another order than queries, keys, values; empty where they are not."""
-    holders = {name_ for name_, value in _assigned(forward) if _called(value) == name}
+def _order(forward: ast.FunctionDef, name: str) -> Order | None:
+    """How queries, keys and values follow each other in the rows of a fused layer; None where it cannot be read."""
+    holders = {holder for holder, value in _assigned(forward) if _called(value) == name}
     for node in ast.walk(forward):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
@@ -102,36 +133,73 @@ def _not_in_turn(forward: ast.FunctionDef, name: str) -> str:
         if not plain and _called(base) != name and not _first_is(node, name, holders):
             continue
         if node.func.attr in ("chunk", "split", "tensor_split"):
-            return ""
+            return IN_TURN
         if node.func.attr in ("view", "reshape", "unflatten") and (parts := _sizes(node)):
-            place = next(
-                (at for at, one in enumerate(parts) if isinstance(one, ast.Constant) and one.value == _THREE), -1
-            )
-            if place < 0:
-                continue
-            in_turn = place == len(parts) - 3 if node.func.attr != "unflatten" else place == 0
-            return "" if in_turn else f"the rows of {name} are in turn by head, and not queries, keys and values"
-    for node in ast.walk(forward):
-        if (
-            isinstance(node, ast.Call)
-            and _first_is(node, name, holders)
-            and (why := _by_pattern(node, name)) is not None
-        ):
-            return why
-    return f"in which order {name} holds queries, keys and values could not be read"
+            found = _by_sizes(parts, node.func.attr == "unflatten")
+            if found is not None:
+                return found
+    calls = (node for node in ast.walk(forward) if isinstance(node, ast.Call) and _first_is(node, name, holders))
+    return next((found for node in calls if (found := _by_pattern(node)) is not None), None)
 
 
-def _by_pattern(node: ast.Call, name: str) -> str | None:
-    """As `_not_in_turn`, of a call with a pattern: None where it has none."""
+def _by_sizes(sizes: Sequence[ast.expr], unflattened: bool) -> Order | None:
+    """The order that the sizes of a reshape tell of: those of the last axis stand last."""
+    place = next((at for at, one in enumerate(sizes) if isinstance(one, ast.Constant) and one.value == _THREE), -1)
+    last = len(sizes) - 1
+    if place >= 0 and place == (0 if unflattened else last - 2):
+        return IN_TURN
+    if place == last:
+        return INNERMOST
+    if place == last - 1:
+        return _grouped(sizes[place - 1], sizes[last]) if place else IN_TURN
+    wide = place < 0 and last > 0 and _thirds(sizes[last])
+    return _grouped(sizes[last - 1], None) if wide else None
+
+
+def _thirds(size: ast.expr) -> bool:
+    """Whether the last axis of a reshape is three times as wide as a head."""
+    factors = [size.left, size.right] if isinstance(size, ast.BinOp) and isinstance(size.op, ast.Mult) else []
+    return any(isinstance(one, ast.Constant) and one.value == _THREE for one in factors)
+
+
+def _grouped(heads: ast.expr, size: ast.expr | None) -> Order | None:
+    """By head: from the number of heads, or from their size, whichever is said."""
+    if not isinstance(heads, ast.UnaryOp):
+        return Order(heads=heads)
+    return Order(size=size) if size is not None and not isinstance(size, ast.UnaryOp | ast.Constant) else None
+
+
+def _by_pattern(node: ast.Call) -> Order | None:
+    """The order that a pattern tells of: "b n (h three d) -> three b h n d"."""
     patterns = [one.value for one in node.args[1:] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    three = [k.arg for k in node.keywords if isinstance(k.value, ast.Constant) and k.value.value == _THREE]
     if not patterns or "->" not in patterns[0]:
         last = getattr(node.func, "attr", "")
-        return "" if last in ("chunk", "split", "tensor_split") else None
+        return IN_TURN if last in ("chunk", "split", "tensor_split") else None
+    given = {one.arg: one.value for one in node.keywords if one.arg}
+    three = [name for name, one in given.items() if isinstance(one, ast.Constant) and one.value == _THREE]
     group = patterns[0].partition("->")[0].rpartition("(")[2].rpartition(")")[0].split()
     right = patterns[0].partition("->")[2].split()
     letter = three[0] if three else (right[0] if right else "")
-    return "" if group and group[0] == letter else f"the rows of {name} are not queries, keys and values in turn"
+    place = group.index(letter) if letter in group else -1
+    if place <= 0:
+        return IN_TURN if place == 0 else None
+    if place == len(group) - 1:
+        return INNERMOST
+    if len(group) != _THREE:
+        return None
+    missing = ast.UnaryOp(ast.USub(), ast.Constant(1))
+    return _grouped(given.get(group[0], missing), given.get(group[2]))
+
+
+def _known_before(order: Order, forward: ast.FunctionDef, name: str) -> bool:
+    """Whether what an order is told by is there when the layer is asked."""
+    lines = [one.lineno for one in ast.walk(forward) if isinstance(one, ast.Call) and _called(one) == name]
+    asked = min(lines, default=0)
+    told = order.heads or order.size
+    names = {one.id for one in ast.walk(told) if isinstance(one, ast.Name)} - {"self"} if told is not None else set()
+    there = {known for known, value in _assigned(forward) if value.lineno < asked}
+    given = {one.arg for one in (*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs)}
+    return names <= there | given
 
 
 def _first_is(node: ast.Call, name: str, holders: set[str]) -> bool:

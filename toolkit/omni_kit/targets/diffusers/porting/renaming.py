@@ -8,6 +8,7 @@ from omni_kit.targets.diffusers.porting.projections import Projections
 
 _ANYWHERE = r".+"
 _KINDS = r"(weight|bias)"
+_WHOLE = ("1", "-1")
 _QKV = ("to_q", "to_k", "to_v")
 
 
@@ -18,10 +19,17 @@ class Row:
     Attributes:
         pattern: of the whole name.
         names: what they become, as the pattern's groups say; several where their rows are shared out evenly.
+        groups: in which they are shared out: how many groups, and how many rows of each part in one.
     """
 
     pattern: str
     names: tuple[str, ...]
+    groups: tuple[str, str] = _WHOLE
+
+    @property
+    def in_turn(self) -> bool:
+        """The rows of one part follow those of another."""
+        return self.groups == _WHOLE
 
 
 def rows_of(projections: Mapping[str, Projections], places: Mapping[str, list[str]], joined: str) -> list[Row]:
@@ -41,7 +49,7 @@ def rows_of(projections: Mapping[str, Projections], places: Mapping[str, list[st
 def _of_class(one: Projections, places: list[str]) -> Iterator[Row]:
     for place in places:
         if one.fused:
-            yield Row(rf"({place})\.{one.fused}\.{_KINDS}", tuple(rf"\1.{part}.\2" for part in _QKV))
+            yield Row(rf"({place})\.{one.fused}\.{_KINDS}", tuple(rf"\1.{part}.\2" for part in _QKV), one.groups)
         for old, new in one.renamed.items():
             if old != new:
                 yield Row(rf"({place})\.{old}\.{_KINDS}", (rf"\1.{new}.\2",))

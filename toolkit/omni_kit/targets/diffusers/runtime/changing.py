@@ -2,9 +2,12 @@
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable
 from typing import Any
+
+_COUNT = re.compile(r"\bnum_\w+_per_prompt$")
 
 
 def otherwise(call: Callable[..., Any], change: "Change") -> Callable[..., Any] | None:
@@ -20,18 +23,18 @@ def otherwise(call: Callable[..., Any], change: "Change") -> Callable[..., Any] 
 
 
 class Change(ast.NodeTransformer):
-    """A change of some operations of two values; `done` where there was one."""
+    """A change of some places; `done` where there was one."""
 
     done = False
 
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """One of them."""
+    def visit(self, node: ast.AST) -> ast.AST:
+        """A place, after those inside it."""
         self.generic_visit(node)
         changed = self.changed(node)
         self.done = self.done or changed is not None
         return changed or node
 
-    def changed(self, node: ast.BinOp) -> ast.AST | None:
+    def changed(self, node: ast.AST) -> ast.AST | None:
         """What becomes of it; None where it stays."""
         raise NotImplementedError
 
@@ -39,11 +42,13 @@ class Change(ast.NodeTransformer):
 class Turned(Change):
     """Guidance goes on from the other answer: `b + s * (b - a)` for `a + s * (b - a)`."""
 
-    def changed(self, node: ast.BinOp) -> ast.AST | None:
+    def changed(self, node: ast.AST) -> ast.AST | None:
         """The formula."""
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+            return None
         scaled = node.right if isinstance(node.right, ast.BinOp) and isinstance(node.right.op, ast.Mult) else None
         between = scaled.right if scaled is not None and isinstance(scaled.right, ast.BinOp) else None
-        if not isinstance(node.op, ast.Add) or between is None or not isinstance(between.op, ast.Sub):
+        if between is None or not isinstance(between.op, ast.Sub):
             return None
         return ast.BinOp(between.left, node.op, node.right) if _alike(between.right, node.left) else None
 
@@ -51,10 +56,49 @@ class Turned(Change):
 class Undivided(Change):
     """A step in the scheduler's own unit."""
 
-    def changed(self, node: ast.BinOp) -> ast.AST | None:
+    def changed(self, node: ast.AST) -> ast.AST | None:
         """The division."""
-        whole = isinstance(node.op, ast.Div) and ast.unparse(node.right).endswith("num_train_timesteps")
-        return node.left if whole else None
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+            return None
+        return node.left if ast.unparse(node.right).endswith("num_train_timesteps") else None
+
+
+class Tiled(Change):
+    """Rows are repeated as a whole for each prompt: p0 p1 p0 p1 for p0 p0 p1 p1."""
+
+    def changed(self, node: ast.AST) -> ast.AST | None:
+        """What repeats: `repeat_interleave`, a `repeat` that is folded into the rows, or a list of both loops."""
+        if isinstance(node, ast.ListComp) and len(node.generators) == 2:
+            rows, times = node.generators
+            counted = isinstance(times.iter, ast.Call) and any(map(_per_prompt, times.iter.args))
+            return ast.ListComp(node.elt, [times, rows]) if counted else None
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            return None
+        if node.func.attr == "repeat" and len(node.args) > 1 and _per_prompt(node.args[1]) and _one(node.args[0]):
+            return ast.Call(node.func, [node.args[1], node.args[0], *node.args[2:]], node.keywords)
+        return _interleaved(node) if node.func.attr == "repeat_interleave" else None
+
+
+def _interleaved(call: ast.Call) -> ast.AST | None:
+    """`repeat_interleave` of all rows at once, of a tensor or of torch; None where it is not one of rows per prompt."""
+    assert isinstance(call.func, ast.Attribute)
+    own = ast.unparse(call.func.value) != "torch"
+    what, rest = (call.func.value, call.args) if own else (call.args[0], call.args[1:])
+    words = {word.arg: word.value for word in call.keywords}
+    times = rest[0] if rest else words.get("repeats")
+    axis = rest[1] if len(rest) > 1 else words.get("dim")
+    if times is None or not _per_prompt(times) or axis is None or ast.unparse(axis) != "0":
+        return None
+    text = f"({ast.unparse(what)}).unsqueeze(0).repeat_interleave({ast.unparse(times)}, dim=0).flatten(0, 1)"
+    return ast.parse(text, mode="eval").body
+
+
+def _per_prompt(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute) and _COUNT.search(ast.unparse(node)) is not None
+
+
+def _one(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 1
 
 
 def _alike(one: ast.AST, other: ast.AST) -> bool:

@@ -1,11 +1,7 @@
-"""Which plan shares a model's tokens out over devices: watched in runs, and proven in two processes.
-
-`python -m omni_kit.targets.diffusers.runtime.sharing PATH` shows it, to be put into the model's class.
-"""
+"""Which plan shares a model's tokens out over devices: watched in runs, and proven in two processes."""
 
 import json
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +13,7 @@ import torch
 from torch import distributed, nn
 from torch.multiprocessing.spawn import spawn
 
-from omni_kit.errors import OmniKitError, Refusal
+from omni_kit.errors import Refusal
 from omni_kit.targets.diffusers.runtime.side import ConvertedBuilder
 from omni_kit.targets.diffusers.runtime.watching import Call, watched
 from omni_kit.targets.diffusers.transformer.handler import TransformerHandler
@@ -26,7 +22,6 @@ from omni_kit.toys.feeds.denoiser import ask, denoiser_inputs, samples_of
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
 
-_USAGE = "usage: python -m omni_kit.targets.diffusers.runtime.sharing PATH"
 _RANKS = 2
 _CLOSE = 1e-4
 Split = tuple[int, int]  # an axis, and how many there are
@@ -204,20 +199,3 @@ def _compared(model: Any, samples: Sequence[Tensors], plan: Plan) -> str:
         if not off < _CLOSE:
             return f"it changes what the model answers, by {off:.1e}"
     return "" if tried else "no sample has an even number of tokens"
-
-
-def main(arguments: list[str]) -> int:
-    """Answers the exit code: 0 where a plan was found, 1 where none is certain, 2 for bad input."""
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        print(_USAGE, file=sys.stderr)
-        return 0 if arguments[:1] in (["--help"], ["-h"]) else 2
-    try:
-        print(derive(Path(arguments[0])))
-    except OmniKitError as error:
-        print(f"error: {error.message}", file=sys.stderr)
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -3,7 +3,8 @@
 import importlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from omni_kit.convert.elements import Conversion, Placement, placement_of
+from omni_kit.convert.elements import Placement, placement_of
 from omni_kit.errors import BadInput
 from omni_kit.targets.references.repositories import WEIGHTS
 from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
@@ -65,7 +66,7 @@ class ConvertedBuilder:
             BadInput: the conversion leaves names out, or makes others.
         """
         model = self._built(checkpoint)
-        converted = dict(self._convert(load_file(checkpoint / WEIGHTS)))
+        converted = dict(self._convert(load_file(checkpoint / WEIGHTS), config=model.config))
         missing, unexpected = model.load_state_dict(converted, strict=False)
         if missing or unexpected:
             what, names = ("misses", missing) if missing else ("makes unknown tensors", unexpected)
@@ -121,15 +122,17 @@ class ConvertedBuilder:
         if checkpoint not in self._placements:
             with safe_open(checkpoint / WEIGHTS, "pt") as file:
                 shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
-            self._placements[checkpoint] = placement_of(self._convert, shapes)
+            with torch.device("meta"):
+                config = self._built(checkpoint).config
+            self._placements[checkpoint] = placement_of(partial(self._convert, config=config), shapes)
         return self._placements[checkpoint]
 
 
-def _conversion(folder: Path, in_tree: bool) -> Conversion:
+def _conversion(folder: Path, in_tree: bool) -> Callable[..., Mapping[str, torch.Tensor]]:
     """The function that converts a checkpoint: of a package, or of diffusers' loaders."""
     name = f"convert_{folder.name}_transformer_checkpoint_to_diffusers"
     module = "diffusers.loaders.single_file_utils" if in_tree else f"{folder.name}.conversion"
-    return cast(Conversion, _of(importlib.import_module(module), name))
+    return cast(Callable[..., Mapping[str, torch.Tensor]], _of(importlib.import_module(module), name))
 
 
 def _of(module: Any, name: str) -> Any:

@@ -1,13 +1,17 @@
 """What the pipeline of a new model is derived from: how its authors sample, and what its transformer takes."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from omni_kit.errors import Refusal
 from omni_kit.targets.diffusers.porting.forward import LATENTS, MASK, TEXT, TIME
+from omni_kit.targets.diffusers.porting.parts import collect
+from omni_kit.targets.diffusers.porting.syntax import code
 from omni_kit.targets.protocol import Decision
-from omni_kit.upstream.repositories.reference import Reference
-from omni_kit.upstream.repositories.sampling import Sampling, sampling_of
+from omni_kit.upstream.repositories.closure import closure_of
+from omni_kit.upstream.repositories.reference import BETWEEN, Reference
+from omni_kit.upstream.repositories.sampling import Sampling, Schedule, samplings_of
 
 _CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
 
@@ -15,6 +19,39 @@ _WIDTH = re.compile(
     r"(text|txt|context|ctx|caption|cap|prompt|cond|joint|cross)\w*_(dim|width|channels|features|size|in_dim)"
 )
 _ANY_WIDTH = 32
+_AT_HAND = {"torch", "numpy", "math"}
+
+
+@dataclass(frozen=True)
+class Sigmas:
+    """The authors' schedule, as a pipeline's file has it.
+
+    Attributes:
+        imports: lines that it needs.
+        text: the function with all that it calls.
+        call: how it is asked for the sigmas of a run.
+    """
+
+    imports: tuple[str, ...]
+    text: str
+    call: str
+
+
+def sigmas_of(schedule: Schedule) -> Sigmas | None:
+    """The schedule's function, copied; None where it is not told by itself, or needs more than torch and numpy."""
+    if schedule.made is None:
+        return None
+    closure = closure_of(schedule.made)
+    if not {name.partition(".")[0] for names in closure.foreign.values() for name in names.values()} <= _AT_HAND:
+        return None
+    try:
+        parts = collect(closure, "", schedule.function)
+    except Refusal:
+        return None
+    text = "\n\n\n".join(code(one.node).strip("\n") for one in parts.parts)
+    more = "".join(f", {name}={value}" for name, value in schedule.given.items())
+    call = f"{schedule.function}({schedule.steps}=num_inference_steps{more})"
+    return Sigmas(tuple(parts.imports), text, f"[float(sigma) for sigma in {call}][:num_inference_steps]")
 
 
 @dataclass(frozen=True)
@@ -28,6 +65,7 @@ class PipelineFacts:
         shift: of the schedule; 1 where it is not known.
         sampling: the authors' loop, where it was found.
         todo: what is left to a person.
+        sigmas: the authors' function that makes them, where no shift of the scheduler's does.
     """
 
     channels: str
@@ -37,10 +75,14 @@ class PipelineFacts:
     shift: float
     sampling: Sampling | None
     todo: tuple[str, ...]
+    sigmas: Sigmas | None = None
 
     def decision(self) -> Decision:
         """Which scheduler, and why."""
         found = self.sampling.schedule if self.sampling is not None else None
+        if found is not None and self.sigmas is not None:
+            reason = f"it goes along the sigmas that it is given: those of {found.function}, which is copied"
+            return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, found.where)
         if found is None or found.shift is None:
             return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", "not shown: the schedule was not read", "")
         reason = f"the numbers of {found.function} are those of shift={found.shift:g}"
@@ -53,9 +95,11 @@ def pipeline_facts(reference: Reference, names: Mapping[str, str]) -> PipelineFa
     Args:
         names: what the authors call an argument of forward -> what it is called here.
     """
-    sampling = sampling_of(reference)
+    found = samplings_of(reference)
+    sampling = found[0] if len(found) == 1 else None
     schedule = sampling.schedule if sampling is not None else None
     shift = schedule.shift if schedule is not None else None
+    sigmas = sigmas_of(schedule) if schedule is not None else None
     channels = next((name for name in reference.arguments if _CHANNELS.match(name)), "")
     taken = [names.get(name, name) for name, one in reference.forward.items() if one.required]
     unknown = tuple(name for name in taken if name not in (LATENTS, TIME, TEXT, MASK))
@@ -66,7 +110,8 @@ def pipeline_facts(reference: Reference, names: Mapping[str, str]) -> PipelineFa
         unknown=unknown,
         shift=shift or 1.0,
         sampling=sampling,
-        todo=tuple(_todo(sampling, shift, channels, unknown)),
+        todo=(*_which(reference, found), *_todo(sampling, shift is None and sigmas is None, channels, unknown)),
+        sigmas=sigmas,
     )
 
 
@@ -76,14 +121,21 @@ def text_width(reference: Reference, toy: Mapping[str, object]) -> int:
     return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), _ANY_WIDTH)
 
 
-def _todo(sampling: Sampling | None, shift: float | None, channels: str, unknown: tuple[str, ...]) -> list[str]:
+def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
+    """What to do where several functions may be the one that samples."""
+    named = ", ".join(f"{one.function} ({one.where})" for one in found)
+    again = BETWEEN.join([*reference.given.split(BETWEEN), found[0].function]) if len(found) > 1 else ""
+    return [f"say which function samples: {named}; --from {again}"] if again else []
+
+
+def _todo(sampling: Sampling | None, unshown: bool, channels: str, unknown: tuple[str, ...]) -> list[str]:
     todo = ["encode prompts as the authors do: which text encoder, which layer, which length"]
     todo.append("scale latents as the authors' autoencoder wants it")
     if sampling is None:
         todo.append("compare the steps with the authors' sampling loop, which was not found")
     elif sampling.forward is not True:
         todo.append(f"compare the step with the authors': {sampling.where} moves otherwise")
-    if sampling is not None and shift is None:
+    if sampling is not None and unshown:
         todo.append(f"compare the scheduler's sigmas with the authors' schedule ({sampling.where})")
     if not channels:
         todo.append("say how many channels latents have: no argument of the transformer is named so")

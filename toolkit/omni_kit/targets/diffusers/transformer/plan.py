@@ -129,6 +129,7 @@ class _Planner:
             "text_width": text_width(self.reference, self.toy), "attends": bool(self.port.attention.processors),
             "testers": tuple(self.testers) if in_tree else (), "both": self.request.way == "both",
             "lora": self.lora.name if self.lora is not None else "",
+            "lora_targets": ["to_q", "to_k", "to_v"] if "to_q" in self.port.text else "'all-linear'",
         }  # fmt: skip
 
     @property
@@ -149,7 +150,9 @@ class _Planner:
         """Template -> the file that it becomes."""
         name, base = self.request.name, self.base
         if self.in_tree:
+            lora = {"test_lora.py.jinja": f"tests/lora/test_lora_layers_{name}.py"} if self.lora is not None else {}
             return {
+                **lora,
                 "pipeline_init.py.jinja": f"{base}/__init__.py",
                 "pipeline.py.jinja": f"{base}/pipeline_{name}.py",
                 "pipeline_output.py.jinja": f"{base}/pipeline_output.py",
@@ -239,7 +242,7 @@ class _Planner:
             yield Decision("attention", name, f"a processor computes it through the dispatch; {said}", where)
         blocks = ", ".join(dict.fromkeys(found.forward.blocks.values())) or "none"
         yield Decision("blocks", blocks, "what may be checkpointed, and is not split over devices", where)
-        found_by = f"runs show along which axis its tokens lie: {self._sharing}"
+        found_by = f"runs show along which axis its tokens lie, and write the plan: {self._sharing}"
         yield Decision("context parallelism", "left to a run", found_by, where)
         for package, place in foreign(self.reference).items():
             left = f"import {package}" in found.text or f"from {package}" in found.text
@@ -256,7 +259,7 @@ class _Planner:
     @property
     def _sharing(self) -> str:
         place = self.request.into / PurePosixPath(self.base)
-        return shlex.join(["python", "-m", "omni_kit.targets.diffusers.runtime.sharing", str(place)])
+        return shlex.join(["omni-kit", "check", str(place), "--level", "toy", "--select", "DFU704", "--fix"])
 
     def next(self) -> tuple[str, ...]:
         place = self.request.into / PurePosixPath(self.base)

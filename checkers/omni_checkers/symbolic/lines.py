@@ -1,0 +1,132 @@
+"""The statements of a function as lines that can be compared: what each says, sets and reads."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import zip_longest
+
+from omni_checkers.engine.files import walked
+from omni_checkers.symbolic.spelling import plain
+
+_OPERATORS = (ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A statement without what is inside it: an assignment, or the head of a block.
+
+    Attributes:
+        kind: of the whole statement.
+        inside: the statements of the block, as text.
+    """
+
+    node: ast.AST
+    number: int
+    kind: type[ast.stmt]
+    inside: tuple[str, ...] = ()
+
+    @cached_property
+    def text(self) -> str:
+        """The statement as text, whatever its spacing."""
+        return said(self.node)
+
+    @cached_property
+    def plain(self) -> ast.AST:
+        """The statement in one spelling."""
+        return plain(self.node)
+
+
+def lines_of(function: ast.FunctionDef) -> list[Line]:
+    """The statements of a function, those inside others, too; what only speaks or raises is left out."""
+    return list(_lines(function.body))
+
+
+def _lines(body: Sequence[ast.stmt]) -> Iterator[Line]:
+    for statement in _plain(body):
+        match statement:
+            case ast.Expr(ast.Constant()) | ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Raise() | ast.Assert():
+                continue
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name)))) if "log" in name or name == "warnings":
+                continue
+            case ast.FunctionDef() | ast.ClassDef():
+                continue
+            case ast.If() | ast.While():
+                inside = tuple(said(inner) for inner in statement.body)
+                yield Line(statement.test, statement.lineno, type(statement), inside)
+            case ast.For():
+                head = ast.Tuple([statement.target, statement.iter], ast.Load())
+                yield Line(head, statement.lineno, ast.For, tuple(said(inner) for inner in statement.body))
+            case ast.With() | ast.Try():
+                pass
+            case ast.AnnAssign(target, _, value) if value is not None:
+                yield Line(ast.Assign([target], value, lineno=statement.lineno), statement.lineno, ast.Assign)
+            case _:
+                yield Line(statement, statement.lineno, type(statement))
+        for field in ("body", "orelse", "finalbody"):
+            yield from _lines(getattr(statement, field, []))
+
+
+def _plain(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements; what is named only to be returned is returned."""
+    returned = False
+    for statement, after in zip_longest(body, body[1:]):
+        match statement, after:
+            case _ if returned:
+                returned = False
+            case ast.Assign([ast.Name(name)], value), ast.Return(ast.Name(other)) if name == other:
+                returned = True
+                yield ast.copy_location(ast.Return(value), statement)
+            case _:
+                yield statement
+
+
+def written(node: ast.AST) -> set[str]:
+    """The local names that a line sets, or changes by a method that ends in an underscore."""
+    match node:
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method))) if method.endswith("_"):
+            return {name}
+        case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
+            return {
+                inner.id for inner in walked(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
+            }
+    return set()
+
+
+def names_read(node: ast.AST) -> set[str]:
+    """The local names whose values code takes."""
+    found = {inner.id for inner in walked(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)}
+    return found | (
+        {node.target.id} if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) else set()
+    )
+
+
+def changed(node: ast.AST) -> str:
+    """The name that a line makes of what it was before; "" for other lines, and for other views of the same values."""
+    match node:
+        case ast.AugAssign(ast.Name(name)):
+            return name
+        case ast.Assign([ast.Name(name)], value) if name in names_read(value):
+            return name
+    return ""
+
+
+def depend(first: ast.AST, second: ast.AST) -> bool:
+    """Whether two lines mean something else the other way round."""
+    sets, reads = (written(first), written(second)), (names_read(first), names_read(second))
+    return bool(sets[0] & reads[1] or sets[1] & reads[0] or sets[0] & sets[1])
+
+
+def said(node: ast.AST) -> str:
+    """The text of a node, whatever its spacing; remembered on the node."""
+    text: str | None = node.__dict__.get("_said")
+    if text is None:
+        text = type(node).__name__ if isinstance(node, _OPERATORS) else ast.unparse(node)
+        node.__dict__["_said"] = text
+    return text
+
+
+def parameters(function: ast.FunctionDef) -> set[str]:
+    """The names of the parameters of a function, without those for the rest."""
+    arguments = function.args
+    return {argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}

@@ -1,0 +1,150 @@
+"""A number that a class of the authors works with, in the words of the model's own arguments: nothing is run."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.repositories.closure import Closure
+from omni_kit.upstream.repositories.names import Defined
+from omni_kit.upstream.repositories.numbers import Untold
+from omni_kit.upstream.repositories.settings import Settings, settings_of
+
+_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Div: "/"}
+_WHOLE = "config"
+_DEEPEST = 24
+T = TypeVar("T")
+
+
+def in_words_of_config(node: ast.expr, home: Defined, function: ast.FunctionDef, closure: Closure) -> str:
+    """An expression over `config`: `config["num_heads"]` of `self.heads` of a class that is made by the model.
+
+    Args:
+        node: in a method of `home`.
+        closure: the model with all that it needs; the model is its last.
+
+    Raises:
+        Untold: it comes from somewhere else, or from several places that differ.
+    """
+    return _Reader(closure).told(node, home, function, 0)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    closure: Closure
+
+    @property
+    def _settings(self) -> Settings | None:
+        root = self.closure.definitions[-1]
+        return settings_of(ClassRef(root.source, root.node)) if isinstance(root.node, ast.ClassDef) else None
+
+    def told(self, node: ast.expr, home: Defined, function: ast.FunctionDef, depth: int) -> str:
+        if depth > _DEEPEST:
+            raise Untold(ast.unparse(node))
+        match node:
+            case ast.Constant(value=int()):
+                return repr(node.value)
+            case ast.Name():
+                return self._name(node.id, home, function, depth + 1)
+            case ast.Attribute(value=ast.Name(id="self")):
+                init = _method(home, "__init__")
+                return self.told(_only(_kept(init, node.attr), node.attr), home, init, depth + 1)
+            case ast.Attribute() if self.told(node.value, home, function, depth + 1) == _WHOLE:
+                return f'config["{node.attr}"]'
+            case ast.BinOp() if type(node.op) in _OPERATORS:
+                sides = [self.told(one, home, function, depth + 1) for one in (node.left, node.right)]
+                return f"({sides[0]} {_OPERATORS[type(node.op)]} {sides[1]})"
+            case ast.Call(func=ast.Name(id="int"), args=[inner]):
+                return f"int({self.told(inner, home, function, depth + 1)})"
+        raise Untold(ast.unparse(node))
+
+    def _name(self, name: str, home: Defined, function: ast.FunctionDef, depth: int) -> str:
+        assigned = [value for known, value in _assigned(function) if known == name]
+        given = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+        if assigned and name not in given:
+            return self.told(_only(assigned, name), home, function, depth)
+        if assigned or name not in given or function.name != "__init__":
+            raise Untold(name)
+        if home is not self.closure.definitions[-1]:
+            told = {self.told(value, maker, init, depth) for value, maker, init in self._handed(name, home, function)}
+            return _only(sorted(told), name)
+        settings = self._settings
+        return _WHOLE if settings is not None and settings.argument == name else f'config["{name}"]'
+
+    def _handed(
+        self, name: str, home: Defined, function: ast.FunctionDef
+    ) -> Iterator[tuple[ast.expr, Defined, ast.FunctionDef]]:
+        """What those who make a class hand over for an argument, with the constructor in which they do."""
+        for maker in self.closure.definitions:
+            names = {written for written, other in self.closure.uses[maker].items() if other == home}
+            for init, call in _calls(maker, names) if names else ():
+                value = _given(call, function).get(name)
+                if value is None:
+                    raise Untold(name)
+                yield value, maker, init
+
+
+def _calls(maker: Defined, names: set[str]) -> Iterator[tuple[ast.FunctionDef, ast.Call]]:
+    """Where a class makes another; whoever only derives from it, or hands it on, makes it somewhere else."""
+    mentioned = sum(isinstance(one, ast.Name) and one.id in names for one in ast.walk(maker.node))
+    methods = [one for one in getattr(maker.node, "body", []) if isinstance(one, ast.FunctionDef)]
+    found = [
+        (method, one) for method in methods if method.name == "__init__" for one in ast.walk(method)
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in names
+    ]  # fmt: skip
+    if len(found) != mentioned:
+        raise Untold(", ".join(sorted(names)))
+    yield from found
+
+
+def _given(call: ast.Call, function: ast.FunctionDef) -> dict[str, ast.expr]:
+    """What a call gives a constructor for its arguments, defaults included."""
+    place = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    if any(one.arg is None for one in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args):
+        raise Untold(ast.unparse(call))
+    named = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+    defaults = dict(zip(place[::-1], function.args.defaults[::-1], strict=False))
+    defaults |= {one.arg: default for one, default in named if default is not None}
+    by_name = {one.arg: one.value for one in call.keywords if one.arg}
+    return defaults | dict(zip(place[1:], call.args, strict=False)) | by_name
+
+
+def _method(home: Defined, name: str) -> ast.FunctionDef:
+    body = getattr(home.node, "body", [])
+    found = next((one for one in body if isinstance(one, ast.FunctionDef) and one.name == name), None)
+    if found is None:
+        raise Untold(f"{home.name}.{name}")
+    return found
+
+
+def _kept(init: ast.FunctionDef, attribute: str) -> list[ast.expr]:
+    nodes = [one for one in ast.walk(init) if isinstance(one, ast.Assign | ast.AnnAssign | ast.AugAssign)]
+    return [value for one in nodes for target, value in _pairs(one) if _is_own(target, attribute)]
+
+
+def _assigned(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
+    for one in ast.walk(function):
+        if isinstance(one, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            yield from ((target.id, value) for target, value in _pairs(one) if isinstance(target, ast.Name))
+        elif isinstance(one, ast.For | ast.comprehension):
+            yield from ((target.id, one.iter) for target in ast.walk(one.target) if isinstance(target, ast.Name))
+
+
+def _pairs(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    value = node.value if not isinstance(node, ast.AugAssign) else ast.BinOp(node.target, node.op, node.value)
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        several = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+        parts = value.elts if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(several) else []
+        if value is not None:
+            yield from zip(several or [target], parts or [value] * max(1, len(several)), strict=True)
+
+
+def _is_own(node: ast.expr, attribute: str) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == attribute and getattr(node.value, "id", "") == "self"
+
+
+def _only(found: Sequence[T], name: str) -> T:
+    if len(found) != 1:
+        raise Untold(name)
+    return found[0]
