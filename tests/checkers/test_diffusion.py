@@ -139,7 +139,8 @@ class TestPackagesInside:
 @pytest.mark.parametrize("model", ["wan_t2v", "qwen_image", "ltx2_3", "minimax_h3"])
 def test_rules_about_language_models_say_nothing(model: str, veomni_models: Path) -> None:
     findings = check([home_of(veomni_models, model)]).findings
-    assert {finding.rule[:5] for finding in findings} <= {"VEO62", "VEO63"}
+    of_any_model = {"VEO427"}
+    assert {finding.rule[:5] for finding in findings if finding.rule not in of_any_model} <= {"VEO62", "VEO63"}
 
 
 class TestFormulas:

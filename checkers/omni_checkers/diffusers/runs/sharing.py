@@ -11,7 +11,6 @@ from pathlib import Path
 
 from omni_kit.errors import OmniKitError
 from omni_kit.files import format_python
-from omni_kit.targets.diffusers.runtime.sharing import derive
 
 
 def main() -> None:
@@ -21,6 +20,9 @@ def main() -> None:
 
 
 def _found(path: Path) -> tuple[str, str]:
+    # Reading the rules imports this module, and must not import torch.
+    from omni_kit.targets.diffusers.runtime.sharing import derive
+
     try:
         return _formatted(derive(path)), ""
     except OmniKitError as error:
