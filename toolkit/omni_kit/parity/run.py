@@ -82,9 +82,10 @@ def run_parity(
     )
     started = time.monotonic()
     with ExitStack() as stack:
-        where = stack.enter_context(_directory(work_dir))
-        hidden = stack.enter_context(_hidden(where if work_dir else None))
+        # Below a directory that running processes can reach: what is made elsewhere is closed to a confined one.
+        where = stack.enter_context(_directory(work_dir, sides.log_dir if sides else None))
         both = sides or stack.enter_context(Sides(where, timeout=timeout))
+        hidden = stack.enter_context(_hidden(both.closed, where if work_dir else None))
         report, config = _compared(candidate, asked, both, (where, hidden), every_module=every_module, say=say)
         if not report.ok and work_dir is None:
             report = _with_logs_kept(report, where)
@@ -103,7 +104,7 @@ def _compared(
     say: Callable[[str], None],
 ) -> tuple[ParityReport, dict[str, Any] | None]:
     """The report on what was asked for, without what is known only afterwards; and the config of the toy."""
-    workers = sides.workers(candidate.path, candidate.editable)
+    workers = sides.workers(candidate.path, places[0], candidate.editable)
     # Imported only now: torch loads here while it loads in the two processes.
     from omni_kit.parity.case import Case
     from omni_kit.parity.processes.pair import Pair
@@ -199,13 +200,14 @@ def _one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _hidden(kept: Path | None) -> Iterator[Path]:
+def _hidden(closed: Path, kept: Path | None) -> Iterator[Path]:
     """A directory that nobody finds who was not told: its name is drawn, and that it lies in cannot be listed.
 
     Args:
+        closed: where it is made.
         kept: where its content is put in the end; None keeps nothing.
     """
-    with tempfile.TemporaryDirectory(prefix="omni-kit-", ignore_cleanup_errors=True) as outer:
+    with tempfile.TemporaryDirectory(dir=closed, ignore_cleanup_errors=True) as outer:
         inner = Path(outer, secrets.token_hex(16))
         inner.mkdir()
         os.chmod(outer, stat.S_IWUSR | stat.S_IXUSR)
@@ -218,10 +220,11 @@ def _hidden(kept: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _directory(work_dir: Path | None) -> Iterator[Path]:
+def _directory(work_dir: Path | None, below: Path | None) -> Iterator[Path]:
     """The given directory, emptied of an earlier run, or one that is gone afterwards."""
     if work_dir is None:
-        with tempfile.TemporaryDirectory(prefix="omni-kit-parity-", ignore_cleanup_errors=True) as temporary:
+        prefix = "omni-kit-parity-"
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=below, ignore_cleanup_errors=True) as temporary:
             yield Path(temporary)
         return
     work_dir.mkdir(parents=True, exist_ok=True)

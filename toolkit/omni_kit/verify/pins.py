@@ -10,6 +10,7 @@ from typing import Any
 
 from omni_kit import __version__
 from omni_kit.errors import BadInput
+from omni_kit.parity.processes.confining import can_confine
 from omni_kit.targets.sides import Candidate
 from omni_kit.upstream.subject import open_source
 
@@ -18,7 +19,7 @@ _LIBRARIES = ("torch", "transformers", "diffusers", "safetensors")
 
 
 def pins(path: Path, candidate: Candidate | None, device: str) -> dict[str, Any]:
-    """The pins of a verdict, JSON-ready."""
+    """The pins of a verdict, JSON-ready; `confined`: upstream's answers were closed to the integration's process."""
     source = candidate.source if candidate is not None else ""
     needed = [*_LIBRARIES, *(candidate.requires if candidate is not None else ())]
     return {
@@ -29,7 +30,7 @@ def pins(path: Path, candidate: Candidate | None, device: str) -> dict[str, Any]
         "versions": {name: found for name in needed if (found := _version(name))},
         "machine": {
             "system": platform.platform(), "python": platform.python_version(), "processors": os.cpu_count(),
-            "device": _device(device),
+            "device": _device(device), "confined": can_confine(),
         },
     }  # fmt: skip
 

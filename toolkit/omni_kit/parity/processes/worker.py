@@ -1,4 +1,6 @@
-"""`python -m omni_kit.parity.processes.worker NAME`: one side of a comparison in its own process.
+"""`python -m omni_kit.parity.processes.worker NAME [CLOSED]`: one side of a comparison in its own process.
+
+It cannot open what lies below the directory CLOSED, where the system can keep it from that.
 
 Requests come as JSON lines on stdin, replies leave as JSON lines on what stdout was; everything that libraries print
 goes to stderr, which the parent points at a log file.
@@ -9,8 +11,10 @@ import json
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from omni_kit.parity.processes.confining import confine
 from omni_kit.parity.processes.failures import lacks_package, one_line
 
 if TYPE_CHECKING:
@@ -21,6 +25,8 @@ _LOGGED = 400  # characters of a request
 
 def main() -> None:
     """Answers requests until stdin closes."""
+    for closed in sys.argv[2:]:
+        confine(Path(closed))
     faulthandler.enable()  # an abort from the parent leaves every thread's stack in the log
     replies = _claim_stdout()
     from omni_kit.parity.processes.side import Side

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 import omni_kit
+from omni_kit.parity.processes.confining import beside, can_confine
 from omni_kit.parity.processes.step import R, Step
 from omni_kit.stopping import go_on
 
@@ -51,17 +52,35 @@ class Worker:
         log_dir: where NAME.log is written.
         timeout: seconds that one step may take.
         threads: how many threads it may compute with; None shares the cores between two processes.
+        closed: a directory below which it can open nothing, where the system can keep it from that.
     """
 
-    def __init__(self, name: str, log_dir: Path, *, timeout: float = 300.0, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        log_dir: Path,
+        *,
+        timeout: float = 300.0,
+        threads: int | None = None,
+        closed: Path | None = None,
+    ) -> None:
         self.name = name
         self.log = log_dir / f"{name}.log"
         self.timeout = timeout
         log_dir.mkdir(parents=True, exist_ok=True)
         self._log_file = self.log.open("ab")
         self._scratch = tempfile.mkdtemp(prefix="omni-kit-scratch-")
+        confined = closed is not None and can_confine()
+        self._open = beside(closed) if closed is not None and confined else [Path("/")]
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "omni_kit.parity.processes.worker", name],
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "omni_kit.parity.processes.worker",
+                name,
+                *([str(closed)] if confined else []),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log_file,
@@ -124,6 +143,11 @@ class Worker:
             raise StepError(reply["error"], blames_candidate=blames, blames_reference=broken)
         result: R = reply["result"]
         return result
+
+    def reaches(self, place: Path) -> bool:
+        """Whether it can open files below a directory: one that is confined cannot, where that was made later."""
+        place = place.resolve()
+        return any(place.is_relative_to(each) for each in self._open)
 
     @property
     def alive(self) -> bool:
@@ -236,13 +260,19 @@ class Sides:
 
     Sharing them saves the imports, some six seconds a run. A plugin that comes a second time gets a fresh candidate
     process, because its modules are already imported in the old one. Use as a context manager.
+
+    Attributes:
+        log_dir: where the logs are written; a directory that both sides reach.
+        closed: a directory for what the candidate must not see; only the reference's process can open files there.
     """
 
     def __init__(self, log_dir: Path, *, timeout: float = 300.0) -> None:
-        self._log_dir = log_dir
+        self.log_dir = log_dir
+        self.log_dir.mkdir(parents=True, exist_ok=True)
         self._timeout = timeout
         self._workers: dict[str, Worker] = {}
         self._seen: set[Path] = set()
+        self.closed = Path(tempfile.mkdtemp(prefix="omni-kit-closed-")).resolve()
 
     def __enter__(self) -> "Sides":
         return self
@@ -252,16 +282,20 @@ class Sides:
     ) -> None:
         for worker in self._workers.values():
             worker.close(at_once=kind is not None)
+        shutil.rmtree(self.closed, ignore_errors=True)
 
-    def workers(self, path: Path, editable: bool = True) -> tuple[Worker, Worker]:
+    def workers(self, path: Path, place: Path, editable: bool = True) -> tuple[Worker, Worker]:
         """The reference's and the candidate's process, for the integration at `path`.
 
         Args:
+            place: where the candidate's files are put.
             editable: the files may have changed since the same path was compared before.
         """
-        if editable and path in self._seen:
-            for name in _OF_CANDIDATE & self._workers.keys():
-                self._workers[name].close()
+        running = [self._workers[name] for name in _OF_CANDIDATE & self._workers.keys()]
+        blind = not all(worker.reaches(each) for worker in running for each in (path, place))
+        if blind or (editable and path in self._seen):
+            for worker in running:
+                worker.close()
             self._seen.clear()
         self._seen.add(path)
         return self.worker("reference"), self.worker("candidate")
@@ -269,13 +303,16 @@ class Sides:
     def worker(self, name: str) -> Worker:
         """The process of a side; started if there is none yet, and again if it has ended."""
         if name not in self._workers or not self._workers[name].alive:
-            self._workers[name] = Worker(name, self._log_dir, timeout=self._timeout)
+            closed = self.closed if name in _OF_CANDIDATE else None
+            self._workers[name] = Worker(name, self.log_dir, timeout=self._timeout, closed=closed)
         return self._workers[name]
 
     def launcher(self) -> Worker:
         """The process from which those of a launch are forked: it has one thread, because threads do not fork."""
         if LAUNCHER not in self._workers or not self._workers[LAUNCHER].alive:
-            self._workers[LAUNCHER] = Worker(LAUNCHER, self._log_dir, timeout=self._timeout + GRACE, threads=1)
+            self._workers[LAUNCHER] = Worker(
+                LAUNCHER, self.log_dir, timeout=self._timeout + GRACE, threads=1, closed=self.closed
+            )
         return self._workers[LAUNCHER]
 
 

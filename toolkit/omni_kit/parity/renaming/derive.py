@@ -42,7 +42,8 @@ def derive(path: Path, *, target: str | None = None, seconds: float = 120.0) -> 
         from omni_kit.parity.processes.pair import Pair
         from omni_kit.parity.processes.steps.deriving import as_rows
 
-        pair = Pair(candidate, Path(place), Path(place, "hidden"), sides.workers(candidate.path, candidate.editable))
+        workers = sides.workers(candidate.path, Path(place), candidate.editable)
+        pair = Pair(candidate, Path(place), sides.closed, workers)
         try:
             said = pair.derived(f"convert_{candidate.path.name}_checkpoint", seconds)
         except StepError as error:
