@@ -8,13 +8,13 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from omni_kit.errors import OmniKitError
-from omni_kit.parity import run_parity
 from omni_kit.parity.processes.workers import Sides
+from omni_kit.verify.card import Stage
+from omni_kit.verify.run import DIFFERENCE, LEFT_OUT, verify
 
-LEVELS = ("keys", "roundtrip", "forward", "backward")
 _PROCESSES = 2
 _LONGEST = 300
 
@@ -56,21 +56,22 @@ def _share(cover_one: CoverOne, names: Sequence[str]) -> list[Case]:
             return [cover_one(name, Path(place) / name, sides) for name in names]
 
 
-def proof(directory: Path, checkpoint: Path, sides: Sides) -> tuple[Outcome, str]:
-    """What the static rules and the levels say of an integration, on a toy checkpoint."""
-    from omni_checkers import check
-
+def proof(directory: Path, sides: Sides) -> tuple[Outcome, str]:
+    """What the quick card of an integration says."""
     try:
-        found = [finding for finding in check([directory]).findings if finding.severity == "error"]
-        if found:
-            return "fault", f"check: {found[0].rule} {found[0].message}"
-        report = run_parity(directory, LEVELS, checkpoint=checkpoint, sides=sides)
+        card = verify(directory, quick=True, fresh=True, sides=sides)
     except OmniKitError as error:
         return "fault", error.message
-    failed = [level for level in report.levels if level.status != "pass"]
-    if failed:  # an error is neither side's answer: upstream could not be asked
-        return "no toy" if failed[0].status == "error" else "fault", f"{failed[0].level}: {failed[0].reason}"
-    return "proven", f"{max(level.max_rel or 0.0 for level in report.levels):.0e}"
+    for outcome, status in (("fault", "failed"), ("no toy", "not tested")):  # what neither side could answer
+        wrong = [stage for stage in card.stages if stage.status == status and stage.reason != LEFT_OUT]
+        if wrong:
+            return cast(Outcome, outcome), f"{wrong[0].stage}: {wrong[0].reason}"
+    return "proven", f"{max(_difference(stage) for stage in card.stages):.0e}"
+
+
+def _difference(stage: Stage) -> float:
+    """The largest relative difference that a stage has measured."""
+    return float(stage.figure.removeprefix(DIFFERENCE)) if stage.figure.startswith(DIFFERENCE) else 0.0
 
 
 def as_markdown(

@@ -10,6 +10,7 @@ from pathlib import Path
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.parity.candidate import find_candidate
 from omni_kit.parity.levels import BY_NAME, parse_levels
+from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.report import LevelResult, ParityReport
 from omni_kit.parity.run import run_parity
 from omni_kit.targets.sides import Candidate
@@ -19,6 +20,8 @@ from omni_kit.verify.pins import pins
 from omni_kit.verify.thresholds import LOCATED, MISSED, SEVERITIES
 
 LAYOUT, GENERATED, CHECK, PROVE = "layout", "generated", "check", "prove"
+LEFT_OUT = "left out by --quick"
+DIFFERENCE = "largest relative difference "
 _NOT_RUN = "not run"
 
 
@@ -29,6 +32,7 @@ def verify(
     quick: bool = False,
     fresh: bool = False,
     device: str = "cpu",
+    sides: Sides | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Card:
     """The verdict on one integration.
@@ -37,13 +41,14 @@ def verify(
         weights: the checkpoint that it is to be trained or served from; its headers are looked at.
         quick: the static stages and the default levels alone; the others are not tested.
         fresh: also run what passed before on the same files with the same versions.
+        sides: processes to use and to leave running; None starts two and ends them.
         say: is told each stage as it ends.
 
     Raises:
         BadInput: there is no integration at `path`, or several.
         MissingRequirement: the device is not there.
     """
-    return _Run(path, weights, quick, fresh, device, say).card()
+    return _Run(path, weights, quick, fresh, device, sides, say).card()
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ class _Run:
     quick: bool
     fresh: bool
     device: str
+    sides: Sides | None
     say: Callable[[str], None]
     _suppressed: list[str] = field(default_factory=list)
 
@@ -148,7 +154,7 @@ class _Run:
             if name in before:
                 yield replace(before[name], resumed=True)
             elif name not in wanted and (name != PROVE or self.quick):
-                yield Stage(name, "not tested", "left out by --quick", command=command)
+                yield Stage(name, "not tested", LEFT_OUT, command=command)
             elif isinstance(report, str):
                 yield Stage(name, "not tested", report, command=command)
             elif name == PROVE:
@@ -160,7 +166,9 @@ class _Run:
     def _compared(self, levels: Sequence[str], proving: bool) -> ParityReport | str:
         """The report of the levels, or why there is none."""
         try:
-            return run_parity(self.path, levels or ["import"], device=self.device, prove=proving, say=self.say)
+            return run_parity(
+                self.path, levels or ["import"], device=self.device, sides=self.sides, prove=proving, say=self.say
+            )
         except MissingRequirement as error:
             return error.message
         except BadInput as error:
@@ -173,7 +181,7 @@ def _asking(name: str) -> list[str]:
 
 def _judged(level: LevelResult, command: str) -> Stage:
     """A level as a stage. What neither side answered was not tested, whatever the cause."""
-    figure = f"largest relative difference {level.max_rel:.1e}" if level.max_rel is not None else ""
+    figure = f"{DIFFERENCE}{level.max_rel:.1e}" if level.max_rel is not None else ""
     if level.status == "pass":
         return Stage(level.level, "passed", "", figure, level.seconds, command)
     if level.status == "fail":

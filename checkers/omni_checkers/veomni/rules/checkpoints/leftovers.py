@@ -1,5 +1,7 @@
 """Rules about parts that a model does not need: VEO207 and VEO208."""
 
+import ast
+
 from omni_checkers.engine.rule import Example, Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.symbolic import Class
 from omni_checkers.veomni.facts.conversion import ConverterClass, Factory
@@ -97,7 +99,8 @@ class NoExpertPartsWithoutExperts(Rule):
     Why: they are left over from the model that the directory was copied from. Their imports break when that model
     changes, and a plan whose keys match nothing reads as if experts were sharded.
 
-    Fine when: the plan is for something else, as for embeddings; then its name is not "ep".
+    Fine when: the plan is for something else, as for embeddings; then its name is not "ep". A converter that does not
+    speak of experts, because it renames or repeats what is tied, is not looked at.
     """
 
     id = "VEO208"
@@ -119,9 +122,17 @@ class NoExpertPartsWithoutExperts(Rule):
     ) -> Findings:
         if not kinds or kinds & WITH_EXPERTS:
             raise NotApplicable("the model has experts, or its kind is not known")
-        for converter in converter_classes or []:
+        for converter in filter(_speaks_of_experts, converter_classes or []):
             message = f"{converter.node.name} converts experts, and the model has none"
             yield Finding(message, converter.file.path, converter.node.lineno)
         for path in {path.name: path for path in returned}.values():
             if isinstance(path.value, Class) and path.attached(METHOD) is not None:
                 yield Finding(f"{path.name} has a plan for experts, and the model has none", *path.place)
+
+
+def _speaks_of_experts(converter: ConverterClass) -> bool:
+    """Whether a name or a text of its file does; one that renames, or repeats what is tied, says nothing of them."""
+    prose = {id(node.value) for node in converter.file.nodes(ast.Expr) if isinstance(node, ast.Expr)}
+    texts = (node.value for node in converter.file.nodes(ast.Constant) if id(node) not in prose)
+    names = (getattr(node, "id", getattr(node, "attr", None)) for node in converter.file.nodes(ast.Name, ast.Attribute))
+    return any(isinstance(text, str) and "expert" in text.lower() for text in (*texts, *names))

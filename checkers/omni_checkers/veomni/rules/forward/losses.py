@@ -63,7 +63,8 @@ class AuxiliaryPayloadIsReturned(Rule):
     Why: log-probabilities and entropy per token, and the scale of the loss under fused kernels, travel in that third
     value. A head that drops it trains; reinforcement learning and distillation then find None.
 
-    Fine when: the head never serves them, as a classification head; then the rule says nothing.
+    Fine when: the head never serves them, as a classification head, or gives the loss logits and no hidden states:
+    VeOmni makes the third value from hidden states alone. Then the rule says nothing.
     """
 
     id = "VEO512"
@@ -82,7 +83,7 @@ class AuxiliaryPayloadIsReturned(Rule):
             read = _handed_on(function)
             for call in _losses(function):
                 names = _names(call.targets[0])
-                if len(names) == 3 and names[2] not in read:
+                if len(names) == 3 and names[2] not in read and _given(call, "hidden_states"):
                     message = f"{owner}.{function.name} drops the third value of the loss function"
                     yield Finding(message, item.file.path, call.lineno)
 
@@ -185,6 +186,13 @@ def _heads(generated: list[Generated]) -> Iterator[tuple[Generated, str, ast.Fun
     if not found:
         raise NotApplicable("no patched head calls VeOmni's loss function")
     yield from found
+
+
+def _given(assignment: ast.Assign, name: str) -> bool:
+    """Whether the call hands an argument of that name over."""
+    call = assignment.value
+    keywords = call.keywords if isinstance(call, ast.Call) else []
+    return any(keyword.arg == name for keyword in keywords)
 
 
 def _handed_on(function: ast.FunctionDef) -> set[str]:
