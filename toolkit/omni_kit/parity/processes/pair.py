@@ -27,7 +27,7 @@ from omni_kit.parity.processes.steps import (
     RunMistaken,
     RunPlanted,
     RunWith,
-    SaveToy,
+    SaveVariant,
     Trace,
     Variants,
 )
@@ -192,7 +192,7 @@ class Pair(Asked):
     def _varied(self, where: Path, hidden: Path) -> "Pair | StepError":
         made = where / "checkpoint"
         try:
-            self._reference.ask(SaveToy(str(where / "toy_config.json"), made, self._layout))
+            self._reference.ask(SaveVariant(str(where / "toy_config.json"), made, self._layout))
         except StepError as error:
             return error
         workers = (self._reference, self._other)

@@ -53,6 +53,7 @@ class Skeleton:
         unresolved: sub-modules whose class could not be read, with the expression.
         base_prefix: `base_model_prefix` of the class.
         tied: parameter -> the one that it is tied to, where the config ties.
+        tieable: the same, whether the config ties or not.
     """
 
     class_name: str
@@ -61,6 +62,7 @@ class Skeleton:
     unresolved: tuple[tuple[str, str], ...] = field(default=())
     base_prefix: str = ""
     tied: Mapping[str, str] = field(default_factory=dict)
+    tieable: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def by_module(self) -> Mapping[str, Mapping[str, Parameter]]:
@@ -104,13 +106,15 @@ def build_from_arguments(source: SourceFile, class_name: str, arguments: Mapping
 def _skeleton(root: Module, model_type: str) -> Skeleton:
     parameters = tuple(_parameters(root, "", True))
     pretrained = [(path, module) for path, module in _modules(root, "") if module.pretrained]
+    names = [parameter.name for parameter in parameters]
     return Skeleton(
         root.class_name,
         parameters,
         submodels=tuple((path, module.class_name, _model_type(module, model_type)) for path, module in pretrained),
         unresolved=tuple(_unresolved(root, "")),
         base_prefix=str(_class_attribute(root, "base_model_prefix") or ""),
-        tied=dict(_tied(pretrained, [parameter.name for parameter in parameters])),
+        tied=dict(_tied([one for one in pretrained if _config_ties(one[1])], names)),
+        tieable=dict(_tied(pretrained, names)),
     )
 
 
@@ -130,8 +134,7 @@ def _tied(pretrained: Sequence[tuple[str, Module]], names: Sequence[str]) -> Ite
     """
     for path, module in pretrained:
         mapping = _class_attribute(module, "_tied_weights_keys")
-        config = module.attributes.get("config", [None])[0]
-        if not isinstance(mapping, dict) or not isinstance(config, Config) or config.get(_TIES) is not True:
+        if not isinstance(mapping, dict):
             continue
         prefix = f"{path}." if path else ""
         below = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
@@ -139,6 +142,11 @@ def _tied(pretrained: Sequence[tuple[str, Module]], names: Sequence[str]) -> Ite
             ties = sorted(name for name in below if re.search(f"^{pattern}", name))
             goals = sorted(name for name in below if re.search(f"^{goal}", name))
             yield from ((f"{prefix}{a}", f"{prefix}{b}") for a, b in zip(ties, cycle(goals), strict=False))
+
+
+def _config_ties(module: Module) -> bool:
+    config = module.attributes.get("config", [None])[0]
+    return isinstance(config, Config) and config.get(_TIES) is True
 
 
 def _model_type(module: Module, root: str) -> str:

@@ -1,17 +1,21 @@
 """Rules about expert parallelism: VEO3xx."""
 
+import ast
 import re
 from collections.abc import Iterator
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.symbolic import Class
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
-from omni_checkers.veomni.facts.experts import Experts
+from omni_checkers.veomni.facts.experts import Experts, StackedExperts
+from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.plan import METHOD, ShardingPlan, Skeletons
 from omni_checkers.veomni.facts.registry import Returned
+from omni_kit.targets.veomni.text.sites import find_sites
 from omni_kit.upstream.kinds import WITH_EXPERTS
 from omni_kit.upstream.python.skeleton import Skeleton
-from omni_kit.upstream.transformers.traits import expert_parameters, stacked_parameters
+from omni_kit.upstream.python.source import dotted
+from omni_kit.upstream.transformers.traits import expert_parameters, profile, stacked_parameters
 
 _BASE = """\
 from torch.distributed.tensor import Shard
@@ -138,7 +142,8 @@ class PlanWhereExperts(Rule):
     Why: without `get_parallel_plan` the experts cannot be cut. A run with expert parallelism fails, and one without it
     holds all experts on every rank.
 
-    Fine when: the model is never trained with expert parallelism.
+    Fine when: the model is never trained with expert parallelism. Nothing is said where experts cannot be shared out:
+    no kernel takes their place, and upstream's own loop over them needs them all in one process.
     """
 
     id = "VEO303"
@@ -151,17 +156,34 @@ class PlanWhereExperts(Rule):
     BAD = ({GPU_CONFIG: patch_config().partition("\n\n@config")[0]},)
     GOOD = ({GPU_CONFIG: patch_config()},)
 
-    def check(self, returned: list[Returned], experts: Experts) -> Findings:
+    def check(self, returned: list[Returned], experts: Experts, generated: list[Generated]) -> Findings:
         judged = 0
+        bound = {item.file.path for item in generated if _has_slot(item)}
         for item in {str(item.value): item for item in returned}.values():
             head = item.name.endswith(("ForCausalLM", "ForConditionalGeneration"))
             if not head or not isinstance(item.value, Class) or not _stacks(item, experts):
+                continue
+            if item.value.module.path not in bound and not _fits_kernel(experts.of(item.value)):
                 continue
             judged += 1
             if item.attached(METHOD) is None:
                 yield Finding(f"{item.name} has stacked experts and no {METHOD}", *item.place)
         if not judged:
-            raise NotApplicable("no returned language model has stacked experts")
+            raise NotApplicable("no returned language model has stacked experts that can be shared out")
+
+
+def _has_slot(item: Generated) -> bool:
+    """Whether a kernel can take the place of its experts."""
+    slots = (call for call in item.file.nodes(ast.Call) if (dotted(call.func) or "").endswith("OpSlot"))
+    return any("expert" in ast.unparse(call) for call in slots)
+
+
+def _fits_kernel(stacked: StackedExperts) -> bool:
+    """Whether upstream's loop over them is what VeOmni's kernel computes; one that is not known may be."""
+    if stacked.model is None:
+        return True
+    sites = find_sites(stacked.model, profile(stacked.model))
+    return any(site.site == "experts" and site.decision == "patch" for site in sites)
 
 
 def _stacks(item: Returned, experts: Experts) -> bool:

@@ -14,6 +14,7 @@ from omni_kit.parity.processes.steps.loading import (
     Reload,
     Save,
     SaveToy,
+    SaveVariant,
     Shapes,
 )
 from omni_kit.parity.processes.steps.planting import CompletePlanted, Mistakes, Places, RunMistaken, RunPlanted
@@ -51,6 +52,7 @@ __all__ = [
     "RunWith",
     "Save",
     "SaveToy",
+    "SaveVariant",
     "Shapes",
     "Slots",
     "Step",

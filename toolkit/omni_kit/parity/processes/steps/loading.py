@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.processes.side import Side
 from omni_kit.parity.processes.step import Step
@@ -54,6 +56,28 @@ class SaveToy(Step[None]):
     def take(self, side: Side) -> None:
         """See `Step.take`."""
         side.upstream.save_toy(side.upstream.make_toy(self.source, side.feed), self.out, self.layout)
+
+
+@dataclass(frozen=True)
+class SaveVariant(Step[None]):
+    """As `SaveToy`, of a toy that another is compared on; refuses one that upstream itself loads otherwise."""
+
+    source: str
+    out: Path
+    layout: str
+
+    def take(self, side: Side) -> None:
+        """See `Step.take`.
+
+        Raises:
+            ValueError: upstream's loader changes tensors that upstream has saved.
+        """
+        made = side.upstream.make_toy(self.source, side.feed)
+        side.upstream.save_toy(made, self.out, self.layout)
+        held, loaded = made.state_dict(), side.builder.load(self.out).state_dict()
+        changed = [name for name in held.keys() & loaded.keys() if not torch.equal(held[name], loaded[name])]
+        if changed:
+            raise ValueError(f"it does not load what it saved: {len(changed)} tensors differ, {min(changed)} first")
 
 
 @dataclass(frozen=True)

@@ -29,23 +29,30 @@ def use_packed_attention(model: nn.Module) -> str:
     from veomni.ops.kernels.attention import flash
 
     flash._flash_attention_forward = packed_attention
-    for module in model.modules():
-        if (config := getattr(module, "config", None)) is not None:
-            config._attn_implementation = SHARED
+    for config in _configs(model):
+        config._attn_implementation = SHARED
+        # In float32, which the kernel itself never gets, VeOmni else asks the next Linear, and there may be none.
+        config._pre_quantization_dtype = torch.float32
     return _WITHOUT_FLASH
 
 
 @contextmanager
 def packed_attention_used(model: nn.Module) -> Iterator[None]:
     """As `use_packed_attention`, while this is entered."""
-    configs = {id(config): config for one in model.modules() if (config := getattr(one, "config", None)) is not None}
-    before = [(config, config._attn_implementation) for config in configs.values()]
+    before = [(config, config._attn_implementation) for config in _configs(model)]
     use_packed_attention(model)
     try:
         yield
     finally:
         for config, implementation in before:  # a whole's comes first, and sets those of its parts
             config._attn_implementation = implementation
+            del config._pre_quantization_dtype
+
+
+def _configs(model: nn.Module) -> list[Any]:
+    """Every config that a part of it has, once."""
+    found = {id(config): config for one in model.modules() if (config := getattr(one, "config", None)) is not None}
+    return list(found.values())
 
 
 def packed_attention(

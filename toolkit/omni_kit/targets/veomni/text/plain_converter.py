@@ -23,7 +23,8 @@ class PlainContext:
         name, class_name: what its functions and classes are called after.
         veomni_models: the package that it imports from, with a dot at the end.
         renames, conversions: what the recipe does to keys and tensors.
-        copies: tied parameter -> the one that the file has instead, where the tied one shares its module with others.
+        copies: parameter that may be tied -> the one that the file then has instead, where the tied one shares its
+            module with others.
     """
 
     name: str
@@ -77,10 +78,10 @@ def refuse_other_ties(model: UpstreamModel) -> None:
 
 
 def _copies(model: UpstreamModel) -> list[tuple[str, str]]:
+    """Whether this config ties or not: another checkpoint of the same class may."""
     held: dict[str, set[str]] = {}
     for parameter in model.skeleton.parameters:
         module, _, leaf = parameter.name.rpartition(".")
         held.setdefault(module, set()).add(leaf)
-    return [
-        (tied, source) for tied, source in model.skeleton.tied.items() if len(held.get(tied.rpartition(".")[0], ())) > 1
-    ]
+    ties = model.skeleton.tieable.items()
+    return [(tied, source) for tied, source in ties if len(held.get(tied.rpartition(".")[0], ())) > 1]
