@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from omni_kit.toys.configs.variants import variants
+from omni_kit.toys.configs.variants import TIED, variants
 from omni_kit.upstream.python.reads import attributes_read
 
 TOY: dict[str, Any] = {
@@ -15,11 +15,12 @@ READ = {"norm_topk_prob", "use_cache", "head_dim"}
 
 
 def test_each_differs_in_one_respect() -> None:
-    found = dict(variants(TOY, READ))
+    found = dict(variants(TOY, {*READ, TIED}))
     for name in ("norm_topk_prob=True", "tie_word_embeddings=True", "num_experts_per_tok=4", "head_dim=24"):
         key, _, value = name.partition("=")
         assert found[name] == {**TOY, key: int(value) if value.isdigit() else value == "True"}
     assert not {"unread=False", "use_cache=False"} & set(found)
+    assert "tie_word_embeddings=True" not in dict(variants(TOY, READ))  # there is nothing to tie
 
 
 def test_numbers_move_from_their_defaults_and_chance_does_not() -> None:

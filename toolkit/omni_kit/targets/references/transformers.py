@@ -26,7 +26,7 @@ from omni_kit.targets.references.attention import attention_recorded
 from omni_kit.targets.sides import AttentionCalls
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.configs.scaled import scaled_config
-from omni_kit.toys.configs.variants import variants
+from omni_kit.toys.configs.variants import TIED, variants
 from omni_kit.toys.feeds.language import as_named, language_model, speaker_of
 from omni_kit.toys.feeds.protocol import Fed, Feed, Way
 from omni_kit.toys.feeds.ways import answered
@@ -95,11 +95,11 @@ class TransformersBuilder:
     def answer(self, model: nn.Module, way: Way) -> Tensors:
         """Everything that the part of it that answers in text gives."""
         part = speaker_of(model)
-        routed = way.fed != Fed.packed
+        packs = way.fed == Fed.packed
         return answered(
             part,
             way,
-            lambda: language_model(part, way.inputs, as_named, routed=routed),
+            lambda: language_model(part, way.inputs, as_named, apart=packs, routed=not packs),
             lambda: as_named(part, way.inputs),
         )
 
@@ -167,7 +167,8 @@ class TransformersBuilder:
         apart = ("architectures", "transformers_version", "dtype", "_name_or_path")
         same = all(config.to_dict().get(key) == value for key, value in derived.items() if key not in apart)
         first = {} if same else {"the toy of the defaults": derived}
-        return {**first, **dict(variants(config.to_dict(), attributes_read(tree, "config")))}
+        read = {*attributes_read(tree, "config"), *([TIED] if getattr(model, "_tied_weights_keys", None) else [])}
+        return {**first, **dict(variants(config.to_dict(), read))}
 
     def _fill(self, model: Any, feed: Feed) -> None:
         """Weights with which the batch reaches every expert, or as many of them as in eight tries."""

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-_TIED = "tie_word_embeddings"
+TIED = "tie_word_embeddings"
 _ROPE = "rope_parameters"
 _MOVED, _EPS = 1.25, 0.03
 # Floats that are chance, or shares of a width that has to stay even.
@@ -32,11 +32,11 @@ def variants(toy: Mapping[str, Any], read: Collection[str]) -> Iterator[tuple[st
 
     Args:
         toy: the complete config of a toy.
-        read: the names that upstream's modeling code asks its config for.
+        read: the names that upstream's modeling code asks its config for, and `TIED` where it has something to tie.
     """
     yield "no number at its default", _moved(toy)
     yield from _many(toy)
-    for key in sorted({*read, _TIED}):
+    for key in sorted(read):
         if isinstance(toy.get(key), bool) and not key.startswith(_OF_CALLS):
             yield f"{key}={not toy[key]}", _turned(toy, key)
     for key in _CHOSEN:

@@ -164,6 +164,7 @@ def language_model(
     loss_only: bool = False,
     *,
     together: bool = False,
+    apart: bool = False,
     routed: bool = True,
 ) -> Tensors:
     """Logits from a forward without labels; losses from one with them, which keeps the graph.
@@ -176,6 +177,7 @@ def language_model(
         arguments: makes the arguments of forward of a batch; without labels, where they are those of the batch.
         loss_only: leaves the logits out.
         together: `arguments` knows how to hand over all samples at once.
+        apart: each sample goes through by itself, as if there were no other.
         routed: with the loss that balances experts, where there is one: it is taken over what goes through together.
 
     Returns:
@@ -184,7 +186,8 @@ def language_model(
     """
     ask = _Question(model, loss_only, routed and _takes_router_switch(model))
     with nullcontext() if routed else _without_router_loss(model):
-        if together or ("mm_token_type_ids" not in inputs and not _has_linear_attention(model)):
+        apart = apart or "mm_token_type_ids" in inputs or _has_linear_attention(model)
+        if together or not apart:
             return ask(arguments(model, inputs), inputs)
         samples = samples_of(inputs)
         return _joined(samples, [ask(arguments(model, sample), sample) for sample in samples])
