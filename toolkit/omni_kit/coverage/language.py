@@ -17,6 +17,7 @@ from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table
 TARGET = "veomni"
 _MEANING: dict[Outcome, str] = {
     "proven": "what new-model writes passes `verify --quick`, with no edit by hand",
+    "to finish": "new-model says what is left to do by hand, and until then `verify` fails",
     "refused": "new-model says why it would not be right, and writes nothing",
     "no toy": "transformers cannot build or run it small, so nothing could be compared",
     "fault": "something on the way failed",
@@ -51,10 +52,13 @@ def _case(name: str, place: Path, sides: Sides) -> Case:
     except BadInput as error:
         return Case(name, kind, "no toy", error.message.partition(": ")[2])
     try:
-        new_model(package, str(checkpoint), target=TARGET, into=place)
+        scaffold = new_model(package, str(checkpoint), target=TARGET, into=place)
     except OmniKitError as error:
         return Case(name, kind, "refused", error.message)
-    return Case(name, kind, *_proof(place / package, sides))
+    outcome, reason = _proof(place / package, sides)
+    if outcome == "fault" and scaffold.plan.todo:
+        return Case(name, kind, "to finish", f"{scaffold.plan.todo[0].what}; {reason}")
+    return Case(name, kind, outcome, reason)
 
 
 def _proof(directory: Path, sides: Sides) -> tuple[Outcome, str]:

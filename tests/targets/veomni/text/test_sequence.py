@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.targets.veomni.text.sequence import cut_sequences
+from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
 from omni_kit.targets.veomni.text.sites import find_sites
 from omni_kit.upstream.subject import open_source
 
@@ -34,6 +34,33 @@ def test_where_it_fails(model_type: str) -> None:
     fits, reason, _ = cut_sequences(subject.model, find_sites(subject.model, subject.profile))
     assert not fits
     assert FAILS[model_type] in reason
+
+
+# Each passed, or failed, in the scenario `packed`.
+KEPT_APART = ("biogpt", "cohere2_moe", "deepseek_v3", "electra", "gpt2", "gpt_oss", "hunyuan_v1_dense", "llama")
+TAKEN_FOR_ONE = {
+    "bamba": "mixes neighbouring tokens",
+    "bart": "no position_ids are taken",
+    "blenderbot": "no position_ids are taken",
+    "falcon": "does not go through transformers' registry",
+    "jamba": "mixes neighbouring tokens",
+    "minimax": "layers of type linear_attention",
+    "nemotron": "does not go through transformers' registry",
+    "qwen3_next": "mixes neighbouring tokens",
+    "stablelm": "StableLmDecoderLayer.forward does not hand on",
+}
+
+
+@pytest.mark.parametrize("model_type", KEPT_APART)
+def test_packed_sequences_are_kept_apart(model_type: str) -> None:
+    assert kept_apart(open_source(model_type).model)[0]
+
+
+@pytest.mark.parametrize("model_type", TAKEN_FOR_ONE)
+def test_packed_sequences_are_one(model_type: str) -> None:
+    kept, reason, _ = kept_apart(open_source(model_type).model)
+    assert not kept
+    assert TAKEN_FOR_ONE[model_type] in reason
 
 
 def test_a_list_that_is_none_is_no_list(tmp_path: Path) -> None:

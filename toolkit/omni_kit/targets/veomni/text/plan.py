@@ -16,7 +16,7 @@ from omni_kit.targets.veomni.text.context import TextContext, models_package, te
 from omni_kit.targets.veomni.text.converter import class_prefix, converter_context, layout_of
 from omni_kit.targets.veomni.text.patches import derive_patches
 from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
-from omni_kit.targets.veomni.text.sequence import cut_sequences
+from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
 from omni_kit.targets.veomni.text.sites import Site, answers_with_a_loss, causal_head, find_sites
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.upstream.python.interpret import UNKNOWN
@@ -198,6 +198,8 @@ class _Planner:
         forward = f"{self.model.class_name.removesuffix('ForCausalLM')}Model.forward"
         fits, reason, evidence = cut_sequences(self.model, self.sites)
         yield Decision(forward, "upstream" if fits else "no sequence parallelism", reason, evidence)
+        fits, reason, evidence = kept_apart(self.model)
+        yield Decision("packed sequences", "upstream" if fits else "one sequence", reason, evidence)
         if self.model.config.model_type in shipped_model_types() and not self.in_tree:
             reason = "VeOmni registers this model_type itself; importing the plugin replaces it"
             yield Decision("registration", "override", reason, "MODELING_REGISTRY of the installed VeOmni")
@@ -225,6 +227,10 @@ class _Planner:
             if head.endswith("ForSequenceClassification"):
                 what = f"{head} keeps upstream's head: to train it, override its forward for VeOmni's loss contract"
                 yield Todo(place, 1, what)
+        fits, reason, _ = kept_apart(self.model)
+        if not fits:
+            what = f"VeOmni packs all samples of a batch into one row, and here they would be one sequence: {reason}"
+            yield Todo(place, 1, what)
 
     def next(self) -> tuple[str, ...]:
         place = self.request.into / self.base

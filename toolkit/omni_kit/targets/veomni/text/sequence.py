@@ -1,8 +1,11 @@
 """Whether a model of upstream can run with its sequence cut among processes, as far as its source tells."""
 
+import ast
 import re
+from collections.abc import Iterator
 
 from omni_kit.targets.veomni.text.sites import Site
+from omni_kit.upstream.python.source import SourceFile, dotted
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 # Parameters of layers that mix neighbouring tokens otherwise than by attention: convolutions over time, and states.
@@ -12,6 +15,9 @@ _MIXES_TOKENS = re.compile(
 _ATTENDS = re.compile(r"(full|sliding|chunked|compressed_\w+)_?\w*attention|attention")
 
 
+Obstacle = tuple[str, str]  # the reason, the evidence
+
+
 def cut_sequences(model: UpstreamModel, sites: list[Site]) -> tuple[bool, str, str]:
     """Whether Ulysses fits: (it does, the reason, the evidence).
 
@@ -19,33 +25,83 @@ def cut_sequences(model: UpstreamModel, sites: list[Site]) -> tuple[bool, str, s
     function adds up over the group (`veomni.ops.kernels.attention`, `veomni.ops.kernels.cross_entropy`): what goes
     past these sees a part of the sequence only.
     """
+    obstacle = next(_past_attention(model), None) or next(_past_processes(model, sites), None)
+    if obstacle is not None:
+        return False, *obstacle
+    reason = "position ids and inputs arrive already cut for sequence parallelism"
+    return True, reason, "VeOmni's SequenceParallelCollator"
+
+
+def kept_apart(model: UpstreamModel) -> tuple[bool, str, str]:
+    """Whether sequences that are packed into one row do not see each other: as `cut_sequences`.
+
+    VeOmni's collator packs all samples of a batch into one row; position ids begin anew with each, and its attention
+    functions are told where (`veomni.data.data_collator`): what goes past these takes them for one sequence.
+    """
+    obstacle = next(_past_attention(model), None)
+    if obstacle is not None:
+        return False, *obstacle
+    return True, "attention is told where each begins, and position ids begin anew", "VeOmni's PackingCollator"
+
+
+def _past_attention(model: UpstreamModel) -> Iterator[Obstacle]:
+    """What upstream does with several tokens at once that VeOmni's attention functions know nothing of."""
     source = model.source
     place = source.where(source.tree)
     mixing = next((p for p in model.skeleton.parameters if _MIXES_TOKENS.search(p.name)), None)
     if mixing is not None:
-        return False, f"{mixing.owner} mixes neighbouring tokens, of which a process has a part only", mixing.where
+        yield f"{mixing.owner} mixes neighbouring tokens, whoever's they are", mixing.where
     types = model.find("layer_types", "layers_block_type")
     listed = types.value if types is not None and isinstance(types.value, (list, tuple)) else ()
     odd = [kind for kind in listed if not _ATTENDS.fullmatch(str(kind))]
     if types is not None and odd:
-        return False, f"layers of type {odd[0]} are no attention over tokens, which VeOmni would spread", types.evidence
+        yield f"layers of type {odd[0]} are no attention over tokens, which VeOmni would spread", types.evidence
     settings = model.config.cls.source
     if "is_flash_attention_requested" in settings.text:
         place = settings.where(settings.tree)
-        return False, "its config refuses flash attention, which VeOmni's is made of, for some settings", place
+        yield "its config refuses flash attention, which VeOmni's is made of, for some settings", place
     if "ALL_ATTENTION_FUNCTIONS" not in source.text:
-        return False, "attention does not go through transformers' registry, where VeOmni puts its own", place
+        yield "attention does not go through transformers' registry, where VeOmni puts its own", place
     if not re.search(r"_supports_flash_attn\w*\s*=\s*True", source.text):
-        return False, "upstream does not declare flash attention, which VeOmni's is made of", place
+        yield "upstream does not declare flash attention, which VeOmni's is made of", place
+    for name in _built(source, model.class_name):
+        if (call := _withheld(source.method(name, "forward"))) is not None:
+            yield f"{name}.forward does not hand on where sequences begin, with its other keywords", source.where(call)
+    forward = source.method(model.class_name, "forward")
+    taken = {argument.arg for argument in [*forward.args.args, *forward.args.kwonlyargs]} if forward else set()
+    if "position_ids" not in taken:
+        yield "no position_ids are taken, so whatever a process has is counted on from zero", place
+
+
+def _built(source: SourceFile, name: str) -> list[str]:
+    """The classes of the file that a class builds, itself first, and that those build."""
+    found = [name]
+    for each in found:
+        calls = (node for node in ast.walk(source.classes[each]) if isinstance(node, ast.Call))
+        names = dict.fromkeys(dotted(call.func) or "" for call in calls)
+        found += [other for other in names if other in source.classes and other not in found]
+    return found
+
+
+def _withheld(forward: ast.FunctionDef | None) -> ast.Call | None:
+    """The call of a part that gets states and mask in any case, and not the keywords that are taken beside them."""
+    if forward is None or forward.args.kwarg is None:
+        return None
+    always = (node.value for node in forward.body if isinstance(node, ast.Assign))
+    for call in (value for value in always if isinstance(value, ast.Call)):
+        given = [keyword.arg for keyword in call.keywords]
+        states = [*map(ast.unparse, call.args), *given]
+        part = (dotted(call.func) or "").startswith("self.") and "hidden_states" in states
+        if part and "attention_mask" in given and None not in given:
+            return call
+    return None
+
+
+def _past_processes(model: UpstreamModel, sites: list[Site]) -> Iterator[Obstacle]:
+    """What else each process would do with its own part of a sequence alone."""
+    place = model.source.where(model.source.tree)
     if not any(parameter.owner == "Linear" and "*" in parameter.pattern for parameter in model.skeleton.parameters):
-        return False, "its layers have no nn.Linear, from which VeOmni's attention takes its dtype", place
+        yield "its layers have no nn.Linear, from which VeOmni's attention takes its dtype", place
     loss = next((site for site in sites if site.site == "causal-lm-loss"), None)
     if loss is None or loss.decision == "skip":
-        return False, "the loss is upstream's own, over the part of the sequence that a process has", place
-    if not re.search(r"\bposition_ids\b", source.text):
-        return False, "no position_ids are taken, so every process would count from zero", place
-    return (
-        True,
-        "position ids and inputs arrive already cut for sequence parallelism",
-        "VeOmni's SequenceParallelCollator",
-    )
+        yield "the loss is upstream's own, over the part of the sequence that a process has", place
