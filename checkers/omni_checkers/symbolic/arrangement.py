@@ -9,7 +9,7 @@ from omni_checkers.engine.files import walked
 _COMMUTING = (ast.Add, ast.Mult, ast.BitOr, ast.BitAnd)
 _SYMMETRIC = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)
 # They give back the values that they are called on, wherever in a chain they stand.
-_SAME_VALUES = frozenset({"contiguous", "clone", "cpu", "detach", "to"})
+SAME_VALUES = frozenset({"contiguous", "clone", "cpu", "detach", "to"})
 
 
 def rearranged(ours: ast.AST, theirs: ast.AST) -> bool:
@@ -47,7 +47,7 @@ def _ordered(node: object) -> str:
             return f"({f' {type(op).__name__} '.join(sorted(map(_ordered, values)))})"
         case ast.Compare(left, [op], [right]) if isinstance(op, _SYMMETRIC):
             return f"({f' {type(op).__name__} '.join(sorted((_ordered(left), _ordered(right))))})"
-        case ast.Call(ast.Attribute(inner, name)) if name in _SAME_VALUES:
+        case ast.Call(ast.Attribute(inner, name)) if name in SAME_VALUES:
             return _ordered(inner)
         case ast.Call(function, args, keywords):
             return f"{_ordered(function)}({_ordered(args)}; {sorted(map(_ordered, keywords))})"

@@ -94,7 +94,7 @@ OPERATIONS = frozenset({"expand", "repeat", *_METHODS}) - {
     "unbind",
     "unsqueeze",
 }
-_SPACES = {"torch", "F", "functional", "nn.functional", "torch.nn.functional"}
+SPACES = {"torch", "F", "functional", "nn.functional", "torch.nn.functional"}
 _COMMUTING = {"transpose"}
 _TURNED = {ast.IsNot: ast.Is, ast.NotEq: ast.Eq}
 _SIDES = {ast.Gt: ast.Lt, ast.GtE: ast.LtE}
@@ -113,7 +113,7 @@ class _Spelling(ast.NodeTransformer):
         if isinstance(node.func, ast.Attribute):
             space = ast.unparse(node.func.value)
             if (
-                space in _SPACES
+                space in SPACES
                 and node.func.attr in _METHODS
                 and node.args
                 and not isinstance(node.args[0], ast.Starred)

@@ -56,14 +56,14 @@ def kin(model_dir: ModelDir, files: dict[Path, File]) -> list[Kin]:
     Raises:
         NotApplicable: no other integration has one that is like it.
     """
-    theirs = [function for directory in directories_beside(model_dir) for function in _functions_in(directory)]
+    theirs = [function for directory in directories_beside(model_dir) for function in functions_in(directory)]
     places: defaultdict[str, list[Function]] = defaultdict(list)
     for function in theirs:
         for line in function.lines:
             places[line].append(function)
     found = []
     for file in files.values():
-        for ours in _functions_of(file) if _by_hand(file.path, model_dir.path) else ():
+        for ours in functions_of(file) if by_hand(file.path, model_dir.path) else ():
             shared = Counter(other for line in ours.lines for other in places.get(line, ()))
             like = [other for other, count in shared.items() if count >= _LIKE * max(len(ours.lines), len(other.lines))]
             if like:
@@ -96,7 +96,7 @@ def _said_in(folder: Path) -> frozenset[str]:
     found: set[str] = set()
     for path in sorted(folder.glob("*.py")):
         file = read_file(path)
-        for function in _functions_of(file):
+        for function in functions_of(file):
             found |= function.lines
         if path.name.startswith("configuration_"):
             found |= {node.target.id for node in file.nodes(ast.AnnAssign) if isinstance(node.target, ast.Name)}
@@ -105,16 +105,19 @@ def _said_in(folder: Path) -> frozenset[str]:
 
 
 @cache
-def _functions_in(directory: Path) -> tuple[Function, ...]:
-    paths = [path for path in sorted(directory.rglob("*.py")) if _by_hand(path, directory)]
-    return tuple(function for path in paths for function in _functions_of(read_file(path)))
+def functions_in(directory: Path) -> tuple[Function, ...]:
+    """The functions that somebody wrote in an integration's directory."""
+    paths = [path for path in sorted(directory.rglob("*.py")) if by_hand(path, directory)]
+    return tuple(function for path in paths for function in functions_of(read_file(path)))
 
 
-def _by_hand(path: Path, directory: Path) -> bool:
+def by_hand(path: Path, directory: Path) -> bool:
+    """Whether a file of an integration is written by somebody, and not generated."""
     return not set(path.relative_to(directory).parts) & set(_NOT_BY_HAND)
 
 
-def _functions_of(file: File) -> Iterator[Function]:
+def functions_of(file: File) -> Iterator[Function]:
+    """The functions and methods of a file that are long enough to be compared."""
     for node in file.tree.body if file.tree is not None else ():
         for item in node.body if isinstance(node, ast.ClassDef) else [node]:
             if isinstance(item, ast.FunctionDef):

@@ -13,6 +13,7 @@ from omni_checkers.veomni.facts.conversion import converter_classes, factories, 
 from omni_checkers.veomni.facts.copies import overrides
 from omni_checkers.veomni.facts.cousins import kin
 from omni_checkers.veomni.facts.diffusion import diffusion, speaks_of_diffusion
+from omni_checkers.veomni.facts.echoes import echoes
 from omni_checkers.veomni.facts.experts import experts
 from omni_checkers.veomni.facts.generated import generated, patch_configs
 from omni_checkers.veomni.facts.libraries import libraries
@@ -91,6 +92,7 @@ PROVIDERS: dict[str, Callable[..., Any]] = {
     "overrides": overrides,
     "libraries": libraries,
     "kin": kin,
+    "echoes": echoes,
     "regenerated": regenerated,
     "written_at": written_at,
     "converter_classes": converter_classes,

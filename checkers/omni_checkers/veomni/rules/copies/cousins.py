@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 
 from omni_checkers.engine.rule import Example, Finding, Findings, Rule, Severity
 from omni_checkers.symbolic.arrangement import same_values
 from omni_checkers.symbolic.differences import Difference
 from omni_checkers.symbolic.lines import Line
 from omni_checkers.veomni.facts.cousins import Function, Kin, upstream_lines
+from omni_checkers.veomni.facts.echoes import Echo
 from omni_checkers.veomni.facts.generated import PatchConfigFile
 from omni_checkers.veomni.facts.slips import changes_a_value
 from omni_kit.upstream.library import Library
@@ -52,7 +54,8 @@ class CousinsSayTheSame(Rule):
 
     A function is compared with those of other integrations that share most of its lines: those of VeOmni, and for a
     plugin those beside it. A finding is a line that differs from theirs by one small thing, and that neither upstream's
-    own files of this model nor any of the others have; or a line that changes a value and that most of them have.
+    own files of this model nor any of the others have; or a line that changes a value and that most of them have. In
+    functions that are otherwise different, a line is compared with what others have between the same lines.
 
     Why: sequence parallelism, collators and converters have no upstream to be compared with. They are copied from one
     integration to the next, and a slip in them shows on several ranks only.
@@ -69,16 +72,37 @@ class CousinsSayTheSame(Rule):
     BAD = (_both(last="first + size"),)
     GOOD = (_both(last="first + share"),)
 
-    def check(self, kin: list[Kin], patch_configs: list[PatchConfigFile], transformers: Library) -> Findings:
-        for one in kin:
+    def check(
+        self,
+        echoes: list[Echo],
+        patch_configs: list[PatchConfigFile],
+        transformers: Library,
+        kin: list[Kin] | None = None,
+    ) -> Findings:
+        told = set[tuple[Path, int]]()
+        for one in kin or []:
             path = one.function.file
             for line, other, there, what in _altered(one, patch_configs, transformers):
+                told.add((path, line.number))
                 yield Finding(f"{one.function.name}: {what} ({_place(other, there)})", path, line.number)
             for other, there in _left_out(one):
                 message = (
                     f"{one.function.name} leaves out what its like do: {there.text[:100]} ({_place(other, there)})"
                 )
                 yield Finding(message, path, one.function.node.lineno)
+        for echo in echoes:
+            place = (echo.function.file, echo.line.number)
+            if place not in told and _is_meant_alike(echo, patch_configs, transformers):
+                where = _place(echo.other, echo.there)
+                yield Finding(f"{echo.function.name}: {echo.difference.what} ({where})", *place)
+
+
+def _is_meant_alike(echo: Echo, configs: list[PatchConfigFile], transformers: Library) -> bool:
+    """Whether what differs changes a value, and neither upstream nor another config explains it."""
+    if not _is_slip(echo.line, echo.there, echo.difference):
+        return False
+    upstream = upstream_lines(configs, transformers)
+    return echo.line.text not in upstream and not _other_config(echo.line, echo.there, upstream)
 
 
 def _place(function: Function, line: Line) -> str:

@@ -1,6 +1,7 @@
 """What a patch copied from upstream, statement by statement: VEO415 and VEO416."""
 
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
+from omni_checkers.symbolic.flows import exchanges
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.copies import Override
 from omni_checkers.veomni.facts.slips import altered, left_out
@@ -36,7 +37,8 @@ class CopiesSayTheSame(Rule):
     Each statement is compared with the one in whose place it stands. A finding is a statement that differs by one
     small thing: a number, an operator, an attribute of the same object, an argument that is not passed down, a cast, a
     factor or an index that is lost, arguments in another order;
-    or two statements, of which one needs the other, the other way round. Code that was written anew is not judged.
+    or two statements, of which one needs the other, the other way round; or a place that gets a value which upstream
+    computes, too, and uses elsewhere, whatever the two are called. Code that was written anew is not judged.
 
     Why: a patch repeats dozens of lines that it does not want to change. A slip in one of them is a model that trains,
     and is another model than the one whose checkpoint it loads.
@@ -55,8 +57,15 @@ class CopiesSayTheSame(Rule):
 
     def check(self, overrides: list[Override]) -> Findings:
         for one in overrides:
+            told = set[int]()
             for here, there, what in altered(one):
+                told.add(here.number)
                 yield Finding(f"{one.name}: {what} (upstream's line {there.number})", one.item.file.path, here.number)
+            for moved in exchanges(one.copy.ours, one.copy.theirs):
+                if moved.ours.line not in told:
+                    told.add(moved.ours.line)
+                    message = f"{one.name}: {moved.what} (upstream's line {moved.theirs.line})"
+                    yield Finding(message, one.item.file.path, moved.ours.line)
             for here, there in one.copy.exchanged():
                 message = f"{one.name}: what upstream does first, in line {there.number}, is done second"
                 yield Finding(message, one.item.file.path, here.number)
