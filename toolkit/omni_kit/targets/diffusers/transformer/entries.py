@@ -53,6 +53,20 @@ def entries(one: Entered) -> Iterator[Edit]:
         yield PageEntry(TOCTREE, f"api/pipelines/{one.name}", one.pipeline.removesuffix("Pipeline"), "api/pipelines/")
 
 
+def scheduler_entries(one: Entered, scheduler: str) -> Iterator[Edit]:
+    """The edits for a scheduler of its own: lazy imports, a stand-in, and its page."""
+    own, top = f"{PACKAGE}/schedulers/__init__.py", f"{PACKAGE}/__init__.py"
+    yield KeyedEntry(own, _STRUCTURE, f"scheduling_{one.name}", scheduler)
+    yield ImportEntry(own, f".scheduling_{one.name}", scheduler, made=True)
+    yield KeyedEntry(top, _STRUCTURE, "schedulers", scheduler)
+    yield ImportEntry(top, ".schedulers", scheduler)
+    yield DefinitionEntry(
+        f"{PACKAGE}/utils/dummy_pt_objects.py", scheduler, _DUMMY.format(name=scheduler, backends='["torch"]')
+    )
+    if one.pages:
+        yield PageEntry(TOCTREE, f"api/schedulers/{one.name}", scheduler, "api/schedulers/")
+
+
 def _imports(one: Entered) -> Iterator[Edit]:
     module = f"transformer_{one.name}"
     yield ImportEntry(f"{PACKAGE}/models/transformers/__init__.py", f".{module}", one.model, made=True)
