@@ -15,6 +15,9 @@ from omni_kit.errors import BadInput, Refusal
 from omni_kit.parity import run_parity
 from omni_kit.scaffold import new_model
 from omni_kit.targets.protocol import TODO_MARK
+from omni_kit.upstream.diffusers.guidance import Formula
+from omni_kit.upstream.diffusers.guiders import guider_for
+from omni_kit.upstream.library import find_library
 
 EXAMPLE = Path(__file__).parents[3] / "reference_models" / "diffusers" / "wan_t2v_blocks"
 SCALE = 4.0
@@ -48,11 +51,13 @@ class Case:
         }  # fmt: skip
 
     def modular(self) -> Any:
-        from omni_kit.targets.diffusers.modular.side import modular_of
+        from omni_kit.targets.diffusers.modular.side import guide, modular_of
 
         module = importlib.import_module(self.package)
         made = next(one for name, one in vars(module).items() if name.endswith("ModularPipeline"))
-        return modular_of(made(), self.standard)
+        found = modular_of(made(), self.standard)
+        guide(found, self.more, next((name for name in self.more if name.endswith("scale")), ""))
+        return found
 
     def answers(self, pipeline: Any, **changed: Any) -> Any:
         """What a modular pipeline answers, of what it takes."""
@@ -129,7 +134,16 @@ def test_blocks_are_of_the_right_types_and_declare_what_crosses(case: Case) -> N
     assert not any(one.sub_blocks for name, one in blocks.sub_blocks.items() if name != "denoise")
     assert "latents" in blocks.sub_blocks["prepare_latents"].intermediate_output_names
     assert "prompt_embeds" in blocks.sub_blocks["text_encoder"].intermediate_output_names
-    assert [todo.what for todo in case.made.plan.todo] == ["the pipeline's own guidance; a guider may take its place"]
+    said = [(one.choice, one.reason) for one in case.made.plan.decisions if one.what == "guidance"]
+    if case.guided:
+        assert [name for name, _ in said] == ["ClassifierFreeGuidance"]
+        assert not case.made.plan.todo
+        assert "guider" in case.modular().component_names
+        assert not {name for name in case.more if name.endswith("scale")} & {*blocks.input_names}
+    else:
+        why = "it does more between its two answers than ask and combine"
+        assert [todo.what for todo in case.made.plan.todo] == [f"the pipeline's own guidance and no guider's: {why}"]
+        assert said == [("the pipeline's own", f"its statements are copied as they are: {why}")]
 
 
 def test_statements_are_copied_as_they_are(case: Case) -> None:
@@ -157,11 +171,29 @@ def test_a_wrong_statement_is_found(tmp_path: Path) -> None:
     new_model("wrong_blocks", "WanPipeline", target="diffusers", kind="modular", into=tmp_path)
     file = tmp_path / "wrong_blocks" / "denoise.py"
     text = file.read_text(encoding="utf-8")
-    assert text.count("noise_uncond + ") == 1
-    file.write_text(text.replace("noise_uncond + ", "noise_uncond - "), encoding="utf-8")
+    assert text.count("(guider_state)[0]") == 1
+    file.write_text(text.replace("(guider_state)[0]", '(guider_state)["pred_cond"]'), encoding="utf-8")
     report = run_parity(tmp_path / "wrong_blocks", ("stages",))
     assert not report.ok
     assert "guided" in next(level.reason for level in report.levels if level.level == "stages")
+
+
+@pytest.mark.parametrize(("formula", "config"), [
+    ("between", {}), ("beyond", {"use_original_formulation": True}), ("unread", None),
+])  # fmt: skip
+def test_a_guider_is_found_by_what_its_forward_computes(formula: str, config: dict[str, bool] | None) -> None:
+    import diffusers
+    import torch
+
+    found = guider_for(find_library("diffusers"), Formula[formula])
+    if config is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.name, found.config) == ("ClassifierFreeGuidance", config)
+    one, other = torch.tensor([0.5]), torch.tensor([-0.25])
+    answer = getattr(diffusers, found.name)(guidance_scale=3.0, **found.config).forward(one, other)["pred"]
+    assert answer.item() == (other if formula == "between" else one).item() + 3.0 * 0.75
 
 
 @pytest.mark.parametrize(("source", "said"), [

@@ -13,6 +13,7 @@ from omni_kit.errors import BadInput, Refusal
 from omni_kit.targets.diffusers.modular.blocks import LOOP, PROGRESS, Blocks, at_depth
 from omni_kit.targets.diffusers.modular.dividing import Divider, Division
 from omni_kit.targets.diffusers.modular.flow import Flow, handed_to_callbacks
+from omni_kit.targets.diffusers.modular.guiding import Guided, Kept, guided
 from omni_kit.targets.diffusers.modular.members import Made, Member, Members, Reached, constant
 from omni_kit.targets.diffusers.modular.opened import Method, Opened
 from omni_kit.targets.diffusers.modular.pieces import Collector, Piece
@@ -59,9 +60,18 @@ class Proposal:
     own: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
+    def _opened(self) -> tuple[Opened, str]:
+        """The pipeline, opened, with a guider; and why it has none where that is so."""
+        plain = Opened(self.pipeline)
+        try:
+            return guided(plain), ""
+        except Kept as reason:
+            return plain, str(reason)
+
+    @property
     def opened(self) -> Opened:
         """The pipeline, opened."""
-        return Opened(self.pipeline)
+        return self._opened[0]
 
     @cached_property
     def prefix(self) -> str:
@@ -86,7 +96,7 @@ class Proposal:
         asked = self.opened.cls.assigned(_CALLBACKS)
         handed = handed_to_callbacks(asked[1]) if asked is not None else []
         flow = Flow(self.division, [one.arg for one in every][1:], handed)
-        return Blocks(self.opened, self.division, flow, self.members, self.prefix)
+        return Blocks(self.opened, self.division, flow, self.members, self.prefix, self._opened[1])
 
     def plan(self) -> IntegrationPlan:
         """Files, decisions and what comes next."""
@@ -101,7 +111,8 @@ class Proposal:
 
     def files(self) -> Iterator[NewFile]:
         """The package."""
-        collector = Collector(self.members.function, "diffusers.", self.own)
+        homes = self.opened.homes if isinstance(self.opened, Guided) else {}
+        collector = Collector(self.members.function, "diffusers.", self.own, homes)
         every = [*self.blocks.sequence, *self.blocks.rounds]
         texts = [one.body for one in every]
         for file in _FILES:
@@ -150,8 +161,12 @@ class Proposal:
             reason = "modular pipelines have no such method; a ComponentsManager moves their models"
             yield Decision(f"{name}()", "left out", reason, where(self.opened.call.node))
         guidance = guidance_of(self.pipeline)
-        if guidance.scale:
-            yield Decision("guidance", "the pipeline's own", "its statements are copied as they are", guidance.where)
+        if isinstance(self.opened, Guided):
+            reason = f"its forward computes {guidance.formula}, as the pipeline does; scales are those of the guider"
+            yield Decision("guidance", self.opened.guider.name, reason, guidance.where)
+        elif guidance.scale:
+            reason = f"its statements are copied as they are: {self._opened[1]}"
+            yield Decision("guidance", "the pipeline's own", reason, guidance.where)
 
 
 def _member(name: str, one: Member) -> str:

@@ -1,6 +1,7 @@
 """The candidate's side: a modular pipeline with a standard pipeline's components, watched at the same places."""
 
 import importlib
+import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from omni_kit.targets.sides import StageFault
 from omni_kit.toys.feeds.pipeline import Scenario
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.guidance import guidance_of
+from omni_kit.upstream.diffusers.guiders import COMPONENT
 
 
 class ModularBuilder(PipelineBuilder):
@@ -56,6 +58,7 @@ class ModularBuilder(PipelineBuilder):
         given = self._given(self._pipeline, scenario)
         given = swapped(given) if self._mistake == SWAPPED else given
         asked = {name: value for name, value in given.items() if name in self._modular.blocks.input_names}
+        guide(self._modular, {**_defaults(self._pipeline), **given}, guidance.scale)
         with noting(type(model), type(self._pipeline.scheduler)) as noted:
             state = self._modular(**asked)
         picture = torch.as_tensor(state.get(last_output(self._modular))).float()
@@ -83,6 +86,20 @@ def modular_of(modular: Any, standard: diffusers.DiffusionPipeline) -> Any:
     modular.update_components(**parts, **settings)
     modular.set_progress_bar_config(disable=True)
     return modular
+
+
+def guide(modular: Any, given: Mapping[str, Any], scale: str) -> None:
+    """The scales that a standard pipeline is called with, for the guiders of a modular one."""
+    for name in modular.component_names:
+        if name.startswith(COMPONENT) and scale in given:
+            own = given.get(scale + name.removeprefix(COMPONENT))
+            value = own if own is not None else given[scale]
+            modular.update_components(**{name: getattr(modular, name).new(guidance_scale=value)})
+
+
+def _defaults(standard: Any) -> dict[str, Any]:
+    found = inspect.signature(type(standard).__call__).parameters
+    return {name: one.default for name, one in found.items() if one.default is not one.empty}
 
 
 def last_output(modular: Any) -> str:
