@@ -27,6 +27,7 @@ def copied_checkout(root: Path) -> Path:
     listed = [("api/models/flux_transformer", "FluxTransformer2DModel"), ("api/models/wan", "WanTransformer3DModel")]
     listed += [("api/pipelines/flux", "Flux"), ("api/pipelines/wan", "Wan")]
     listed += [("api/schedulers/ddim", "DDIMScheduler"), ("api/schedulers/unipc", "UniPCMultistepScheduler")]
+    listed += [("api/modular_diffusers/guiders", "Guiders"), ("api/modular_diffusers/pipeline", "Pipeline")]
     lines = [f"  - local: {local}\n    title: {title}\n" for local, title in listed]
     (pages / "_toctree.yml").write_text("- sections:\n" + "".join(lines), encoding="utf-8")
     (root / "pyproject.toml").write_text(RULES, encoding="utf-8")

@@ -1,6 +1,8 @@
 """Standard pipelines as modular ones: the blocks answer what the pipeline answers, and what upstream's twin does."""
 
 import importlib
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from omni_checkers import check
 from omni_kit.cli.app import app
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.parity import run_parity
@@ -18,6 +21,8 @@ from omni_kit.targets.protocol import TODO_MARK
 from omni_kit.upstream.diffusers.guidance import Formula
 from omni_kit.upstream.diffusers.guiders import guider_for
 from omni_kit.upstream.library import find_library
+
+from .checkouts import copied_checkout
 
 EXAMPLE = Path(__file__).parents[3] / "reference_models" / "diffusers" / "wan_t2v_blocks"
 SCALE = 4.0
@@ -209,14 +214,50 @@ def test_what_cannot_be_divided_is_refused_in_one_line(source: str, said: str, t
     assert not list(tmp_path.iterdir())
 
 
-def test_a_checkout_and_a_repository_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="packages of their own"):
+def test_what_is_no_checkout_and_a_repository_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is no checkout of diffusers"):
         new_model("one", "WanPipeline", target="diffusers", kind="modular", style="in-tree", into=tmp_path)
     lumen = Path(__file__).parents[3] / "reference_models" / "diffusers" / "_upstream" / "lumen"
     with pytest.raises(Refusal, match="as standard, both, not as 'modular'"):
         new_model("one", f"{lumen}::Lumen", target="diffusers", kind="modular", into=tmp_path)
     with pytest.raises(BadInput, match="packages of their own"):
         new_model("one", f"{lumen}::Lumen", target="diffusers", kind="both", style="in-tree", into=tmp_path)
+
+
+def test_in_a_checkout_it_can_be_imported_and_tested_at_once(tmp_path: Path) -> None:
+    root = copied_checkout(tmp_path / "checkout")
+    tests = root / "tests" / "modular_pipelines"
+    tests.mkdir(parents=True)
+    (tests / "test_modular_pipelines_common.py").write_text("class ModularPipelineTesterMixin:\n    pass\n")
+    for file in (root / "tests" / "__init__.py", tests / "__init__.py"):
+        file.write_text("")
+    given = {"target": "diffusers", "kind": "modular", "style": "in-tree", "into": root}
+    made = new_model("qwen_blocks", "QwenImagePipeline", **given)  # type: ignore[arg-type]
+    assert not made.refused
+    again = new_model("qwen_blocks", "QwenImagePipeline", dry_run=True, **given)  # type: ignore[arg-type]
+    assert {change.action for change in again.changes} == {"unchanged"}
+    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    asked = (
+        "from diffusers import QwenBlocksModularPipeline as P, QwenBlocksBlocks as B;"
+        "from diffusers.utils.dummy_torch_and_transformers_objects import QwenBlocksModularPipeline as D;"
+        "from diffusers.modular_pipelines.modular_pipeline import MODULAR_PIPELINE_MAPPING as M;"
+        "print(P.__module__, type(P().blocks) is B, P is D, M['qwen_blocks']())"
+    )
+    run = [sys.executable, "-c", asked]
+    done = subprocess.run(run, capture_output=True, text=True, check=False, env=environment)
+    wanted = ["diffusers.modular_pipelines.qwen_blocks.modular_pipeline", "True", "False", "QwenBlocksModularPipeline"]
+    assert done.stdout.split() == wanted, done.stderr[-2000:]
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/modular_pipelines/qwen_blocks"]
+    done = subprocess.run(run, cwd=root, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "3 passed" in done.stdout
+    home = root / "src" / "diffusers" / "modular_pipelines" / "qwen_blocks"
+    report = check([home], target="diffusers")
+    assert [one.message for one in report.findings if one.path.is_relative_to(home)] == []
+    parity = run_parity(home, ("stages",))
+    assert parity.ok, parity.levels
+    lines = (root / "docs" / "source" / "en" / "_toctree.yml").read_text(encoding="utf-8").splitlines()
+    assert "    title: QwenBlocksModularPipeline" in lines
 
 
 def test_a_pipeline_without_a_kind_goes_where_it_went(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from omni_kit.toys.feeds.pipeline import Scenario
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.guidance import guidance_of
 from omni_kit.upstream.diffusers.guiders import COMPONENT
+from omni_kit.upstream.diffusers.package import package_root
 
 
 class ModularBuilder(PipelineBuilder):
@@ -39,17 +40,17 @@ class ModularBuilder(PipelineBuilder):
         """
         found = super().open(options)
         folder, name = Path(options["path"]), options["class_name"]
-        sys.path.insert(0, str(folder.parent))
-        module = importlib.import_module(f"{folder.name}.modular_pipeline")
+        module = importlib.import_module(f"{_package(folder)}.modular_pipeline")
         if not hasattr(module, name):
             raise BadInput(f"{module.__name__} has no {name}")
         self._class = getattr(module, name)
+        self._blocks = _blocks(importlib.import_module(_package(folder)), self._class.default_blocks_name)
         return found
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
         """All components, and the modular pipeline with them; answers its denoiser."""
         model = super().load(checkpoint, dtype)
-        self._modular = modular_of(self._class(), self._pipeline)
+        self._modular = modular_of(self._class(self._blocks()), self._pipeline)
         return model
 
     @torch.no_grad()
@@ -77,6 +78,29 @@ class ModularBuilder(PipelineBuilder):
                 yield
         finally:
             self._mistake = ""
+
+
+def _package(folder: Path) -> str:
+    """What a package is imported as: one of a checkout of diffusers beside those that the installed one has."""
+    inside = folder.parent.name == "modular_pipelines" and package_root(folder) is not None
+    if not inside:
+        sys.path.insert(0, str(folder.parent))
+        return folder.name
+    home = importlib.import_module("diffusers.modular_pipelines")
+    if str(folder.parent) not in home.__path__:
+        home.__path__.append(str(folder.parent))
+    return f"{home.__name__}.{folder.name}"
+
+
+def _blocks(package: Any, name: str) -> Any:
+    """The blocks that a pipeline runs by default.
+
+    Raises:
+        BadInput: its package exports none of that name.
+    """
+    if not hasattr(package, name):
+        raise BadInput(f"{package.__name__} exports no {name}", "name its blocks by default_blocks_name")
+    return getattr(package, name)
 
 
 def modular_of(modular: Any, standard: diffusers.DiffusionPipeline) -> Any:
