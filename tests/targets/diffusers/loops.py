@@ -131,3 +131,54 @@ def sample(model, noise, steps, context, empty, cfg=4.0):
         x = x + (after - now) * (u + cfg * (c - u))
     return x
 """
+WITHIN = """
+from tqdm import tqdm
+import math
+
+
+def sigmas_karras(n, sigma_min=0.03, sigma_max=1.0, rho=7.0):
+    ramp = torch.linspace(0, 1, n)
+    s = (sigma_max ** (1 / rho) + ramp * (sigma_min ** (1 / rho) - sigma_max ** (1 / rho))) ** rho
+    return torch.cat([s, torch.zeros(1)])
+
+
+def sample(model, noise, num_steps, context, empty, guidance=4.0):
+    with torch.no_grad():
+        sigmas = sigmas_karras(num_steps, sigma_max=0.9)
+        x = noise * sigmas[0]
+        prev = None
+        for i in tqdm(range(num_steps)):
+            s = torch.full((len(x),), sigmas[i].item())
+            den = x - sigmas[i] * (model(x, s, empty) * (1 - guidance) + guidance * model(x, s, context))
+            t, t_next = -sigmas[i].log(), -sigmas[i + 1].log()
+            h = t_next - t
+            if prev is None or sigmas[i + 1] == 0:
+                x = (sigmas[i + 1] / sigmas[i]) * x - torch.expm1(-h) * den
+            else:
+                r = (t + sigmas[i - 1].log()) / h
+                d = (1 + 1 / (2 * r)) * den - (1 / (2 * r)) * prev
+                x = (sigmas[i + 1] / sigmas[i]) * x - torch.expm1(-h) * d
+            prev = den
+    return x
+"""
+MIDPOINT = """
+from itertools import pairwise
+
+
+def bend(u, k):
+    return u**k
+
+
+@torch.inference_mode()
+def generate(net, z, context, empty, n_steps=8, scale=4.0, k=1.3):
+    grid = bend(torch.linspace(1, 0, n_steps + 1, device=z.device), k)
+    for a, b in pairwise(grid):
+        m = (a + b) / 2
+        both = net(z.repeat(2, 1, 1, 1), a.repeat(2 * len(z)), torch.cat((context, empty)))
+        c, u = both.chunk(2)
+        f = u + scale * (c - u)
+        zm = z + (m - a) * f
+        c, u = net(zm.repeat(2, 1, 1, 1), m.repeat(2 * len(z)), torch.cat((context, empty))).chunk(2)
+        z = z + (b - a) * (u + scale * (c - u))
+    return z
+"""

@@ -14,7 +14,7 @@ from omni_kit.scaffold import new_model
 from omni_kit.scaffold.new_model import Scaffold
 
 from .checkouts import copied_checkout
-from .loops import ALPHAS, CHURNED, EULER, HEUN, KNOWN, TWO_STEPS
+from .loops import ALPHAS, CHURNED, EULER, HEUN, KNOWN, MIDPOINT, TWO_STEPS, WITHIN
 from .test_new_model import DOVE
 
 
@@ -48,6 +48,8 @@ def delivered(place: Path, *tests: str, path: Path | None = None) -> subprocess.
     ("twice", HEUN, "asks its model 2 times a step", "self.sigmas[i + 1], v2", "self.sigmas[i + 1], -v2"),
     ("churn", CHURNED, "draws noise", "self.sigmas[i + 1] - sigma_hat", "self.sigmas[i] - sigma_hat"),
     pytest.param("past", TWO_STEPS, "remembers old", "(after - now)", "(now - after)", marks=pytest.mark.sweep),
+    pytest.param("within", WITHIN, "remembers prev", "torch.expm1(-h)", "torch.expm1(h)", marks=pytest.mark.sweep),
+    pytest.param("middle", MIDPOINT, "2 times a step", "(b - a) *", "(a - b) *", marks=pytest.mark.sweep),
     pytest.param("beta", ALPHAS, "draws noise", "[self.ts[i + 1]] if", "[self.ts[i]] if", marks=pytest.mark.sweep),
 ])  # fmt: skip
 def test_a_step_that_none_does_is_moved_and_goes_where_the_authors_go(
@@ -65,7 +67,7 @@ def test_a_step_that_none_does_is_moved_and_goes_where_the_authors_go(
     made(wrong, loop, tmp_path)
     file = tmp_path / wrong / f"scheduling_{wrong}.py"
     text = file.read_text(encoding="utf-8")
-    assert text.count(old) == 1
+    assert old in text
     file.write_text(text.replace(old, new), encoding="utf-8")
     assert not run_parity(tmp_path / wrong / f"pipeline_{wrong}.py", ("stages",), sides=sides).ok
 

@@ -184,8 +184,8 @@ def _roles(function: ast.FunctionDef, loop: ast.For, moved: set[str]) -> dict[st
     calls = [one for one in ast.walk(loop) if isinstance(one, ast.Call) and _head(one.func) in names]
     calls = [one for one in calls if isinstance(one.func, ast.Name)] or calls  # latents have methods, too
     given_always = {one.arg for one in given[: len(given) - len(function.args.defaults)]}
-    begun = {one for node in function.body if node is not loop for name, value in _assigned(node) if name in moved
-             for one in _variables(value) & given_always}  # fmt: skip
+    before = [(name, value) for node in _before(function.body, loop) for name, value in _assigned(node)]
+    begun = {one for name, value in before if name in moved for one in _variables(value) & given_always}
     told = {one.id for call in calls for one in ast.walk(call) if isinstance(one, ast.Name)}
     found: dict[str, str] = {}
     for name in names:
@@ -228,9 +228,19 @@ def _comes_back(loop: ast.For, function: ast.FunctionDef) -> bool:
         made |= set().union(*answers)
     handed = [_variables(value) for _, value in bound if ast.unparse(value) in asks]
     given = set().union(*handed) & {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
-    begun = given | {name for node in function.body if node is not loop and isinstance(node, ast.Assign)
-                     for target in node.targets for name in _variables(target)}  # fmt: skip
+    begun = given | {name for node in _before(function.body, loop) for name, _ in _assigned(node)}
     return bool(set().union(*handed) & made & begun)
+
+
+def _before(body: Sequence[ast.stmt], loop: ast.For) -> Iterator[ast.stmt]:
+    """The statements before a loop, also where it stands in the body of a `with`."""
+    for node in body:
+        if node is loop:
+            return
+        if isinstance(node, ast.With):
+            yield from _before(node.body, loop)
+        elif not any(one is loop for one in ast.walk(node)):
+            yield node
 
 
 def _is_direct(value: ast.expr, function: ast.FunctionDef) -> bool:

@@ -3,6 +3,7 @@
 import ast
 import copy
 import re
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from omni_kit.upstream.repositories.sampling import STEPS
 from omni_kit.upstream.repositories.stepping.divided import Divided
 from omni_kit.upstream.repositories.stepping.flow import Unmoved, binds
 
-_AT_HAND = {"torch", "numpy", "math"}
+_AT_HAND = {"torch", "numpy"} | sys.stdlib_module_names
 _COUNT = "num_inference_steps"
 _TIMES = re.compile(r"^t(s|_.*|ime.*)?$|timestep", re.IGNORECASE)
 _RESERVED = frozenset({"config", "timesteps", "order", "step", "init_noise_sigma", _COUNT})
