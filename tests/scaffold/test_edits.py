@@ -34,6 +34,11 @@ CASES: list[tuple[str, Edit, str]] = [
         'D = {\n    "a": 1,\n    "b": {\n        1\n    },\n}\n',
     ),
     (
+        'D = Ordered(\n    [\n        ("a", 1)\n    ]\n)\n',
+        ItemEntry("f", "D", "b", 'f("B")'),
+        'D = Ordered(\n    [\n        ("a", 1),\n        ("b", f("B")),\n    ]\n)\n',
+    ),
+    (
         "class A:\n    x = 1\n\n\nclass C:\n    pass\n",
         DefinitionEntry("f", "B", "class B:\n    pass\n"),
         "class A:\n    x = 1\n\n\nclass B:\n    pass\n\n\nclass C:\n    pass\n",

@@ -2,6 +2,8 @@ from typing import Any, Callable
 
 import torch
 from diffusers.callbacks import MultiPipelineCallbacks, PipelineCallback
+from diffusers.configuration_utils import FrozenDict
+from diffusers.guiders import ClassifierFreeGuidance
 from diffusers.models import WanTransformer3DModel
 from diffusers.modular_pipelines.modular_pipeline import (
     BlockState,
@@ -35,6 +37,18 @@ class WanT2vBlocksLoopBeforeDenoiser(ModularPipelineBlocks):
         return [
             ComponentSpec("transformer", WanTransformer3DModel),
             ComponentSpec("transformer_2", WanTransformer3DModel),
+            ComponentSpec(
+                "guider",
+                ClassifierFreeGuidance,
+                config=FrozenDict({"guidance_scale": 5.0}),
+                default_creation_method="from_config",
+            ),
+            ComponentSpec(
+                "guider_2",
+                ClassifierFreeGuidance,
+                config=FrozenDict({"guidance_scale": 5.0}),
+                default_creation_method="from_config",
+            ),
         ]
 
     @property
@@ -47,8 +61,6 @@ class WanT2vBlocksLoopBeforeDenoiser(ModularPipelineBlocks):
     def inputs(self) -> list[InputParam]:
         return [
             InputParam("boundary_timestep"),
-            InputParam("guidance_scale", type_hint=float, default=5.0),
-            InputParam("guidance_scale_2", type_hint=float | None),
             InputParam("latents", type_hint=torch.Tensor | None),
             InputParam("mask"),
             InputParam("transformer_dtype"),
@@ -63,11 +75,11 @@ class WanT2vBlocksLoopBeforeDenoiser(ModularPipelineBlocks):
         if block_state.boundary_timestep is None or t >= block_state.boundary_timestep:
             # wan2.1 or high-noise stage in wan2.2
             block_state.current_model = components.transformer
-            block_state.current_guidance_scale = block_state.guidance_scale
+            block_state.current_guider = components.guider
         else:
             # low-noise stage in wan2.2
             block_state.current_model = components.transformer_2
-            block_state.current_guidance_scale = block_state.guidance_scale_2
+            block_state.current_guider = components.guider_2
 
         block_state.latent_model_input = block_state.latents.to(block_state.transformer_dtype)
         if components.config.expand_timesteps:
@@ -93,34 +105,36 @@ class WanT2vBlocksLoopDenoiser(ModularPipelineBlocks):
             InputParam("attention_kwargs", type_hint=dict[str, Any] | None),
             InputParam("negative_prompt_embeds", type_hint=torch.Tensor | None),
             InputParam("prompt_embeds", type_hint=torch.Tensor | None),
+            InputParam("timesteps"),
         ]
 
     @torch.no_grad()
     def __call__(
         self, components: WanT2vBlocksModularPipeline, block_state: BlockState, i, t
     ) -> tuple[WanT2vBlocksModularPipeline, BlockState]:
-        # TODO(omni-kit): the pipeline's own guidance; a guider may take its place
-        with block_state.current_model.cache_context("cond"):
-            block_state.noise_pred = block_state.current_model(
-                hidden_states=block_state.latent_model_input,
-                timestep=block_state.timestep,
-                encoder_hidden_states=block_state.prompt_embeds,
-                attention_kwargs=block_state.attention_kwargs,
-                return_dict=False,
-            )[0]
-
         if components.do_classifier_free_guidance:
-            with block_state.current_model.cache_context("uncond"):
-                noise_uncond = block_state.current_model(
+            block_state.current_guider.enable()
+        else:
+            block_state.current_guider.disable()
+        block_state.current_guider.set_state(step=i, num_inference_steps=len(block_state.timesteps), timestep=t)
+        guider_state = block_state.current_guider.prepare_inputs(
+            {"encoder_hidden_states": (block_state.prompt_embeds, block_state.negative_prompt_embeds)}
+        )
+        for guider_state_batch in guider_state:
+            block_state.current_guider.prepare_models(block_state.current_model)
+            cond_kwargs = {name: getattr(guider_state_batch, name) for name in ("encoder_hidden_states",)}
+            with block_state.current_model.cache_context(
+                "cond" if block_state.current_guider.is_conditional else "uncond"
+            ):
+                guider_state_batch.noise_pred = block_state.current_model(
                     hidden_states=block_state.latent_model_input,
                     timestep=block_state.timestep,
-                    encoder_hidden_states=block_state.negative_prompt_embeds,
                     attention_kwargs=block_state.attention_kwargs,
                     return_dict=False,
+                    **cond_kwargs,
                 )[0]
-            block_state.noise_pred = noise_uncond + block_state.current_guidance_scale * (
-                block_state.noise_pred - noise_uncond
-            )
+            block_state.current_guider.cleanup_models(block_state.current_model)
+        block_state.noise_pred = block_state.current_guider(guider_state)[0]
         return components, block_state
 
 

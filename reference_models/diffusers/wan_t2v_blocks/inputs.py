@@ -2,6 +2,8 @@ from typing import Any, Callable
 
 import torch
 from diffusers.callbacks import MultiPipelineCallbacks, PipelineCallback
+from diffusers.configuration_utils import FrozenDict
+from diffusers.guiders import ClassifierFreeGuidance
 from diffusers.models import AutoencoderKLWan, WanTransformer3DModel
 from diffusers.modular_pipelines.modular_pipeline import (
     ModularPipelineBlocks,
@@ -74,6 +76,18 @@ class WanT2vBlocksInputStep(ModularPipelineBlocks):
             ComponentSpec("vae", AutoencoderKLWan),
             ComponentSpec("transformer", WanTransformer3DModel),
             ComponentSpec("transformer_2", WanTransformer3DModel),
+            ComponentSpec(
+                "guider",
+                ClassifierFreeGuidance,
+                config=FrozenDict({"guidance_scale": 5.0}),
+                default_creation_method="from_config",
+            ),
+            ComponentSpec(
+                "guider_2",
+                ClassifierFreeGuidance,
+                config=FrozenDict({"guidance_scale": 5.0}),
+                default_creation_method="from_config",
+            ),
         ]
 
     @property
@@ -91,8 +105,6 @@ class WanT2vBlocksInputStep(ModularPipelineBlocks):
                 type_hint=Callable[[int, int], None] | PipelineCallback | MultiPipelineCallbacks | None,
             ),
             InputParam("callback_on_step_end_tensor_inputs", type_hint=list[str], default=["latents"]),
-            InputParam("guidance_scale", type_hint=float, default=5.0),
-            InputParam("guidance_scale_2", type_hint=float | None),
             InputParam("height", type_hint=int, default=480),
             InputParam("negative_prompt", type_hint=str | list[str]),
             InputParam("negative_prompt_embeds", type_hint=torch.Tensor | None),
@@ -106,7 +118,6 @@ class WanT2vBlocksInputStep(ModularPipelineBlocks):
     def intermediate_outputs(self) -> list[OutputParam]:
         return [
             OutputParam("callback_on_step_end_tensor_inputs"),
-            OutputParam("guidance_scale_2"),
             OutputParam("height"),
             OutputParam("num_frames"),
             OutputParam("width"),
@@ -130,7 +141,7 @@ class WanT2vBlocksInputStep(ModularPipelineBlocks):
             block_state.prompt_embeds,
             block_state.negative_prompt_embeds,
             block_state.callback_on_step_end_tensor_inputs,
-            block_state.guidance_scale_2,
+            None,
         )
 
         if block_state.num_frames % components.vae_scale_factor_temporal != 1:
@@ -159,11 +170,8 @@ class WanT2vBlocksInputStep(ModularPipelineBlocks):
             )
             block_state.height, block_state.width = calc_height, calc_width
 
-        if components.config.boundary_ratio is not None and block_state.guidance_scale_2 is None:
-            block_state.guidance_scale_2 = block_state.guidance_scale
-
-        components._guidance_scale = block_state.guidance_scale
-        components._guidance_scale_2 = block_state.guidance_scale_2
+        components._guidance_scale = components.guider.guidance_scale
+        components._guidance_scale_2 = components.guider_2.guidance_scale
         components._attention_kwargs = block_state.attention_kwargs
         components._current_timestep = None
         components._interrupt = False

@@ -2,6 +2,10 @@
 """Each rule on packages that break it and on packages that keep it, each written differently."""
 
 from omni_checkers.diffusers.examples import BLOCKS, PIPELINE, TRANSFORMER, changed
+from omni_checkers.diffusers.rules.modular.pipelines import _BASES as _TABLE
+from omni_checkers.diffusers.rules.modular.pipelines import _BLOCKS as _OWN_BLOCKS
+from omni_checkers.diffusers.rules.modular.pipelines import _FILE, _HOME, _MAPPED, _OWN, _TREE
+from omni_checkers.diffusers.rules.modular.pipelines import _PIPELINE as _MODULAR
 from omni_checkers.diffusers.rules.pipelines.callbacks import _CALLED
 from omni_checkers.diffusers.rules.pipelines.forwarding import _BOUND, _MASKED, _MAYBE, _TAKES
 from omni_checkers.diffusers.rules.registration.exports import (
@@ -48,6 +52,21 @@ def _exported(broken: bool, name: str, init: str) -> Variant:
 
 def _light(broken: bool, name: str, top: str, dummies: str) -> Variant:
     return Variant("DFU302", broken, name, {**_CONFIG, _TOP: top, _DUMMIES: dummies})
+
+
+def _runs(broken: bool, name: str, text: str) -> Variant:
+    """A modular pipeline beside the blocks."""
+    return Variant("DFU411", broken, name, {_FILE: text})
+
+
+def _mapped(broken: bool, name: str, **changes: str) -> Variant:
+    """A modular pipeline of diffusers itself: its table, its class and its blocks."""
+    places = {
+        "table": f"{_HOME}/{_FILE}",
+        "own": f"{_HOME}/lumen/{_FILE}",
+        "blocks": f"{_HOME}/lumen/modular_blocks_lumen.py",
+    }
+    return Variant("DFU412", broken, name, {**_TREE, **{places[key]: text for key, text in changes.items()}})
 
 
 _T, _P, _B = TRANSFORMER, PIPELINE, BLOCKS
@@ -348,5 +367,17 @@ VARIANTS = [
     _broken("DFU404", "by the folder", _B, (_IMPORT, "import torch\nfrom diffusers.pipelines.qwenimage.pipeline_qwenimage import (\n    calculate_shift,\n)\n")),
     _fine("DFU404", "a mixin", _B, (_IMPORT, "import torch\nfrom diffusers.pipelines.pipeline_utils import StableDiffusionMixin\n")),
     _fine("DFU404", "another part", _B, (_IMPORT, "import torch\nfrom diffusers.guiders import ClassifierFreeGuidance\n")),
+    _runs(True, "a name of blocks that are gone", _MODULAR.replace("LumenSetTimestepsStep", "LumenAutoBlocks")),
+    _runs(True, "none at all", _MODULAR.replace('"LumenSetTimestepsStep"', "None")),
+    _runs(True, "another attribute", _MODULAR.replace("default_blocks_name", "blocks_name")),
+    _runs(False, "in a class above", _MODULAR + "\n\nclass LumenImg2ImgModularPipeline(LumenModularPipeline):\n    pass\n"),
+    _runs(False, "with its type", _MODULAR.replace("default_blocks_name =", "default_blocks_name: str =")),
+    _runs(False, "a base that is never made", _MODULAR.replace("class LumenModularPipeline(ModularPipeline)", "class LumenBase(ModularPipeline):\n    pass\n\n\nclass LumenModularPipeline(LumenBase)")),
+    _mapped(True, "an entry of another model", table=_TABLE.replace('"lumen"', '"lumens"')),
+    _mapped(True, "the class as a key", table=_TABLE.replace(_MAPPED, '("LumenModularPipeline", "lumen")')),
+    _mapped(True, "a model of blocks that was renamed", blocks=_OWN_BLOCKS.replace('"lumen"', '"lumen-2"')),
+    _mapped(False, "a plain dict", table=_TABLE.replace(f"OrderedDict([{_MAPPED}])", '{"lumen": "LumenModularPipeline"}')),
+    _mapped(False, "an entry that looks at the config", table=_TABLE.replace(_MAPPED, '("lumen", lambda config: "LumenModularPipeline")')),
+    _mapped(False, "two pipelines of one model", own=_OWN + "\n\nclass LumenTurboModularPipeline(ModularPipeline):\n    default_blocks_name = \"LumenBlocks\"\n"),
     _fine("DFU404", "its own file", _B, (_IMPORT, "import torch\n\nfrom .transformer_lumen import LumenRope\n")),
 ]  # fmt: skip

@@ -1,6 +1,8 @@
 """Standard pipelines as modular ones: the blocks answer what the pipeline answers, and what upstream's twin does."""
 
 import importlib
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +12,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from omni_checkers import check
 from omni_kit.cli.app import app
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.parity import run_parity
 from omni_kit.scaffold import new_model
 from omni_kit.targets.protocol import TODO_MARK
+from omni_kit.upstream.diffusers.guidance import Formula
+from omni_kit.upstream.diffusers.guiders import guider_for
+from omni_kit.upstream.library import find_library
+
+from .checkouts import copied_checkout
 
 EXAMPLE = Path(__file__).parents[3] / "reference_models" / "diffusers" / "wan_t2v_blocks"
 SCALE = 4.0
@@ -48,11 +56,13 @@ class Case:
         }  # fmt: skip
 
     def modular(self) -> Any:
-        from omni_kit.targets.diffusers.modular.side import modular_of
+        from omni_kit.targets.diffusers.modular.side import guide, modular_of
 
         module = importlib.import_module(self.package)
         made = next(one for name, one in vars(module).items() if name.endswith("ModularPipeline"))
-        return modular_of(made(), self.standard)
+        found = modular_of(made(), self.standard)
+        guide(found, self.more, next((name for name in self.more if name.endswith("scale")), ""))
+        return found
 
     def answers(self, pipeline: Any, **changed: Any) -> Any:
         """What a modular pipeline answers, of what it takes."""
@@ -129,7 +139,16 @@ def test_blocks_are_of_the_right_types_and_declare_what_crosses(case: Case) -> N
     assert not any(one.sub_blocks for name, one in blocks.sub_blocks.items() if name != "denoise")
     assert "latents" in blocks.sub_blocks["prepare_latents"].intermediate_output_names
     assert "prompt_embeds" in blocks.sub_blocks["text_encoder"].intermediate_output_names
-    assert [todo.what for todo in case.made.plan.todo] == ["the pipeline's own guidance; a guider may take its place"]
+    said = [(one.choice, one.reason) for one in case.made.plan.decisions if one.what == "guidance"]
+    if case.guided:
+        assert [name for name, _ in said] == ["ClassifierFreeGuidance"]
+        assert not case.made.plan.todo
+        assert "guider" in case.modular().component_names
+        assert not {name for name in case.more if name.endswith("scale")} & {*blocks.input_names}
+    else:
+        why = "it does more between its two answers than ask and combine"
+        assert [todo.what for todo in case.made.plan.todo] == [f"the pipeline's own guidance and no guider's: {why}"]
+        assert said == [("the pipeline's own", f"its statements are copied as they are: {why}")]
 
 
 def test_statements_are_copied_as_they_are(case: Case) -> None:
@@ -157,11 +176,29 @@ def test_a_wrong_statement_is_found(tmp_path: Path) -> None:
     new_model("wrong_blocks", "WanPipeline", target="diffusers", kind="modular", into=tmp_path)
     file = tmp_path / "wrong_blocks" / "denoise.py"
     text = file.read_text(encoding="utf-8")
-    assert text.count("noise_uncond + ") == 1
-    file.write_text(text.replace("noise_uncond + ", "noise_uncond - "), encoding="utf-8")
+    assert text.count("(guider_state)[0]") == 1
+    file.write_text(text.replace("(guider_state)[0]", '(guider_state)["pred_cond"]'), encoding="utf-8")
     report = run_parity(tmp_path / "wrong_blocks", ("stages",))
     assert not report.ok
     assert "guided" in next(level.reason for level in report.levels if level.level == "stages")
+
+
+@pytest.mark.parametrize(("formula", "config"), [
+    ("between", {}), ("beyond", {"use_original_formulation": True}), ("unread", None),
+])  # fmt: skip
+def test_a_guider_is_found_by_what_its_forward_computes(formula: str, config: dict[str, bool] | None) -> None:
+    import diffusers
+    import torch
+
+    found = guider_for(find_library("diffusers"), Formula[formula])
+    if config is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.name, found.config) == ("ClassifierFreeGuidance", config)
+    one, other = torch.tensor([0.5]), torch.tensor([-0.25])
+    answer = getattr(diffusers, found.name)(guidance_scale=3.0, **found.config).forward(one, other)["pred"]
+    assert answer.item() == (other if formula == "between" else one).item() + 3.0 * 0.75
 
 
 @pytest.mark.parametrize(("source", "said"), [
@@ -177,14 +214,50 @@ def test_what_cannot_be_divided_is_refused_in_one_line(source: str, said: str, t
     assert not list(tmp_path.iterdir())
 
 
-def test_a_checkout_and_a_repository_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="packages of their own"):
+def test_what_is_no_checkout_and_a_repository_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is no checkout of diffusers"):
         new_model("one", "WanPipeline", target="diffusers", kind="modular", style="in-tree", into=tmp_path)
     lumen = Path(__file__).parents[3] / "reference_models" / "diffusers" / "_upstream" / "lumen"
     with pytest.raises(Refusal, match="as standard, both, not as 'modular'"):
         new_model("one", f"{lumen}::Lumen", target="diffusers", kind="modular", into=tmp_path)
     with pytest.raises(BadInput, match="packages of their own"):
         new_model("one", f"{lumen}::Lumen", target="diffusers", kind="both", style="in-tree", into=tmp_path)
+
+
+def test_in_a_checkout_it_can_be_imported_and_tested_at_once(tmp_path: Path) -> None:
+    root = copied_checkout(tmp_path / "checkout")
+    tests = root / "tests" / "modular_pipelines"
+    tests.mkdir(parents=True)
+    (tests / "test_modular_pipelines_common.py").write_text("class ModularPipelineTesterMixin:\n    pass\n")
+    for file in (root / "tests" / "__init__.py", tests / "__init__.py"):
+        file.write_text("")
+    given = {"target": "diffusers", "kind": "modular", "style": "in-tree", "into": root}
+    made = new_model("qwen_blocks", "QwenImagePipeline", **given)  # type: ignore[arg-type]
+    assert not made.refused
+    again = new_model("qwen_blocks", "QwenImagePipeline", dry_run=True, **given)  # type: ignore[arg-type]
+    assert {change.action for change in again.changes} == {"unchanged"}
+    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    asked = (
+        "from diffusers import QwenBlocksModularPipeline as P, QwenBlocksBlocks as B;"
+        "from diffusers.utils.dummy_torch_and_transformers_objects import QwenBlocksModularPipeline as D;"
+        "from diffusers.modular_pipelines.modular_pipeline import MODULAR_PIPELINE_MAPPING as M;"
+        "print(P.__module__, type(P().blocks) is B, P is D, M['qwen_blocks']())"
+    )
+    run = [sys.executable, "-c", asked]
+    done = subprocess.run(run, capture_output=True, text=True, check=False, env=environment)
+    wanted = ["diffusers.modular_pipelines.qwen_blocks.modular_pipeline", "True", "False", "QwenBlocksModularPipeline"]
+    assert done.stdout.split() == wanted, done.stderr[-2000:]
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/modular_pipelines/qwen_blocks"]
+    done = subprocess.run(run, cwd=root, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "3 passed" in done.stdout
+    home = root / "src" / "diffusers" / "modular_pipelines" / "qwen_blocks"
+    report = check([home], target="diffusers")
+    assert [one.message for one in report.findings if one.path.is_relative_to(home)] == []
+    parity = run_parity(home, ("stages",))
+    assert parity.ok, parity.levels
+    lines = (root / "docs" / "source" / "en" / "_toctree.yml").read_text(encoding="utf-8").splitlines()
+    assert "    title: QwenBlocksModularPipeline" in lines
 
 
 def test_a_pipeline_without_a_kind_goes_where_it_went(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,38 +16,19 @@ from omni_kit.parity import run_parity
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.scaffold import new_model
 
+from .checkouts import copied_checkout
+
 ROOT = Path(__file__).parents[3]
 HERON = f"{ROOT / 'tests' / 'fixtures' / 'repositories' / 'heron'}::HeronNet"
 LUMEN = f"{ROOT / 'reference_models' / 'diffusers' / '_upstream' / 'lumen'}::Lumen"
 EXAMPLE = ROOT / "reference_models" / "diffusers" / "lumen"
-RULES = """[tool.ruff]
-line-length = 119
-
-[tool.ruff.lint.isort]
-lines-after-imports = 2
-known-first-party = ["diffusers"]
-
-[tool.ruff.lint.per-file-ignores]
-"__init__.py" = ["F401", "F403"]
-"""
 LEVELS = ("import", "keys", "roundtrip", "forward", "backward", "modules")
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout of the installed diffusers, with two models made in it."""
-    root = tmp_path_factory.mktemp("checkout")
-    spec = find_spec("diffusers")
-    assert spec is not None
-    assert spec.origin is not None
-    shutil.copytree(Path(spec.origin).parent, root / "src" / "diffusers", ignore=shutil.ignore_patterns("__pycache__"))
-    pages = root / "docs" / "source" / "en"
-    pages.mkdir(parents=True)
-    listed = [("api/models/flux_transformer", "FluxTransformer2DModel"), ("api/models/wan", "WanTransformer3DModel")]
-    listed += [("api/pipelines/flux", "Flux"), ("api/pipelines/wan", "Wan")]
-    lines = [f"  - local: {local}\n    title: {title}\n" for local, title in listed]
-    (pages / "_toctree.yml").write_text("- sections:\n" + "".join(lines), encoding="utf-8")
-    (root / "pyproject.toml").write_text(RULES, encoding="utf-8")
+    root = copied_checkout(tmp_path_factory.mktemp("checkout"))
     for name, source in (("lumen", LUMEN), ("heron_net", HERON)):
         assert not new_model(name, source, target="diffusers", style="in-tree", into=root).refused
     return root

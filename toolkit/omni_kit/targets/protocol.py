@@ -129,7 +129,10 @@ class KeyedEntry:
 
 @dataclass(frozen=True)
 class ItemEntry:
-    """An edit: the dict that is assigned to `name` in `path` has `value`, an expression, for `key`."""
+    """An edit: the dict that is assigned to `name` in `path` has `value`, an expression, for `key`.
+
+    The dict may be made of pairs in a list, as an OrderedDict is.
+    """
 
     path: str
     name: str

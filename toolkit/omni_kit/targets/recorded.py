@@ -5,6 +5,10 @@ from pathlib import Path
 
 from omni_kit.upstream.diffusers.pipelines import INDEX
 
+SCHEDULER = "_scheduler"
+"""Of a toy's config: which scheduler its pipeline has, with its own config."""
+ALONE = "_alone"
+"""Of that: the scheduler is of the integration itself, and compared without a model, too."""
 _ANSWERS = ".omni-kit.toml"
 
 

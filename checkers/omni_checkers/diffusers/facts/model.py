@@ -56,6 +56,12 @@ def blocks(classes: list[ClassRef]) -> list[ClassRef]:
     return _some([cls for cls in classes if is_a(cls, "ModularPipelineBlocks")], "block")
 
 
+def modulars(classes: list[ClassRef]) -> list[ClassRef]:
+    """Its modular pipelines."""
+    own = [cls for cls in classes if is_a(cls, "ModularPipeline") and cls.node.name != "ModularPipeline"]
+    return _some(own, "modular pipeline")
+
+
 def _some(found: list[ClassRef], what: str) -> list[ClassRef]:
     if not found:
         raise NotApplicable(f"no {what} is defined here")
@@ -70,4 +76,5 @@ PROVIDERS: dict[str, Callable[..., Any]] = {
     "attentions": attentions,
     "pipelines": pipelines,
     "blocks": blocks,
+    "modulars": modulars,
 }

@@ -1,6 +1,8 @@
 from typing import Any, Callable
 
 import torch
+from diffusers.configuration_utils import FrozenDict
+from diffusers.guiders import ClassifierFreeGuidance
 from diffusers.modular_pipelines.modular_pipeline import (
     BlockState,
     LoopSequentialPipelineBlocks,
@@ -56,6 +58,12 @@ class LumenLoopDenoiser(ModularPipelineBlocks):
     def expected_components(self) -> list[ComponentSpec]:
         return [
             ComponentSpec("transformer", LumenTransformer2DModel),
+            ComponentSpec(
+                "guider",
+                ClassifierFreeGuidance,
+                config=FrozenDict({"guidance_scale": 4.0}),
+                default_creation_method="from_config",
+            ),
         ]
 
     @property
@@ -64,29 +72,29 @@ class LumenLoopDenoiser(ModularPipelineBlocks):
             InputParam("latents", type_hint=torch.Tensor | None),
             InputParam("negative_prompt_embeds", type_hint=torch.Tensor | None),
             InputParam("prompt_embeds", type_hint=torch.Tensor | None),
+            InputParam("timesteps"),
         ]
 
     @torch.no_grad()
     def __call__(
         self, components: LumenModularPipeline, block_state: BlockState, i, t
     ) -> tuple[LumenModularPipeline, BlockState]:
-        # TODO(omni-kit): the pipeline's own guidance; a guider may take its place
-        block_state.noise_pred = components.transformer(
-            hidden_states=block_state.latents,
-            timestep=block_state.timestep,
-            encoder_hidden_states=block_state.prompt_embeds,
-            return_dict=False,
-        )[0]
         if components.do_classifier_free_guidance:
-            negative_pred = components.transformer(
-                hidden_states=block_state.latents,
-                timestep=block_state.timestep,
-                encoder_hidden_states=block_state.negative_prompt_embeds,
-                return_dict=False,
+            components.guider.enable()
+        else:
+            components.guider.disable()
+        components.guider.set_state(step=i, num_inference_steps=len(block_state.timesteps), timestep=t)
+        guider_state = components.guider.prepare_inputs(
+            {"encoder_hidden_states": (block_state.prompt_embeds, block_state.negative_prompt_embeds)}
+        )
+        for guider_state_batch in guider_state:
+            components.guider.prepare_models(components.transformer)
+            cond_kwargs = {name: getattr(guider_state_batch, name) for name in ("encoder_hidden_states",)}
+            guider_state_batch.noise_pred = components.transformer(
+                hidden_states=block_state.latents, timestep=block_state.timestep, return_dict=False, **cond_kwargs
             )[0]
-            block_state.noise_pred = negative_pred + components.guidance_scale * (
-                block_state.noise_pred - negative_pred
-            )
+            components.guider.cleanup_models(components.transformer)
+        block_state.noise_pred = components.guider(guider_state)[0]
         return components, block_state
 
 

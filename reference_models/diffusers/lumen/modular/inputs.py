@@ -1,4 +1,6 @@
 import torch
+from diffusers.configuration_utils import FrozenDict
+from diffusers.guiders import ClassifierFreeGuidance
 from diffusers.models import AutoencoderKL
 from diffusers.modular_pipelines.modular_pipeline import (
     ModularPipelineBlocks,
@@ -31,13 +33,18 @@ class LumenInputStep(ModularPipelineBlocks):
     def expected_components(self) -> list[ComponentSpec]:
         return [
             ComponentSpec("vae", AutoencoderKL),
+            ComponentSpec(
+                "guider",
+                ClassifierFreeGuidance,
+                config=FrozenDict({"guidance_scale": 4.0}),
+                default_creation_method="from_config",
+            ),
         ]
 
     @property
     def inputs(self) -> list[InputParam]:
         return [
             InputParam("callback_on_step_end_tensor_inputs", type_hint=list[str], default=["latents"]),
-            InputParam("guidance_scale", type_hint=float, default=4.0),
             InputParam("height", type_hint=int, default=1024),
             InputParam("prompt", type_hint=str | list[str] | None),
             InputParam("prompt_embeds", type_hint=torch.Tensor | None),
@@ -61,7 +68,7 @@ class LumenInputStep(ModularPipelineBlocks):
             block_state.width,
             block_state.callback_on_step_end_tensor_inputs,
         )
-        components._guidance_scale = block_state.guidance_scale
+        components._guidance_scale = components.guider.guidance_scale
         components._interrupt = False
         self.set_block_state(state, block_state)
         return components, state

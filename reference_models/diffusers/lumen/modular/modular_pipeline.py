@@ -24,10 +24,6 @@ class LumenModularPipeline(ModularPipeline, FromSingleFileMixin):
         return self._guidance_scale > 1.0
 
     @property
-    def guidance_scale(self):
-        return self._guidance_scale
-
-    @property
     def image_processor(self):
         return VaeImageProcessor(vae_scale_factor=self.vae_scale_factor)
 

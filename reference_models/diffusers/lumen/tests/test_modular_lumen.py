@@ -12,6 +12,8 @@ def test_the_blocks_answer_what_the_pipeline_answers(scale, output_type):
     standard = small_pipeline()
     modular = LumenModularPipeline()
     modular.update_components(**{name: part for name, part in standard.components.items() if part is not None})
+    if "guider" in modular.component_names:  # which has the scale
+        modular.update_components(guider=modular.guider.new(guidance_scale=scale))
     modular.set_progress_bar_config(disable=True)
     embeds = torch.linspace(-1, 1, 14 * 28).reshape(2, 7, 28)
     given = {

@@ -31,7 +31,7 @@ def _nearly_sorted(names: list[str]) -> bool:
 
 
 def add_item(text: str, edit: ItemEntry) -> str:
-    """The text with the item at the end of the dict, unless it has the key.
+    """The text with the item at the end of the dict, or of the pairs that one is made of, unless it has the key.
 
     Raises:
         BadInput: no dict is assigned to that name.
@@ -43,7 +43,29 @@ def add_item(text: str, edit: ItemEntry) -> str:
         )
         if isinstance(value, ast.Dict) and any(isinstance(one, ast.Name) and one.id == edit.name for one in targets):
             return _with_item(text, value, edit)
+        pairs = value.args[0] if isinstance(value, ast.Call) and value.args else None
+        if isinstance(pairs, ast.List) and any(isinstance(one, ast.Name) and one.id == edit.name for one in targets):
+            return _with_pair(text, pairs, edit)
     raise BadInput(f"{edit.path} has no dict {edit.name} to add to")
+
+
+def _with_pair(text: str, made: ast.List, edit: ItemEntry) -> str:
+    """The text with one more pair."""
+    known = [ast.literal_eval(one.elts[0]) for one in made.elts if isinstance(one, ast.Tuple) and _is_text(one.elts[0])]
+    if edit.key in known:
+        return text
+    lines = text.split("\n")
+    if not made.elts or made.lineno == made.end_lineno:
+        raise BadInput(f"{edit.path}: {edit.name} is written on one line", "write each item on a line of its own")
+    last = made.elts[-1]
+    end = (last.end_lineno or last.lineno) - 1
+    if not lines[end].rstrip().endswith(","):
+        lines[end] = lines[end].rstrip() + ","
+    return inserted("\n".join(lines), end + 1, [f'{indent_of(lines[last.lineno - 1])}("{edit.key}", {edit.value}),'])
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _with_item(text: str, made: ast.Dict, edit: ItemEntry) -> str:

@@ -25,10 +25,12 @@ class Asked:
     steps: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
     def add(self, latents: torch.Tensor, time: torch.Tensor) -> None:
-        """A call; those of one step are told by one time."""
+        """A call; those of one step are told by one time, and handed the same latents."""
         told = time.detach().float().reshape(-1)[0].clone()
-        if not self.steps or not torch.equal(self.steps[-1][0], told):
-            self.steps.append((told, latents[: self.pictures].detach().float().clone()))
+        handed = latents[: self.pictures].detach().float().clone()
+        last = self.steps[-1] if self.steps else None
+        if last is None or not torch.equal(last[0], told) or not torch.equal(last[1], handed):
+            self.steps.append((told, handed))
 
     def named(self, run: str, latents: torch.Tensor) -> Tensors:
         """Everything by the names of stages, and the latents that came of it."""

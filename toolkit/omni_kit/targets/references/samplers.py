@@ -1,6 +1,7 @@
 """The reference side of a sampler: the authors' own loop, told by a small file beside the integration."""
 
 import importlib.util
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,10 @@ from typing import Any
 import torch
 
 from omni_kit.errors import BadInput
+from omni_kit.targets.recorded import ALONE, SCHEDULER
 from omni_kit.targets.references.calls import asking
 from omni_kit.targets.references.repositories import RepositoryBuilder
+from omni_kit.targets.references.stepping import StandIn, runs_alone, seeded
 from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.feeds.sampling import LATENTS, NAMES, drawn_of
 from omni_kit.toys.tensors import Tensors
@@ -34,16 +37,32 @@ class SamplerBuilder(RepositoryBuilder):
     @torch.no_grad()
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Every run, step by step."""
-        names = {new: old for old, new in getattr(model, ARGUMENTS)[NAMES].items()}
+        told = getattr(model, ARGUMENTS)
+        names = {new: old for old, new in told[NAMES].items()}
         sample, found = self._sampler(), Tensors()
         model.eval()
-        for run in drawn_of(inputs):
+        for number, run in enumerate(drawn_of(inputs)):
+            seeded(number)
             with asking(model, (names[LATENTS], names[_STEP]), len(run.noise)) as asked:
                 latents = sample(
                     model=model, noise=run.noise.clone(), steps=run.steps, text=run.text, against=run.against,
                     scale=run.scale,
                 )  # fmt: skip
             found |= asked.named(run.name, latents)
+        if told.get(SCHEDULER, {}).get(ALONE):
+            found |= self._alone(model, names)
+        return found
+
+    def _alone(self, model: Any, names: Mapping[str, str]) -> Tensors:
+        """The loop with a stand-in for the model, where it became a scheduler of its own."""
+        found, order = Tensors(), list(inspect.signature(model.forward).parameters)
+        for number, run in enumerate(runs_alone()):
+            seeded(number)
+            stand_in = StandIn(order, names[LATENTS], names[_STEP])
+            latents = self._sampler()(
+                model=stand_in, noise=run.noise.clone(), steps=run.steps, text=run.text, against=run.text, scale=1.0
+            )
+            found |= stand_in.asked.named(run.name, latents)
         return found
 
     def _sampler(self) -> Callable[..., torch.Tensor]:

@@ -25,6 +25,7 @@ _PLAIN: Mapping[str, Callable[[float], float]] = {
 }  # fmt: skip
 _SAME = ("to", "float", "double", "clone", "detach", "cpu", "numpy", "tolist", "item", "contiguous", "astype", "type")
 _MADE = ("tensor", "as_tensor", "array", "asarray", "from_numpy", "float", "list", "tuple", "FloatTensor")
+_WHOLE: Mapping[str, Callable[[float], float]] = {"round": round, "long": int, "int": int, "floor": math.floor}
 _JOINED = ("cat", "concat", "concatenate", "hstack")
 
 
@@ -40,7 +41,7 @@ def called(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, An
     """
     names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
     scope: dict[str, Any] = {}
-    worker = _Worker(source, scope, depth)
+    worker = Worker(source, scope, depth)
     for one, default in zip(names[len(names) - len(function.args.defaults) :], function.args.defaults, strict=True):
         scope[one] = worker.value(default)
     for keyword, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
@@ -55,7 +56,7 @@ def called(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, An
     return answer
 
 
-class _Worker:
+class Worker:
     """One call of a function."""
 
     def __init__(self, source: SourceFile, scope: dict[str, Any], depth: int) -> None:
@@ -92,9 +93,11 @@ class _Worker:
             raise Untold(f"{ast.unparse(node)}: {error}") from error
 
     def get_constant(self, node: ast.Constant) -> Any:
+        """As written."""
         return node.value
 
     def get_name(self, node: ast.Name) -> Any:
+        """A variable, or a constant of the file."""
         if node.id in self.scope:
             return self.scope[node.id]
         if (constant := self.source.constants.get(node.id)) is not None:
@@ -102,20 +105,24 @@ class _Worker:
         raise Untold(node.id)
 
     def get_attribute(self, node: ast.Attribute) -> Any:
+        """Pi."""
         if absolute(self.source, node) in ("math.pi", "torch.pi", "numpy.pi"):
             return math.pi
         raise Untold(ast.unparse(node))
 
     def get_list(self, node: ast.List) -> Any:
+        """Its elements."""
         return [self.value(one) for one in node.elts]
 
     get_tuple = get_list
 
     def get_unaryop(self, node: ast.UnaryOp) -> Any:
+        """The negative, or the opposite."""
         value = self.value(node.operand)
         return not value if isinstance(node.op, ast.Not) else _each(lambda one: -one, value)
 
     def get_binop(self, node: ast.BinOp) -> Any:
+        """Of numbers, or of every element; two written lists are joined."""
         left, right = self.value(node.left), self.value(node.right)
         plain = isinstance(node.left, ast.List | ast.ListComp) or isinstance(node.right, ast.List | ast.ListComp)
         if isinstance(node.op, ast.Add) and plain and isinstance(left, list) and isinstance(right, list):
@@ -123,24 +130,30 @@ class _Worker:
         return _each(_BINARY[type(node.op)], left, right)
 
     def get_compare(self, node: ast.Compare) -> Any:
+        """One comparison."""
         if len(node.ops) != 1:
             raise Untold(ast.unparse(node))
         return _COMPARED[type(node.ops[0])](self.value(node.left), self.value(node.comparators[0]))
 
     def get_boolop(self, node: ast.BoolOp) -> Any:
+        """All, or any."""
         values = [self.value(one) for one in node.values]
         return all(values) if isinstance(node.op, ast.And) else any(values)
 
     def get_ifexp(self, node: ast.IfExp) -> Any:
+        """One of two values."""
         return self.value(node.body if self.value(node.test) else node.orelse)
 
     def get_subscript(self, node: ast.Subscript) -> Any:
+        """One element, or a part."""
         return self.value(node.value)[self.value(node.slice)]
 
     def get_slice(self, node: ast.Slice) -> Any:
+        """Where a part begins and ends."""
         return slice(*(None if one is None else self.value(one) for one in (node.lower, node.upper, node.step)))
 
     def get_listcomp(self, node: ast.ListComp) -> Any:
+        """One value for each element."""
         only = node.generators[0]
         if len(node.generators) != 1 or not isinstance(only.target, ast.Name) or only.ifs:
             raise Untold(ast.unparse(node))
@@ -151,6 +164,7 @@ class _Worker:
         return found
 
     def get_call(self, node: ast.Call) -> Any:
+        """A function of the authors', of a vector, or of a library."""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         known = absolute(self.source, node.func) or (name if isinstance(node.func, ast.Name) else "")
         meant = resolve(self.source, name) if isinstance(node.func, ast.Name) else None
@@ -173,6 +187,10 @@ class _Worker:
             return _each(_PLAIN[name], base)
         if name == "flip":
             return base[::-1]
+        if name in _WHOLE:
+            return _each(_WHOLE[name], base)
+        if name == "cumprod":
+            return _products(base)
         raise Untold(name)
 
     def _of_library(self, node: ast.Call, name: str) -> Any:
@@ -186,6 +204,8 @@ class _Worker:
             return [start + step * index for index in range(min(_MOST, math.ceil((stop - start) / step)))]
         if name in ("zeros", "ones"):
             return [float(name == "ones")] * int(given[0])
+        if name == "cumprod":
+            return _products(given[0])
         if name in _JOINED:
             return [one for part in given[0] for one in part]
         if name in _MADE:
@@ -193,6 +213,15 @@ class _Worker:
         if name in _PLAIN:
             return _each(_PLAIN[name], given[0])
         raise Untold(name)
+
+
+def _products(values: list[float]) -> list[float]:
+    """Of the first, of the first two, and so on."""
+    found, product = [], 1.0
+    for value in values:
+        product *= value
+        found.append(product)
+    return found
 
 
 def _linspace(start: float, stop: float, count: int) -> list[float]:

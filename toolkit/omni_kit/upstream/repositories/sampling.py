@@ -62,6 +62,7 @@ class Sampling:
         schedule: what the loop goes along, where that is a function of theirs.
         module, function: what has the loop, as it is imported.
         roles: MODEL, NOISE, ... -> the argument of that function; empty where one that must be given has none.
+        source, made, loop: the file, the function and the loop itself.
     """
 
     where: str
@@ -70,6 +71,9 @@ class Sampling:
     module: str
     function: str
     roles: Mapping[str, str]
+    source: SourceFile
+    made: ast.FunctionDef
+    loop: ast.For
 
 
 def sampling_of(reference: Reference) -> Sampling | None:
@@ -113,15 +117,19 @@ def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) ->
     """The functions with a loop that calls a model, and how well each fits the class."""
     for function in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
         for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
-            values = (node.value for node in ast.walk(loop) if isinstance(node, ast.Assign))
-            answers = [value for value in values if _calls_model(value, function)]
             moved = [_moves(name, value) for name, value in _assigned(loop)]
-            if answers and (told := [one for one in moved if one is not None]):
+            told = [one for one in moved if one is not None]
+            answers = [value for _, value in _bound(loop) if _calls_model(value, function)]
+            if answers and (told or _comes_back(loop, function)):
                 schedule = _schedule(source, function, loop)
                 top = function in source.tree.body
                 roles = _roles(function, loop, {name for name, _ in _assigned(loop)}) if top else {}
                 fits = _fits(source, function, loop, reference, Defined(source, function.name, function) in made)
-                yield fits, Sampling(source.where(loop), told[-1], schedule, source.module, function.name, roles)
+                moves = told[-1] if told else None
+                found = Sampling(
+                    source.where(loop), moves, schedule, source.module, function.name, roles, source, function, loop
+                )
+                yield 2 * fits - (not told), found  # what moves as most loops do comes first
                 break
 
 
@@ -174,7 +182,10 @@ def _roles(function: ast.FunctionDef, loop: ast.For, moved: set[str]) -> dict[st
     given = [*function.args.posonlyargs, *function.args.args]
     names = [one.arg for one in (*given, *function.args.kwonlyargs)]
     calls = [one for one in ast.walk(loop) if isinstance(one, ast.Call) and _head(one.func) in names]
-    begun = {value.id for name, value in _assigned(function) if name in moved and isinstance(value, ast.Name)}
+    calls = [one for one in calls if isinstance(one.func, ast.Name)] or calls  # latents have methods, too
+    given_always = {one.arg for one in given[: len(given) - len(function.args.defaults)]}
+    before = [(name, value) for node in _before(function.body, loop) for name, value in _assigned(node)]
+    begun = {one for name, value in before if name in moved for one in _variables(value) & given_always}
     told = {one.id for call in calls for one in ast.walk(call) if isinstance(one, ast.Name)}
     found: dict[str, str] = {}
     for name in names:
@@ -186,8 +197,7 @@ def _roles(function: ast.FunctionDef, loop: ast.For, moved: set[str]) -> dict[st
             by_name = (role for role, said in _SAID.items() if said.search(name))
             if role := next(by_name, TEXT if name in told else ""):
                 found.setdefault(role, name)
-    required = {*[one.arg for one in given[: len(given) - len(function.args.defaults)]]}
-    complete = required <= {*found.values()} and {MODEL, NOISE, TEXT, STEPS} <= found.keys()
+    complete = given_always <= {*found.values()} and {MODEL, NOISE, TEXT, STEPS} <= found.keys()
     return found if complete else {}
 
 
@@ -199,6 +209,49 @@ def _assigned(loop: ast.AST) -> list[tuple[str, ast.expr]]:
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             found.append((node.target.id, ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)))
     return found
+
+
+def _bound(loop: ast.For) -> list[tuple[set[str], ast.expr]]:
+    """What each assignment of a loop binds, and to what."""
+    nodes = [one for one in ast.walk(loop) if isinstance(one, ast.Assign | ast.AugAssign)]
+    return [({one.id for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+              for one in ast.walk(target) if isinstance(one, ast.Name)}, node.value) for node in nodes]  # fmt: skip
+
+
+def _comes_back(loop: ast.For, function: ast.FunctionDef) -> bool:
+    """Whether something that a model is handed is made, in the loop, of what it answers."""
+    bound = _bound(loop)
+    asks = [ast.unparse(value) for _, value in bound if _calls_model(value, function) and _is_direct(value, function)]
+    made: set[str] = set()
+    for _ in bound:
+        answers = [names for names, value in bound if ast.unparse(value) in asks or _variables(value) & made]
+        made |= set().union(*answers)
+    handed = [_variables(value) for _, value in bound if ast.unparse(value) in asks]
+    given = set().union(*handed) & {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
+    begun = given | {name for node in _before(function.body, loop) for name, _ in _assigned(node)}
+    return bool(set().union(*handed) & made & begun)
+
+
+def _before(body: Sequence[ast.stmt], loop: ast.For) -> Iterator[ast.stmt]:
+    """The statements before a loop, also where it stands in the body of a `with`."""
+    for node in body:
+        if node is loop:
+            return
+        if isinstance(node, ast.With):
+            yield from _before(node.body, loop)
+        elif not any(one is loop for one in ast.walk(node)):
+            yield node
+
+
+def _is_direct(value: ast.expr, function: ast.FunctionDef) -> bool:
+    """Whether what is called is an argument of the function itself, and no method of one."""
+    given = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
+    calls = (one.func for one in ast.walk(value) if isinstance(one, ast.Call))
+    return any(isinstance(one, ast.Name) and one.id in given for one in calls)
+
+
+def _variables(node: ast.expr) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 def _calls_model(value: ast.expr, function: ast.FunctionDef) -> bool:

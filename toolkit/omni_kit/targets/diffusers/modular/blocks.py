@@ -1,6 +1,7 @@
 """The blocks of a modular pipeline, each as its file has it."""
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +23,7 @@ _FILES = {INPUT: "inputs", TEXT: "encoders", DENOISE: "denoise", DECODE: "decode
 _BEFORE = "before_denoise"
 PROGRESS = "progress_bar"  # blocks with a loop have one of their own
 _STEP = "__loop_step__"
+_NAMED = re.compile(r"^\w+")  # the class, before what it is made with
 _SAYS = {
     INPUT: "Checks what was given and fills in what was left out.",
     TEXT: "Embeds the prompts.",
@@ -91,6 +93,7 @@ class Blocks:
 
     Attributes:
         prefix: what the names of classes begin with.
+        unguided: why no guider guides; empty where one does.
         left: methods that only standard pipelines have, and whose calls were left out.
     """
 
@@ -99,6 +102,7 @@ class Blocks:
     flow: Flow
     members: Members
     prefix: str
+    unguided: str = ""
     left: list[str] = field(default_factory=list)
 
     @cached_property
@@ -126,8 +130,8 @@ class Blocks:
         return [_statement(f"{STATE}.{name} = {value}") for name, value in code.items() if value != f"{STATE}.{name}"]
 
     def _round(self, part: Part) -> Block:
-        asks = part.name == "denoiser" and bool(guidance_of(self.opened.pipeline).scale)
-        todo = f"{TODO_MARK}: the pipeline's own guidance; a guider may take its place" if asks else ""
+        asks = part.name == "denoiser" and bool(guidance_of(self.opened.pipeline).scale) and bool(self.unguided)
+        todo = f"{TODO_MARK}: the pipeline's own guidance and no guider's: {self.unguided}" if asks else ""
         body = self._rewritten(part.statements)
         inputs = self._inputs(self.flow.round(part))
         made = self._block(part.name, f"{self.prefix}Loop{_camel(part.name)}", ROUND, body, inputs, (),
@@ -160,7 +164,8 @@ class Blocks:
         settings = tuple((one, self.opened.settings[one]) for one in reached.settings)
         source = self.opened.call.home.source
         hints = ", ".join([*(one.hint for one in inputs if one.hint), *(one.default for one in inputs if one.default),
-                           *(one for _, one in parts if one)])  # fmt: skip
+                           *(word for _, one in parts for word in _NAMED.findall(one.partition("=")[0])),
+                           *("FrozenDict" for _, one in parts if "FrozenDict(" in one)])  # fmt: skip
         code = cst.Module(list(body)).code  # type: ignore[arg-type]
         pieces = (Piece(code, source), Piece(f"[{hints}]", source))
         what = next((says for key, says in _SAYS.items() if name == key or name.startswith(f"{key}_")), "")

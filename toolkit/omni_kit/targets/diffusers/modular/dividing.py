@@ -11,6 +11,7 @@ from omni_kit.errors import Refusal
 from omni_kit.targets.diffusers.modular.names import Names, names, together, tree
 from omni_kit.targets.diffusers.modular.opened import Opened
 from omni_kit.targets.diffusers.porting.syntax import after_docstring
+from omni_kit.upstream.diffusers.guiders import COMPONENT
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER
 from omni_kit.upstream.python.source import dotted
 
@@ -238,8 +239,9 @@ class Divider:
         yield from (Part(name, tuple(inner[start:end])) for name, start, end in found if start < end)
 
     def _asks(self, statement: cst.BaseStatement) -> bool:
-        """Whether it calls a denoiser, also by a variable that holds one."""
+        """Whether it calls a denoiser or a guider, also by a variable that holds one."""
         denoisers = {f"self.{one.name}" for one in self._opened.pipeline.components if one.role == "denoiser"}
+        denoisers |= {f"self.{name}" for name in self._opened.parts if name.startswith(COMPONENT)}
         held = {
             target.id
             for node in ast.walk(self._opened.call.node)
@@ -247,8 +249,9 @@ class Divider:
             for target in node.targets
             if isinstance(target, ast.Name)
         }
-        called = (dotted(node.func) for node in ast.walk(tree(statement)) if isinstance(node, ast.Call))
-        return any(name in denoisers | held for name in called)
+        called = [dotted(node.func) or "" for node in ast.walk(tree(statement)) if isinstance(node, ast.Call)]
+        guiders = {name for name in denoisers | held if COMPONENT in name}
+        return any(name in denoisers | held or name.rpartition(".")[0] in guiders for name in called)
 
     def _step(self, statement: cst.BaseStatement) -> bool:
         calls = (node for node in ast.walk(tree(statement)) if isinstance(node, ast.Call))

@@ -12,6 +12,7 @@ import torch
 
 from omni_kit.targets.diffusers.runtime.changing import Tiled, Turned, otherwise
 from omni_kit.targets.sides import StageFault
+from omni_kit.upstream.diffusers.guiders import COMPONENT
 
 FORMULA, SIGMAS, SWAPPED, SCALE, ROWS = (
     "guidance-formula", "sigma-off-by-one", "prompt-and-negative-swapped", "latents-scale", "batch-expansion"
@@ -26,7 +27,7 @@ def faults_of(modular: Any, standard: Any) -> Sequence[StageFault]:
         found.append(StageFault(SIGMAS, "every sigma is its neighbour's", ("sigmas", "timesteps")))
     if "negative_prompt" in modular.blocks.input_names:
         found.append(StageFault(SWAPPED, "each stands in the other's place", ("positive ",)))
-    if any(True for _ in _guiding(modular.blocks)):
+    if any(True for _ in _guiders(modular)) or any(True for _ in _guiding(modular.blocks)):
         found.append(StageFault(FORMULA, "the scale goes on from the wrong answer", ("step 0 guided",)))
     if any(True for _ in _expanding(modular)):
         found.append(StageFault(ROWS, "rows are repeated as a whole for each prompt", ("positive ",)))
@@ -40,6 +41,8 @@ def made(modular: Any, standard: Any, kind: str) -> Iterator[None]:
     """The blocks make that mistake; afterwards they do not."""
     with ExitStack() as stack:
         if kind == FORMULA:
+            for guider in list(_guiders(modular)):
+                stack.enter_context(patch.object(type(guider), "forward", _turned(type(guider).forward)))
             for cls, wrong in list(_guiding(modular.blocks)):
                 stack.enter_context(patch.object(cls, "__call__", wrong))
         elif kind == ROWS:
@@ -68,6 +71,24 @@ def _guiding(block: Any) -> Iterator[tuple[type, Callable[..., Any]]]:
     wrong = otherwise(type(block).__call__, Turned()) if not inner else None
     if wrong is not None:
         yield type(block), wrong
+
+
+def _guiders(modular: Any) -> Iterator[Any]:
+    """The guiders of a pipeline, one of each class."""
+    found = {name: getattr(modular, name, None) for name in modular.component_names if name.startswith(COMPONENT)}
+    yield from {type(one): one for one in found.values() if one is not None}.values()
+
+
+def _turned(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Goes on from the other answer."""
+
+    def forward(self: Any, pred_cond: Any, pred_uncond: Any = None) -> Any:
+        found = right(self, pred_cond, pred_uncond)
+        if pred_uncond is not None:
+            found["pred"] = found["pred"] + (pred_cond - pred_uncond)
+        return found
+
+    return forward
 
 
 def _expanding(modular: Any) -> Iterator[tuple[Any, str, Any]]:

@@ -58,14 +58,17 @@ class Collector:
     """Defines each function once: in the first file that needs it."""
 
     def __init__(
-        self, method: Callable[[str], Method | None], package: str, own: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
+        self, method: Callable[[str], Method | None], package: str, own: Mapping[str, str] = MappingProxyType({}),
+        homes: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         """Args:
             method: finds a method of the pipeline that becomes a function.
             package: what stands for "diffusers." in imports.
             own: modules that lie beside the blocks -> how they are imported from there.
+            homes: names that the pipeline's file does not know -> the module that has them.
         """  # fmt: skip
         self._own = own
+        self._named = homes
         self._method = method
         self._package = package
         self._homes: dict[str, str] = {}
@@ -86,6 +89,9 @@ class Collector:
         return found
 
     def _needed(self, file: str, name: str, source: SourceFile, found: Around) -> list[Piece]:
+        if (module := self._named.get(name)) is not None:
+            found.imports.append(f"from {self._placed(module)} import {name}")
+            return []
         method = self._method(name)
         source = self._home(name, source)
         defined = definitions(source).get(name)

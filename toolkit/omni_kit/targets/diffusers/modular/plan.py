@@ -9,15 +9,18 @@ from functools import cached_property
 
 import libcst as cst
 
-from omni_kit.errors import BadInput, Refusal
+from omni_kit.errors import Refusal
+from omni_kit.targets.diffusers.checkout import TOCTREE
 from omni_kit.targets.diffusers.modular.blocks import LOOP, PROGRESS, Blocks, at_depth
 from omni_kit.targets.diffusers.modular.dividing import Divider, Division
 from omni_kit.targets.diffusers.modular.flow import Flow, handed_to_callbacks
+from omni_kit.targets.diffusers.modular.guiding import Guided, Kept, guided
 from omni_kit.targets.diffusers.modular.members import Made, Member, Members, Reached, constant
 from omni_kit.targets.diffusers.modular.opened import Method, Opened
 from omni_kit.targets.diffusers.modular.pieces import Collector, Piece
+from omni_kit.targets.diffusers.modular.placed import Placed
 from omni_kit.targets.diffusers.modular.rewriting import COMPONENTS
-from omni_kit.targets.protocol import TODO_MARK, Decision, IntegrationPlan, NewFile, Request
+from omni_kit.targets.protocol import TODO_MARK, Decision, IntegrationPlan, NewFile, Request, Todo
 from omni_kit.upstream.diffusers.guidance import guidance_of
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.subject import Subject
@@ -30,16 +33,20 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
     """The whole plan of one modular pipeline.
 
     Raises:
-        BadInput: it is to be written into a checkout.
+        BadInput: `into` is no checkout of a known version, or one with a modular pipeline of that name.
         Refusal: no pipeline was given, or it cannot be divided; why.
     """
     if subject.pipeline is None:
         raise Refusal(
             f"{subject.given} is no pipeline", "give the class of a standard pipeline, or its model_index.json"
         )
-    if request.style == "in-tree":
-        raise BadInput("modular pipelines are made as packages of their own", "take --style plugin")
-    return Proposal(subject.pipeline, request, request.name).plan()
+    base = Placed(request, prefix_of(request)).base if request.style == "in-tree" else request.name
+    return Proposal(subject.pipeline, request, base).plan()
+
+
+def prefix_of(request: Request) -> str:
+    """What the names of classes begin with."""
+    return "".join(part[:1].upper() + part[1:] for part in request.name.split("_"))
 
 
 @dataclass(frozen=True)
@@ -59,14 +66,28 @@ class Proposal:
     own: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
+    def _opened(self) -> tuple[Opened, str]:
+        """The pipeline, opened, with a guider; and why it has none where that is so."""
+        plain = Opened(self.pipeline)
+        try:
+            return guided(plain), ""
+        except Kept as reason:
+            return plain, str(reason)
+
+    @property
     def opened(self) -> Opened:
         """The pipeline, opened."""
-        return Opened(self.pipeline)
+        return self._opened[0]
 
     @cached_property
     def prefix(self) -> str:
         """What the names of classes begin with."""
-        return "".join(part[:1].upper() + part[1:] for part in self.request.name.split("_"))
+        return prefix_of(self.request)
+
+    @cached_property
+    def placed(self) -> Placed | None:
+        """Its places in a checkout; None outside of one."""
+        return Placed(self.request, self.prefix) if self.request.style == "in-tree" else None
 
     @cached_property
     def division(self) -> Division:
@@ -86,22 +107,38 @@ class Proposal:
         asked = self.opened.cls.assigned(_CALLBACKS)
         handed = handed_to_callbacks(asked[1]) if asked is not None else []
         flow = Flow(self.division, [one.arg for one in every][1:], handed)
-        return Blocks(self.opened, self.division, flow, self.members, self.prefix)
+        return Blocks(self.opened, self.division, flow, self.members, self.prefix, self._opened[1])
 
     def plan(self) -> IntegrationPlan:
         """Files, decisions and what comes next."""
-        files = (*self.files(), self._file("README.md", "README.md.jinja"))
+        placed = self.placed
+        around = tuple(self._in_tree(placed)) if placed is not None else (self._file("README.md", "README.md.jinja"),)
         place = self.request.into / self.base
+        unlisted = placed is not None and placed.unlisted
         return IntegrationPlan(
             self.base,
-            files,
+            (*self.files(), *around),
+            edits=tuple(placed.edits()) if placed is not None else (),
+            todo=(Todo(TOCTREE, 1, "list its page: no page of its sort is listed"),) if unlisted else (),
+            rules=placed.checkout.rules if placed is not None else None,
             decisions=tuple(self._decisions()),
             next=tuple(shlex.join(["omni-kit", command, str(place)]) for command in ("check", "parity")),
         )
 
+    def _in_tree(self, placed: Placed) -> Iterator[NewFile]:
+        """Tests and a page."""
+        given = self.opened.call.node.args
+        asked = [one.arg for one in (*given.args, *given.kwonlyargs)]
+        context = {**self._context, "tester": placed.tester, "asked": asked}
+        name = f"{placed.tests}/test_modular_pipeline_{self.request.name}.py"
+        yield NewFile(name, f"{self.templates}test_in_tree.py.jinja", context=context)
+        yield NewFile(f"{placed.tests}/__init__.py")
+        yield NewFile(placed.page, f"{self.templates}page.md.jinja", context=context)
+
     def files(self) -> Iterator[NewFile]:
         """The package."""
-        collector = Collector(self.members.function, "diffusers.", self.own)
+        homes = self.opened.homes if isinstance(self.opened, Guided) else {}
+        collector = Collector(self.members.function, self._lib, self.own, homes)
         every = [*self.blocks.sequence, *self.blocks.rounds]
         texts = [one.body for one in every]
         for file in _FILES:
@@ -123,7 +160,7 @@ class Proposal:
         yield self._file("modular_pipeline.py", "modular_pipeline.py.jinja", around=around, unknown=unknown,
                          members=[_member(name, one) for name, one in members.items()])  # fmt: skip
         yield self._file(f"modular_blocks_{self.request.name}.py", "modular_blocks.py.jinja")
-        yield self._file("__init__.py", "__init__.py.jinja")
+        yield self._file("__init__.py", "__init__.py.jinja" if self.placed is None else "init_in_tree.py.jinja")
 
     @cached_property
     def _reached(self) -> Reached:
@@ -134,12 +171,21 @@ class Proposal:
         return Piece(f"class _:\n{_member(name, one)}", home.source)
 
     def _file(self, place: str, template: str, **context: object) -> NewFile:
-        everything = {
+        return NewFile(f"{self.base}/{place}", f"{self.templates}{template}", context={**self._context, **context})
+
+    @property
+    def _lib(self) -> str:
+        """How diffusers is imported from."""
+        return "diffusers." if self.placed is None else "..."
+
+    @property
+    def _context(self) -> dict[str, object]:
+        return {
             "name": self.request.name, "prefix": self.prefix, "upstream": self.opened.cls.node.name, "mark": TODO_MARK,
             "where": self.opened.call.home.source.where(self.opened.call.node), "bases": self.opened.bases,
-            "sequence": self.blocks.sequence, "answers": list(self.division.answers), "lib": "diffusers.",
+            "sequence": self.blocks.sequence, "answers": list(self.division.answers), "lib": self._lib,
+            "in_tree": self.placed is not None,
         }  # fmt: skip
-        return NewFile(f"{self.base}/{place}", f"{self.templates}{template}", context={**everything, **context})
 
     def _decisions(self) -> Iterator[Decision]:
         where = self.opened.call.home.source.where
@@ -150,8 +196,12 @@ class Proposal:
             reason = "modular pipelines have no such method; a ComponentsManager moves their models"
             yield Decision(f"{name}()", "left out", reason, where(self.opened.call.node))
         guidance = guidance_of(self.pipeline)
-        if guidance.scale:
-            yield Decision("guidance", "the pipeline's own", "its statements are copied as they are", guidance.where)
+        if isinstance(self.opened, Guided):
+            reason = f"its forward computes {guidance.formula}, as the pipeline does; scales are those of the guider"
+            yield Decision("guidance", self.opened.guider.name, reason, guidance.where)
+        elif guidance.scale:
+            reason = f"its statements are copied as they are: {self._opened[1]}"
+            yield Decision("guidance", "the pipeline's own", reason, guidance.where)
 
 
 def _member(name: str, one: Member) -> str:

@@ -35,7 +35,14 @@ def blocks_of(library: Library, request: Request, class_name: str, texts: Mappin
     placed |= {f"{home}/{file}.py": texts[f"{name}/{file}.py"] for file in (pipeline, output)}
     there = f"{library.name}.{TRANSFORMERS}.{model}".replace("/", ".")
     placed[f"{home}/{pipeline}.py"] = placed[f"{home}/{pipeline}.py"].replace(f"from .{model} ", f"from {there} ")
+    scheduling = f"scheduling_{name}"
+    if (text := texts.get(f"{name}/{scheduling}.py")) is not None:
+        placed[f"schedulers/{scheduling}.py"] = text
+        placed[f"{home}/{pipeline}.py"] = placed[f"{home}/{pipeline}.py"].replace(
+            f"from .{scheduling} ", f"from {library.name}.schedulers.{scheduling} "
+        )
     own = {there: f"..{model}", f"{library.name}.{home}.{output}".replace("/", "."): f"..{output}"}
+    own |= {f"{library.name}.schedulers.{scheduling}": f"..{scheduling}"}
     with _with(library, placed) as whole:
         found = find_pipeline(whole, class_name, {})
         return list(Proposal(found, request, f"{name}/{FOLDER}", _TEMPLATES, own).files())

@@ -1,6 +1,7 @@
 """The candidate's side: a modular pipeline with a standard pipeline's components, watched at the same places."""
 
 import importlib
+import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from omni_kit.targets.sides import StageFault
 from omni_kit.toys.feeds.pipeline import Scenario
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.guidance import guidance_of
+from omni_kit.upstream.diffusers.guiders import COMPONENT
+from omni_kit.upstream.diffusers.package import package_root
 
 
 class ModularBuilder(PipelineBuilder):
@@ -37,17 +40,17 @@ class ModularBuilder(PipelineBuilder):
         """
         found = super().open(options)
         folder, name = Path(options["path"]), options["class_name"]
-        sys.path.insert(0, str(folder.parent))
-        module = importlib.import_module(f"{folder.name}.modular_pipeline")
+        module = importlib.import_module(f"{_package(folder)}.modular_pipeline")
         if not hasattr(module, name):
             raise BadInput(f"{module.__name__} has no {name}")
         self._class = getattr(module, name)
+        self._blocks = _blocks(importlib.import_module(_package(folder)), self._class.default_blocks_name)
         return found
 
     def load(self, checkpoint: Path, dtype: str = "float32") -> nn.Module:
         """All components, and the modular pipeline with them; answers its denoiser."""
         model = super().load(checkpoint, dtype)
-        self._modular = modular_of(self._class(), self._pipeline)
+        self._modular = modular_of(self._class(self._blocks()), self._pipeline)
         return model
 
     @torch.no_grad()
@@ -56,6 +59,7 @@ class ModularBuilder(PipelineBuilder):
         given = self._given(self._pipeline, scenario)
         given = swapped(given) if self._mistake == SWAPPED else given
         asked = {name: value for name, value in given.items() if name in self._modular.blocks.input_names}
+        guide(self._modular, {**_defaults(self._pipeline), **given}, guidance.scale)
         with noting(type(model), type(self._pipeline.scheduler)) as noted:
             state = self._modular(**asked)
         picture = torch.as_tensor(state.get(last_output(self._modular))).float()
@@ -76,6 +80,29 @@ class ModularBuilder(PipelineBuilder):
             self._mistake = ""
 
 
+def _package(folder: Path) -> str:
+    """What a package is imported as: one of a checkout of diffusers beside those that the installed one has."""
+    inside = folder.parent.name == "modular_pipelines" and package_root(folder) is not None
+    if not inside:
+        sys.path.insert(0, str(folder.parent))
+        return folder.name
+    home = importlib.import_module("diffusers.modular_pipelines")
+    if str(folder.parent) not in home.__path__:
+        home.__path__.append(str(folder.parent))
+    return f"{home.__name__}.{folder.name}"
+
+
+def _blocks(package: Any, name: str) -> Any:
+    """The blocks that a pipeline runs by default.
+
+    Raises:
+        BadInput: its package exports none of that name.
+    """
+    if not hasattr(package, name):
+        raise BadInput(f"{package.__name__} exports no {name}", "name its blocks by default_blocks_name")
+    return getattr(package, name)
+
+
 def modular_of(modular: Any, standard: diffusers.DiffusionPipeline) -> Any:
     """A modular pipeline with the components and the settings of a standard one."""
     parts = {name: part for name, part in standard.components.items() if name in modular.component_names}
@@ -83,6 +110,20 @@ def modular_of(modular: Any, standard: diffusers.DiffusionPipeline) -> Any:
     modular.update_components(**parts, **settings)
     modular.set_progress_bar_config(disable=True)
     return modular
+
+
+def guide(modular: Any, given: Mapping[str, Any], scale: str) -> None:
+    """The scales that a standard pipeline is called with, for the guiders of a modular one."""
+    for name in modular.component_names:
+        if name.startswith(COMPONENT) and scale in given:
+            own = given.get(scale + name.removeprefix(COMPONENT))
+            value = own if own is not None else given[scale]
+            modular.update_components(**{name: getattr(modular, name).new(guidance_scale=value)})
+
+
+def _defaults(standard: Any) -> dict[str, Any]:
+    found = inspect.signature(type(standard).__call__).parameters
+    return {name: one.default for name, one in found.items() if one.default is not one.empty}
 
 
 def last_output(modular: Any) -> str:

@@ -42,6 +42,11 @@ class Entered:
     pages: bool
 
 
+def stand_in(name: str, backends: str) -> str:
+    """What takes the place of a class where what it needs is not installed."""
+    return _DUMMY.format(name=name, backends=backends)
+
+
 def entries(one: Entered) -> Iterator[Edit]:
     """The edits: lazy imports in both of their forms at every level, stand-ins, the single-file loader, and pages."""
     yield from _imports(one)
@@ -51,6 +56,18 @@ def entries(one: Entered) -> Iterator[Edit]:
         page = f"api/models/{one.name}_transformer2d"
         yield PageEntry(TOCTREE, page, one.model, "api/models/")
         yield PageEntry(TOCTREE, f"api/pipelines/{one.name}", one.pipeline.removesuffix("Pipeline"), "api/pipelines/")
+
+
+def scheduler_entries(one: Entered, scheduler: str) -> Iterator[Edit]:
+    """The edits for a scheduler of its own: lazy imports, a stand-in, and its page."""
+    own, top = f"{PACKAGE}/schedulers/__init__.py", f"{PACKAGE}/__init__.py"
+    yield KeyedEntry(own, _STRUCTURE, f"scheduling_{one.name}", scheduler)
+    yield ImportEntry(own, f".scheduling_{one.name}", scheduler, made=True)
+    yield KeyedEntry(top, _STRUCTURE, "schedulers", scheduler)
+    yield ImportEntry(top, ".schedulers", scheduler)
+    yield DefinitionEntry(f"{PACKAGE}/utils/dummy_pt_objects.py", scheduler, stand_in(scheduler, '["torch"]'))
+    if one.pages:
+        yield PageEntry(TOCTREE, f"api/schedulers/{one.name}", scheduler, "api/schedulers/")
 
 
 def _imports(one: Entered) -> Iterator[Edit]:
@@ -72,8 +89,7 @@ def _stand_ins(one: Entered) -> Iterator[Edit]:
         ("dummy_pt_objects", one.model, '["torch"]'),
         ("dummy_torch_and_transformers_objects", one.pipeline, '["torch", "transformers"]'),
     ):
-        text = _DUMMY.format(name=name, backends=backends)
-        yield DefinitionEntry(f"{PACKAGE}/utils/{file}.py", name, text)
+        yield DefinitionEntry(f"{PACKAGE}/utils/{file}.py", name, stand_in(name, backends))
 
 
 def _single_file(one: Entered) -> Iterator[Edit]:

@@ -8,6 +8,7 @@ from omni_kit.errors import Refusal
 from omni_kit.targets.diffusers.porting.forward import LATENTS, MASK, TEXT, TIME
 from omni_kit.targets.diffusers.porting.parts import collect
 from omni_kit.targets.diffusers.porting.syntax import code
+from omni_kit.targets.diffusers.scheduling.choice import NOTHING, Stepping, stepping_of
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
@@ -66,6 +67,7 @@ class PipelineFacts:
         sampling: the authors' loop, where it was found.
         todo: what is left to a person.
         sigmas: the authors' function that makes them, where no shift of the scheduler's does.
+        stepping: what does the step.
     """
 
     channels: str
@@ -76,9 +78,13 @@ class PipelineFacts:
     sampling: Sampling | None
     todo: tuple[str, ...]
     sigmas: Sigmas | None = None
+    stepping: Stepping = NOTHING
 
     def decision(self) -> Decision:
         """Which scheduler, and why."""
+        if self.stepping.reason:
+            where = self.sampling.where if self.sampling is not None else ""
+            return Decision("scheduler", self.stepping.name or "a new class", self.stepping.reason, where)
         found = self.sampling.schedule if self.sampling is not None else None
         if found is not None and self.sigmas is not None:
             reason = f"it goes along the sigmas that it is given: those of {found.function}, which is copied"
@@ -100,6 +106,9 @@ def pipeline_facts(reference: Reference, names: Mapping[str, str]) -> PipelineFa
     schedule = sampling.schedule if sampling is not None else None
     shift = schedule.shift if schedule is not None else None
     sigmas = sigmas_of(schedule) if schedule is not None else None
+    stepping = stepping_of(sampling, list(reference.forward), names, shift) if sampling is not None else NOTHING
+    if stepping.made is not None:
+        sigmas, shift = None, None
     channels = next((name for name in reference.arguments if _CHANNELS.match(name)), "")
     taken = [names.get(name, name) for name, one in reference.forward.items() if one.required]
     unknown = tuple(name for name in taken if name not in (LATENTS, TIME, TEXT, MASK))
@@ -110,8 +119,12 @@ def pipeline_facts(reference: Reference, names: Mapping[str, str]) -> PipelineFa
         unknown=unknown,
         shift=shift or 1.0,
         sampling=sampling,
-        todo=(*_which(reference, found), *_todo(sampling, shift is None and sigmas is None, channels, unknown)),
+        todo=(
+            *_which(reference, found),
+            *_todo(sampling, stepping, shift is None and sigmas is None, channels, unknown),
+        ),
         sigmas=sigmas,
+        stepping=stepping,
     )
 
 
@@ -128,14 +141,18 @@ def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
     return [f"say which function samples: {named}; --from {again}"] if again else []
 
 
-def _todo(sampling: Sampling | None, unshown: bool, channels: str, unknown: tuple[str, ...]) -> list[str]:
+def _todo(
+    sampling: Sampling | None, stepping: Stepping, unshown: bool, channels: str, unknown: tuple[str, ...]
+) -> list[str]:
     todo = ["encode prompts as the authors do: which text encoder, which layer, which length"]
     todo.append("scale latents as the authors' autoencoder wants it")
     if sampling is None:
         todo.append("compare the steps with the authors' sampling loop, which was not found")
-    elif sampling.forward is not True:
-        todo.append(f"compare the step with the authors': {sampling.where} moves otherwise")
-    if sampling is not None and unshown:
+    elif stepping.unmoved:
+        todo.append(f"write the authors' step as a scheduler: the loop of {sampling.where} {stepping.unmoved}")
+    if sampling is not None and stepping.made is not None and stepping.made.after:
+        todo.append(f"do after the last step what {sampling.function} does: {stepping.made.after}")
+    if sampling is not None and unshown and (stepping.unmoved or not stepping.reason):
         todo.append(f"compare the scheduler's sigmas with the authors' schedule ({sampling.where})")
     if not channels:
         todo.append("say how many channels latents have: no argument of the transformer is named so")

@@ -13,12 +13,14 @@ from omni_kit.targets.diffusers.model_dir import sampler_name, toy_name
 from omni_kit.targets.diffusers.modular.ported import FOLDER, blocks_of
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.targets.diffusers.porting.syntax import MARK
+from omni_kit.targets.diffusers.scheduling.installed import FIRST
 from omni_kit.targets.diffusers.toy import toy_of
 from omni_kit.targets.diffusers.transformer.conversion import conversion_of
-from omni_kit.targets.diffusers.transformer.entries import Entered, entries
+from omni_kit.targets.diffusers.transformer.entries import Entered, entries, scheduler_entries
 from omni_kit.targets.diffusers.transformer.lora import LoraMixin, lora_mixin
 from omni_kit.targets.diffusers.transformer.pipeline import PipelineFacts, pipeline_facts, text_width
 from omni_kit.targets.protocol import Decision, Edit, IntegrationPlan, NewFile, Request, Todo
+from omni_kit.targets.recorded import ALONE
 from omni_kit.upstream.library import Library, find_library
 from omni_kit.upstream.repositories.recorded import SIGNED
 from omni_kit.upstream.repositories.reference import Reference
@@ -112,8 +114,20 @@ class _Planner:
     @cached_property
     def toy(self) -> dict[str, object]:
         values, _ = toy_of(self.reference.arguments)
-        scheduler = {"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": self.pipeline.shift}
+        scheduler = {"_class_name": self.scheduler, **self._configured}
         return {SIGNED: self.given, "_arguments": self.port.forward.names, "_scheduler": scheduler, **values}
+
+    @property
+    def scheduler(self) -> str:
+        """The class: one that is there, or one that is written."""
+        return self.pipeline.stepping.name or f"{self.prefix}Scheduler"
+
+    @property
+    def _configured(self) -> dict[str, object]:
+        stepping = self.pipeline.stepping
+        if stepping.made is not None:
+            return {ALONE: True}
+        return {**stepping.installed.config} if stepping.name != FIRST else {"shift": self.pipeline.shift}
 
     @cached_property
     def context(self) -> dict[str, object]:
@@ -129,6 +143,9 @@ class _Planner:
             "text_width": text_width(self.reference, self.toy), "attends": bool(self.port.attention.processors),
             "testers": tuple(self.testers) if in_tree else (), "both": self.request.way == "both",
             "lora": self.lora.name if self.lora is not None else "",
+            "scheduler": self.scheduler, "scheduling": self.pipeline.stepping.made, "counted": self.scheduler != FIRST,
+            "scheduler_module": "...schedulers" if in_tree else f".scheduling_{name}",
+            "configured": ", ".join(f"{key}={value!r}" for key, value in self._configured.items() if key != ALONE),
             "lora_targets": ["to_q", "to_k", "to_v"] if "to_q" in self.port.text else "'all-linear'",
         }  # fmt: skip
 
@@ -151,8 +168,14 @@ class _Planner:
         name, base = self.request.name, self.base
         if self.in_tree:
             lora = {"test_lora.py.jinja": f"tests/lora/test_lora_layers_{name}.py"} if self.lora is not None else {}
+            own = {
+                "scheduler.py.jinja": f"{PACKAGE}/schedulers/scheduling_{name}.py",
+                "test_scheduler.py.jinja": f"tests/schedulers/test_scheduler_{name}.py",
+                "scheduler_page.md.jinja": f"docs/source/en/api/schedulers/{name}.md",
+            }
             return {
                 **lora,
+                **(own if self.pipeline.stepping.made is not None else {}),
                 "pipeline_init.py.jinja": f"{base}/__init__.py",
                 "pipeline.py.jinja": f"{base}/pipeline_{name}.py",
                 "pipeline_output.py.jinja": f"{base}/pipeline_output.py",
@@ -162,7 +185,13 @@ class _Planner:
                 "model_page.md.jinja": f"docs/source/en/api/models/{name}_transformer2d.md",
                 "pipeline_page.md.jinja": f"docs/source/en/api/pipelines/{name}.md",
             }
+        own = {
+            "scheduler.py.jinja": f"{base}/scheduling_{name}.py",
+            "test_scheduler.py.jinja": f"{base}/tests/test_scheduler_{name}.py",
+            "scheduler_page.md.jinja": f"{base}/docs/{name}_scheduler.md",
+        }
         return {
+            **(own if self.pipeline.stepping.made is not None else {}),
             "__init__.py.jinja": f"{base}/__init__.py",
             "pipeline.py.jinja": f"{base}/pipeline_{name}.py",
             "pipeline_output.py.jinja": f"{base}/pipeline_output.py",
@@ -223,6 +252,8 @@ class _Planner:
                 self.checkout.has_pages,
             )  # fmt: skip
             yield from entries(entered)
+            if self.pipeline.stepping.made is not None:
+                yield from scheduler_entries(entered, self.scheduler)
             if self.lora is not None:
                 yield from self.lora.edits()
 

@@ -1,0 +1,184 @@
+"""Loops over steps as authors write them, each to stand behind a small model."""
+
+SIGMAS = """
+
+def get_sigmas(steps, shift=3.0):
+    s = torch.linspace(1, 0, steps + 1)
+    return shift * s / (1 + (shift - 1) * s)
+
+"""
+HEUN = f"""{SIGMAS}
+def to_d(x, sigma, v):
+    return v
+
+
+@torch.no_grad()
+def sample(model, noise, steps, context, empty, cfg=4.0):
+    sigmas = get_sigmas(steps).to(noise.device)
+    x = noise
+    for i in range(len(sigmas) - 1):
+        t = sigmas[i].expand(x.shape[0])
+        cond = model(x, t, context)
+        uncond = model(x, t, empty)
+        d = to_d(x, sigmas[i], uncond + cfg * (cond - uncond))
+        dt = sigmas[i + 1] - sigmas[i]
+        if sigmas[i + 1] == 0:
+            x = x + d * dt
+        else:
+            x_2 = x + d * dt
+            t = sigmas[i + 1].expand(x.shape[0])
+            c2, u2 = model(torch.cat([x_2, x_2]), torch.cat([t, t]), torch.cat([context, empty])).chunk(2)
+            v2 = u2 + cfg * (c2 - u2)
+            x = x + dt * (d + to_d(x_2, sigmas[i + 1], v2)) / 2
+    return x
+"""
+TWO_STEPS = f"""{SIGMAS}
+@torch.no_grad()
+def sample(model, noise, steps, context, empty, cfg=4.0, blend=1.5):
+    sigmas = get_sigmas(steps, 2.0)
+    old = None
+    for now, after in zip(sigmas[:-1], sigmas[1:]):
+        t = torch.full((noise.shape[0],), float(now))
+        v = model(noise, t, context)
+        if cfg > 1:
+            neg = model(noise, t, empty)
+            v = neg + cfg * (v - neg)
+        d = v if old is None else blend * v - (blend - 1) * old
+        noise = noise + (after - now) * d
+        old = v
+    return noise
+"""
+ALPHAS = """
+
+def make_alphas(num=1000, start=0.0001, end=0.02):
+    betas = torch.linspace(start**0.5, end**0.5, num) ** 2
+    return torch.cumprod(1 - betas, dim=0)
+
+
+@torch.no_grad()
+def sample(model, noise, steps, context, empty, cfg=4.0, eta=0.0):
+    alphas = make_alphas()
+    ts = torch.linspace(999, 0, steps).round().long()
+    x = noise
+    for i, t in enumerate(ts):
+        a = alphas[t]
+        a_prev = alphas[ts[i + 1]] if i + 1 < steps else torch.ones(())
+        tt = t.expand(len(x)) / 1000
+        v = model(x, tt, context)
+        u = model(x, tt, empty)
+        v = u + cfg * (v - u)
+        x0 = a.sqrt() * x - (1 - a).sqrt() * v
+        eps = (1 - a).sqrt() * x + a.sqrt() * v
+        sig = eta * ((1 - a_prev) / (1 - a)).sqrt() * (1 - a / a_prev).sqrt()
+        x = a_prev.sqrt() * x0 + (1 - a_prev - sig**2).sqrt() * eps
+        if eta > 0:
+            x = x + sig * torch.randn_like(x)
+    return x
+"""
+CHURNED = """
+
+@torch.no_grad()
+def sample(model, noise, num_steps, context, empty, cfg=4.0, s_churn=2.0, s_noise=1.003, sigma_max=1.0, rho=3):
+    ramp = torch.linspace(0, 1, num_steps)
+    sigmas = (sigma_max ** (1 / rho) + ramp * (0.02 ** (1 / rho) - sigma_max ** (1 / rho))) ** rho
+    sigmas = torch.cat([sigmas, sigmas.new_zeros([1])])
+    x = noise * sigmas[0]
+    s_in = x.new_ones([x.shape[0]])
+    for i in range(len(sigmas) - 1):
+        gamma = min(s_churn / (len(sigmas) - 1), 2**0.5 - 1)
+        eps = torch.randn_like(x) * s_noise
+        sigma_hat = sigmas[i] * (gamma + 1)
+        if gamma > 0:
+            x = x + eps * (sigma_hat**2 - sigmas[i] ** 2) ** 0.5
+        c_in = 1 / (sigma_hat**2 + 1) ** 0.5
+        out = model(torch.cat([x * c_in] * 2), torch.cat([sigma_hat.log() / 4 * s_in] * 2), torch.cat([empty, context]))
+        u, c = out.chunk(2)
+        denoised = u + (c - u) * cfg
+        d = (x - denoised) / sigma_hat
+        x = x + d * (sigmas[i + 1] - sigma_hat)
+    return x
+"""
+# As the installed FlowMatchHeunDiscreteScheduler does it.
+KNOWN = """
+
+@torch.no_grad()
+def sample(model, noise, steps, context, empty, cfg=4.0):
+    ts = torch.linspace(1.0, 0.001, steps)
+    ts = torch.cat([ts, torch.zeros(1)])
+    x = noise
+    for i in range(steps):
+        now, after = ts[i], ts[i + 1]
+        v = model(x, now.expand(len(x)), context)
+        u = model(x, now.expand(len(x)), empty)
+        v = u + cfg * (v - u)
+        if i < steps - 1:
+            mid = x + (after - now) * v
+            v2 = model(mid, after.expand(len(x)), context)
+            u2 = model(mid, after.expand(len(x)), empty)
+            v = 0.5 * (v + u2 + cfg * (v2 - u2))
+        x = x + (after - now) * v
+    return x
+"""
+EULER = f"""{SIGMAS}
+@torch.no_grad()
+def sample(model, noise, steps, context, empty, cfg=4.0):
+    sigmas = get_sigmas(steps)
+    x = noise
+    for now, after in zip(sigmas[:-1], sigmas[1:]):
+        t = now.expand(x.shape[0])
+        c = model(x, t, context)
+        u = model(x, t, empty)
+        x = x + (after - now) * (u + cfg * (c - u))
+    return x
+"""
+WITHIN = """
+from tqdm import tqdm
+import math
+
+
+def sigmas_karras(n, sigma_min=0.03, sigma_max=1.0, rho=7.0):
+    ramp = torch.linspace(0, 1, n)
+    s = (sigma_max ** (1 / rho) + ramp * (sigma_min ** (1 / rho) - sigma_max ** (1 / rho))) ** rho
+    return torch.cat([s, torch.zeros(1)])
+
+
+def sample(model, noise, num_steps, context, empty, guidance=4.0):
+    with torch.no_grad():
+        sigmas = sigmas_karras(num_steps, sigma_max=0.9)
+        x = noise * sigmas[0]
+        prev = None
+        for i in tqdm(range(num_steps)):
+            s = torch.full((len(x),), sigmas[i].item())
+            den = x - sigmas[i] * (model(x, s, empty) * (1 - guidance) + guidance * model(x, s, context))
+            t, t_next = -sigmas[i].log(), -sigmas[i + 1].log()
+            h = t_next - t
+            if prev is None or sigmas[i + 1] == 0:
+                x = (sigmas[i + 1] / sigmas[i]) * x - torch.expm1(-h) * den
+            else:
+                r = (t + sigmas[i - 1].log()) / h
+                d = (1 + 1 / (2 * r)) * den - (1 / (2 * r)) * prev
+                x = (sigmas[i + 1] / sigmas[i]) * x - torch.expm1(-h) * d
+            prev = den
+    return x
+"""
+MIDPOINT = """
+from itertools import pairwise
+
+
+def bend(u, k):
+    return u**k
+
+
+@torch.inference_mode()
+def generate(net, z, context, empty, n_steps=8, scale=4.0, k=1.3):
+    grid = bend(torch.linspace(1, 0, n_steps + 1, device=z.device), k)
+    for a, b in pairwise(grid):
+        m = (a + b) / 2
+        both = net(z.repeat(2, 1, 1, 1), a.repeat(2 * len(z)), torch.cat((context, empty)))
+        c, u = both.chunk(2)
+        f = u + scale * (c - u)
+        zm = z + (m - a) * f
+        c, u = net(zm.repeat(2, 1, 1, 1), m.repeat(2 * len(z)), torch.cat((context, empty))).chunk(2)
+        z = z + (b - a) * (u + scale * (c - u))
+    return z
+"""

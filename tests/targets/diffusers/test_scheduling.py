@@ -1,0 +1,130 @@
+"""A loop whose step no scheduler does becomes one; what one does is reused; both go where the authors go."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omni_kit.parity import run_parity
+from omni_kit.parity.processes.workers import Sides
+from omni_kit.scaffold import new_model
+from omni_kit.scaffold.new_model import Scaffold
+
+from .checkouts import copied_checkout
+from .loops import ALPHAS, CHURNED, EULER, HEUN, KNOWN, MIDPOINT, TWO_STEPS, WITHIN
+from .test_new_model import DOVE
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    with Sides(tmp_path_factory.mktemp("sides")) as both:
+        yield both
+
+
+def made(name: str, loop: str, place: Path, kind: str | None = None) -> Scaffold:
+    """The integration of a model with that loop."""
+    source = place / f"of_{name}" / f"{name}_authors.py"
+    source.parent.mkdir()
+    source.write_text(DOVE + loop, encoding="utf-8")
+    return new_model(name, f"{source}::Dove", target="diffusers", into=place, kind=kind)
+
+
+def chosen(written: Scaffold) -> tuple[str, str]:
+    """The scheduler, and why."""
+    return next((one.choice, one.reason) for one in written.plan.decisions if one.what == "scheduler")
+
+
+def delivered(place: Path, *tests: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        cwd=place, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(path or place)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "loop", "why", "old", "new"), [
+    ("twice", HEUN, "asks its model 2 times a step", "self.sigmas[i + 1], v2", "self.sigmas[i + 1], -v2"),
+    ("churn", CHURNED, "draws noise", "self.sigmas[i + 1] - sigma_hat", "self.sigmas[i] - sigma_hat"),
+    pytest.param("past", TWO_STEPS, "remembers old", "(after - now)", "(now - after)", marks=pytest.mark.sweep),
+    pytest.param("within", WITHIN, "remembers prev", "torch.expm1(-h)", "torch.expm1(h)", marks=pytest.mark.sweep),
+    pytest.param("middle", MIDPOINT, "2 times a step", "(b - a) *", "(a - b) *", marks=pytest.mark.sweep),
+    pytest.param("beta", ALPHAS, "draws noise", "[self.ts[i + 1]] if", "[self.ts[i]] if", marks=pytest.mark.sweep),
+])  # fmt: skip
+def test_a_step_that_none_does_is_moved_and_goes_where_the_authors_go(
+    name: str, loop: str, why: str, old: str, new: str, tmp_path: Path, sides: Sides
+) -> None:
+    choice, reason = chosen(made(name, loop, tmp_path))
+    assert choice == "a new class"
+    assert why in reason
+    report = run_parity(tmp_path / name / f"pipeline_{name}.py", ("stages",), sides=sides, prove=name == "twice")
+    assert report.ok, report.levels
+    if report.prove is not None:
+        assert {"answer-sign", "levels-one-late"} <= {fault.kind for fault in report.prove.planted}
+        assert report.prove.detected == report.prove.located == report.prove.faults
+    wrong = f"{name}_wrong"
+    made(wrong, loop, tmp_path)
+    file = tmp_path / wrong / f"scheduling_{wrong}.py"
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
+    assert not run_parity(tmp_path / wrong / f"pipeline_{wrong}.py", ("stages",), sides=sides).ok
+
+
+def test_a_scheduler_that_does_the_same_is_reused_wherever_its_steps_come_from(tmp_path: Path, sides: Sides) -> None:
+    written = made("known", KNOWN, tmp_path)
+    assert chosen(written)[0] == "FlowMatchHeunDiscreteScheduler"
+    assert not (tmp_path / "known" / "scheduling_known.py").exists()
+    assert run_parity(tmp_path / "known" / "pipeline_known.py", ("stages",), sides=sides).ok
+    assert chosen(made("plain", EULER, tmp_path))[0] == "FlowMatchEulerDiscreteScheduler"
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ("        old = v\n", "        if old is not None and old.abs().max() > 9:\n            break\n", "has a `break`"),
+    ("neg + cfg * (v - neg)", "neg + cfg**2 * (v - neg)", "guides otherwise than by"),
+    ("sigmas = get_sigmas(steps, 2.0)", "sigmas = get_sigmas(steps, float(noise.shape[-1]))", "of noise"),
+    ("    old = None\n", "    old = None\n    noise = noise.clamp(-1, 1)\n", "begins with"),
+    ("blend * v", "torch.rand(1) * v", "draws noise by"),
+])  # fmt: skip
+def test_what_cannot_be_moved_is_left_to_a_person_in_one_line(old: str, new: str, said: str, tmp_path: Path) -> None:
+    assert old in TWO_STEPS
+    written = made("left", TWO_STEPS.replace(old, new), tmp_path)
+    told = [todo.what for todo in written.plan.todo if todo.what.startswith("write the authors' step as a scheduler")]
+    assert len(told) == 1
+    assert said in told[0]
+    assert not (tmp_path / "left" / "scheduling_left.py").exists()
+
+
+def test_the_delivered_tests_pass_and_blocks_take_the_scheduler(tmp_path: Path) -> None:
+    made("tests_of", HEUN, tmp_path, kind="both")
+    done = delivered(tmp_path, "tests_of/tests/test_scheduler_tests_of.py", "tests_of/tests/test_modular_tests_of.py")
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_in_a_checkout_it_stands_where_schedulers_stand(tmp_path: Path) -> None:
+    root = copied_checkout(tmp_path / "checkout")
+    source = tmp_path / "theirs" / "authors.py"
+    source.parent.mkdir()
+    source.write_text(DOVE + TWO_STEPS, encoding="utf-8")
+    given = {"target": "diffusers", "style": "in-tree", "into": root}
+    assert not new_model("past", f"{source}::Dove", **given).refused  # type: ignore[arg-type]
+    asked = (
+        "from diffusers import PastScheduler, PastPipeline; from diffusers.schedulers import PastScheduler as P;"
+        "from diffusers.utils.dummy_pt_objects import PastScheduler as D; print(P.__module__, D.__module__, P is D)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(root / "src")},
+    )  # fmt: skip
+    assert done.stdout.split() == [
+        "diffusers.schedulers.scheduling_past", "diffusers.utils.dummy_pt_objects", "False"
+    ], done.stderr[-2000:]  # fmt: skip
+    done = delivered(root, "tests/schedulers", "tests/pipelines", path=root / "src")
+    assert done.returncode == 0, done.stdout[-3000:]
+    lines = (root / "docs" / "source" / "en" / "_toctree.yml").read_text(encoding="utf-8").splitlines()
+    assert lines.index("    title: PastScheduler") == lines.index("    title: DDIMScheduler") + 2
+    again = new_model("past", f"{source}::Dove", dry_run=True, **given)  # type: ignore[arg-type]
+    assert {change.action for change in again.changes} == {"unchanged"}
+    report = run_parity(root / "src/diffusers/pipelines/past/pipeline_past.py", ("stages",))
+    assert report.ok, report.levels

@@ -1,0 +1,84 @@
+"""What does the step of a new pipeline: a scheduler that is there and does the same, or one that is written."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from omni_kit.targets.diffusers.porting.forward import LATENTS, TIME
+from omni_kit.targets.diffusers.scheduling.installed import USUAL, Installed, installed_for, is_plain
+from omni_kit.targets.diffusers.scheduling.made import Made
+from omni_kit.targets.diffusers.scheduling.noising import noising_of
+from omni_kit.targets.diffusers.scheduling.settings import defaults_of
+from omni_kit.upstream.repositories.sampling import Sampling
+from omni_kit.upstream.repositories.stepping.divided import Divided
+from omni_kit.upstream.repositories.stepping.flow import Unmoved
+
+
+@dataclass(frozen=True)
+class Stepping:
+    """What was decided.
+
+    Attributes:
+        installed: the scheduler that does the same.
+        made: the one that is written; None where none is.
+        reason: why, in one line; empty where the usual one was not looked beyond.
+        unmoved: why none is written though one is missing; empty otherwise.
+    """
+
+    installed: Installed = USUAL
+    made: Made | None = None
+    reason: str = ""
+    unmoved: str = ""
+
+    @property
+    def name(self) -> str:
+        """The class that is there; empty where one is written."""
+        return "" if self.made is not None else self.installed.name
+
+
+NOTHING = Stepping()
+"""Where no loop was found."""
+
+
+def stepping_of(sampling: Sampling, order: Sequence[str], names: Mapping[str, str], shift: float | None) -> Stepping:
+    """What does the step of a loop.
+
+    Args:
+        order: the arguments of the model.
+        names: what they are called here.
+        shift: of the loop's levels, where that is all that they are.
+    """
+    latents, time = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME))
+    settings = defaults_of(sampling.made)
+    try:
+        loop = Divided(sampling, order, latents, time)
+        plain = is_plain(loop, settings)
+        if plain or (plain is None and sampling.forward and _is_simple(loop)):
+            return NOTHING
+        if (found := installed_for(loop, settings, shift)) is not None:
+            told = ", ".join(f"{name}={value}" for name, value in found.config.items())
+            return Stepping(
+                found, reason=f"it goes where {sampling.function} goes, worked out side by side; {told}".rstrip("; ")
+            )
+        made = Made(loop, noising_of(loop, settings))
+        made.tried()
+    except Unmoved as error:
+        return Stepping(unmoved=str(error)) if sampling.forward is not True or sampling.roles else NOTHING
+    return Stepping(made=made, reason=_why(loop, settings, plain))
+
+
+def _is_simple(loop: Divided) -> bool:
+    return len(loop.asks) == 1 and not loop.carried and not loop.random and not loop.before
+
+
+def _why(loop: Divided, settings: Mapping[str, Any], plain: bool | None) -> str:
+    does = [f"asks its model {len(loop.asks)} times a step"] if len(loop.asks) > 1 else []
+    does += [f"remembers {', '.join(loop.carried)}"] if loop.carried else []
+    does += ["draws noise"] if loop.random else []
+    said = " and ".join(does) or "has a step of its own"
+    compared = (
+        "no installed scheduler, by its defaults or for flows, goes where it goes"
+        if plain is False
+        else "its numbers could not be followed"
+    )
+    return f"{loop.sampling.function} {said}; {compared}: its statements are moved"

@@ -1,0 +1,124 @@
+"""Which statements of the authors' are needed for what comes after them, and what they read."""
+
+import ast
+from collections.abc import Iterator, Sequence
+
+_SWITCHES = ("no_grad", "inference_mode")
+
+
+class Unmoved(Exception):
+    """A loop, or a part of one, that cannot be moved; the reason in one line."""
+
+
+class Asked(ast.Pass):
+    """Where the model is asked: stands in for the statements that do it.
+
+    Attributes:
+        number: of the places in a loop where it is asked.
+        sample: what it is handed as latents, once.
+        time: what it is told as the step, of one picture.
+        answer: the variable that holds what it answers, guided where the loop guides.
+    """
+
+    number: int
+    sample: ast.expr
+    time: ast.expr
+    answer: str
+
+
+def flat(body: Sequence[ast.stmt], scale: str) -> Iterator[ast.stmt]:
+    """Statements without those that only say that there are no gradients, or that guidance is wanted at all.
+
+    Raises:
+        Unmoved: a statement is none that goes from top to bottom.
+    """
+    for node in body:
+        if (isinstance(node, ast.With) and all(_is_switch(one.context_expr) for one in node.items)) or (
+            isinstance(node, ast.If) and scale and reads(node.test) <= {scale} and reads(node.test)
+        ):
+            yield from flat(node.body, scale)
+        elif isinstance(node, ast.If):
+            yield ast.If(node.test, list(flat(node.body, scale)), list(flat(node.orelse, scale)))
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield ast.copy_location(ast.Assign([node.target], node.value), node)
+        elif isinstance(node, ast.Assign | ast.AugAssign | ast.Expr):
+            yield node
+        elif not isinstance(node, ast.Pass | ast.Assert | ast.Delete | ast.AnnAssign):
+            raise Unmoved(f"has a `{type(node).__name__.lower()}` in line {node.lineno}")
+
+
+def _is_switch(node: ast.expr) -> bool:
+    name = node.func if isinstance(node, ast.Call) else node
+    return isinstance(name, ast.Attribute) and name.attr in _SWITCHES
+
+
+def reads(node: ast.AST) -> set[str]:
+    """The variables that are read."""
+    if isinstance(node, Asked):
+        return reads(node.sample) | reads(node.time)
+    found = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+    if isinstance(node, ast.AugAssign):
+        found |= _names(node.target)
+    return found
+
+
+def binds(node: ast.stmt) -> set[str]:
+    """The variables that a statement, with all in it, gives another value."""
+    if isinstance(node, ast.If):
+        return {name for one in (*node.body, *node.orelse) for name in binds(one)}
+    if isinstance(node, Asked):
+        return {node.answer}
+    if isinstance(node, ast.Expr):
+        return {changed} if (changed := _changed(node)) else set()
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+    return {name for one in targets for name in _names(one)}
+
+
+def needed(body: Sequence[ast.stmt], after: set[str]) -> tuple[list[ast.stmt], set[str]]:
+    """The statements that what comes after them needs, and what must be known before the first.
+
+    Args:
+        after: the variables that are read afterwards.
+    """
+    kept: list[ast.stmt] = []
+    live = set(after)
+    for node in reversed(body):
+        if isinstance(node, ast.If):
+            (then, one), (other, two) = needed(node.body, live), needed(node.orelse, live)
+            if then or other:
+                kept.append(ast.If(node.test, then or [ast.Pass()], other))
+                live = one | two | reads(node.test)
+        elif isinstance(node, Asked) or binds(node) & live or _is_kept(node):
+            kept.append(node)
+            live = (live - _replaced(node)) | reads(node)
+    return kept[::-1], live
+
+
+def _is_kept(node: ast.stmt) -> bool:
+    """Whether a statement sets an attribute: of the object that it is moved into."""
+    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)
+
+
+def _replaced(node: ast.stmt) -> set[str]:
+    if isinstance(node, Asked):
+        return {node.answer}
+    if not isinstance(node, ast.Assign):
+        return set()
+    return {one.id for target in node.targets for one in ast.walk(target) if _is_stored(one)}  # type: ignore[attr-defined]
+
+
+def _is_stored(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def _changed(node: ast.Expr) -> str:
+    """The variable that a statement like `past.append(answer)` changes; empty for others."""
+    call = node.value
+    owner = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+    return owner.id if isinstance(owner, ast.Name) else ""
+
+
+def _names(target: ast.expr) -> set[str]:
+    while isinstance(target, ast.Subscript | ast.Attribute):
+        target = target.value
+    return {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
