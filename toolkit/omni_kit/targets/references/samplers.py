@@ -43,7 +43,7 @@ class SamplerBuilder(RepositoryBuilder):
                     model=model, noise=run.noise.clone(), steps=run.steps, text=run.text, against=run.against,
                     scale=run.scale,
                 )  # fmt: skip
-            found |= asked.named(run.name, latents)
+            found |= asked.named(run.name, run.answer(latents))
         return found
 
     def _sampler(self) -> Callable[..., torch.Tensor]:
