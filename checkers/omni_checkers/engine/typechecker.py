@@ -78,7 +78,7 @@ def _run(files: Sequence[Path]) -> Iterator[Diagnostic]:
 
 
 def _root(file: Path) -> Path:
-    """The folder that the outermost package of a file lies in: seen from inside of it, `from . import` leads nowhere."""
+    """Where the outermost package of a file lies: seen from inside of that, `from . import` leads nowhere."""
     place = file.resolve().parent
     while (place / "__init__.py").is_file() and place != place.parent:
         place = place.parent
