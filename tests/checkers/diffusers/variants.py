@@ -2,6 +2,9 @@
 """Each rule on packages that break it and on packages that keep it, each written differently."""
 
 from omni_checkers.diffusers.examples import BLOCKS, PIPELINE, TRANSFORMER, changed
+from omni_checkers.diffusers.rules.models.answers import _ANSWER as _RETURNED
+from omni_checkers.diffusers.rules.models.answers import _LINEAR as _TIMED
+from omni_checkers.diffusers.rules.models.answers import _SWITCH as _RETURN_DICT
 from omni_checkers.diffusers.rules.pipelines.callbacks import _CALLED
 from omni_checkers.diffusers.rules.pipelines.forwarding import _BOUND, _MASKED, _MAYBE, _TAKES
 from omni_checkers.diffusers.rules.pipelines.guidance import _INDENT, _TWO
@@ -57,6 +60,14 @@ def _scaled(broken: bool, name: str, decoded: str, *before: str) -> Variant:
     first = "".join(f"        {line}\n" for line in before) + "        if output_type =="
     pairs = ((_DECODED, f"self.vae.decode({decoded}, "), ("        if output_type ==", first))
     return Variant("DFU225", broken, name, changed(PIPELINE, *pairs))
+
+
+def _replaced(broken: bool, name: str, given: str) -> Variant:
+    """With an argument of the config, and a part that is made with this."""
+    taken = ("num_layers: int = 2)", "num_layers: int = 2, bias: bool = True)")
+    return Variant(
+        "DFU103", broken, name, changed(TRANSFORMER, taken, (_TIMED, f"self.time_in = nn.Linear(1, dim, {given})"))
+    )
 
 
 def _slow(broken: bool, name: str, text: str) -> Variant:
@@ -198,6 +209,19 @@ VARIANTS = [
     _fine("DFU228", "in a method", _P, (_FREED, "        self.end()\n"), (_CALL, "    def end(self):\n        self.maybe_free_model_hooks()\n\n" + _CALL)),
     _fine("DFU228", "no order", _P, (_FREED, ""), ('    model_cpu_offload_seq = "text_encoder->transformer->vae"\n', "")),
     _fine("DFU228", "before the answer", _P, (_FREED, "        if output_type:\n            self.maybe_free_model_hooks()\n")),
+    _broken("DFU226", "in two units", _P, (_ANSWERED, "a = self.transformer(latents, timestep=t / 1000)[0]\n                noise_pred = self.transformer(latents, timestep=t)[0]")),
+    _replaced(True, "a number", "bias=True"),
+    _replaced(True, "another number", "bias=False"),
+    _replaced(True, "in a list", "bias=True)\n        self.more = nn.ModuleList([nn.Linear(dim, dim, bias=True)]"),
+    _replaced(False, "read", "bias=bias"),
+    _replaced(False, "read elsewhere", "bias=self.config.bias"),
+    _replaced(False, "not said", ""),
+    _broken("DFU126", "a tuple by default", _T, (_RETURN_DICT, _RETURN_DICT.replace("True", "False"))),
+    _broken("DFU126", "bare", _T, (_RETURNED, "out = self.proj_out(hidden_states)\n        if not return_dict:\n            return (out,)\n        return out")),
+    _broken("DFU126", "bare in a branch", _T, (_RETURNED, "out = self.proj_out(hidden_states)\n        if return_dict:\n            return out\n        else:\n            return (out, rotary)")),
+    _fine("DFU126", "an output", _T, (_RETURNED, "out = self.proj_out(hidden_states)\n        return Transformer2DModelOutput(sample=out) if return_dict else (out,)")),
+    _fine("DFU126", "a dict", _T, (_RETURNED, "out = self.proj_out(hidden_states)\n        if not return_dict:\n            return (out,)\n        return {'sample': out}")),
+    _fine("DFU126", "no switch", _T, (_RETURN_DICT, "encoder_hidden_states)"), (_RETURNED, "return self.proj_out(hidden_states)")),
     _broken("DFU111", "by F", _T, (_IMPORT, "import torch\nimport torch.nn.functional as F\n"), (_DISPATCH, "hidden_states = F.scaled_dot_product_attention(query, key, value)")),
     _broken("DFU111", "imported by another name", _T, (_IMPORT, "import torch\nfrom torch.nn.functional import scaled_dot_product_attention as sdpa\n"), (_DISPATCH, "hidden_states = sdpa(query, key, value)")),
     _broken("DFU111", "written out", _T, (_DISPATCH, "scores = torch.matmul(query, key.transpose(-1, -2))\n        weights = scores.softmax(dim=-1)\n        hidden_states = torch.matmul(weights, value)")),

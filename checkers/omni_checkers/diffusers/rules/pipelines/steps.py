@@ -22,7 +22,8 @@ class StepsAreTimes(Rule):
     """The scheduler is told the timestep of a step, and the denoiser one for each row that it is given.
 
     Of `for i, t in enumerate(timesteps)`, `scheduler.step` is given t. Where the denoiser's rows are twice the latents,
-    as `torch.cat([latents] * 2)` makes them, the timestep is expanded to those rows, and not to the latents'.
+    as `torch.cat([latents] * 2)` makes them, the timestep is expanded to those rows, and not to the latents'. Two calls
+    of one denoiser in a function are told the same variable in the same unit.
 
     Why: a scheduler that looks the number up finds another step, or none; half a batch without a time is an error with
     guidance alone, or a broadcast that nobody meant.
@@ -41,7 +42,7 @@ class StepsAreTimes(Rule):
         for cls in classes:
             if is_a(cls, "DiffusionPipeline") or is_a(cls, "ModularPipelineBlocks"):
                 for function in functions(cls.node):
-                    for node, what in (*_numbered(function), *_fewer(function)):
+                    for node, what in (*_numbered(function), *_fewer(function), *_units(function)):
                         yield at(cls.source, node, what)
 
 
@@ -78,6 +79,19 @@ def _fewer(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
                 yield node, f"there is a time for each row of {of}, and the denoiser is given twice as many rows"
 
 
+def _units(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
+    """Calls of one denoiser that are told one time in two units."""
+    first: dict[tuple[str, frozenset[str]], str] = {}
+    for call in sorted(calls(function), key=lambda one: one.lineno):
+        given = keyword(call, "timestep")
+        names = frozenset(one.id for one in walked(given) if isinstance(one, ast.Name)) if given is not None else ()
+        if given is not None and names:
+            text = ast.unparse(given)
+            told = first.setdefault((ast.unparse(call.func), frozenset(names)), text)
+            if told != text:
+                yield given, f"the denoiser is told {text} here, and {told} in the call before"
+
+
 def _twice(node: ast.expr) -> str:
     """What is joined with itself, also where that depends on guidance."""
     node = node.body if isinstance(node, ast.IfExp) else node
@@ -112,7 +126,6 @@ class TensorsComeBackUnderTheirNames(Rule):
     id = "DFU227"
     name = "tensors-come-back-under-their-names"
     target = "diffusers"
-    obligations = ("DIF-17",)
     failure_modes = ("cfg-conditioning",)
     BAD = (changed(PIPELINE, (_POPPED, _POPPED.replace('"prompt_embeds"', '"latents"'))),)
     GOOD = ({PIPELINE: LUMEN[PIPELINE]},)
@@ -151,7 +164,6 @@ class HooksAreFreed(Rule):
     id = "DFU228"
     name = "hooks-are-freed"
     target = "diffusers"
-    obligations = ("DIF-17",)
     failure_modes = ("diffusers-capability-flags",)
     BAD = (changed(PIPELINE, (_FREED, "")),)
     GOOD = ({PIPELINE: LUMEN[PIPELINE]},)
