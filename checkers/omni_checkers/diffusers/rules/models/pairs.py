@@ -5,13 +5,14 @@ import re
 from collections.abc import Iterator
 
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
-from omni_checkers.diffusers.facts.code import at, calls, functions, last_name
+from omni_checkers.diffusers.facts.code import at, calls, functions, last_name, spread
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.upstream.python.interpret import ClassRef
 
 _LETTERS = {"query": "q", "key": "k", "value": "v", "q": "q", "k": "k", "v": "v"}
 _KIND = re.compile(r"(^|_)(query|key|value|q|k|v)(_|$)")
+_NORM, _ROTARY = re.compile(r"norm_(\w+_)?[qk]"), re.compile(r"rotary|rope")
 _HELD = re.compile(r"(^|_)([qkv])$")
 _KEY = "key = attn.to_k(hidden_states).unflatten(-1, (attn.heads, -1)) * rotary"
 _VALUE = "value = attn.to_v(hidden_states).unflatten(-1, (attn.heads, -1))"
@@ -22,7 +23,8 @@ class QueriesAndKeysHaveTheirOwn(Rule):
 
     Asked is every `key = attn.norm_q(...)`: the last letter of the part is the letter of what comes out. Where a
     function joins streams, `key` of text and picture is joined in the order of `value`, and of `query` where that is
-    joined of the same streams.
+    joined of the same streams. A norm of queries stands beside one of keys, and rotary positions are applied to both
+    with the same arguments.
 
     Why: shapes are the same, so nothing fails. The norm of the other has other weights; keys that are joined otherwise
     than values hand each token the value of another one.
@@ -42,13 +44,13 @@ class QueriesAndKeysHaveTheirOwn(Rule):
     )  # fmt: skip
     GOOD = (
         {TRANSFORMER: LUMEN[TRANSFORMER]},
-        changed(TRANSFORMER, (_KEY, _KEY + "\n        key = attn.norm_k(key)")),
+        changed(TRANSFORMER, (_KEY, _KEY + "\n        query, key = attn.norm_q(query), attn.norm_k(key)")),
     )
 
     def check(self, classes: list[ClassRef]) -> Findings:
         for cls in classes:
             for function in functions(cls.node):
-                for node, what in (*_others(function), *_joined(function)):
+                for node, what in (*_others(function), *_joined(function), *_alone(function), *_unlike(function)):
                     yield at(cls.source, node, what)
 
 
@@ -61,6 +63,42 @@ def _others(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
             held = _HELD.search(call.func.attr) if isinstance(call.func, ast.Attribute) else None
             if held is not None and held[2] != letter:
                 yield call, f"{node.targets[0].id} comes of {last_name(call)}: that is another's"
+
+
+def _alone(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
+    """Queries that are normalised where keys are not, and the other way round."""
+    named = {one.attr for one in walked(function) if isinstance(one, ast.Attribute)}
+    for call in calls(function):
+        part = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        other = {"q": "k", "k": "q"}.get(part[-1:], "") if _NORM.fullmatch(part) else ""
+        both = _letters(function) >= {"q", "k"}
+        if other and both and f"{part[:-1]}{other}" not in named and not _lone(part):
+            yield call, f"{part} is called, and {part[:-1]}{other} is not"
+
+
+def _lone(part: str) -> bool:
+    """Keys of a text that has no queries of its own: a cross attention's."""
+    return "added" in part or "cross" in part
+
+
+def _letters(function: ast.FunctionDef) -> set[str]:
+    """Of which of the three there are variables."""
+    return {_letter(one.id) for one in walked(function) if isinstance(one, ast.Name)}
+
+
+def _unlike(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
+    """Rotary positions that are applied to queries in one way, and to keys of the same name in another."""
+    first: dict[tuple[str, str], tuple[int, str]] = {}
+    for call in sorted(calls(function), key=lambda one: one.lineno):
+        name = last_name(call)
+        letter = _letter(last_name(call.args[0])) if call.args and _ROTARY.search(name) else ""
+        if letter not in ("q", "k"):
+            continue
+        stream = _KIND.sub("_", last_name(call.args[0])).strip("_")
+        count = len(call.args) + len(call.keywords)
+        told, other = first.setdefault((name, stream), (count, letter))
+        if told != count and other != letter and not spread(call):
+            yield call, f"{name} is told something else for keys than for queries"
 
 
 def _letter(name: str) -> str:
