@@ -42,6 +42,8 @@ class CheckpointedAsItIsCalled(Rule):
 
 
 def _left(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
+    if not any(True for _ in calls(function, _FUNCTION)):
+        return
     for node in (one for one in walked(function) if isinstance(one, ast.If)):
         held = [call for part in node.body for call in calls(part, _FUNCTION)]
         if len(held) != 1 or not held[0].args or spread(held[0]):

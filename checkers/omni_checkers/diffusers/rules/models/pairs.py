@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
 from omni_checkers.diffusers.facts.code import at, calls, functions, last_name, spread
@@ -50,6 +51,8 @@ class QueriesAndKeysHaveTheirOwn(Rule):
     def check(self, classes: list[ClassRef]) -> Findings:
         for cls in classes:
             for function in functions(cls.node):
+                if len(_letters(function)) < 2:
+                    continue
                 for node, what in (*_others(function), *_joined(function), *_alone(function), *_unlike(function)):
                     yield at(cls.source, node, what)
 
@@ -68,11 +71,11 @@ def _others(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
 def _alone(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
     """Queries that are normalised where keys are not, and the other way round."""
     named = {one.attr for one in walked(function) if isinstance(one, ast.Attribute)}
-    for call in calls(function):
+    norms = {one for one in named if _NORM.fullmatch(one) and not _lone(one)}
+    for call in calls(function) if norms and _letters(function) >= {"q", "k"} else ():
         part = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        other = {"q": "k", "k": "q"}.get(part[-1:], "") if _NORM.fullmatch(part) else ""
-        both = _letters(function) >= {"q", "k"}
-        if other and both and f"{part[:-1]}{other}" not in named and not _lone(part):
+        other = {"q": "k", "k": "q"}.get(part[-1:], "") if part in norms else ""
+        if other and f"{part[:-1]}{other}" not in named:
             yield call, f"{part} is called, and {part[:-1]}{other} is not"
 
 
@@ -83,7 +86,8 @@ def _lone(part: str) -> bool:
 
 def _letters(function: ast.FunctionDef) -> set[str]:
     """Of which of the three there are variables."""
-    return {_letter(one.id) for one in walked(function) if isinstance(one, ast.Name)}
+    names = {one.id for one in walked(function) if isinstance(one, ast.Name)}
+    return {letter for name in names if (letter := _letter(name))}
 
 
 def _unlike(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
@@ -101,6 +105,7 @@ def _unlike(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
             yield call, f"{name} is told something else for keys than for queries"
 
 
+@cache
 def _letter(name: str) -> str:
     found = {_LETTERS[one[1]] for one in _KIND.findall(name)}
     return found.pop() if len(found) == 1 else ""

@@ -70,7 +70,7 @@ class GuidanceGoesFromTheNegativeAnswer(Rule):
 
 def _formulas(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
     for node in walked(function):
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add | ast.Sub):
             continue
         for start, scaled in ((node.left, node.right), (node.right, node.left)):
             between = _scaled(scaled)
@@ -79,7 +79,10 @@ def _formulas(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
             to, of = last_name(between.left), last_name(between.right)
             if not to or not of or start.id not in (to, of):
                 continue
-            if isinstance(between.op, ast.Sub) and _against(to) and not _against(of):
+            if isinstance(node.op, ast.Sub):
+                if _against(of) and start.id == of and isinstance(between.op, ast.Sub):
+                    yield node, f"guidance goes away from {to}, which is for the prompt"
+            elif isinstance(between.op, ast.Sub) and _against(to) and not _against(of):
                 yield node, f"guidance goes towards {to}, which is against the prompt"
             elif isinstance(between.op, ast.Add) and _against(of) != _against(to):
                 yield node, f"guidance adds {to} and {of}, and wants their difference"

@@ -68,6 +68,8 @@ def _turned(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
             yield node, f"latents are shifted before they are divided by {right}: divide first"
         elif isinstance(node.op, ast.Div) and right in reciprocal and not reciprocal[right]:
             yield node, f"latents are divided by {right}, which is no reciprocal here: multiply"
+        elif isinstance(node.op, ast.Mult) and _SCALING.search(right) and _latents(left):
+            yield node, f"latents are multiplied with {right}, as after encoding: divide before decoding"
         elif isinstance(node.op, ast.Mult) and reciprocal.get(right):
             yield node, f"latents are multiplied with {right}, which is a reciprocal here: divide"
 
@@ -79,6 +81,11 @@ def _told(node: ast.expr) -> str:
     if isinstance(node, ast.BoolOp):
         node = node.values[0]
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _latents(node: ast.expr) -> bool:
+    """Whether these are what is decoded: a mask has latents, too, and they are only encoded."""
+    return re.fullmatch(r"latents?|z|samples?", _told(node)) is not None
 
 
 def _shifted(node: ast.expr) -> bool:
