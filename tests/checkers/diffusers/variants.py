@@ -214,6 +214,7 @@ VARIANTS = [
     _fine("DFU228", "in a method", _P, (_FREED, "        self.end()\n"), (_CALL, "    def end(self):\n        self.maybe_free_model_hooks()\n\n" + _CALL)),
     _fine("DFU228", "no order", _P, (_FREED, ""), ('    model_cpu_offload_seq = "text_encoder->transformer->vae"\n', "")),
     _fine("DFU228", "before the answer", _P, (_FREED, "        if output_type:\n            self.maybe_free_model_hooks()\n")),
+    _fine("DFU226", "one unit, written twice", _P, (_ANSWERED, "a = self.transformer(latents, timestep=t / 1000)[0]\n                noise_pred = self.transformer(latents, timestep=0.001 * t)[0]")),
     _broken("DFU226", "in two units", _P, (_ANSWERED, "a = self.transformer(latents, timestep=t / 1000)[0]\n                noise_pred = self.transformer(latents, timestep=t)[0]")),
     _replaced(True, "a number", "bias=True"),
     _replaced(True, "another number", "bias=False"),

@@ -16,6 +16,7 @@ _STEP = "self.scheduler.step(noise_pred, t, latents, return_dict=False)[0]"
 _POPPED = 'prompt_embeds = changed.pop("prompt_embeds", prompt_embeds)'
 _FREED = "        self.maybe_free_model_hooks()\n"
 _FREE = "maybe_free_model_hooks"
+_CLOSE = 1e-6
 
 
 class StepsAreTimes(Rule):
@@ -81,15 +82,34 @@ def _fewer(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
 
 def _units(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
     """Calls of one denoiser that are told one time in two units."""
-    first: dict[tuple[str, frozenset[str]], str] = {}
+    first: dict[tuple[str, frozenset[str]], ast.expr] = {}
     for call in sorted(calls(function), key=lambda one: one.lineno):
         given = keyword(call, "timestep")
         names = frozenset(one.id for one in walked(given) if isinstance(one, ast.Name)) if given is not None else ()
         if given is not None and names:
-            text = ast.unparse(given)
-            told = first.setdefault((ast.unparse(call.func), frozenset(names)), text)
-            if told != text:
-                yield given, f"the denoiser is told {text} here, and {told} in the call before"
+            told = first.setdefault((ast.unparse(call.func), frozenset(names)), given)
+            one, other = _factor(given), _factor(told)
+            if one is not None and other is not None and abs(one - other) > _CLOSE * abs(other):
+                yield (
+                    given,
+                    f"the denoiser is told {ast.unparse(given)} here, and {ast.unparse(told)} in the call before",
+                )
+
+
+def _factor(node: ast.expr) -> float | None:
+    """What an expression is where every variable is 1; None where it is more than a multiple."""
+    if isinstance(node, ast.Constant):
+        return float(node.value) if isinstance(node.value, int | float) else None
+    if isinstance(node, ast.Call):
+        return _factor(node.func.value) if isinstance(node.func, ast.Attribute) else None
+    if not isinstance(node, ast.BinOp):
+        return 1.0 if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else None
+    left, right = _factor(node.left), _factor(node.right)
+    if left is None or right is None or not isinstance(node.op, ast.Mult | ast.Div):
+        return None
+    if isinstance(node.op, ast.Mult):
+        return left * right
+    return left / right if right else None
 
 
 def _twice(node: ast.expr) -> str:
