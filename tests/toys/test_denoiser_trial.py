@@ -76,6 +76,24 @@ def test_shapes_and_types_are_found_and_what_has_no_effect_is_left_out() -> None
         assert "pooled_projections" not in sample
 
 
+class Counted(Small):
+    """Takes the time through a layer of so many numbers."""
+
+    def __init__(self, numbers: int) -> None:
+        super().__init__()
+        self.time = torch.nn.Linear(numbers, 6)
+
+    def forward(self, hidden_states: torch.Tensor, timestep: torch.Tensor) -> tuple[torch.Tensor]:
+        told = self.time(timestep[:, None].float().expand(-1, self.time.in_features))
+        return (self.mixed(hidden_states, told[:, None]),)
+
+
+@pytest.mark.parametrize(("numbers", "most"), [(1, 1.0), (4, 1000.0)])
+def test_a_time_that_a_layer_takes_as_a_number_is_small(numbers: int, most: float) -> None:
+    times = [float(one["timestep"]) for one in samples_of(denoiser_inputs(Counted(numbers)))]
+    assert all(most / 5 < time < most for time in times)
+
+
 def test_lists_and_plain_answers() -> None:
     model = Lists()
     for sample in samples_of(denoiser_inputs(model)):

@@ -65,7 +65,7 @@ def _run(files: Sequence[Path]) -> Iterator[Diagnostic]:
                "--exit-zero", "--ignore", "all"]  # fmt: skip
     for rule in _RULES:
         command += ["--error", rule]
-    place = files[0].parent  # paths below it are said relative to it
+    place = _root(files[0])  # paths below it are said relative to it
     done = subprocess.run(
         [*command, *map(str, files)], capture_output=True, text=True, timeout=_TIMEOUT, check=False, cwd=place
     )
@@ -75,6 +75,14 @@ def _run(files: Sequence[Path]) -> Iterator[Diagnostic]:
         if match := _LINE.fullmatch(line):
             path = Path(place, match["path"]).resolve()
             yield Diagnostic(path, int(match["line"]), match["rule"], match["said"])
+
+
+def _root(file: Path) -> Path:
+    """Where the outermost package of a file lies: seen from inside of that, `from . import` leads nowhere."""
+    place = file.resolve().parent
+    while (place / "__init__.py").is_file() and place != place.parent:
+        place = place.parent
+    return place
 
 
 def _is_noise(one: Diagnostic) -> bool:

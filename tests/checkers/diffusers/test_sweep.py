@@ -26,6 +26,19 @@ KNOWN = {
     # The model has no part of that name; under layerwise casting the pattern fits nothing.
     ("DFU121", "models/transformers/transformer_cosmos.py"): 1,
     ("DFU121", "models/transformers/transformer_glm_image.py"): 1,
+    # The last component is not offloaded at the end.
+    ("DFU228", "pipelines/audioldm/pipeline_audioldm.py"): 1,
+    ("DFU228", "pipelines/deprecated/versatile_diffusion/pipeline_versatile_diffusion_dual_guided.py"): 1,
+    ("DFU228", "pipelines/deprecated/versatile_diffusion/pipeline_versatile_diffusion_image_variation.py"): 1,
+    ("DFU228", "pipelines/deprecated/versatile_diffusion/pipeline_versatile_diffusion_text_to_image.py"): 1,
+    ("DFU228", "pipelines/latent_diffusion/pipeline_latent_diffusion.py"): 1,
+    ("DFU228", "pipelines/semantic_stable_diffusion/pipeline_semantic_stable_diffusion.py"): 1,
+    ("DFU228", "pipelines/stable_diffusion_safe/pipeline_stable_diffusion_safe.py"): 1,
+    # Scales of adapters, and in Chroma's second kind of block the mask, are left out while blocks are checkpointed.
+    ("DFU125", "models/transformers/auraflow_transformer_2d.py"): 2,
+    ("DFU125", "models/transformers/transformer_chroma.py"): 3,
+    # Attention weights are not asked for while LDMBert's layers are checkpointed.
+    ("DFU125", "pipelines/latent_diffusion/pipeline_latent_diffusion.py"): 1,
     # apply_rotary casts to bfloat16 whatever the model's dtype is.
     ("DFU131", "models/transformers/transformer_kandinsky.py"): 1,
     # Logits of vectorized latents are made float64, which MPS does not have.

@@ -2,12 +2,21 @@
 """Each rule on packages that break it and on packages that keep it, each written differently."""
 
 from omni_checkers.diffusers.examples import BLOCKS, PIPELINE, TRANSFORMER, changed
+from omni_checkers.diffusers.rules.models.answers import _ANSWER as _RETURNED
+from omni_checkers.diffusers.rules.models.answers import _LINEAR as _TIMED
+from omni_checkers.diffusers.rules.models.answers import _SWITCH as _RETURN_DICT
 from omni_checkers.diffusers.rules.modular.pipelines import _BASES as _TABLE
 from omni_checkers.diffusers.rules.modular.pipelines import _BLOCKS as _OWN_BLOCKS
 from omni_checkers.diffusers.rules.modular.pipelines import _FILE, _HOME, _MAPPED, _OWN, _TREE
 from omni_checkers.diffusers.rules.modular.pipelines import _PIPELINE as _MODULAR
 from omni_checkers.diffusers.rules.pipelines.callbacks import _CALLED
 from omni_checkers.diffusers.rules.pipelines.forwarding import _BOUND, _MASKED, _MAYBE, _TAKES
+from omni_checkers.diffusers.rules.pipelines.guidance import _INDENT, _TWO
+from omni_checkers.diffusers.rules.pipelines.guidance import _STEP as _ANSWERED
+from omni_checkers.diffusers.rules.pipelines.scaling import _CONFIG as _VAE_CONFIG
+from omni_checkers.diffusers.rules.pipelines.scaling import _DECODED
+from omni_checkers.diffusers.rules.pipelines.steps import _FREED, _POPPED
+from omni_checkers.diffusers.rules.pipelines.steps import _STEP as _STEPPED
 from omni_checkers.diffusers.rules.registration.exports import (
     _CONFIG,
     _DUMMIES,
@@ -36,6 +45,33 @@ def _fine(rule: str, name: str, file: str, *pairs: Pair) -> Variant:
 def _encoding(broken: bool, name: str, *pairs: Pair) -> Variant:
     """With a denoiser that takes the mask of a prompt, and an encoding that gives one."""
     return Variant("DFU222", broken, name, {**_TAKES, **changed(PIPELINE, *_MASKED, *pairs)})
+
+
+def _guided(broken: bool, name: str, *lines: str) -> Variant:
+    """With lines in the place of the denoiser's call."""
+    return Variant("DFU223", broken, name, changed(PIPELINE, (_ANSWERED, _INDENT.join(lines))))
+
+
+def _asked(broken: bool, name: str, first: str, second: str) -> Variant:
+    """With two calls of the denoiser that are given these."""
+    known = "prompt_mask, negative_prompt_mask, negative_prompt_embeds, guide = self.masks(prompt_embeds)"
+    lines = (known, f"a = self.transformer(latents, {first})[0]", f"b = self.transformer(latents, {second})[0]")
+    return Variant("DFU224", broken, name, changed(PIPELINE, (_ANSWERED, _INDENT.join(lines))))
+
+
+def _scaled(broken: bool, name: str, decoded: str, *before: str) -> Variant:
+    """With latents that are decoded so."""
+    first = "".join(f"        {line}\n" for line in before) + "        if output_type =="
+    pairs = ((_DECODED, f"self.vae.decode({decoded}, "), ("        if output_type ==", first))
+    return Variant("DFU225", broken, name, changed(PIPELINE, *pairs))
+
+
+def _replaced(broken: bool, name: str, given: str) -> Variant:
+    """With an argument of the config, and a part that is made with this."""
+    taken = ("num_layers: int = 2)", "num_layers: int = 2, bias: bool = True)")
+    return Variant(
+        "DFU103", broken, name, changed(TRANSFORMER, taken, (_TIMED, f"self.time_in = nn.Linear(1, dim, {given})"))
+    )
 
 
 def _slow(broken: bool, name: str, text: str) -> Variant:
@@ -69,6 +105,7 @@ def _mapped(broken: bool, name: str, **changes: str) -> Variant:
     return Variant("DFU412", broken, name, {**_TREE, **{places[key]: text for key, text in changes.items()}})
 
 
+_KEYS = "key = attn.to_k(hidden_states).unflatten(-1, (attn.heads, -1)) * rotary"
 _T, _P, _B = TRANSFORMER, PIPELINE, BLOCKS
 _INIT = "def __init__(self, in_channels: int = 4, dim: int = 32, heads: int = 4, num_layers: int = 2):"
 _BASES = "class LumenTransformer2DModel(ModelMixin, ConfigMixin, AttentionMixin):"
@@ -142,6 +179,74 @@ VARIANTS = [
     _fine("DFU102", "a function beside it", _T, ("class LumenRope", "def from_pretrained(path):\n    return LumenTransformer2DModel.from_pretrained(path)\n\n\nclass LumenRope")),
     _fine("DFU102", "another name", _T, (_FORWARD, "    @classmethod\n    def from_authors(cls, path):\n        return cls()\n\n" + _FORWARD)),
     _fine("DFU102", "a part", _T, ("    def forward(self, ids)", "    def load_state_dict(self, state, strict=True):\n        return super().load_state_dict(state, strict)\n\n    def forward(self, ids)")),
+    _guided(True, "towards the negative", *_TWO, "noise_pred = noise_text + guidance_scale * (noise_uncond - noise_text)"),
+    _guided(True, "added", *_TWO, "noise_pred = (noise_text + noise_uncond) * self.guidance_scale + noise_uncond"),
+    _guided(True, "away from the prompt", *_TWO, "noise_pred = noise_uncond - guidance_scale * (noise_text - noise_uncond)"),
+    _guided(True, "halves in turn", "rows = torch.cat([prompt_embeds, negative_embeds], dim=0)", "neg, pos = self.ask(rows).chunk(2)"),
+    _guided(True, "joined in two orders", "rows = torch.cat([negative_embeds, prompt_embeds])", "masks = torch.cat([prompt_mask, negative_mask])"),
+    _guided(False, "written otherwise", *_TWO, "noise_pred = (noise_text - noise_uncond) * self.guidance_scale + noise_uncond"),
+    _guided(False, "halves as they were", "rows = torch.cat([negative_embeds, prompt_embeds])", "uncond, cond = self.ask(rows).chunk(2)"),
+    _guided(False, "joined along tokens", "rows = torch.cat([negative_embeds, prompt_embeds])", "long = torch.cat([prompt_embeds, negative_embeds], dim=1)"),
+    _asked(True, "its mask", "text=prompt_embeds, mask=prompt_mask", "text=negative_prompt_embeds, mask=prompt_mask"),
+    _asked(True, "its text", "text=prompt_embeds, mask=prompt_mask", "text=prompt_embeds, mask=negative_prompt_mask"),
+    _asked(True, "in another order", "mask=prompt_mask, text=prompt_embeds, scale=guide", "scale=guide, text=negative_prompt_embeds, mask=prompt_mask"),
+    _asked(False, "its own", "text=prompt_embeds, mask=prompt_mask", "text=negative_prompt_embeds, mask=negative_prompt_mask"),
+    _asked(False, "what both have", "text=prompt_embeds, scale=guide", "text=negative_prompt_embeds, scale=guide"),
+    _asked(False, "neither is against it", "text=prompt_embeds, mask=prompt_mask", "text=prompt_embeds, mask=prompt_mask"),
+    _scaled(True, "shift taken away", f"latents / {_VAE_CONFIG}scaling_factor - {_VAE_CONFIG}shift_factor"),
+    _scaled(True, "multiplied", f"latents * {_VAE_CONFIG}scaling_factor"),
+    _scaled(True, "shifted first", f"(latents + ({_VAE_CONFIG}shift_factor or 0.0)) / {_VAE_CONFIG}scaling_factor"),
+    _scaled(True, "a reciprocal multiplied", "latents * latents_std + latents_mean", f"latents_std = 1.0 / torch.tensor({_VAE_CONFIG}latents_std)", f"latents_mean = torch.tensor({_VAE_CONFIG}latents_mean)"),
+    _scaled(False, "a reciprocal divided by", "latents / latents_std + latents_mean", f"latents_std = 1.0 / torch.tensor({_VAE_CONFIG}latents_std)", f"latents_mean = torch.tensor({_VAE_CONFIG}latents_mean)"),
+    _scaled(False, "the shift in front", f"{_VAE_CONFIG}shift_factor + latents / {_VAE_CONFIG}scaling_factor"),
+    _scaled(False, "by a deviation", f"latents * latents_std / {_VAE_CONFIG}scaling_factor + latents_mean", f"latents_std = torch.tensor({_VAE_CONFIG}latents_std)", f"latents_mean = torch.tensor({_VAE_CONFIG}latents_mean)"),
+    _broken("DFU114", "the norm of queries", _T, (_KEYS, _KEYS + "\n        key = attn.norm_q(key)")),
+    _broken("DFU114", "added keys", _T, (_KEYS, _KEYS + "\n        encoder_key = attn.norm_added_q(rotary)")),
+    _broken("DFU114", "values in turn", _T, (_KEYS, _KEYS + "\n        k = torch.cat([txt_k, img_k], dim=1)\n        v = torch.cat([img_v, txt_v], dim=1)")),
+    _broken("DFU114", "no norm of keys", _T, (_KEYS, _KEYS + "\n        query = attn.norm_q(query)")),
+    _broken("DFU114", "rotary positions of another kind", _T, (_KEYS, _KEYS + "\n        query = apply_rotary_emb(query, rotary, use_real=False)\n        key = apply_rotary_emb(key, rotary)")),
+    _fine("DFU114", "both norms, and rotary positions", _T, (_KEYS, _KEYS + "\n        query, key = attn.norm_q(query), attn.norm_k(key)\n        query, key = apply_rope(query, rotary), apply_rope(key, rotary)")),
+    _fine("DFU114", "its own norm", _T, (_KEYS, _KEYS + "\n        query = attn.norm_q(query)\n        key = attn.norm_k(key)")),
+    _fine("DFU114", "one order", _T, (_KEYS, _KEYS + "\n        k = torch.cat([txt_k, img_k], dim=1)\n        v = torch.cat([txt_v, img_v], dim=1)")),
+    _fine("DFU114", "of other streams", _T, (_KEYS, _KEYS + "\n        k = torch.cat([txt_k, img_k], dim=1)\n        v = torch.cat([img_v, ref_v], dim=1)")),
+    _broken("DFU125", "without positions", _T, (_CHECKPOINT, "self._gradient_checkpointing_func(block, hidden_states)")),
+    _broken("DFU125", "another value", _T, (_CHECKPOINT, "self._gradient_checkpointing_func(block, hidden_states, None)")),
+    _broken("DFU125", "by name", _T, (_CHECKPOINT, "self._gradient_checkpointing_func(block, hidden_states)"), ("hidden_states = block(hidden_states, rotary)", "hidden_states = block(hidden_states=hidden_states, rotary=rotary)")),
+    _fine("DFU125", "names on one side", _T, ("hidden_states = block(hidden_states, rotary)", "hidden_states = block(hidden_states=hidden_states, rotary=rotary)")),
+    _fine("DFU125", "a constant more", _T, ("hidden_states = block(hidden_states, rotary)", "hidden_states = block(hidden_states, rotary, False)")),
+    _fine("DFU125", "a list", _T, (_CHECKPOINT, "self._gradient_checkpointing_func(block, *[hidden_states, rotary])")),
+    _broken("DFU226", "by number", _P, (_STEPPED, _STEPPED.replace(", t,", ", i,"))),
+    _broken("DFU226", "by name", _P, (_STEPPED, "self.scheduler.step(noise_pred, timestep=i, sample=latents)[0]")),
+    _broken("DFU226", "half of the rows", _P, (_ANSWERED, "rows = torch.cat([latents] * 2)\n                when = t.expand(latents.shape[0])\n                noise_pred = self.transformer(rows, when, prompt_embeds)[0]")),
+    _fine("DFU226", "by time and name", _P, (_STEPPED, "self.scheduler.step(noise_pred, timestep=t, sample=latents)[0]")),
+    _fine("DFU226", "all rows", _P, (_ANSWERED, "rows = torch.cat([latents] * 2)\n                when = t.expand(rows.shape[0])\n                noise_pred = self.transformer(rows, when, prompt_embeds)[0]")),
+    _fine("DFU226", "twice as many times", _P, (_ANSWERED, "rows = torch.cat([latents] * 2)\n                when = t.expand(latents.shape[0])\n                noise_pred = self.transformer(rows, when.repeat(2), prompt_embeds)[0]")),
+    _broken("DFU227", "the latents'", _P, (_POPPED, _POPPED.replace('"prompt_embeds"', '"latents"'))),
+    _broken("DFU227", "in turn", _P, (_POPPED, 'mask = changed.pop("prompt_embeds", mask)\n                    ' + _POPPED)),
+    _broken("DFU227", "both", _P, (_POPPED, _POPPED.replace('"prompt_embeds"', '"latents"')), ('latents = changed.pop("latents", latents)', 'latents = changed.pop("prompt_embeds", latents)')),
+    _fine("DFU227", "one more", _P, (_POPPED, 'mask = changed.pop("mask", mask)\n                    ' + _POPPED)),
+    _fine("DFU227", "another name of the callback's", _P, (_POPPED, 'prompt_embeds = changed.pop("embeds", prompt_embeds)')),
+    _fine("DFU227", "a default", _P, (_POPPED, 'prompt_embeds = changed.pop("prompt_embeds", None) or prompt_embeds')),
+    _broken("DFU228", "never", _P, (_FREED, "")),
+    _broken("DFU228", "another one's", _P, (_FREED, "        self.maybe_free_memory()\n")),
+    _broken("DFU228", "only named", _P, (_FREED, "        free = self.maybe_free_model_hooks\n")),
+    _fine("DFU228", "in a method", _P, (_FREED, "        self.end()\n"), (_CALL, "    def end(self):\n        self.maybe_free_model_hooks()\n\n" + _CALL)),
+    _fine("DFU228", "no order", _P, (_FREED, ""), ('    model_cpu_offload_seq = "text_encoder->transformer->vae"\n', "")),
+    _fine("DFU228", "before the answer", _P, (_FREED, "        if output_type:\n            self.maybe_free_model_hooks()\n")),
+    _fine("DFU226", "one unit, written twice", _P, (_ANSWERED, "a = self.transformer(latents, timestep=t / 1000)[0]\n                noise_pred = self.transformer(latents, timestep=0.001 * t)[0]")),
+    _broken("DFU226", "in two units", _P, (_ANSWERED, "a = self.transformer(latents, timestep=t / 1000)[0]\n                noise_pred = self.transformer(latents, timestep=t)[0]")),
+    _replaced(True, "a number", "bias=True"),
+    _replaced(True, "another number", "bias=False"),
+    _replaced(True, "in a list", "bias=True)\n        self.more = nn.ModuleList([nn.Linear(dim, dim, bias=True)]"),
+    _replaced(False, "read", "bias=bias"),
+    _replaced(False, "read elsewhere", "bias=self.config.bias"),
+    _replaced(False, "not said", ""),
+    _broken("DFU126", "a tuple by default", _T, (_RETURN_DICT, _RETURN_DICT.replace("True", "False"))),
+    _broken("DFU126", "bare", _T, (_RETURNED, "out = self.proj_out(hidden_states)\n        if not return_dict:\n            return (out,)\n        return out")),
+    _broken("DFU126", "bare in a branch", _T, (_RETURNED, "out = self.proj_out(hidden_states)\n        if return_dict:\n            return out\n        else:\n            return (out, rotary)")),
+    _fine("DFU126", "an output", _T, (_RETURNED, "out = self.proj_out(hidden_states)\n        return Transformer2DModelOutput(sample=out) if return_dict else (out,)")),
+    _fine("DFU126", "a dict", _T, (_RETURNED, "out = self.proj_out(hidden_states)\n        if not return_dict:\n            return (out,)\n        return {'sample': out}")),
+    _fine("DFU126", "no switch", _T, (_RETURN_DICT, "encoder_hidden_states)"), (_RETURNED, "return self.proj_out(hidden_states)")),
     _broken("DFU111", "by F", _T, (_IMPORT, "import torch\nimport torch.nn.functional as F\n"), (_DISPATCH, "hidden_states = F.scaled_dot_product_attention(query, key, value)")),
     _broken("DFU111", "imported by another name", _T, (_IMPORT, "import torch\nfrom torch.nn.functional import scaled_dot_product_attention as sdpa\n"), (_DISPATCH, "hidden_states = sdpa(query, key, value)")),
     _broken("DFU111", "written out", _T, (_DISPATCH, "scores = torch.matmul(query, key.transpose(-1, -2))\n        weights = scores.softmax(dim=-1)\n        hidden_states = torch.matmul(weights, value)")),

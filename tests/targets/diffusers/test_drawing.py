@@ -30,7 +30,8 @@ def test_noise_comes_to_the_authors_latents_and_planted_mistakes_are_located(sid
     assert report.ok, report.levels
     assert report.prove is not None
     assert {fault.kind for fault in report.prove.planted} == {
-        "guidance-formula", "sigma-shift", "prompt-and-negative-swapped", "timestep-unit", "latents-scale"
+        "guidance-formula", "sigma-shift", "prompt-and-negative-swapped", "timestep-unit", "latents-scale",
+        "batch-expansion", "latents-scaling-left-out", "latents-scaling-turned", "latents-shift-left-out",
     }  # fmt: skip
     assert report.prove.detected == report.prove.located == report.prove.faults
 
@@ -38,6 +39,9 @@ def test_noise_comes_to_the_authors_latents_and_planted_mistakes_are_located(sid
 @pytest.mark.parametrize(("name", "right", "wrong", "stage"), [
     ("lamp", "timestep=timestep", "timestep=1 - timestep", "step 0 time"),
     ("torch_light", "(noise_pred, t, latents,", "(-noise_pred, t, latents,", "step 1 latents"),
+    ("candle", "embeds.repeat_interleave(num_images_per_prompt, dim=0)", "embeds.repeat(num_images_per_prompt, 1, 1)",
+     "2 prompts: step 1 latents"),
+    ("wick", "latents / self.vae.config.scaling_factor", "latents", "decoded: final latents"),
 ])  # fmt: skip
 def test_a_wrong_step_is_found_where_it_begins(
     name: str, right: str, wrong: str, stage: str, tmp_path: Path, sides: Sides
@@ -50,6 +54,20 @@ def test_a_wrong_step_is_found_where_it_begins(
     report = run_parity(file, ("stages",), sides=sides)
     assert not report.ok
     assert stage in " ".join(level.reason for level in report.levels)
+
+
+def test_what_a_pipeline_cannot_make_of_stand_ins_is_said(tmp_path: Path, sides: Sides) -> None:
+    new_model("beacon", LUMEN, target="diffusers", into=tmp_path)
+    file = tmp_path / "beacon" / "pipeline_beacon.py"
+    text = file.read_text(encoding="utf-8")
+    text = text.replace("attention_mask=mask)[0]", "attention_mask=mask)[0][:, 1:]").replace(
+        "vae: AutoencoderKL", "vae"
+    )
+    file.write_text(text, encoding="utf-8")
+    report = run_parity(file, ("stages",), sides=sides)
+    assert report.ok, report.levels
+    assert any("its encoding changes them" in note for note in report.notes)
+    assert any("not decoded" in note for note in report.notes)
 
 
 def test_how_authors_sample_must_be_said(tmp_path: Path) -> None:

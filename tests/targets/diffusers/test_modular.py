@@ -166,7 +166,7 @@ def test_parity_runs_such_a_package() -> None:
     assert report.prove is not None
     assert {fault.kind for fault in report.prove.planted} == {
         "guidance-formula", "sigma-off-by-one", "prompt-and-negative-swapped", "latents-scale",
-        "batch-expansion",
+        "batch-expansion", "latents-scaling-left-out", "latents-scaling-turned", "latents-shift-left-out",
     }  # fmt: skip
     assert report.prove.detected == report.prove.located == report.prove.faults
     assert {level.level: level.max_rel for level in report.levels}["stages"] == 0

@@ -89,8 +89,12 @@ def test_attention_that_was_written_out_is_at_parity(tmp_path: Path, sides: Side
     (tmp_path / "dove.py").write_text(DOVE, encoding="utf-8")
     made = new_model("dove_net", f"{tmp_path / 'dove.py'}::Dove", target="diffusers", into=tmp_path)
     assert "softmax" not in next(one.new for one in made.changes if one.path.endswith("transformer_dove_net.py"))
-    report = run_parity(tmp_path / "dove_net", ("keys", "forward", "backward"), sides=sides)
+    report = run_parity(tmp_path / "dove_net", ("keys", "forward", "backward"), prove=True, sides=sides)
     assert report.ok, report.levels
+    assert report.prove is not None
+    assert any("to_q, to_k" in fault.name for fault in report.prove.planted)
+    assert not report.prove.idle
+    assert report.prove.located == report.prove.faults
 
 
 CLAMPED = """\

@@ -131,7 +131,7 @@ def _judged(faulty: Case, fault: _Fault) -> Planted:
 
 def _unheard(faulty: Case, fault: _Fault) -> bool:
     """Nothing that the model answers depends on what is wrong: upstream's has no gradient there, or the modules show
-    it and what follows them does not.
+    it and what follows them is, bit for bit, what it was.
     """
     if Ability.gradient in faulty.offers:
         parameters = faulty.pair.ran()
@@ -139,7 +139,7 @@ def _unheard(faulty: Case, fault: _Fault) -> bool:
         inside = [name for name in parameters if any(name.startswith(f"{holder}.") for holder in fault.holders)]
         if inside and idle.issuperset(inside):
             return True
-    return judge("modules", faulty).status == "pass" and bool(faulty.notes)
+    return judge("modules", faulty).status == "pass" and bool(faulty.notes) and _silent(faulty)
 
 
 def _silent(faulty: Case) -> bool:

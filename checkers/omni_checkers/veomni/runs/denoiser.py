@@ -60,10 +60,10 @@ def _built(key: str, upstream: Any) -> Iterator[str]:
     from veomni.models.loader import MODEL_CONFIG_REGISTRY, MODELING_REGISTRY
 
     config = MODEL_CONFIG_REGISTRY[key]()()
-    for name, value in _FEW.items():
-        if hasattr(config, name):
-            setattr(config, name, value)
     yield from _dicts(config, upstream)
+    theirs = _small(config, upstream)
+    if theirs is None:
+        return
     cls = MODELING_REGISTRY[key](upstream.__name__)
     with _counted(upstream) as count:
         made = _on_meta(lambda: cls._from_config(config, attn_implementation="eager"))
@@ -71,9 +71,19 @@ def _built(key: str, upstream: Any) -> Iterator[str]:
             yield f"{upstream.__name__} is built {count[0]} times"
     if not isinstance(made.config, type(config)):
         yield f"the model's config is {type(made.config).__name__}, and no {type(config).__name__}"
-    theirs = _on_meta(lambda: upstream(**config.to_diffuser_dict()))
     yield from _parts(made, theirs)
     yield from _saved(made, upstream)
+
+
+def _small(config: Any, upstream: Any) -> Any | None:
+    """diffusers' own model of the config, with few layers where it can be; None where its defaults make none."""
+    kept = {name: getattr(config, name) for name in _FEW if hasattr(config, name)}
+    for values in ({name: _FEW[name] for name in kept}, kept):
+        for name, value in values.items():
+            setattr(config, name, value)
+        with suppress(TypeError, ValueError, IndexError, ZeroDivisionError):
+            return _on_meta(lambda: upstream(**config.to_diffuser_dict()))
+    return None
 
 
 def _dicts(config: Any, upstream: Any) -> Iterator[str]:
@@ -101,23 +111,28 @@ def _parts(made: Any, theirs: Any) -> Iterator[str]:
     if own != wanted:
         yield f"the names of its weights differ from diffusers', as {sorted(own ^ wanted)[0]}"
     classes = {type(module).__name__ for module in made.modules()}
+    optional = getattr(theirs, "_no_split_modules", None) or ()
     for name in getattr(made, "_no_split_modules", None) or ():
-        if name not in classes:
+        if name not in classes and name not in optional:
             yield f"_no_split_modules names {name}, which the model has not"
-    yield from _processors(made)
-    if not type(made).supports_gradient_checkpointing:
+    yield from _processors(made, theirs)
+    if theirs._supports_gradient_checkpointing and not type(made).supports_gradient_checkpointing:
         yield "supports_gradient_checkpointing is False"
 
 
-def _processors(made: Any) -> Iterator[str]:
-    """Blocks of which some attention has a processor of the package, and other attention of the same class has none."""
+def _processors(made: Any, theirs: Any) -> Iterator[str]:
+    """Blocks of which some attention has a processor of the package, and other attention of the same sort has none.
+
+    The sort is its class, and that of the processor that it has in diffusers.
+    """
     package = type(made).__module__.rpartition(".")[0]
-    found: dict[str, dict[bool, str]] = {}
+    before = {name: type(getattr(module, "processor", None)) for name, module in theirs.named_modules()}
+    found: dict[tuple[str, Any], dict[bool, str]] = {}
     for name, module in made.named_modules():
         processor = getattr(module, "processor", None)
         if processor is not None and ".blocks." in f".{name.replace('transformer_blocks', 'blocks')}":
             own = type(processor).__module__.startswith(package)
-            found.setdefault(type(module).__name__, {}).setdefault(own, name)
+            found.setdefault((type(module).__name__, before.get(name)), {}).setdefault(own, name)
     for kinds in found.values():
         if len(kinds) == 2:
             yield f"{kinds[False]} keeps diffusers' processor, and {kinds[True]} has the package's"

@@ -43,9 +43,10 @@ def _norm_weight(site: CodeSite) -> bool:
 
 
 def _normed(site: CodeSite) -> bool:
-    """A norm that is a part of the module is called."""
+    """A norm that is a part of the module is called, with what it norms alone: another one answers more than that."""
     node = site.node
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1):
+    alone = isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords
+    if not (alone and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return False
     name = node.func.attr
     part = getattr(site.module, name, None) if ast.unparse(node.func.value) == "self" else None

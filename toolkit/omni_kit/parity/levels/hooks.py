@@ -16,6 +16,7 @@ class Hooks(Level):
     name = "hooks"
     says = "what the framework asks of it besides its answers is there, and names what the model has"
     needs = frozenset({Ability.hooks})
+    default = True
 
     def judge(self, case: "Case") -> LevelVerdict:
         """See `Level.judge`."""

@@ -48,7 +48,7 @@ class SamplerBuilder(RepositoryBuilder):
                     model=model, noise=run.noise.clone(), steps=run.steps, text=run.text, against=run.against,
                     scale=run.scale,
                 )  # fmt: skip
-            found |= asked.named(run.name, latents)
+            found |= asked.named(run.name, run.answer(latents))
         if told.get(SCHEDULER, {}).get(ALONE):
             found |= self._alone(model, names)
         return found

@@ -115,11 +115,10 @@ def _set_text_sizes(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
             toy[key] = 1
     if _is_size(toy.get("num_kv_heads")) and config["num_kv_heads"] == config.get("num_attention_heads"):
         toy["num_kv_heads"] = toy["num_attention_heads"]
+    experts = config.get("n_routed_experts", 0) is None
     for key in OPEN:
-        if key in toy and toy[key] is None:
+        if key in toy and toy[key] is None and (experts or key != "n_shared_experts"):
             toy[key] = SIZES.get(key) or AT_MOST[key]
-    if config.get("n_routed_experts", 0) is None and "n_shared_experts" in toy:
-        toy["n_shared_experts"] = AT_MOST["n_shared_experts"]
     if isinstance(rates := toy.get("compress_rates"), dict):  # a sequence shorter than the rate compresses to nothing
         toy["compress_rates"] = {kind: min(rate, 4 + 2 * index) for index, (kind, rate) in enumerate(rates.items())}
     if toy.get("model_type") in EVEN_HEADS:

@@ -191,7 +191,7 @@ AT_MOST: Mapping[str, int] = {
     "mamba_ngroups": 2,
 }
 # Sizes that some config classes leave open although their model cannot be built without them.
-OPEN = ("head_dim", "num_key_value_heads", "n_routed_experts", "num_experts_per_tok")
+OPEN = ("head_dim", "num_key_value_heads", "n_routed_experts", "n_shared_experts", "num_experts_per_tok")
 # Their output projection is square: heads times head_dim has to be the hidden size.
 SQUARE = frozenset({"helium"})
 # Queries, keys and values lie in one tensor of three equal parts on disk.

@@ -20,6 +20,8 @@ LATENTS, TEXT = "hidden_states", "encoder_hidden_states"
 _NUMBERS = "numbers"
 _STEPS, _SCALE = 4, 4.0
 _SPREAD = 2.0
+SCALING, SHIFT = 0.5, 0.25
+"""Of the autoencoder: latents are what it encodes, less the shift, times the scaling."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,10 @@ class Drawn:
 
     Attributes:
         noise: [pictures, channels, rows, columns].
-        text, against: [pictures, tokens, width].
+        text, against: [pictures, tokens, width]; the pictures of a prompt lie beside each other.
         scale: of guidance; 1 for none.
+        prompts: how many there are; with several, each has as many pictures.
+        decoded: what is handed to the autoencoder is asked for, and not the latents.
     """
 
     name: str
@@ -38,21 +42,35 @@ class Drawn:
     against: torch.Tensor
     steps: int
     scale: float
+    prompts: int = 1
+    decoded: bool = False
+
+    @property
+    def each(self) -> int:
+        """How many pictures a prompt has."""
+        return len(self.noise) // self.prompts
+
+    def answer(self, latents: torch.Tensor) -> torch.Tensor:
+        """Of the latents that were sampled, what is asked for."""
+        return latents / SCALING + SHIFT if self.decoded else latents
 
 
 def drawn_of(batch: Tensors) -> list[Drawn]:
     """The runs of a batch."""
     found = []
     for one in samples_of(batch):
-        steps, scale = one[_NUMBERS].tolist()
+        steps, scale, prompts, decoded = one[_NUMBERS].tolist()
         size = "x".join(map(str, one["noise"].shape))
-        name = f"{'guided' if scale > 1 else 'plain'} {size}"
-        found.append(Drawn(name, one["noise"], one["text"], one["against"], int(steps), scale))
+        more = (f" {int(prompts)} prompts" if prompts > 1 else "") + (" decoded" if decoded else "")
+        name = f"{'guided' if scale > 1 else 'plain'} {size}{more}"
+        found.append(
+            Drawn(name, one["noise"], one["text"], one["against"], int(steps), scale, int(prompts), bool(decoded))
+        )
     return found
 
 
 class SamplingFeed:
-    """Of two sizes, with and without guidance, and two pictures at once."""
+    """Of two sizes, with and without guidance, two pictures at once, two of each of two prompts, and one decoded."""
 
     def batch(self, model: Any, run: Run) -> Tensors:
         """A run for each.
@@ -65,12 +83,13 @@ class SamplingFeed:
         samples = samples_of(denoiser_inputs(model))
         if not samples or latents not in samples[0] or text not in samples[0]:
             raise BadInput(f"no argument of {type(model).__name__} is known to be {LATENTS}, or {TEXT}")
-        runs = [(0, 1, 1.0), (0, 1, _SCALE), (1, 1, _SCALE), (0, 2, _SCALE)]
-        return {
-            f"{number}.{name}": tensor
-            for number, (sample, pictures, scale) in enumerate(runs)
-            for name, tensor in _run(samples[sample][latents], samples[sample][text], pictures, scale).items()
-        }
+        runs = [(0, 1, 1.0, 1), (0, 1, _SCALE, 1), (1, 1, _SCALE, 1), (0, 2, _SCALE, 1), (0, 4, _SCALE, 2)]
+        drawn = [
+            _run(samples[sample][latents], samples[sample][text], pictures, scale, prompts)
+            for sample, pictures, scale, prompts in runs
+        ]
+        drawn.append(_run(samples[0][latents], samples[0][text], 1, 1.0, 1, decoded=True))
+        return {f"{number}.{name}": tensor for number, run in enumerate(drawn) for name, tensor in run.items()}
 
     def mask(self, batch: Tensors) -> torch.Tensor:
         """Every element counts."""
@@ -94,11 +113,17 @@ class SamplingFeed:
         return {}
 
 
-def _run(latents: torch.Tensor, text: torch.Tensor, pictures: int, scale: float) -> Tensors:
-    def made(name: str, like: torch.Tensor) -> torch.Tensor:
-        return _SPREAD * shuffled_ramp(f"sampling {name}", torch.Size([pictures, *like.shape[1:]]))
+def _run(
+    latents: torch.Tensor, text: torch.Tensor, pictures: int, scale: float, prompts: int, decoded: bool = False
+) -> Tensors:
+    def made(name: str, like: torch.Tensor, count: int) -> torch.Tensor:
+        return _SPREAD * shuffled_ramp(f"sampling {name}", torch.Size([count, *like.shape[1:]]))
+
+    def told(name: str) -> torch.Tensor:
+        rows = prompts if prompts > 1 else pictures
+        return made(name, text, rows).repeat_interleave(pictures // rows, 0)
 
     return {
-        "noise": made("noise", latents), "text": made("text", text), "against": made("against", text),
-        _NUMBERS: torch.tensor([float(_STEPS), scale]),
+        "noise": made("noise", latents, pictures), "text": told("text"), "against": told("against"),
+        _NUMBERS: torch.tensor([float(_STEPS), scale, prompts, decoded]),
     }  # fmt: skip

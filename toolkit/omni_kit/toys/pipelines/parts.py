@@ -23,7 +23,8 @@ _LENGTH = 64  # of what a tokenizer makes; encoders with fewer positions have sh
 _TEMPLATE = "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}assistant"
 _CHANNELS, _WIDTH, _LEVELS = 32, 8, 2  # some norms have 32 groups, whatever they are told
 _BASE, _ANY = "PreTrainedModel", "Llama"
-_SHIFT, _SHIFTED = "shift_factor", 0.25
+# What is neither shifted nor scaled by default is so in a toy: what a pipeline leaves out is seen then.
+_MEASURES: Mapping[str, tuple[Any, float]] = {"shift_factor": (None, 0.25), "scaling_factor": (1.0, 0.5)}
 _LAYERS_OF = ("layers_per_block", "num_res_blocks", "res_blocks")
 
 
@@ -72,8 +73,11 @@ def positions_of(model: Any) -> int:
     return min(_LENGTH, int(getattr(text, "max_position_embeddings", _LENGTH) or _LENGTH))
 
 
-def autoencoder(component: Component) -> Any:
+def autoencoder(component: Component, changed: Mapping[str, Any] | None = None) -> Any:
     """An autoencoder with its default latents, few channels and few layers.
+
+    Args:
+        changed: other values for arguments of its constructor; those that it does not take are left out.
 
     Raises:
         BadInput: it cannot be built so.
@@ -81,8 +85,8 @@ def autoencoder(component: Component) -> Any:
     cls = _class(component)
     values = {name: _shrunk(name, value) for name, value in constructor_defaults(cls).items()}
     _level(values)
-    if _SHIFT in values and values[_SHIFT] is None:  # pipelines that shift latents want to know by how much
-        values[_SHIFT] = _SHIFTED
+    values |= {name: other for name, (plain, other) in _MEASURES.items() if name in values and values[name] == plain}
+    values |= {name: value for name, value in (changed or {}).items() if name in values}
     try:
         return cls(**values).eval()
     except Exception as error:  # as above

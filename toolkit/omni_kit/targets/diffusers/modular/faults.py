@@ -1,8 +1,6 @@
 """Mistakes that the blocks of a modular pipeline can make on purpose."""
 
 import functools
-import inspect
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -10,7 +8,7 @@ from unittest.mock import patch
 
 import torch
 
-from omni_kit.targets.diffusers.runtime.changing import Tiled, Turned, otherwise
+from omni_kit.targets.diffusers.runtime.changing import LATENTS_SCALES, Tiled, Turned, anywhere, otherwise
 from omni_kit.targets.sides import StageFault
 from omni_kit.upstream.diffusers.guiders import COMPONENT
 
@@ -29,10 +27,13 @@ def faults_of(modular: Any, standard: Any) -> Sequence[StageFault]:
         found.append(StageFault(SWAPPED, "each stands in the other's place", ("positive ",)))
     if any(True for _ in _guiders(modular)) or any(True for _ in _guiding(modular.blocks)):
         found.append(StageFault(FORMULA, "the scale goes on from the wrong answer", ("step 0 guided",)))
-    if any(True for _ in _expanding(modular)):
+    if any(True for _ in anywhere(_classes(modular), Tiled)):
         found.append(StageFault(ROWS, "rows are repeated as a whole for each prompt", ("positive ",)))
     if hasattr(getattr(standard, "vae", None), "decode"):
         found.append(StageFault(SCALE, "the autoencoder is given half of the latents", ("picture",)))
+        for kind, (what, change) in LATENTS_SCALES.items():
+            if any(True for _ in anywhere(_classes(modular), change)):
+                found.append(StageFault(kind, what, ("picture",)))
     return found
 
 
@@ -45,8 +46,9 @@ def made(modular: Any, standard: Any, kind: str) -> Iterator[None]:
                 stack.enter_context(patch.object(type(guider), "forward", _turned(type(guider).forward)))
             for cls, wrong in list(_guiding(modular.blocks)):
                 stack.enter_context(patch.object(cls, "__call__", wrong))
-        elif kind == ROWS:
-            for owner, name, wrong in list(_expanding(modular)):
+        elif kind == ROWS or kind in LATENTS_SCALES:
+            change = LATENTS_SCALES[kind][1] if kind in LATENTS_SCALES else Tiled
+            for owner, name, wrong in list(anywhere(_classes(modular), change)):
                 stack.enter_context(patch.object(owner, name, wrong))
         elif kind == SIGMAS:
             right = standard.scheduler.set_timesteps
@@ -91,18 +93,8 @@ def _turned(right: Callable[..., Any]) -> Callable[..., Any]:
     return forward
 
 
-def _expanding(modular: Any) -> Iterator[tuple[Any, str, Any]]:
-    """The functions that repeat rows for each prompt: whose attribute would be what wrongly."""
-    classes = {type(modular), *(type(block) for block in _leaves(modular.blocks))}
-    owners: list[tuple[str, Any]] = [(cls.__module__, cls) for cls in classes]
-    owners += [(home, sys.modules[home]) for home in {home for home, _ in owners}]
-    for home, owner in owners:
-        for name, held in list(vars(owner).items()):
-            function = getattr(held, "__func__", held)  # of a static method
-            if inspect.isfunction(function) and function.__module__ == home:
-                wrong = otherwise(function, Tiled())
-                if wrong is not None:
-                    yield owner, name, wrong
+def _classes(modular: Any) -> set[type]:
+    return {type(modular), *(type(block) for block in _leaves(modular.blocks))}
 
 
 def _leaves(block: Any) -> Iterator[Any]:

@@ -3,10 +3,12 @@
 import ast
 import inspect
 import re
+import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+_SCALING, _SHIFT = re.compile(r"scaling_factor|latents?_std"), re.compile(r"shift_factor|latents?_mean")
 _COUNT = re.compile(r"\bnum_\w+_per_prompt$")
 
 
@@ -20,6 +22,19 @@ def otherwise(call: Callable[..., Any], change: "Change") -> Callable[..., Any] 
     exec(compile(tree, "<planted>", "exec"), plain.__globals__, names)
     made: Callable[..., Any] = names[plain.__name__]
     return made
+
+
+def anywhere(classes: Iterator[type] | set[type], change: Callable[[], "Change"]) -> Iterator[tuple[Any, str, Any]]:
+    """The functions of these classes and of their files that have a place for it: whose attribute would be what."""
+    owners: list[tuple[str, Any]] = [(cls.__module__, cls) for cls in classes]
+    owners += [(home, sys.modules[home]) for home in {home for home, _ in owners}]
+    for home, owner in owners:
+        for name, held in list(vars(owner).items()):
+            function = getattr(held, "__func__", held)  # of a static method
+            if inspect.isfunction(function) and function.__module__ == home:
+                wrong = otherwise(function, change())
+                if wrong is not None:
+                    yield owner, name, wrong
 
 
 class Change(ast.NodeTransformer):
@@ -77,6 +92,48 @@ class Tiled(Change):
         if node.func.attr == "repeat" and len(node.args) > 1 and _per_prompt(node.args[1]) and _one(node.args[0]):
             return ast.Call(node.func, [node.args[1], node.args[0], *node.args[2:]], node.keywords)
         return _interleaved(node) if node.func.attr == "repeat_interleave" else None
+
+
+class Unscaled(Change):
+    """Latents go to the autoencoder as they are, but for their shift."""
+
+    def changed(self, node: ast.AST) -> ast.AST | None:
+        """The division by the scaling, or the multiplication by a deviation."""
+        scaled = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Mult)
+        return node.left if scaled and isinstance(node, ast.BinOp) and _names(node.right, _SCALING) else None
+
+
+class Multiplied(Change):
+    """Latents are scaled the other way round."""
+
+    def changed(self, node: ast.AST) -> ast.AST | None:
+        """A division becomes a multiplication, and the other way round."""
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div | ast.Mult):
+            return None
+        if not _names(node.right, _SCALING) or isinstance(node.left, ast.Constant):
+            return None
+        return ast.BinOp(node.left, ast.Mult() if isinstance(node.op, ast.Div) else ast.Div(), node.right)
+
+
+class Unshifted(Change):
+    """Latents are scaled, and not shifted."""
+
+    def changed(self, node: ast.AST) -> ast.AST | None:
+        """The shift that is added or taken away."""
+        shifted = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
+        return node.left if shifted and isinstance(node, ast.BinOp) and _names(node.right, _SHIFT) else None
+
+
+LATENTS_SCALES: dict[str, tuple[str, Callable[[], Change]]] = {
+    "latents-scaling-left-out": ("latents are not divided by the autoencoder's scaling", Unscaled),
+    "latents-scaling-turned": ("latents are multiplied where they should be divided", Multiplied),
+    "latents-shift-left-out": ("the autoencoder's shift is not added", Unshifted),
+}
+"""Mistakes between the last step and the autoencoder: kind -> what goes wrong in words, and in the text."""
+
+
+def _names(node: ast.AST, pattern: re.Pattern[str]) -> bool:
+    return pattern.search(ast.unparse(node)) is not None
 
 
 def _interleaved(call: ast.Call) -> ast.AST | None:

@@ -4,27 +4,43 @@ import importlib
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import torch
 from torch import nn
 
-from omni_kit.targets.diffusers.runtime.changing import Turned, Undivided, otherwise
+from omni_kit.targets.diffusers.runtime.changing import (
+    LATENTS_SCALES,
+    Change,
+    Tiled,
+    Turned,
+    Undivided,
+    anywhere,
+    otherwise,
+)
 from omni_kit.targets.diffusers.runtime.side import ConvertedBuilder
+from omni_kit.targets.diffusers.runtime.standins import KnownPrompts, autoencoder_of, handed_to
 from omni_kit.targets.recorded import ALONE, SCHEDULER
 from omni_kit.targets.references.calls import Asked, asking
 from omni_kit.targets.references.stepping import answer, runs_alone, seeded
 from omni_kit.targets.sides import StageFault
-from omni_kit.toys.feeds.sampling import LATENTS, drawn_of
+from omni_kit.toys.feeds.sampling import LATENTS, Drawn, drawn_of
 from omni_kit.toys.tensors import Tensors
 
 _SIGN, _LATE = "answer-sign", "levels-one-late"
 _STEP, _CLASS, _SHIFT = "timestep", "_class_name", "shift"
-_FORMULA, _SIGMAS, _SWAPPED, _UNIT, _NOISE = (
-    "guidance-formula", "sigma-shift", "prompt-and-negative-swapped", "timestep-unit", "latents-scale"
+_FORMULA, _SIGMAS, _SWAPPED, _UNIT, _NOISE, _ROWS = (
+    "guidance-formula", "sigma-shift", "prompt-and-negative-swapped", "timestep-unit", "latents-scale",
+    "batch-expansion",
 )  # fmt: skip
+_TOKENIZER, _ENCODER, _VAE = "tokenizer", "text_encoder", "vae"
+_MANY = ("num_images_per_prompt", "num_videos_per_prompt")
+_NO_PROMPTS = "prompts were not encoded ({}): rows for several pictures of a prompt were handed over"
+_NO_AUTOENCODER = "latents were not decoded: the pipeline takes no autoencoder that can be made small"
 
 
 class DrawingBuilder(ConvertedBuilder):
@@ -34,6 +50,9 @@ class DrawingBuilder(ConvertedBuilder):
         super().__init__()
         self._pipeline: Any = None
         self._alone = False
+        self._prompts = KnownPrompts()
+        self._notes: dict[str, None] = {}
+        self._encodes: str | None = None
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Imports the package, and the pipeline's class."""
@@ -52,8 +71,11 @@ class DrawingBuilder(ConvertedBuilder):
         name = told.pop(_CLASS)
         home = diffusers if hasattr(diffusers, name) else importlib.import_module(self._pipeline_class.__module__)
         scheduler = getattr(home, name)(**told)
-        parts = {name: None for name in inspect.signature(self._pipeline_class.__init__).parameters if name != "self"}
-        self._pipeline = self._pipeline_class(**{**parts, "transformer": model, "scheduler": scheduler})
+        taken = [name for name in inspect.signature(self._pipeline_class.__init__).parameters if name != "self"]
+        vae = autoencoder_of(self._pipeline_class, int(getattr(model.config, "in_channels", 1)))
+        parts = {_TOKENIZER: self._prompts, _ENCODER: self._prompts, _VAE: vae, "scheduler": scheduler}
+        given = {name: parts.get(name) for name in taken} | {"transformer": model}
+        self._pipeline, self._encodes = self._pipeline_class(**given), None
         self._pipeline.set_progress_bar_config(disable=True)
         return model
 
@@ -61,17 +83,12 @@ class DrawingBuilder(ConvertedBuilder):
         """Every run, step by step."""
         found: Tensors = {}
         model.eval()
-        factor = self._pipeline.vae_scale_factor
         for number, run in enumerate(drawn_of(inputs)):
+            told = self._told(run)
             seeded(number)
-            rows, columns = run.noise.shape[-2:]
             with asking(model, (LATENTS, _STEP), len(run.noise)) as asked:
-                latents = self._pipeline(
-                    latents=run.noise.clone(), prompt_embeds=run.text, negative_prompt_embeds=run.against,
-                    height=rows * factor, width=columns * factor, num_inference_steps=run.steps,
-                    guidance_scale=run.scale, output_type="latent", return_dict=False,
-                )[0]  # fmt: skip
-            found |= asked.named(run.name, latents)
+                drawn = self._decoded(run) if run.decoded else self._drawn(run, told)
+            found |= asked.named(run.name, drawn)
         return found | (self._stepped() if self._alone else {})
 
     def _stepped(self) -> Tensors:
@@ -90,6 +107,65 @@ class DrawingBuilder(ConvertedBuilder):
             found |= asked.named(run.name, latents)
         return found
 
+    def notes(self) -> list[str]:
+        """What was handed over because the pipeline could not make it of stand-ins."""
+        return list(self._notes)
+
+    def _drawn(self, run: Drawn, told: Mapping[str, Any], output: str = "latent") -> torch.Tensor:
+        """What the pipeline answers to a run, when it is told the prompts so."""
+        rows, columns = run.noise.shape[-2:]
+        factor = self._pipeline.vae_scale_factor
+        drawn: torch.Tensor = self._pipeline(
+            latents=run.noise.clone(), height=rows * factor, width=columns * factor, num_inference_steps=run.steps,
+            guidance_scale=run.scale, output_type=output, return_dict=False, **told,
+        )[0]  # fmt: skip
+        return drawn
+
+    def _decoded(self, run: Drawn) -> torch.Tensor:
+        """What the autoencoder is handed; where there is none, what it should be."""
+        vae = getattr(self._pipeline, _VAE, None)
+        if vae is None:
+            self._notes[_NO_AUTOENCODER] = None
+            return run.answer(self._drawn(run, _embedded(run)))
+        with handed_to(vae, self._pipeline.vae_scale_factor) as handed:
+            self._drawn(run, _embedded(run), "pt")
+        return torch.cat(handed)
+
+    def _told(self, run: Drawn) -> Mapping[str, Any]:
+        """Several prompts, where the pipeline encodes them as they are; else what they are embedded as."""
+        if run.prompts == 1:
+            return _embedded(run)
+        if self._encodes is None:
+            self._encodes = self._unencoded(run)
+        if self._encodes:
+            self._notes[_NO_PROMPTS.format(self._encodes)] = None
+            return _embedded(run)
+        return self._said(run, run.prompts)
+
+    def _said(self, run: Drawn, prompts: int) -> Mapping[str, Any]:
+        """The first prompts of a run, with as many pictures of each."""
+        rows = slice(0, prompts * run.each, run.each)
+        text, against = self._prompts.know(run.text[rows], "with"), self._prompts.know(run.against[rows], "against")
+        return {"prompt": text, "negative_prompt": against, **dict.fromkeys(self._many(), run.each)}
+
+    def _many(self) -> list[str]:
+        """What the pipeline calls the number of pictures of a prompt."""
+        taken = inspect.signature(self._pipeline_class.__call__).parameters
+        return [name for name in _MANY if name in taken]
+
+    def _unencoded(self, run: Drawn) -> str:
+        """Why a prompt does not come to the embedding that the text encoder has for it; empty where it does."""
+        if not self._many():
+            return "it takes no number of pictures"
+        one = Drawn(run.name, run.noise[:1], run.text[:1], run.against[:1], 1, run.scale)
+        try:
+            seeded(0)
+            said = self._drawn(one, self._said(one, 1))
+        except Exception as error:  # whatever it raises for what is no real encoder
+            return " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        seeded(0)
+        return "" if torch.equal(said, self._drawn(one, _embedded(one))) else "its encoding changes them"
+
     def faults(self, inputs: Tensors) -> Sequence[StageFault]:
         """Those that the pipeline has a place for, each with the first stage at which it can be seen."""
         found = [StageFault(_SWAPPED, "each has the other's embedding", ("step 1 latents",))]
@@ -106,34 +182,54 @@ class DrawingBuilder(ConvertedBuilder):
         if _SHIFT in self._pipeline.scheduler.config:
             found.append(StageFault(_SIGMAS, "sigmas are shifted twice as far", ("step 1 time",)))
         found.append(StageFault(_NOISE, "noise is halved before the first step", ("step 0 latents",)))
+        if any(True for _ in self._places(_ROWS)) and not self._encodes:
+            found.append(StageFault(_ROWS, "rows are repeated as a whole for each prompt", ("step 1 latents",)))
+        if getattr(self._pipeline, _VAE, None) is not None:
+            for scale, (what, _) in LATENTS_SCALES.items():
+                if any(True for _ in self._places(scale)):
+                    found.append(StageFault(scale, what, ("final latents",)))
         return found
 
     @contextmanager
     def mistaken(self, kind: str) -> Iterator[None]:
         """The pipeline makes that mistake; afterwards it does not."""
-        owner, name, wrong = self._wrong(kind)
-        with patch.object(owner, name, wrong):
+        with ExitStack() as stack:
+            for owner, name, wrong in self._wrong(kind):
+                stack.enter_context(patch.object(owner, name, wrong))
             yield
 
-    def _wrong(self, kind: str) -> tuple[Any, str, Any]:
-        """Whose attribute becomes what."""
+    def _places(self, kind: str) -> Iterator[tuple[Any, str, Any]]:
+        change: Callable[[], Change] = Tiled if kind == _ROWS else LATENTS_SCALES[kind][1]
+        return anywhere({self._pipeline_class}, change)
+
+    def _wrong(self, kind: str) -> Sequence[tuple[Any, str, Any]]:
+        """Whose attributes become what."""
         cls, scheduler = self._pipeline_class, self._pipeline.scheduler
+        if kind == _ROWS or kind in LATENTS_SCALES:
+            return list(self._places(kind))
         if kind in (_FORMULA, _UNIT):
-            return cls, "__call__", otherwise(cls.__call__, Turned() if kind == _FORMULA else Undivided())
+            return [(cls, "__call__", otherwise(cls.__call__, Turned() if kind == _FORMULA else Undivided()))]
         if kind == _SIGMAS:
             shifted = type(scheduler)(**{**scheduler.config, _SHIFT: 2 * scheduler.config[_SHIFT]})
-            return self._pipeline, "scheduler", shifted
+            return [(self._pipeline, "scheduler", shifted)]
         if kind in (_SIGN, _LATE):
             step = type(scheduler).step
-            return type(scheduler), "step", _turned(step) if kind == _SIGN else _late(step)
+            return [(type(scheduler), "step", _turned(step) if kind == _SIGN else _late(step))]
         if kind == _NOISE:
-            return cls, "prepare_latents", _halved(cls.prepare_latents)
-        return cls, "__call__", _swapped(cls.__call__)
+            return [(cls, "prepare_latents", _halved(cls.prepare_latents))]
+        return [(cls, "__call__", _swapped(cls.__call__))]
+
+
+def _embedded(run: Drawn) -> Mapping[str, Any]:
+    return {"prompt_embeds": run.text, "negative_prompt_embeds": run.against}
 
 
 def _swapped(right: Callable[..., Any]) -> Callable[..., Any]:
-    def call(self: Any, prompt_embeds: Any, negative_prompt_embeds: Any, **given: Any) -> Any:
-        return right(self, prompt_embeds=negative_prompt_embeds, negative_prompt_embeds=prompt_embeds, **given)
+    @wraps(right)
+    def call(self: Any, **given: Any) -> Any:
+        pairs = [(name, f"negative_{name}") for name in ("prompt", "prompt_embeds") if f"negative_{name}" in given]
+        other = {name: given[of] for one, two in pairs for name, of in ((one, two), (two, one))}
+        return right(self, **{**given, **other})
 
     return call
 

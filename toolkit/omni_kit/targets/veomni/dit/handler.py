@@ -1,9 +1,10 @@
 """What VeOmni does with diffusion transformers: wrappers over classes of diffusers, with models of their conditions."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from omni_kit.targets.protocol import IntegrationPlan, Request
-from omni_kit.targets.sides import DENOISER, DIFFUSERS, Candidate
+from omni_kit.targets.sides import DENOISER, DIFFUSERS, Ability, Candidate
 from omni_kit.targets.veomni.comparing import candidate
 from omni_kit.targets.veomni.dit.directories import denoiser_class, find_transformer
 from omni_kit.upstream.subject import Subject
@@ -24,4 +25,5 @@ class DitHandler:
 
     def candidate(self, path: Path) -> Candidate:
         """A wrapper's directory beside the class of diffusers that it registers a model for."""
-        return candidate(find_transformer(path), denoiser_class, builder=_SIDE, reference=DIFFUSERS, feed=DENOISER)
+        found = candidate(find_transformer(path), denoiser_class, builder=_SIDE, reference=DIFFUSERS, feed=DENOISER)
+        return replace(found, offers=found.offers | {Ability.hooks})

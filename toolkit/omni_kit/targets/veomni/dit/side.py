@@ -1,6 +1,7 @@
 """The candidate side of a diffusion transformer that VeOmni wraps: fed as its trainer feeds it, saved by itself."""
 
 import inspect
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 from omni_kit.targets.sides import Mesh
+from omni_kit.targets.veomni.dit.taught import GET, IN_FULL, MODEL, PROCESS, Fault, NotTried, faults_of, lesson, toy
 from omni_kit.targets.veomni.dit.train import in_low_precision, shares_by_flash, step
 from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attention
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
@@ -16,6 +18,8 @@ from omni_kit.targets.veomni.runtime.train import begin, shard
 from omni_kit.toys.feeds.denoiser import TARGET, as_arguments, clean_latents, named, samples_of
 from omni_kit.toys.feeds.protocol import Batch
 from omni_kit.toys.tensors import Tensors
+from omni_kit.upstream.diffusers.pipelines import pipeline_of
+from omni_kit.upstream.library import find_library
 
 _SHARDS = 3
 _LATENTS = "latents"
@@ -39,6 +43,33 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         self._notes = [_ONE_BY_ONE, _OWN_LOSS, *(f"VeOmni's wrapper takes no {name}" for name in left)]
         answer = model(**_taken(model, samples))
         return named(answer.predictions, torch.stack(list(answer.loss.values())).sum())
+
+    def hooks(self, checkpoint: Path) -> tuple[list[str], list[Fault]]:
+        """The model of conditions, on a small pipeline, and the wrapper on what that hands on."""
+        with tempfile.TemporaryDirectory(prefix="omni-kit-") as place:
+            try:
+                return [GET, PROCESS, MODEL], self._taught(checkpoint, Path(place))
+            except (NotTried, ImportError) as reason:
+                return [f"none but what is registered: conditions were not tried ({reason})"], []
+
+    def _taught(self, checkpoint: Path, place: Path) -> list[Fault]:
+        from veomni.models.loader import MODEL_CONFIG_REGISTRY, MODELING_REGISTRY
+
+        built = self._build(checkpoint, None, "meta")
+        key, read = built.config.condition_model_type, pipeline_of(find_library("diffusers"), type(built).__name__)
+        if read is None:
+            raise NotTried("diffusers has no pipeline that draws with it from a prompt alone")
+        pipeline = toy(read.cls.node.name, place)
+        denoiser = place / read.denoiser.name
+        try:
+            config = MODEL_CONFIG_REGISTRY[key]().from_pretrained(str(place), seed=1, **IN_FULL)
+            condition = MODELING_REGISTRY[key]()._from_config(config)
+            wrapper = self._build(denoiser, denoiser, self._device)
+            return list(faults_of(lesson(condition, pipeline), condition, wrapper))
+        except ImportError:
+            raise
+        except Exception as error:  # the integration's own
+            return [(GET, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")]
 
     def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
         """As for language models; in low precision where attention over several processes takes no other."""

@@ -19,6 +19,7 @@ from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext,
 from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
 from omni_kit.targets.veomni.text.sites import Site, answers_with_a_loss, causal_head, find_sites
 from omni_kit.toys.configs.language import toy_config
+from omni_kit.toys.configs.sizes import OPEN
 from omni_kit.upstream.python.interpret import UNKNOWN
 from omni_kit.upstream.subject import Subject
 from omni_kit.upstream.transformers.config_view import ConfigView
@@ -164,9 +165,13 @@ class _Planner:
             yield NewFile(f"{base}/README.md", "README.md.jinja", context=context)
 
     def _toy(self) -> dict[str, Any]:
-        complete = _known(ConfigView(self.model.config).as_dict())
+        defaults = self.model.config.cls.defaults.items()
+        left_open = {name: None for name, one in defaults if name in OPEN and one.value is None}
+        complete = left_open | _known(ConfigView(self.model.config).as_dict())
         complete["architectures"] = [self.model.class_name]
-        return toy_config(complete)
+        return {
+            name: value for name, value in toy_config(complete).items() if name not in left_open or value is not None
+        }
 
     def edits(self) -> Iterator[ListEntry | ImportEntry]:
         name, into = self.request.name, self.request.into

@@ -104,7 +104,8 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
 def _arguments(model: Any) -> list[Argument]:
     forward = inspect.unwrap(type(model).forward)
     parameters = list(inspect.signature(forward).parameters.values())[1:]
-    sigmas = "img_shapes" in (one.name for one in parameters) or bool(_SCALED.search(inspect.getsource(forward)))
+    scaled = bool(_SCALED.search(inspect.getsource(forward))) or any(map(_takes_a_number, model.modules()))
+    sigmas = scaled or "img_shapes" in (one.name for one in parameters)
     return [
         Argument(
             one.name,
@@ -120,6 +121,11 @@ def _arguments(model: Any) -> list[Argument]:
 
 _NOISY = re.compile(r"^(hidden_states|x|sample|latents|decoder_input_tokens)$")
 _SCALED = re.compile(r"(timestep|\bt|noise_time)\b[^\n=]*\* *(1000|self\.\w*(t_scale|max))")
+
+
+def _takes_a_number(module: nn.Module) -> bool:
+    """Whether a layer is given a number as it is: one of a thousand would drown everything beside it."""
+    return isinstance(module, nn.Linear) and module.in_features == 1
 
 
 def _expected(cls: Any, name: str) -> int | None:

@@ -1,0 +1,114 @@
+"""Rules about what a model makes of its arguments: DFU103 and DFU126."""
+
+import ast
+from collections.abc import Iterator
+
+from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
+from omni_checkers.diffusers.facts.code import at, calls, decorated, parameters
+from omni_checkers.engine.files import walked
+from omni_checkers.engine.rule import Findings, Rule
+from omni_kit.upstream.python.interpret import ClassRef
+
+_ASKED = "return_dict"
+_LINEAR = "self.time_in = nn.Linear(1, dim)"
+_ANSWER = "return (self.proj_out(hidden_states),)"
+_SWITCH = "encoder_hidden_states, return_dict: bool = True)"
+
+
+class ArgumentsAreNotReplaced(Rule):
+    """What a config says is used, and not a number in its place.
+
+    Judged is an argument of a registered `__init__` that nothing there reads, while a part is made with an argument of
+    that name and a constant.
+
+    Why: every checkpoint with the default works. One with another value has weights of other shapes, or computes with
+    the wrong number, and its config.json says the right one.
+
+    Fine when: the argument is kept for old configs alone.
+    """
+
+    id = "DFU103"
+    name = "arguments-are-not-replaced"
+    target = "diffusers"
+    obligations = ("DIF-39",)
+    BAD = (
+        changed(
+            TRANSFORMER,
+            ("num_layers: int = 2)", "num_layers: int = 2, bias: bool = True)"),
+            (_LINEAR, "self.time_in = nn.Linear(1, dim, bias=True)"),
+        ),
+    )
+    GOOD = (
+        {TRANSFORMER: LUMEN[TRANSFORMER]},
+        changed(
+            TRANSFORMER,
+            ("num_layers: int = 2)", "num_layers: int = 2, bias: bool = True)"),
+            (_LINEAR, "self.time_in = nn.Linear(1, dim, bias=bias)"),
+        ),
+    )
+
+    def check(self, classes: list[ClassRef]) -> Findings:
+        for cls in classes:
+            init = cls.defines("__init__")
+            if init is None or not decorated(init, "register_to_config"):
+                continue
+            read = {one.id for one in walked(init) if isinstance(one, ast.Name)}
+            read |= {one.attr for one in walked(cls.node) if isinstance(one, ast.Attribute)}
+            unread = set(parameters(init)) - read
+            for call in calls(init) if unread else ():
+                for word in call.keywords:
+                    if word.arg in unread and isinstance(word.value, ast.Constant) and word.value.value is not None:
+                        what = f"'{word.arg}' of the config is not read, and {word.value.value!r} stands in its place"
+                        yield at(cls.source, word.value, what)
+
+
+class AnswersAsItIsAsked(Rule):
+    """A forward with `return_dict` answers an output by default, and a tuple where it is told to.
+
+    Its default is True, and what it returns besides the tuple is an output that holds the tensor.
+
+    Why: callers write `model(...).sample`, and `model(...)[0]`. Of a bare tensor, the second takes the first sample of
+    the batch, without an error.
+
+    Fine when: nobody but its own pipeline calls it.
+    """
+
+    id = "DFU126"
+    name = "answers-as-it-is-asked"
+    target = "diffusers"
+    obligations = ("DIF-26",)
+    BAD = (
+        changed(TRANSFORMER, (_SWITCH, _SWITCH.replace("True", "False"))),
+        changed(
+            TRANSFORMER,
+            (_ANSWER, "output = self.proj_out(hidden_states)\n        if not return_dict:\n"
+                      "            return (output,)\n        return output"),
+        ),
+    )  # fmt: skip
+    GOOD = ({TRANSFORMER: LUMEN[TRANSFORMER]},)
+
+    def check(self, classes: list[ClassRef]) -> Findings:
+        for cls in classes:
+            forward = cls.defines("forward")
+            if forward is not None and _ASKED in parameters(forward):
+                for node, what in (*_defaults(forward), *_bare(forward)):
+                    yield at(cls.source, node, what)
+
+
+def _defaults(forward: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
+    given = forward.args
+    named = [*given.posonlyargs, *given.args]
+    pairs = [*zip(named[len(named) - len(given.defaults) :], given.defaults, strict=True)]
+    pairs += [(one, value) for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value is not None]
+    for one, value in pairs:
+        if one.arg == _ASKED and isinstance(value, ast.Constant) and value.value is False:
+            yield value, f"{_ASKED} is False by default: callers read .sample of what comes back"
+
+
+def _bare(forward: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
+    returned = [one for one in walked(forward) if isinstance(one, ast.Return)]
+    tuples = [one.value for one in returned if isinstance(one.value, ast.Tuple) and one.value.elts]
+    firsts = {ast.unparse(one.elts[0]) for one in tuples}
+    for one in returned:
+        if isinstance(one.value, ast.Name) and one.value.id in firsts:
+            yield one, f"{one.value.id} is returned as it is, and in a tuple without {_ASKED}: wrap it in an output"

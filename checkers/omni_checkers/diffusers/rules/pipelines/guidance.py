@@ -1,0 +1,205 @@
+"""Rules about the two answers of guidance: DFU223 and DFU224."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
+from omni_checkers.diffusers.facts.code import at, calls, functions, is_a, last_name, parameters
+from omni_checkers.engine.files import walked
+from omni_checkers.engine.rule import Findings, Rule
+from omni_kit.upstream.python.interpret import ClassRef
+
+_AGAINST = re.compile(r"(^|_)(neg|negative|uncond|unconditional|uncond\w*)(_|$)|negative")
+_SCALE = re.compile(r"guidance|cfg|(^|_)scale$")
+_JOINS = ("cat", "concat", "concatenate", "stack")
+_STEP = "noise_pred = self.transformer(latents, t.expand(len(latents)), prompt_embeds, return_dict=False)[0]"
+_INDENT = "\n                "
+_TWO = (
+    _STEP.replace("noise_pred =", "noise_text ="),
+    _STEP.replace("noise_pred =", "noise_uncond =").replace("prompt_embeds", "negative_prompt_embeds"),
+)
+_RIGHT = "noise_pred = noise_uncond + self.guidance_scale * (noise_text - noise_uncond)"
+
+
+def _guided(formula: str) -> dict[str, str]:
+    return changed(PIPELINE, (_STEP, _INDENT.join([*_TWO, formula])))
+
+
+class GuidanceGoesFromTheNegativeAnswer(Rule):
+    """Guidance begins at the answer against the prompt, and goes by the difference towards the other one.
+
+    Asked is every `a + s * (b - c)` whose factor is a scale of guidance: b is not the one that is named as the negative
+    answer, and the two are not added up. Rows of a batch that hold both are put together in one order in one function,
+    and taken apart in that: of `torch.cat([negative, positive])` the first half of `chunk(2)` is the negative one.
+
+    Why: pictures still look like pictures. They follow the prompt too strongly or too weakly, or keep to what they were
+    to stay away from; nobody who has not the authors' pictures beside them sees that.
+
+    Fine when: the formula is another one on purpose.
+    """
+
+    id = "DFU223"
+    name = "guidance-goes-from-the-negative-answer"
+    target = "diffusers"
+    failure_modes = ("cfg-conditioning",)
+    BAD = (
+        _guided("noise_pred = noise_uncond + self.guidance_scale * (noise_text + noise_uncond)"),
+        _guided("noise_pred = noise_text + self.guidance_scale * (noise_uncond - noise_text)"),
+        changed(
+            PIPELINE,
+            (
+                _STEP,
+                "both = torch.cat([negative_prompt_embeds, prompt_embeds])\n                "
+                + _STEP.replace("prompt_embeds", "both")
+                + "\n                "
+                "noise_text, noise_uncond = noise_pred.chunk(2)",
+            ),
+        ),
+    )
+    GOOD = ({PIPELINE: LUMEN[PIPELINE]}, _guided(_RIGHT))  # fmt: skip
+
+    def check(self, classes: list[ClassRef]) -> Findings:
+        for cls in classes:
+            if not (is_a(cls, "DiffusionPipeline") or is_a(cls, "ModularPipelineBlocks")):
+                continue
+            for function in functions(cls.node):
+                for node, what in (*_formulas(function), *_orders(function)):
+                    yield at(cls.source, node, what)
+
+
+def _formulas(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
+    for node in walked(function):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add | ast.Sub):
+            continue
+        for start, scaled in ((node.left, node.right), (node.right, node.left)):
+            between = _scaled(scaled)
+            if between is None or not isinstance(start, ast.Name):
+                continue
+            to, of = last_name(between.left), last_name(between.right)
+            if not to or not of or start.id not in (to, of):
+                continue
+            if isinstance(node.op, ast.Sub):
+                if _against(of) and start.id == of and isinstance(between.op, ast.Sub):
+                    yield node, f"guidance goes away from {to}, which is for the prompt"
+            elif isinstance(between.op, ast.Sub) and _against(to) and not _against(of):
+                yield node, f"guidance goes towards {to}, which is against the prompt"
+            elif isinstance(between.op, ast.Add) and _against(of) != _against(to):
+                yield node, f"guidance adds {to} and {of}, and wants their difference"
+
+
+def _scaled(node: ast.expr) -> ast.BinOp | None:
+    """The sum or difference that a scale of guidance is multiplied with."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return None
+    for scale, between in ((node.left, node.right), (node.right, node.left)):
+        if _SCALE.search(last_name(scale)) and isinstance(between, ast.BinOp):
+            return between
+    return None
+
+
+def _against(name: str) -> bool:
+    return _AGAINST.search(name) is not None
+
+
+def _orders(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
+    """What is put together, or taken apart, in another order than the first that was put together."""
+    joined = [(call, first) for call in calls(function, *_JOINS) if (first := _negative_first(call)) is not None]
+    found = sorted(joined, key=lambda one: one[0].lineno)
+    if not found:
+        return
+    for call, first in found[1:]:
+        if first != found[0][1]:
+            yield call, "the halves of this batch are in another order than those that were put together before"
+    for node in walked(function):
+        if isinstance(node, ast.Assign) and _halves(node.value) and len(node.targets) == 1:
+            names = [last_name(one) for one in getattr(node.targets[0], "elts", [])]
+            if len(names) == 2 and _against(names[0]) != _against(names[1]) and _against(names[0]) != found[0][1]:
+                yield node, f"the first half is {names[0]} here, and was put together in the other order"
+
+
+def _negative_first(call: ast.Call) -> bool | None:
+    """Whether of two things that are joined along the batch the one against the prompt is the first."""
+    parts = getattr(call.args[0], "elts", []) if call.args else []
+    names = [last_name(one) for one in parts]
+    axis = [*(word.value for word in call.keywords if word.arg in ("dim", "axis")), *call.args[1:]]
+    rows = not axis or getattr(axis[0], "value", None) == 0
+    if len(names) != 2 or not rows or _against(names[0]) == _against(names[1]):
+        return None
+    return _against(names[0])
+
+
+def _halves(node: ast.expr) -> bool:
+    """`chunk(2)`."""
+    count = node.args[0] if isinstance(node, ast.Call) and last_name(node) == "chunk" and node.args else None
+    return isinstance(count, ast.Constant) and count.value == 2
+
+
+class EachHalfHasItsOwnConditions(Rule):
+    """The call of the denoiser against the prompt is given nothing of the prompt that has a negative one.
+
+    Judged are two calls of one denoiser in one function, of which one is given something negative: what both are given
+    under one name, and of which the function knows a negative one too, is wrong in that one.
+
+    Why: the text is the negative one and its mask, its length or its pooled embedding is the prompt's: padding is
+    attended to, or words are cut off, wherever the two texts have different lengths.
+
+    Fine when: the model was trained so.
+    """
+
+    id = "DFU224"
+    name = "each-half-has-its-own-conditions"
+    target = "diffusers"
+    failure_modes = ("cfg-conditioning",)
+    _CALL = "self.transformer(latents, encoder_hidden_states={0}prompt_embeds, mask={1}prompt_mask)[0]"
+    _KNOWN = "prompt_mask, negative_prompt_mask, negative_prompt_embeds = self.masks(prompt_embeds)"
+    BAD = (
+        changed(
+            PIPELINE,
+            (_STEP, _INDENT.join([_KNOWN, "a = " + _CALL.format("", ""), "b = " + _CALL.format("negative_", "")])),
+        ),
+    )
+    GOOD = (
+        {PIPELINE: LUMEN[PIPELINE]},
+        changed(
+            PIPELINE,
+            (_STEP, _INDENT.join([_KNOWN, "a = " + _CALL.format("", ""),
+                                  "b = " + _CALL.format("negative_", "negative_")])),
+        ),
+    )  # fmt: skip
+
+    def check(self, classes: list[ClassRef]) -> Findings:
+        for cls in classes:
+            if is_a(cls, "DiffusionPipeline") or is_a(cls, "ModularPipelineBlocks"):
+                for function in functions(cls.node):
+                    for word, name in _borrowed(function):
+                        what = f"'{word.arg}' of the call against the prompt is {name}, and there is a negative one"
+                        yield at(cls.source, word.value, what)
+
+
+def _borrowed(function: ast.FunctionDef) -> Iterator[tuple[ast.keyword, str]]:
+    asked: dict[str, list[ast.Call]] = {}
+    for call in calls(function):
+        if call.keywords and isinstance(call.func, ast.Attribute):
+            asked.setdefault(ast.unparse(call.func), []).append(call)
+    known = {*parameters(function), *(one.id for one in walked(function) if isinstance(one, ast.Name))}
+    for several in asked.values():
+        if len(several) < 2:
+            continue
+        against = [call for call in several if _says(call, True)]
+        plain = [call for call in several if not _says(call, True)]
+        given = {(word.arg, last_name(word.value)) for call in plain for word in call.keywords}
+        for call in against if plain else ():
+            for word in call.keywords:
+                name = last_name(word.value)
+                if (
+                    name
+                    and (word.arg, name) in given
+                    and isinstance(word.value, ast.Name)
+                    and f"negative_{name}" in known
+                ):
+                    yield word, name
+
+
+def _says(call: ast.Call, negative: bool) -> bool:
+    return any(last_name(word.value).startswith("negative_") == negative for word in call.keywords)

@@ -1,0 +1,208 @@
+"""Rules about what comes back of a step: DFU226 to DFU228."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+
+from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
+from omni_checkers.diffusers.facts.code import at, calls, functions, is_a, keyword, last_name
+from omni_checkers.diffusers.facts.pipelines import call_of
+from omni_checkers.engine.files import walked
+from omni_checkers.engine.rule import Findings, Rule
+from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.source import dotted
+
+_STEP = "self.scheduler.step(noise_pred, t, latents, return_dict=False)[0]"
+_POPPED = 'prompt_embeds = changed.pop("prompt_embeds", prompt_embeds)'
+_FREED = "        self.maybe_free_model_hooks()\n"
+_FREE = "maybe_free_model_hooks"
+_CLOSE = 1e-6
+
+
+class StepsAreTimes(Rule):
+    """The scheduler is told the timestep of a step, and the denoiser one for each row that it is given.
+
+    Of `for i, t in enumerate(timesteps)`, `scheduler.step` is given t. Where the denoiser's rows are twice the latents,
+    as `torch.cat([latents] * 2)` makes them, the timestep is expanded to those rows, and not to the latents'. Two calls
+    of one denoiser in a function are told the same variable in the same unit.
+
+    Why: a scheduler that looks the number up finds another step, or none; half a batch without a time is an error with
+    guidance alone, or a broadcast that nobody meant.
+
+    Fine when: the scheduler counts steps itself and wants their number.
+    """
+
+    id = "DFU226"
+    name = "steps-are-times"
+    target = "diffusers"
+    failure_modes = ("sigma-schedule",)
+    BAD = (changed(PIPELINE, (_STEP, _STEP.replace(", t,", ", i,"))),)
+    GOOD = ({PIPELINE: LUMEN[PIPELINE]},)
+
+    def check(self, classes: list[ClassRef]) -> Findings:
+        for cls in classes:
+            if is_a(cls, "DiffusionPipeline") or is_a(cls, "ModularPipelineBlocks"):
+                for function in functions(cls.node):
+                    for node, what in (*_numbered(function), *_fewer(function), *_units(function)):
+                        yield at(cls.source, node, what)
+
+
+def _numbered(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
+    for loop in (node for node in walked(function) if isinstance(node, ast.For)):
+        counted = isinstance(loop.iter, ast.Call) and last_name(loop.iter) == "enumerate"
+        names = [last_name(one) for one in getattr(loop.target, "elts", [])] if counted else []
+        for call in calls(loop, "step") if len(names) == 2 else ():
+            if "scheduler" not in (dotted(call.func) or ""):
+                continue
+            given = keyword(call, "timestep") or (call.args[1] if len(call.args) > 1 else None)
+            if given is not None and last_name(given) == names[0]:
+                yield given, f"the scheduler is told the number of the step, {names[0]}, and wants its time, {names[1]}"
+
+
+def _fewer(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
+    """A time that is expanded to the latents, and handed over beside twice as many rows."""
+    doubled: dict[str, str] = {}
+    times: dict[str, tuple[ast.AST, str]] = {}
+    assigned = [one for one in walked(function) if isinstance(one, ast.Assign) and len(one.targets) == 1]
+    often = Counter(last_name(one.targets[0]) for one in assigned)
+    for one in assigned:
+        name = last_name(one.targets[0])
+        if often[name] == 1 and (of := _twice(one.value)):
+            doubled[name] = of
+        elif often[name] == 1 and (of := _expanded(one.value)):
+            times[name] = one, of
+    for call in calls(function):
+        given = [last_name(one) for one in (*call.args, *(word.value for word in call.keywords))]
+        rows = {doubled[name] for name in given if name in doubled}
+        for name in given:
+            if name in times and times[name][1] in rows and name not in doubled:
+                node, of = times[name]
+                yield node, f"there is a time for each row of {of}, and the denoiser is given twice as many rows"
+
+
+def _units(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
+    """Calls of one denoiser that are told one time in two units."""
+    first: dict[tuple[str, frozenset[str]], ast.expr] = {}
+    for call in sorted(calls(function), key=lambda one: one.lineno):
+        given = keyword(call, "timestep")
+        names = frozenset(one.id for one in walked(given) if isinstance(one, ast.Name)) if given is not None else ()
+        if given is not None and names:
+            told = first.setdefault((ast.unparse(call.func), frozenset(names)), given)
+            one, other = _factor(given), _factor(told)
+            if one is not None and other is not None and abs(one - other) > _CLOSE * abs(other):
+                yield (
+                    given,
+                    f"the denoiser is told {ast.unparse(given)} here, and {ast.unparse(told)} in the call before",
+                )
+
+
+def _factor(node: ast.expr) -> float | None:
+    """What an expression is where every variable is 1; None where it is more than a multiple."""
+    if isinstance(node, ast.Constant):
+        return float(node.value) if isinstance(node.value, int | float) else None
+    if isinstance(node, ast.Call):
+        return _factor(node.func.value) if isinstance(node.func, ast.Attribute) else None
+    if not isinstance(node, ast.BinOp):
+        return 1.0 if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else None
+    left, right = _factor(node.left), _factor(node.right)
+    if left is None or right is None or not isinstance(node.op, ast.Mult | ast.Div):
+        return None
+    if isinstance(node.op, ast.Mult):
+        return left * right
+    return left / right if right else None
+
+
+def _twice(node: ast.expr) -> str:
+    """What is joined with itself, also where that depends on guidance."""
+    node = node.body if isinstance(node, ast.IfExp) else node
+    if not isinstance(node, ast.Call) or last_name(node) not in ("cat", "concat") or not node.args:
+        return ""
+    many = node.args[0]
+    listed = many.left if isinstance(many, ast.BinOp) and getattr(many.right, "value", None) == 2 else many
+    names = [last_name(one) for one in getattr(listed, "elts", [])]
+    same = len(names) == (1 if listed is not many else 2) and len({*names}) == 1
+    return names[0] if same else ""
+
+
+def _expanded(node: ast.expr) -> str:
+    """Of `t.expand(x.shape[0])`, x."""
+    for call in calls(node, "expand"):
+        size = call.args[0] if len(call.args) == 1 else None
+        if isinstance(size, ast.Subscript) and isinstance(size.value, ast.Attribute) and size.value.attr == "shape":
+            return last_name(size.value.value)
+    return ""
+
+
+class TensorsComeBackUnderTheirNames(Rule):
+    """What a callback gives back takes the place of the tensor of that name.
+
+    `x = outputs.pop("x", x)`: where the variable and the default are one, so is the name that is asked for.
+
+    Why: a callback changes the prompt, and the negative prompt becomes it; or what it changes is thrown away.
+
+    Fine when: the callback has names of its own.
+    """
+
+    id = "DFU227"
+    name = "tensors-come-back-under-their-names"
+    target = "diffusers"
+    failure_modes = ("cfg-conditioning",)
+    BAD = (changed(PIPELINE, (_POPPED, _POPPED.replace('"prompt_embeds"', '"latents"'))),)
+    GOOD = ({PIPELINE: LUMEN[PIPELINE]},)
+
+    def check(self, classes: list[ClassRef]) -> Findings:
+        for cls in classes:
+            if is_a(cls, "DiffusionPipeline") or is_a(cls, "ModularPipelineBlocks"):
+                for function in functions(cls.node):
+                    for call, name, asked in _popped(function):
+                        yield at(cls.source, call, f"{name} becomes '{asked}' of what the callback gives back")
+
+
+def _popped(function: ast.FunctionDef) -> Iterator[tuple[ast.Call, str, str]]:
+    found = []
+    for node in (one for one in walked(function) if isinstance(one, ast.Assign) and len(one.targets) == 1):
+        call = node.value
+        if isinstance(call, ast.Call) and last_name(call) == "pop" and len(call.args) == 2:
+            name, asked = last_name(node.targets[0]), getattr(call.args[0], "value", None)
+            if isinstance(asked, str) and name == last_name(call.args[1]):
+                found.append((call, name, asked))
+    names = {name for _, name, _ in found}
+    yield from (one for one in found if one[1] != one[2] and one[2] in names)
+
+
+class HooksAreFreed(Rule):
+    """A pipeline that says in which order its components are offloaded lets go of the last one at the end.
+
+    `__call__`, or a method of the class that it calls, calls `maybe_free_model_hooks`.
+
+    Why: with enable_model_cpu_offload the last component stays on the accelerator, and the second call runs out of
+    memory or finds components on the wrong device.
+
+    Fine when: another pipeline is called that does it.
+    """
+
+    id = "DFU228"
+    name = "hooks-are-freed"
+    target = "diffusers"
+    failure_modes = ("diffusers-capability-flags",)
+    BAD = (changed(PIPELINE, (_FREED, "")),)
+    GOOD = ({PIPELINE: LUMEN[PIPELINE]},)
+
+    def check(self, pipelines: list[ClassRef]) -> Findings:
+        for cls in pipelines:
+            call = call_of(cls)
+            if call is None or not _offloads(cls) or _delegates(call):
+                continue
+            if not any(True for entry in (call, *functions(cls.node)) for _ in calls(entry, _FREE)):
+                yield at(cls.source, call, f"{cls.node.name}.__call__ never calls {_FREE}")
+
+
+def _offloads(cls: ClassRef) -> bool:
+    """Whether several components are offloaded in an order that the class says."""
+    found = cls.assigned("model_cpu_offload_seq")
+    return found is not None and isinstance(found[1], ast.Constant) and "->" in str(found[1].value)
+
+
+def _delegates(call: ast.FunctionDef) -> bool:
+    """Whether a component of it is a pipeline that does the work, or the base's own `__call__`."""
+    return any("pipe" in last_name(one.func) or "super()" in ast.unparse(one.func) for one in calls(call))

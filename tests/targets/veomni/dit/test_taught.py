@@ -1,0 +1,42 @@
+"""What a trainer is handed by a model of conditions: right as it is generated, and seen where something is left out."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from omni_kit.parity import run_parity
+from omni_kit.parity.report.report import LevelResult
+
+WAN = Path(__file__).parents[4] / "reference_models" / "veomni" / "wan"
+
+
+def asked(package: Path) -> LevelResult:
+    """What the level says, which runs where none is named."""
+    (found,) = run_parity(package, ["hooks"]).levels
+    return found
+
+
+def test_what_is_generated_teaches_what_the_pipeline_draws() -> None:
+    found = asked(WAN)
+    assert found.status == "pass"
+    assert "3 called: get_condition" in found.reason
+
+
+@pytest.mark.parametrize(("part", "right", "wrong", "said"), [
+    ("condition", "self._normalised(self._encoded(pixels))", "self._encoded(pixels)", "get_condition: the pipeline"),
+    ("condition", "step, end - start", "step, start - end", "process_condition: a transformer"),
+    pytest.param("condition", "append(_step(step))", "append(_step(step) / 2)", "process_condition: a transformer",
+                 marks=pytest.mark.sweep),
+    pytest.param("transformer", "values[i] for name", "values[0] for name", "size of tensor", marks=pytest.mark.sweep),
+])  # fmt: skip
+def test_what_is_left_out_is_seen(part: str, right: str, wrong: str, said: str, tmp_path: Path) -> None:
+    package = tmp_path / "wan"
+    shutil.copytree(WAN, package, ignore=shutil.ignore_patterns("__pycache__"))
+    file = package / f"wan_{part}" / f"modeling_wan_{part}.py"
+    text = file.read_text(encoding="utf-8")
+    assert text.count(right) == 1
+    file.write_text(text.replace(right, wrong), encoding="utf-8")
+    found = asked(package)
+    assert found.status == "fail"
+    assert said in found.reason

@@ -1,0 +1,286 @@
+"""What a model of conditions teaches a transformer, asked as VeOmni's trainer asks it, beside diffusers' own pipeline.
+
+A transformer that has learned its targets by heart must draw, in that pipeline, the picture that it was taught.
+"""
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+from omni_kit.errors import BadInput
+from omni_kit.targets.references.pipelines import PipelineBuilder, read_pipeline
+from omni_kit.toys.feeds.pipeline import PROMPTS, PipelineFeed
+from omni_kit.upstream.diffusers.signatures import STEP_NAMES
+
+GET, PROCESS, MODEL = "get_condition", "process_condition", "the trainer's call"
+Fault = tuple[str, str]
+IN_FULL = {"torch_dtype_of_encoders": "float32"}
+"""What configs of conditions that `new-model` makes are told, so that rounding excuses nothing."""
+_SIZES, _FRAMES, _STEPS = ((64, 64), (64, 96)), 9, 3
+_DRAWS, _MORE_DRAWS = 12, 3000  # of noise, by which times and noise levels are told: at last nearly all there are
+_CLOSE = 1e-3  # of the largest element: what a wrong scale or shift does is a hundred times as much
+_GUESSED = 5e-2  # between the times that were drawn, what was learned is guessed
+_TARGET, _CLEAN = "training_target", "latents"
+
+
+class NotTried(Exception):
+    """There is nothing to teach with; why."""
+
+
+@dataclass
+class Lesson:
+    """What a trainer was handed.
+
+    Attributes:
+        pipeline: diffusers' own, of the same parts.
+        encoded: what the autoencoder made of the media of each sample.
+        given: what `get_condition` answered.
+        ready: what `process_condition` answered, draw by draw.
+    """
+
+    pipeline: Any
+    encoded: Sequence[torch.Tensor]
+    given: Mapping[str, Any]
+    ready: Sequence[Mapping[str, Any]]
+
+    @property
+    def arguments(self) -> list[str]:
+        """Of the transformer's forward."""
+        return list(inspect.signature(type(self.denoiser).forward).parameters)[1:]
+
+    @property
+    def step(self) -> str:
+        """What forward calls the time."""
+        return next(name for name in self.arguments if name in STEP_NAMES)
+
+    @property
+    def denoiser(self) -> Any:
+        """The pipeline's transformer."""
+        return getattr(self.pipeline, read_pipeline(type(self.pipeline).__name__).denoiser.name)
+
+
+def toy(pipeline_class: str, root: Path) -> Any:
+    """A small pipeline of a class, saved below `root`.
+
+    Raises:
+        NotTried: none can be made.
+    """
+    builder = PipelineBuilder()
+    builder.open({})
+    try:
+        builder.make_toy(pipeline_class, PipelineFeed())
+    except BadInput as error:
+        raise NotTried(error.message) from error
+    builder.save_toy(None, root, "hub")
+    pipeline = _loaded(root)
+    if not hasattr(getattr(pipeline, "vae", None), "encode"):
+        raise NotTried(f"{pipeline_class} has no autoencoder that encodes")
+    pixels = torch.zeros(1, 3, *([_FRAMES] if _filmed(pipeline) or _deep(pipeline) else []), *_SIZES[0])
+    pixels = pixels if _filmed(pipeline) or not _deep(pipeline) else pixels[:, :, :1]
+    made: list[torch.Tensor] = []
+    with _encoding(type(pipeline.vae), made), torch.no_grad():
+        pipeline.vae.encode(pixels)
+    if (found := _decodes(pipeline, lambda _: contextlib.nullcontext())).numel() != made[0].numel():
+        raise NotTried(f"{pipeline_class} takes the size of latents from elsewhere: {list(found.shape)} in a small one")
+    return pipeline
+
+
+def lesson(condition: Any, pipeline: Any) -> Lesson:
+    """Asks a model of conditions for two samples of different sizes, as a trainer does."""
+    encoded: list[torch.Tensor] = []
+    with _encoding(type(pipeline.vae), encoded):
+        given = condition.get_condition(inputs=list(PROMPTS), outputs=None, **_media(_filmed(pipeline)))
+    with torch.no_grad():
+        ready = [condition.process_condition(**given) for _ in range(_DRAWS)]
+    return Lesson(pipeline, encoded, given, ready)
+
+
+def faults_of(taught: Lesson, condition: Any, wrapper: Any) -> Iterator[Fault]:
+    """What is wrong with it: latents, noise and targets, and what the transformer answers to both.
+
+    Args:
+        wrapper: the transformer that is trained, with the weights of the pipeline's.
+    """
+    if said := _decoded(taught, _ending_at(taught.ready[0][_CLEAN][0])):
+        yield GET, f"the pipeline would decode other latents than the autoencoder made: {said}"
+        return
+    learned, close = _learned(taught, condition)
+    if said := _decoded(taught, _answering(taught, learned), close):
+        yield PROCESS, f"a transformer that answers its targets draws another picture: {said}"
+    yield from ((MODEL, said) for said in _answers(taught, wrapper))
+
+
+def _learned(taught: Lesson, condition: Any) -> tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], float]:
+    """What a transformer that has learned its targets by heart answers to noisy latents of the first sample at a time.
+
+    A target is a sum of noisy and clean latents, each with a weight that goes with the time; also, how close that is.
+
+    Raises:
+        ValueError: it is not.
+    """
+    ready = list(taught.ready)
+    weighed = [_weights(taught, one) for one in ready]
+    if not (flows := all(abs(noisy + clean) < _CLOSE * abs(noisy) for _, noisy, clean in weighed)):
+        with torch.no_grad():
+            weighed += [_weights(taught, condition.process_condition(**taught.given)) for _ in range(_MORE_DRAWS)]
+    times, noisy, clean = np.array(sorted(weighed)).T
+    slope, offset = np.polyfit(times, 1 / noisy, 1)  # of flow, a noise level that goes evenly
+    first = taught.ready[0][_CLEAN][0]
+
+    def answer(given: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
+        at = float(time)
+        one = 1 / (slope * at + offset) if flows else float(np.interp(at, times, noisy))
+        other = -one if flows else float(np.interp(at, times, clean))
+        answered: torch.Tensor = one * given + other * first.expand_as(given)
+        return answered
+
+    return answer, _CLOSE if flows else _GUESSED
+
+
+def _weights(taught: Lesson, ready: Mapping[str, Any]) -> tuple[float, float, float]:
+    """The time of a draw, and how much of its target noisy and clean latents are."""
+    noisy, target, clean = (_first(ready[name]).double().flatten() for name in (taught.arguments[0], _TARGET, _CLEAN))
+    given = torch.stack([noisy, clean], dim=1)
+    found = torch.linalg.lstsq(given, target[:, None]).solution
+    if not _near((given @ found)[:, 0], target):
+        raise ValueError("a target is no sum of noisy and clean latents")
+    time = torch.as_tensor(ready[taught.step][0]).float().flatten()[0]
+    return float(time), float(found[0]), float(found[1])
+
+
+def _answering(taught: Lesson, learned: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
+    """The pipeline's transformer answers what was learned."""
+    signature = inspect.signature(type(taught.denoiser).forward)
+
+    def forward(*args: Any, return_dict: bool = True, **kwargs: Any) -> Any:
+        given = signature.bind(None, *args, **kwargs).arguments
+        noisy, time = given[taught.arguments[0]], torch.as_tensor(given[taught.step]).flatten()[0]
+        answers = [learned(one, time).to(one.dtype) for one in (noisy if isinstance(noisy, list) else [noisy])]
+        return (answers if isinstance(noisy, list) else answers[0],)
+
+    return lambda pipeline: patch.object(taught.denoiser, "forward", forward)
+
+
+def _ending_at(clean: torch.Tensor) -> Callable[[Any], Any]:
+    """Every step of the pipeline's scheduler ends at these latents."""
+
+    def step(output: Any, time: Any, sample: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor]:
+        return (clean.reshape(sample.shape).to(sample.dtype),)
+
+    return lambda pipeline: patch.object(pipeline.scheduler, "step", step)
+
+
+def _decoded(taught: Lesson, changed: Callable[[Any], Any], close: float = _CLOSE) -> str:
+    """How what the pipeline decodes is not what was encoded of the first sample; empty where it is."""
+    found, expected = _decodes(taught.pipeline, changed), taught.encoded[0]
+    if found.numel() != expected.numel():
+        return f"{list(found.shape)} instead of {list(expected.shape)}"
+    found = found.reshape(expected.shape)
+    return "" if _near(found, expected, close) else _off(found, expected)
+
+
+def _decodes(pipeline: Any, changed: Callable[[Any], Any]) -> torch.Tensor:
+    """What a pipeline hands its autoencoder."""
+    seen: list[torch.Tensor] = []
+
+    class Seen(Exception):
+        """Ends the pipeline at its decoder."""
+
+    def decode(latents: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        seen.append(latents)
+        raise Seen
+
+    rows, columns = _SIZES[0]
+    asked = {
+        "prompt": PROMPTS[0], "height": rows, "width": columns, "num_frames": _FRAMES, "num_inference_steps": _STEPS,
+        "guidance_scale": 1.0, "use_resolution_binning": False, "generator": torch.Generator().manual_seed(0),
+    }  # fmt: skip
+    taken = inspect.signature(pipeline.__call__).parameters
+    with changed(pipeline), patch.object(pipeline.vae, "decode", decode), contextlib.suppress(Seen), torch.no_grad():
+        pipeline(**{name: value for name, value in asked.items() if name in taken})
+    return seen[0]
+
+
+def _filmed(pipeline: Any) -> bool:
+    return "num_frames" in inspect.signature(pipeline.__call__).parameters
+
+
+def _deep(pipeline: Any) -> bool:
+    """Whether its autoencoder's convolutions go along frames."""
+    return any(parameter.dim() == 5 for parameter in pipeline.vae.parameters())
+
+
+@torch.no_grad()
+def _answers(taught: Lesson, wrapper: Any) -> Iterator[str]:
+    """What the wrapper makes of a whole batch, beside diffusers' model on each of its samples."""
+    ready = taught.ready[0]
+    answer = wrapper.eval()(**ready)
+    if not getattr(answer, "loss", None):
+        yield "it answers no loss"
+        return
+    for number, prediction in enumerate(getattr(answer, "predictions", None) or []):
+        sample = {name: values[number] for name, values in ready.items() if name in taught.arguments}
+        expected = taught.denoiser.eval()(**sample)[0]
+        expected = expected[0] if isinstance(expected, list) else expected
+        if prediction.shape == expected.shape and not _near(prediction, expected):
+            yield f"sample {number} is answered otherwise than by diffusers' model: {_off(prediction, expected)}"
+
+
+@contextlib.contextmanager
+def _encoding(cls: type, encoded: list[torch.Tensor]) -> Iterator[None]:
+    """Notes what autoencoders of a class make, which is its mean, whether a sample is drawn or not."""
+    right = cls.encode  # type: ignore[attr-defined]
+
+    def encode(*args: Any, **kwargs: Any) -> Any:
+        answer = right(*args, **kwargs)
+        held = getattr(answer, "latent_dist", None) or answer[0]
+        if hasattr(held, "mean") and not isinstance(held, torch.Tensor):
+            held.std = held.var = torch.zeros_like(held.mean)
+        encoded.append((held if isinstance(held, torch.Tensor) else held.mean).detach().clone())
+        return answer
+
+    with patch.object(cls, "encode", encode):
+        yield
+
+
+def _media(films: bool) -> dict[str, Any]:
+    """Two samples of different sizes, as the data pipeline hands them: pictures, or frames of bytes."""
+    from PIL import Image
+
+    made = []
+    for rows, columns in _SIZES:
+        x, y, t = np.meshgrid(np.linspace(0, 3, columns), np.linspace(0, 2, rows), np.linspace(0, 1, _FRAMES))
+        frames = np.stack([np.sin(x + t), np.cos(y - t), np.sin(x * y)])  # [3, rows, columns, frames]
+        made.append(((frames + 1) * 127.5).astype(np.uint8))
+    if films:
+        return {"images": [[], []], "videos": [[torch.from_numpy(one).permute(3, 0, 1, 2)] for one in made]}
+    return {"images": [[Image.fromarray(one[..., 0].transpose(1, 2, 0))] for one in made], "videos": [[], []]}
+
+
+def _loaded(root: Path) -> Any:
+    from diffusers import DiffusionPipeline
+
+    pipeline = DiffusionPipeline.from_pretrained(root)
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def _first(values: Any) -> torch.Tensor:
+    """Of the first sample, also where latents come in a list."""
+    one = values[0]
+    return torch.as_tensor(one[0] if isinstance(one, list) else one)
+
+
+def _near(one: torch.Tensor, other: torch.Tensor, close: float = _CLOSE) -> bool:
+    return float((one - other).abs().max()) <= close * float(other.abs().max())
+
+
+def _off(one: torch.Tensor, other: torch.Tensor) -> str:
+    return f"off by {float((one - other).abs().max() / other.abs().max()):.1e}"
