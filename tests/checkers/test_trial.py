@@ -58,6 +58,24 @@ class TestTensors:
         assert tensors.select(C, -1) == Tiny((3, 4), labels(numbered(C)[-1], C))
 
     @pytest.mark.parametrize(
+        ("name", "arguments"),
+        [
+            ("reshape", (4, 6)), ("reshape", ((6, -1),)), ("view", (2, 2, 6)), ("flatten", ()), ("flatten", (1,)),
+            ("flatten", (0, 1)), ("unsqueeze", (1,)), ("unsqueeze", (-1,)), ("squeeze", (0,)), ("narrow", (2, 1, 2)),
+        ],
+    )  # fmt: skip
+    def test_other_shapes_as_torch_gives_them(self, name: str, arguments: tuple[Any, ...]) -> None:
+        made = getattr(numbered(C), name)(*arguments)
+        assert tensors.method(C, name, arguments, {}) == Tiny(tuple(made.shape), labels(made, C))
+
+    @pytest.mark.parametrize(
+        ("name", "arguments"), [("split", (1, 1)), ("split", (3, 2)), ("split", ([1, 3], -1)), ("unbind", (1,))]
+    )
+    def test_parts_as_torch_gives_them(self, name: str, arguments: tuple[Any, ...]) -> None:
+        made = getattr(numbered(C), name)(*arguments)
+        assert tensors.method(C, name, arguments, {}) == [Tiny(tuple(part.shape), labels(part, C)) for part in made]
+
+    @pytest.mark.parametrize(
         "wrong",
         [
             lambda: tensors.stack([A, C]),
@@ -68,6 +86,8 @@ class TestTensors:
             lambda: tensors.transpose(A, 0, 2),
             lambda: tensors.chunk(A, 2, 1),
             lambda: tensors.select(A, 2),
+            lambda: tensors.method(A, "reshape", [4, 2], {}),
+            lambda: tensors.method(A, "split", [[1, 3], 1], {}),
             lambda: tensors.function("einsum", [[A]], {}),
             lambda: tensors.method(A, "sum", [], {}),
             lambda: tensors.method(A, "transpose", [0], {}),

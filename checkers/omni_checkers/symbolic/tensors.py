@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 _SAME = {"contiguous", "to", "clone", "detach", "cpu", "float", "half", "bfloat16", "type_as", "requires_grad_"}
@@ -110,6 +111,51 @@ def narrow(tensor: Tiny, dim: int, start: int, length: int) -> Tiny:
     return _made(shape, lambda place: tensor.at((*place[:dim], place[dim] + start, *place[dim + 1 :])))
 
 
+def reshape(tensor: Tiny, *shape: Any) -> Tiny:
+    """Tensor.reshape: the same elements in the same order."""
+    wanted = list(shape[0] if isinstance(shape[0], (list, tuple)) else shape)
+    if wanted.count(-1) == 1:
+        rest = prod(size for size in wanted if size != -1)
+        wanted[wanted.index(-1)] = len(tensor.data) // rest if rest else 0
+    if not all(isinstance(size, int) and size >= 0 for size in wanted) or prod(wanted) != len(tensor.data):
+        raise NotATensor("reshape to another number of elements")
+    return Tiny(tuple(wanted), tensor.data)
+
+
+def flatten(tensor: Tiny, start_dim: int = 0, end_dim: int = -1) -> Tiny:
+    """Tensor.flatten."""
+    first, last = (_dimension(dim, len(tensor.shape)) for dim in (start_dim, end_dim))
+    return reshape(tensor, (*tensor.shape[:first], prod(tensor.shape[first : last + 1]), *tensor.shape[last + 1 :]))
+
+
+def unsqueeze(tensor: Tiny, dim: int) -> Tiny:
+    """Tensor.unsqueeze."""
+    dim = _dimension(dim, len(tensor.shape) + 1)
+    return Tiny((*tensor.shape[:dim], 1, *tensor.shape[dim:]), tensor.data)
+
+
+def squeeze(tensor: Tiny, dim: int) -> Tiny:
+    """Tensor.squeeze of one dimension."""
+    dim = _dimension(dim, len(tensor.shape))
+    return Tiny((*tensor.shape[:dim], *tensor.shape[dim + 1 :]), tensor.data) if tensor.shape[dim] == 1 else tensor
+
+
+def split(tensor: Tiny, size: int | Sequence[int], dim: int = 0) -> list[Tiny]:
+    """Tensor.split: into parts of a size, or of several sizes."""
+    dim = _dimension(dim, len(tensor.shape))
+    whole = tensor.shape[dim]
+    sizes = [min(size, whole - start) for start in range(0, whole, size)] if isinstance(size, int) else list(size)
+    if sum(sizes) != whole:
+        raise NotATensor("split into other sizes")
+    return [narrow(tensor, dim, sum(sizes[:number]), length) for number, length in enumerate(sizes)]
+
+
+def unbind(tensor: Tiny, dim: int = 0) -> list[Tiny]:
+    """Tensor.unbind."""
+    dim = _dimension(dim, len(tensor.shape))
+    return [squeeze(narrow(tensor, dim, number, 1), dim) for number in range(tensor.shape[dim])]
+
+
 def select(tensor: Tiny, index: int) -> Tiny:
     """tensor[index]."""
     if not tensor.shape or not -tensor.shape[0] <= index < tensor.shape[0]:
@@ -132,6 +178,13 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "transpose": transpose,
     "permute": permute,
     "chunk": chunk,
+    "reshape": reshape,
+    "flatten": flatten,
+    "unsqueeze": unsqueeze,
+    "squeeze": squeeze,
+    "split": split,
+    "unbind": unbind,
+    "narrow": narrow,
     "vstack": lambda tensors: cat(tensors, 0),
 }
 _METHODS: dict[str, Callable[..., Any]] = {
@@ -139,6 +192,14 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "swapaxes": transpose,
     "permute": lambda tensor, *order: permute(tensor, order[0] if isinstance(order[0], (list, tuple)) else order),
     "chunk": chunk,
+    "reshape": reshape,
+    "view": reshape,
+    "flatten": flatten,
+    "unsqueeze": unsqueeze,
+    "squeeze": squeeze,
+    "split": split,
+    "unbind": unbind,
+    "narrow": narrow,
     "t": lambda tensor: transpose(tensor, 0, 1),
     "dim": lambda tensor: len(tensor.shape),
     "size": lambda tensor, dim=None: tensor.shape if dim is None else tensor.shape[dim],
