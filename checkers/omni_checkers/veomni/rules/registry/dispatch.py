@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.symbolic import Class, Function, Program
+from omni_checkers.symbolic.values import Opaque
 from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.generated import Generated, exported
 from omni_checkers.veomni.facts.registry import MODELING, Registration, dispatch, imported_modules
@@ -21,7 +22,8 @@ _GENERIC_FIRST = (
 class ArchitectureIsReturned(Rule):
     """For each architecture that a checkpoint may name, the register function returns that class, or raises.
 
-    It is called, symbolically, with every model class that the generated file exports for its config.
+    It is called, symbolically, with every model class that the generated file exports for its config, and with every
+    class that it returns for some name.
 
     Why: VeOmni passes `architectures[0]` of config.json on unchanged. Where another class comes back, the checkpoint is
     loaded into a model with another head: the weights of its own head are dropped and the other head is randomly
@@ -40,7 +42,7 @@ class ArchitectureIsReturned(Rule):
     def check(self, program: Program, registrations: list[Registration], generated: list[Generated]) -> Findings:
         judged = 0
         for registration in _modeling(registrations):
-            for name in sorted(architectures(generated, registration.key)):
+            for name in sorted(architectures(generated, registration.key) | _returnable(program, registration)):
                 judged += 1
                 for path in {str(path.value): path for path in dispatch(program, registration, name)}.values():
                     if path.outcome.raised is None and isinstance(path.value, Class) and path.name != name:
@@ -48,6 +50,14 @@ class ArchitectureIsReturned(Rule):
                         break
         if not judged:
             raise NotApplicable("no generated file exports a model class for a registered config")
+
+
+def _returnable(program: Program, registration: Registration) -> set[str]:
+    """The classes of the directory that a register function gives for some architecture."""
+    if not isinstance(registration.function, Function):
+        return set()
+    paths = dispatch(program, registration, Opaque("<architecture>"))
+    return {path.name for path in paths if path.outcome.raised is None and isinstance(path.value, Class)}
 
 
 class NoArchitectureIsAccepted(Rule):
