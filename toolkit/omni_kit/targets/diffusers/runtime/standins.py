@@ -12,7 +12,6 @@ from torch import nn
 
 from omni_kit.errors import BadInput
 from omni_kit.toys.feeds.sampling import SCALING, SHIFT
-from omni_kit.toys.pipelines import parts
 from omni_kit.upstream.profile import Component
 
 _VAE = "vae"
@@ -78,6 +77,9 @@ def autoencoder_of(pipeline_class: Any, channels: int) -> Any:
     Args:
         channels: of latents.
     """
+    # It imports diffusers: a checkout's own has to be found first.
+    from omni_kit.toys.pipelines import parts
+
     told = typing.get_type_hints(pipeline_class.__init__).get(_VAE)
     named = [getattr(one, "__name__", "") for one in (told, *typing.get_args(told)) if one is not None]
     measures = {

@@ -166,8 +166,9 @@ class _Planner:
 
     def _toy(self) -> dict[str, Any]:
         defaults = self.model.config.cls.defaults.items()
-        left_open = {name: None for name, one in defaults if name in OPEN and one.value is None}
-        complete = left_open | _known(ConfigView(self.model.config).as_dict())
+        left_open = {name for name, one in defaults if name in OPEN and one.value is None}
+        known = _known(ConfigView(self.model.config).as_dict())
+        complete = known | {name: None for name in left_open if name not in known}
         complete["architectures"] = [self.model.class_name]
         return {
             name: value for name, value in toy_config(complete).items() if name not in left_open or value is not None
