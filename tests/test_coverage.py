@@ -16,11 +16,15 @@ PROVEN = {
     "ctrl": "a tied head whose bias VeOmni would initialise anew",
     "emu3": "a text model that is built from a part of the config",
     "glm4": "token ids that are lists",
+    "gpt_oss": "experts that no kernel takes over, and that no plan shares out",
     "gpt2": "a head that is called LMHeadModel",
-    "hrm_text": "upstream splits tensors while it loads",
     "mamba": "no attention, and a loss of its own",
-    "olmo_hybrid": "upstream renames some layers and leaves others",
     "rembert": "a decoder with a vocabulary of its own",
+}
+# What new-model says is left to do.
+TO_FINISH = {
+    "hrm_text": "its config refuses flash attention",
+    "olmo_hybrid": "OlmoHybridShortConvolution mixes neighbouring tokens",
 }
 REFUSED = {
     "bert": "ties cls.predictions.decoder.bias to cls.predictions.bias",
@@ -48,7 +52,16 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
 @pytest.mark.parametrize("model_type", PROVEN)
 def test_proven(model_type: str, sides: Sides, tmp_path: Path) -> None:
     (case,) = cover_with([model_type], tmp_path, sides)
-    assert (case.outcome, case.reason) == ("proven", "0e+00")
+    assert case.outcome == "proven", case.reason
+    assert float(case.reason) < 1e-5
+
+
+@pytest.mark.parametrize("model_type", TO_FINISH)
+def test_what_is_left_to_do_is_said(model_type: str, sides: Sides, tmp_path: Path) -> None:
+    (case,) = cover_with([model_type], tmp_path, sides)
+    assert case.outcome == "to finish"
+    assert TO_FINISH[model_type] in case.reason
+    assert "scenarios: packed" in case.reason  # nothing else is wrong
 
 
 @pytest.mark.parametrize("model_type", REFUSED)
@@ -68,7 +81,7 @@ def test_a_denoiser_is_proven(name: str, sides: Sides, tmp_path: Path) -> None:
 
 
 def test_the_sample_is_of_what_is_covered() -> None:
-    assert {*PROVEN, *REFUSED} <= set(names())
+    assert {*PROVEN, *TO_FINISH, *REFUSED} <= set(names())
     assert set(DENOISERS) <= set(denoisers.names())
 
 

@@ -75,6 +75,7 @@ def test_links_are_not_followed_and_the_way_itself_stays_closed(tmp_path: Path) 
 def test_a_candidate_that_looks_for_the_answers_finds_none(plant: Plant, sides: Sides, tmp_path: Path) -> None:
     """It opens every file of tensors that it finds below the directory of upstream's results."""
     said = tmp_path / "said"
+    (sides.closed / "planted.safetensors").write_bytes(b"whatever else is there by then")
     lines = (
         "from pathlib import Path",
         f"for file in Path({str(sides.closed)!r}).rglob('*.safetensors'):",

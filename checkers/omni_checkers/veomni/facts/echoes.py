@@ -15,7 +15,7 @@ from omni_checkers.veomni.facts.cousins import Function, by_hand, directories_be
 from omni_kit.targets.veomni.model_dir import ModelDir
 
 # Nodes of the lines around it: shorter ones are alike by chance.
-_LEAST = 40
+_LEAST = 25
 # Lines before and after the one that is looked at.
 _AROUND = ((2, 1), (1, 2), (3, 0))
 Neighbours = tuple[str, ...]

@@ -68,7 +68,7 @@ def parse_levels(levels: Sequence[str] | None, offers: frozenset[Ability] = OF_M
         BadInput: an unknown level, or an empty list.
     """
     if levels is None:
-        return [level.name for level in _ALL if level.default and level.needs <= offers]
+        return [level.name for level in _ALL if level.runs_unasked(offers)]
     if unknown := [level for level in levels if level not in BY_NAME]:
         raise BadInput(f"unknown parity level '{unknown[0]}'", f"levels: {', '.join(LEVELS)}")
     if not levels:

@@ -16,7 +16,10 @@ class Hooks(Level):
     name = "hooks"
     says = "what the framework asks of it besides its answers is there, and names what the model has"
     needs = frozenset({Ability.hooks})
-    default = True
+
+    def runs_unasked(self, offers: frozenset[Ability]) -> bool:
+        """See `Level.runs_unasked`: where no ways of calling are compared, this alone asks it as training does."""
+        return self.needs <= offers and Ability.ways not in offers
 
     def judge(self, case: "Case") -> LevelVerdict:
         """See `Level.judge`."""

@@ -63,6 +63,10 @@ class Level(ABC):
     default: ClassVar[bool] = False
     """Whether it runs where no levels are named."""
 
+    def runs_unasked(self, offers: frozenset[Ability]) -> bool:
+        """Whether it runs where no levels are named and both sides can do these."""
+        return self.default and self.needs <= offers
+
     @abstractmethod
     def judge(self, case: "Case") -> LevelVerdict:
         """Compares.

@@ -23,6 +23,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from omni_kit.errors import OmniKitError
+from omni_kit.files import write_atomic
 from omni_kit.parity.compare.files import save_tensors
 from omni_kit.parity.faults.processes import process_fault
 from omni_kit.parity.processes.batches import load_batches
@@ -119,7 +120,7 @@ def _rank(job: Job) -> None:
     except Exception as error:
         traceback.print_exc(file=sys.stderr)
         said = {"error": one_line(error), "environment": lacks_package(error), "time": time.time()}
-        _error_file(job, number).write_text(json.dumps(said), encoding="utf-8")
+        write_atomic(_error_file(job, number), json.dumps(said))  # the agent may end it at any moment
         os._exit(1)
     faulthandler.cancel_dump_traceback_later()
 
