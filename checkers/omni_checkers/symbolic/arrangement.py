@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
 
-_COMMUTING = (ast.Add, ast.Mult, ast.BitOr, ast.BitAnd)
+COMMUTING = (ast.Add, ast.Mult, ast.BitOr, ast.BitAnd)
 _SYMMETRIC = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)
 # They give back the values that they are called on, wherever in a chain they stand.
 SAME_VALUES = frozenset({"contiguous", "clone", "cpu", "detach", "to"})
@@ -41,7 +41,7 @@ def _part(node: ast.AST) -> str:
 def _ordered(node: object) -> str:
     """A text that two trees share if they differ only in what may be turned round."""
     match node:
-        case ast.BinOp(_, op, _) if isinstance(op, _COMMUTING):
+        case ast.BinOp(_, op, _) if isinstance(op, COMMUTING):
             return f"({f' {type(op).__name__} '.join(sorted(map(_ordered, _operands(node, type(op)))))})"
         case ast.BoolOp(op, values):
             return f"({f' {type(op).__name__} '.join(sorted(map(_ordered, values)))})"

@@ -4,12 +4,11 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from omni_checkers.symbolic.lines import said
+from omni_checkers.symbolic.arrangement import COMMUTING
+from omni_checkers.symbolic.lines import OPERATORS, said
 from omni_checkers.symbolic.spelling import OPERATIONS
 
 _IGNORED = frozenset({"ctx", "kind", "type_comment", "annotation", "returns"})
-_OPERATORS = (ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
-_COMMUTING = (ast.Add, ast.Mult, ast.BitOr, ast.BitAnd)
 
 
 @dataclass(frozen=True)
@@ -117,8 +116,8 @@ def _small(
                 return True, [_instead(ours, theirs)]
         case ast.BinOp(left, one, right), ast.BinOp(first, other, second) if type(one) is type(other):
             if said(left) == said(second) and said(right) == said(first):
-                return True, [] if isinstance(one, _COMMUTING) else [_instead(ours, theirs)]
-        case _, _ if isinstance(ours, _OPERATORS) and isinstance(theirs, _OPERATORS):
+                return True, [] if isinstance(one, COMMUTING) else [_instead(ours, theirs)]
+        case _, _ if isinstance(ours, OPERATORS) and isinstance(theirs, OPERATORS):
             return True, [_instead(ours, theirs)]
     if any(said(ours) == said(part) for part in _parts(theirs)):
         joined = theirs.values if isinstance(theirs, ast.BoolOp) else []

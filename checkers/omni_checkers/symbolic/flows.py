@@ -9,12 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from omni_checkers.symbolic.arrangement import SAME_VALUES
+from omni_checkers.symbolic.arrangement import COMMUTING, SAME_VALUES
 from omni_checkers.symbolic.lines import said
 from omni_checkers.symbolic.spelling import SPACES, plain
 
-_COMMUTING = (ast.Add, ast.Mult, ast.BitOr, ast.BitAnd)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 Number = int
 Slot = str
 Env = dict[str, Number]
@@ -157,10 +155,9 @@ class Flow:
             case ast.Attribute(inner) | ast.Subscript(inner):
                 held = self._value(inner, env)
                 where = self._value(target.slice, env) if isinstance(target, ast.Subscript) else target.attr
-                root = next((one.id for one in ast.walk(inner) if isinstance(one, ast.Name)), "")
                 self._use("set", {"of": held, "value": value})
                 if isinstance(inner, ast.Name):
-                    env[root] = self._numbers.of("set", held, where, value)
+                    env[inner.id] = self._numbers.of("set", held, where, value)
                 elif isinstance(target, ast.Attribute):
                     env[said(target)] = value
 
@@ -183,7 +180,7 @@ class Flow:
                 return self._call(node, env)
             case ast.BinOp(left, op, right):
                 sides = [self._value(left, env), self._value(right, env)]
-                if isinstance(op, _COMMUTING):
+                if isinstance(op, COMMUTING):
                     sides.sort()
                 return self._use(type(op).__name__, dict(zip(("left", "right"), sides, strict=True)))
             case ast.Subscript(inner, index):
@@ -273,13 +270,14 @@ def exchanges(ours: ast.FunctionDef, theirs: ast.FunctionDef) -> Iterator[Exchan
         here = [use for use in mine.uses if use.name == name and use.value not in same]
         there = [use for use in original.uses if use.name == name and use.value not in same]
         for use in here:
-            like = [other for other in there if _apart(use, other, mine.choices)]
-            back = [one for one in here if like and _apart(one, like[0], mine.choices)]
-            if len(like) == 1 and len(back) == 1:
-                slot = _apart(use, like[0], mine.choices)
-                instead, wanted = use.slots[slot], like[0].slots[slot]
-                if instead in original.texts and wanted in mine.texts:
-                    yield Exchange(use, like[0], slot, mine.texts[instead], original.texts[wanted])
+            like = [(other, slot) for other in there if (slot := _apart(use, other, mine.choices))]
+            if len(like) != 1:
+                continue
+            ((other, slot),) = like
+            instead, wanted = use.slots[slot], other.slots[slot]
+            alone = sum(bool(_apart(one, other, mine.choices)) for one in here) == 1
+            if alone and instead in original.texts and wanted in mine.texts:
+                yield Exchange(use, other, slot, mine.texts[instead], original.texts[wanted])
 
 
 def _apart(one: Use, other: Use, choices: Mapping[Number, frozenset[Number]]) -> Slot:

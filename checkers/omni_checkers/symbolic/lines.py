@@ -9,7 +9,8 @@ from itertools import zip_longest
 from omni_checkers.engine.files import walked
 from omni_checkers.symbolic.spelling import plain
 
-_OPERATORS = (ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+OPERATORS = (ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+"""What a tree says by its type alone."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def said(node: ast.AST) -> str:
     """The text of a node, whatever its spacing; remembered on the node."""
     text: str | None = node.__dict__.get("_said")
     if text is None:
-        text = type(node).__name__ if isinstance(node, _OPERATORS) else ast.unparse(node)
+        text = type(node).__name__ if isinstance(node, OPERATORS) else ast.unparse(node)
         node.__dict__["_said"] = text
     return text
 
