@@ -4,15 +4,16 @@ import ast
 import io
 import tokenize
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from omni_kit.upstream.python.source import parse_file
 
 Node = TypeVar("Node", bound=ast.AST)
+Answer = TypeVar("Answer")
 _LEAVES = (ast.Constant, ast.Global, ast.MatchSingleton, ast.Nonlocal)
 # Fields that hold names, numbers and contexts.
 _PLAIN = frozenset(
@@ -25,6 +26,21 @@ _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
+
+
+def remembered(function: Callable[[Any], Answer]) -> Callable[[Any], Answer]:
+    """A function of one node, asked once for each: the answer is kept on the node, and goes with it."""
+    key = f"_{function.__module__}.{function.__name__}"
+
+    @wraps(function)
+    def asked(node: ast.AST) -> Answer:
+        answers = node.__dict__
+        if key not in answers:
+            answers[key] = function(node)
+        answer: Answer = answers[key]
+        return answer
+
+    return asked
 
 
 def walked(node: ast.AST) -> list[ast.AST]:
@@ -118,6 +134,7 @@ def read_file(path: Path) -> File:
         return File(path, "", None, SyntaxError(str(why)))
 
 
+@remembered
 def _refused(tree: ast.Module) -> SyntaxError | None:
     """Why Python does not compile what it can parse, such as `return` outside a function; nothing is run."""
     try:

@@ -50,18 +50,23 @@ class Flow:
 
     Attributes:
         uses: every call, operation and return, in order.
-        texts: value -> its first name, or the expression that made it first.
         choices: value -> the values of which it is one, where a condition decides.
     """
 
     def __init__(self, function: ast.FunctionDef, numbers: Numbers) -> None:
         self._numbers, self._line = numbers, function.lineno
         self.uses: list[Use] = []
-        self.texts: dict[Number, str] = {}
+        self._names: dict[Number, str] = {}
+        self._made: dict[Number, ast.expr] = {}
         self.choices: dict[Number, frozenset[Number]] = {}
         args = function.args
         named = [*args.posonlyargs, *args.args, *args.kwonlyargs, *filter(None, (args.vararg, args.kwarg))]
         self._run(function.body, {one.arg: numbers.of("parameter", one.arg) for one in named})
+
+    def text(self, value: Number) -> str | None:
+        """The first name of a value, or the expression that made it; None where the function has no such value."""
+        made = self._made.get(value)
+        return self._names.get(value) or (said(made) if made is not None else None)
 
     def _run(self, body: Sequence[ast.stmt], env: Env) -> bool:
         """Goes through statements; says whether the end of them is reached."""
@@ -142,8 +147,8 @@ class Flow:
         match target:
             case ast.Name(name):
                 env[name] = value
-                if not self.texts.get(value, "").isidentifier():
-                    self.texts[value] = name
+                if not isinstance(self._made.get(value), ast.Name):
+                    self._names.setdefault(value, name)
             case ast.Tuple(targets) | ast.List(targets):
                 whole = made_of.elts if isinstance(made_of, (ast.Tuple, ast.List)) else []
                 same = len(whole) == len(targets)
@@ -163,7 +168,7 @@ class Flow:
 
     def _value(self, node: ast.expr, env: Env) -> Number:
         number = self._number(node, env)
-        self.texts.setdefault(number, said(node))
+        self._made.setdefault(number, node)
         return number
 
     def _number(self, node: ast.expr, env: Env) -> Number:
@@ -274,10 +279,11 @@ def exchanges(ours: ast.FunctionDef, theirs: ast.FunctionDef) -> Iterator[Exchan
             if len(like) != 1:
                 continue
             ((other, slot),) = like
-            instead, wanted = use.slots[slot], other.slots[slot]
+            given, due = use.slots[slot], other.slots[slot]
+            instead, wanted = mine.text(given), original.text(due)
             alone = sum(bool(_apart(one, other, mine.choices)) for one in here) == 1
-            if alone and instead in original.texts and wanted in mine.texts:
-                yield Exchange(use, other, slot, mine.texts[instead], original.texts[wanted])
+            if alone and instead and wanted and original.text(given) and mine.text(due):
+                yield Exchange(use, other, slot, instead, wanted)
 
 
 def _apart(one: Use, other: Use, choices: Mapping[Number, frozenset[Number]]) -> Slot:

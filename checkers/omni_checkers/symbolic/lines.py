@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
 
-from omni_checkers.engine.files import walked
+from omni_checkers.engine.files import remembered, walked
 from omni_checkers.symbolic.spelling import plain
 
 OPERATORS = (ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
@@ -38,6 +38,7 @@ class Line:
         return plain(self.node)
 
 
+@remembered
 def lines_of(function: ast.FunctionDef) -> list[Line]:
     """The statements of a function, those inside others, too; what only speaks or raises is left out."""
     return list(_lines(function.body))
@@ -118,13 +119,10 @@ def depend(first: ast.AST, second: ast.AST) -> bool:
     return bool(sets[0] & reads[1] or sets[1] & reads[0] or sets[0] & sets[1])
 
 
+@remembered
 def said(node: ast.AST) -> str:
-    """The text of a node, whatever its spacing; remembered on the node."""
-    text: str | None = node.__dict__.get("_said")
-    if text is None:
-        text = type(node).__name__ if isinstance(node, OPERATORS) else ast.unparse(node)
-        node.__dict__["_said"] = text
-    return text
+    """The text of a node, whatever its spacing."""
+    return type(node).__name__ if isinstance(node, OPERATORS) else ast.unparse(node)
 
 
 def parameters(function: ast.FunctionDef) -> set[str]:

@@ -3,6 +3,8 @@
 import ast
 from typing import Any
 
+from omni_checkers.engine.files import remembered
+
 # Names of one operation, by the name that stands for all of them. Source: torch's documentation of its aliases.
 _NAMES = {
     "absolute": "abs",
@@ -100,6 +102,7 @@ _TURNED = {ast.IsNot: ast.Is, ast.NotEq: ast.Eq}
 _SIDES = {ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 
 
+@remembered
 def plain(node: ast.AST) -> ast.AST:
     """A statement or expression in one spelling, as a tree of its own: methods for functions, one name for aliases."""
     tree = ast.parse(ast.unparse(node)).body[0]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from omni_checkers.engine.files import walked
+from omni_checkers.engine.files import remembered, walked
 from omni_checkers.symbolic.lines import said
 
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
@@ -38,18 +38,18 @@ def forgotten(function: ast.FunctionDef) -> Iterator[Forgotten]:
     known |= {argument.arg for argument in walked(function) if isinstance(argument, ast.arg)}
     statements = [node for node in walked(function) if isinstance(node, (ast.Assign, ast.AugAssign, ast.Return))]
     statements.sort(key=lambda node: node.lineno)
+    shapes = [tuple(kind for kind, _ in _leaves(node)) for node in statements]
     for number, first in enumerate(statements):
-        for second in statements[number + 1 :]:
+        for place, second in enumerate(statements[number + 1 :], number + 1):
             if second.lineno - first.lineno > _NEAR:
                 break
-            yield from _between(first, second, known)
+            if shapes[number] == shapes[place]:
+                yield from _between(first, second, known)
 
 
 def _between(first: ast.stmt, second: ast.stmt, known: set[str]) -> Iterator[Forgotten]:
-    ours, theirs = list(_leaves(second)), list(_leaves(first))
-    if len(ours) != len(theirs) or [kind for kind, _ in ours] != [kind for kind, _ in theirs]:
-        return
-    pairs = [(one, other) for (_, one), (_, other) in zip(ours, theirs, strict=True)]
+    """The name that was forgotten in one of two statements of one shape."""
+    pairs = [(one, other) for (_, one), (_, other) in zip(_leaves(second), _leaves(first), strict=True)]
     words = {_change(other, one) for one, other in pairs if one != other}
     if _crossed(first, second, words):
         theirs_name, ours_name = _target(first), _target(second)
@@ -81,9 +81,14 @@ def _target(node: ast.stmt) -> str:
     return ""
 
 
-def _leaves(node: ast.AST) -> Iterator[tuple[str, str]]:
+@remembered
+def _leaves(node: ast.AST) -> list[tuple[str, str]]:
     """What a statement is made of, in order: kinds of nodes, and names."""
-    for inner in ast.walk(node):
+    return list(_parts(node))
+
+
+def _parts(node: ast.AST) -> Iterator[tuple[str, str]]:
+    for inner in walked(node):
         match inner:
             case ast.Name(name):
                 yield "name", name

@@ -2,7 +2,7 @@
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -45,7 +45,7 @@ def echoes(model_dir: ModelDir, files: dict[Path, File]) -> list[Echo]:
     directories = directories_beside(model_dir)
     if not directories:
         raise NotApplicable("there is no other integration to compare with")
-    places = _neighbourhoods(tuple(directories))
+    places = [_neighbourhoods(directory) for directory in directories]
     said = {line for directory in directories for function in functions_in(directory) for line in function.lines}
     return [
         echo
@@ -57,13 +57,14 @@ def echoes(model_dir: ModelDir, files: dict[Path, File]) -> list[Echo]:
 
 
 def _of_function(
-    function: Function, places: dict[Neighbours, list[tuple[Function, Line]]], said: set[str]
+    function: Function, places: Sequence[Mapping[Neighbours, list[tuple[Function, Line]]]], said: set[str]
 ) -> Iterator[Echo]:
     lines = lines_of(function.node)
     for number, line in enumerate(lines):
         if line.text in said:
             continue
-        found = [place for key in _around(lines, number) for place in places.get(key, ())]
+        keys = list(_around(lines, number))
+        found = [place for key in keys for directory in places for place in directory.get(key, ())]
         for other, there in found:
             if line.kind is there.kind and (only := _only(function, line, other, there)) is not None:
                 yield Echo(function, line, other, there, only)
@@ -79,9 +80,10 @@ def _only(function: Function, line: Line, other: Function, there: Line) -> Diffe
 
 
 @cache
-def _neighbourhoods(directories: tuple[Path, ...]) -> dict[Neighbours, list[tuple[Function, Line]]]:
+def _neighbourhoods(directory: Path) -> Mapping[Neighbours, list[tuple[Function, Line]]]:
+    """The lines of an integration, by those around them."""
     found: defaultdict[Neighbours, list[tuple[Function, Line]]] = defaultdict(list)
-    for function in (function for directory in directories for function in functions_in(directory)):
+    for function in functions_in(directory):
         lines = lines_of(function.node)
         for number, line in enumerate(lines):
             for key in _around(lines, number):

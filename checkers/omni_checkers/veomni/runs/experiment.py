@@ -6,7 +6,6 @@ file that the first argument names. Rules never import torch: this process does.
 
 import importlib
 import json
-import pickle
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,6 @@ from omni_kit.parity.processes.failures import lacking_package
 
 IMPORT_LIMIT = 120.0
 """Seconds in which a model is imported, registered and built."""
-_HOOKS = ("get_position_id_func", "get_metadata_collate_func")
 _LOADING = ("import", "keys", "roundtrip")
 _NOTHING: Mapping[str, Any] = {"error": "", "lacks": "", "returned": [], "built": {}, "hooks": [], "denoiser": []}
 
@@ -115,10 +113,39 @@ def _build(cls: Any, key: str, model: Mapping[str, Any], facts: dict[str, Any]) 
     except Exception as error:
         facts["lacks"] = facts["lacks"] or lacking_package(error)
         return "" if lacking_package(error) else _told(error)
-    for hook in _HOOKS:
-        if callable(getattr(made, hook, None)):
-            facts["hooks"].append([cls.__name__, hook, _pickled(made, hook)])
+    facts["hooks"] += [[cls.__name__, *fault] for fault in _faults(made)]
     return ""
+
+
+def _faults(made: Any) -> list[tuple[str, str]]:
+    """What is wrong with the hooks of a model; they are given the index of a checkpoint as it lies on the hub."""
+    from omni_kit.errors import OmniKitError
+    from omni_kit.targets.veomni.runtime.hooks import INDEX, faults_of
+
+    with tempfile.TemporaryDirectory(prefix="omni-kit-check-") as folder:
+        try:
+            names = _hub_names(type(made).__name__, made.config)
+            files = {
+                name: f"model-{number:05d}-of-{len(names):05d}.safetensors" for number, name in enumerate(names, 1)
+            }
+            (Path(folder) / INDEX).write_text(json.dumps({"weight_map": files}), encoding="utf-8")
+        except OmniKitError:  # without one, that hook is not asked
+            pass
+        return faults_of(made, Path(folder))[1]
+
+
+def _hub_names(name: str, config: Any) -> list[str]:
+    """The keys on the hub of a class with this config, as transformers declares them."""
+    from omni_kit.layout.expected import expected_checkpoint
+    from omni_kit.upstream.library import find_library
+    from omni_kit.upstream.transformers.configs import ModelConfig, config_class
+    from omni_kit.upstream.transformers.models import upstream_model
+
+    values = {**config.to_dict(), "architectures": [name]}
+    of_type = config_class(find_library("transformers"), config.model_type)
+    return list(
+        expected_checkpoint(upstream_model(of_type.source.library, ModelConfig(of_type, values, "the toy"))).tensors
+    )
 
 
 def _config(key: str, model: Mapping[str, Any]) -> Any:
@@ -147,14 +174,6 @@ def _parts(config: Any) -> Iterator[Any]:
         part = getattr(config, name, None)
         if part is not None and not isinstance(part, dict):
             yield from _parts(part)
-
-
-def _pickled(made: Any, hook: str) -> str:
-    try:
-        pickle.loads(pickle.dumps(getattr(made, hook)()))
-    except Exception as error:
-        return _told(error)
-    return ""
 
 
 def _told(error: Exception) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from omni_checkers.engine.files import File, walked
+from omni_checkers.engine.files import File, remembered, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.constants import veomni_package
@@ -132,6 +132,7 @@ def _torch_class(name: str) -> set[str] | None:
     return None
 
 
+@remembered
 def _set_in(node: ast.AST) -> set[str]:
     """Every attribute that code defines, declares, or sets on `self`, by name or by a word."""
     found: set[str] = set()

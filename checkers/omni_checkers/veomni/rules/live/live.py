@@ -1,6 +1,6 @@
-"""Rules about what only a run can tell: VEO901 to VEO905."""
+"""Rules about what only a run can tell: VEO901 to VEO907."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,15 @@ def _with(statement: str) -> dict[str, str]:
 
 def _hook(value: str) -> dict[str, str]:
     return _with(f"OlmoeForCausalLM.get_position_id_func = lambda self: {value}")
+
+
+_LORA = "_convert_lora_targets_to_parameters"
+
+
+def _adapted(pattern: str) -> dict[str, str]:
+    """The register function of a model whose experts can be adapted by this name."""
+    hook = f"lambda model, names, patterns: ([], [*patterns, '*.mlp.experts.{pattern}'])"
+    return _with(f"OlmoeForCausalLM.{_LORA} = OlmoeModel.{_LORA} = staticmethod({hook})")
 
 
 class PackageImports(Rule):
@@ -108,29 +117,63 @@ class ClassesBuild(Rule):
                 yield Finding(f"{name} cannot be built from its config: {error}", path / "__init__.py")
 
 
-class HooksArePickled(Rule):
-    """What the hooks for the data pipeline return survives being sent to another process.
+class HooksAnswer(Rule):
+    """Every hook that VeOmni looks up on a model answers what VeOmni goes on with, when it is called as VeOmni does.
 
-    Why: workers of the data loader are started anew where the method is not "fork": "Can't pickle local object".
+    The classes that FSDP2 shards by are there; each name of a parallel plan is a parameter's, cut along its experts;
+    what the data pipeline is handed can be sent to another process; a converter has the methods that are called; where
+    a config.json says that embeddings are tied, they can be; functions that are registered answer on other devices.
 
-    Fine when: data loading has no workers.
+    Why: a hook that names what the model does not have is passed over in silence, or ends the run on the machine that
+    first takes the branch: workers of a data loader that are spawned say "Can't pickle local object".
+
+    Fine when: what a hook is for is never used, as a data loader without workers.
     """
 
     id = "VEO904"
-    name = "pipeline-hooks-are-pickled"
+    name = "hooks-answer-when-called"
     target = "veomni"
     level = "import"
     requires = ("torch", "veomni")
-    obligations = ("VEO-PG-46", "VEO-VLM-08", "VEO-VLM-13")
-    failure_modes = ("data-contract",)
-    BAD = (_hook("lambda **kwargs: kwargs"),)
-    GOOD = (_hook("print"),)
+    obligations = ("VEO-PG-46", "VEO-VLM-08", "VEO-VLM-13", "VEO-REG-13")
+    failure_modes = ("data-contract", "tied-weights", "ep-plan-stale")
+    BAD = (
+        _hook("lambda **kwargs: kwargs"),
+        _with("OlmoeForCausalLM.get_parallel_plan = lambda self: {'ep': {}}"),
+    )
+    GOOD = (_hook("print"), _GOOD)
 
     def check(self, imported: Imported, path: Path) -> Findings:
         _excuse(imported)
-        for name, hook, error in imported["hooks"]:
-            if error:
-                yield Finding(f"{name}.{hook}() cannot be pickled: {error}", path / "__init__.py")
+        for hook, said in _wrong_hooks(imported):
+            if hook != _LORA:
+                yield Finding(said, path / "__init__.py")
+
+
+class AdaptersReachExperts(Rule):
+    """Where experts are one parameter each projection, the names by which adapters are asked for are translated.
+
+    Why: LoRA on gate_proj, up_proj and down_proj finds no module of such a name and leaves all experts out, without a
+    word.
+
+    Fine when: nobody adapts the experts.
+    """
+
+    id = "VEO907"
+    name = "adapters-reach-stacked-experts"
+    severity = Severity.warning
+    target = "veomni"
+    level = "import"
+    requires = ("torch", "veomni")
+    failure_modes = ("lora-keys", "lora-fused-experts")
+    BAD = (_GOOD, _adapted("*.gate_proj.weight"))
+    GOOD = (_adapted("gate_up_proj"),)
+
+    def check(self, imported: Imported, path: Path) -> Findings:
+        _excuse(imported)
+        for hook, said in _wrong_hooks(imported):
+            if hook == _LORA:
+                yield Finding(said, path / "__init__.py")
 
 
 class ToyCheckpointLoads(Rule):
@@ -183,6 +226,17 @@ class ToyCheckpointLoads(Rule):
                 yield Finding(f"{level}: {reason}", path / "__init__.py")
             elif status == "error":
                 raise NotApplicable(f"{level} could not be judged: {reason}")
+
+
+def _wrong_hooks(imported: Imported) -> Iterator[tuple[str, str]]:
+    """The hooks that answer wrongly, and what is said of the first class of which the same is true."""
+    wrong: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for name, hook, said in imported["hooks"]:
+        wrong.setdefault((hook, said.partition(":")[0]), []).append((name, said))
+    for (hook, _), found in wrong.items():
+        name, said = found[0]
+        more = f" (and {len(found) - 1} more classes)" if len(found) > 1 else ""
+        yield hook, f"{name}{more}, {hook}: {said}"
 
 
 def _excuse(imported: Imported) -> None:

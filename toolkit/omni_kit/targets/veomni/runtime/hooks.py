@@ -12,12 +12,12 @@ from omni_kit.upstream.transformers.traits import EXPERT_COUNTS
 
 # Called once and handed to worker processes, which are spawned.
 _COLLATING = ("get_extra_collate_infos", "get_metadata_collate_func", "get_position_id_func")
-_INDEX = "model.safetensors.index.json"
+INDEX = "model.safetensors.index.json"
 _TARGETS = ("gate_proj", "up_proj", "down_proj")
 Fault = tuple[str, str]
 
 
-def faults_of(model: nn.Module, checkpoint: Path) -> tuple[list[str], list[Fault]]:
+def faults_of(model: Any, checkpoint: Path) -> tuple[list[str], list[Fault]]:
     """The hooks that were called, and of each that is wrong its name and what is wrong.
 
     Args:
@@ -25,6 +25,7 @@ def faults_of(model: nn.Module, checkpoint: Path) -> tuple[list[str], list[Fault
         checkpoint: in upstream's layout, with an index.
     """
     called, wrong = [], []
+    config = model.config.to_dict()
     for name, call in _CALLS.items():
         try:
             found = call(model, checkpoint)
@@ -34,6 +35,8 @@ def faults_of(model: nn.Module, checkpoint: Path) -> tuple[list[str], list[Fault
         except Exception as error:  # the hook's own
             wrong.append((name, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"))
         called.append(name)
+    if changed := [key for key, value in config.items() if model.config.to_dict().get(key) != value]:
+        wrong.append(("the config", f"a hook changes its {changed[0]}: the model goes on with another, and saves it"))
     untried, faults = registry_faults(model)
     called.append("what is registered" + (f", but for {', '.join(untried)}" if untried else ""))
     return called, [*wrong, *(("what is registered", said) for said in faults)]
@@ -125,16 +128,19 @@ def _index(model: Any, checkpoint: Path) -> Iterator[str] | None:
         parse_fqn_to_index_mapping_from_json,
     )
 
-    if get_fqn_to_index_mapping_converter(model) is None or not (checkpoint / _INDEX).is_file():
+    if get_fqn_to_index_mapping_converter(model) is None or not (checkpoint / INDEX).is_file():
         return None
-    before = parse_fqn_to_index_mapping_from_json(str(checkpoint / _INDEX))
-    return _index_faults(before, maybe_convert_fqn_to_index_mapping(before, model) or {}, set(model.state_dict()))
+    before = parse_fqn_to_index_mapping_from_json(str(checkpoint / INDEX))
+    after = maybe_convert_fqn_to_index_mapping(before, model) or {}
+    return _index_faults(before, after, {name for name, _ in model.named_parameters()}, set(model.state_dict()))
 
 
-def _index_faults(before: Mapping[str, int], after: Mapping[str, int], names: set[str]) -> Iterator[str]:
+def _index_faults(
+    before: Mapping[str, int], after: Mapping[str, int], parameters: set[str], names: set[str]
+) -> Iterator[str]:
     if strange := sorted(set(after) - names):
         yield f"it names {strange[0]}, which is no parameter, and {len(strange) - 1} more"
-    if lost := [name for name in before if name in names and name not in after]:
+    if lost := sorted(parameters - set(after)):
         yield f"it drops {lost[0]}, which would not be exported, and {len(lost) - 1} more"
     if len(set(before.values())) > 1 and len(set(after.values())) == 1:
         yield "it puts everything into one shard"
@@ -154,6 +160,27 @@ def _lora(model: Any, checkpoint: Path) -> Iterator[str] | None:
     return iter([] if named else ["it translates none of gate_proj, up_proj and down_proj into a parameter"])
 
 
+def _tying(model: Any, checkpoint: Path) -> Iterator[str] | None:
+    """A config.json may say that embeddings are tied: then VeOmni ties them after loading, whatever the model has.
+
+    Not asked of a model without a head: there VeOmni fails for every model, which no integration can mend.
+    """
+    import torch
+    from veomni.models.module_utils import post_process_after_weight_loading
+
+    parts = [part for part in model.modules() if hasattr(part, "get_output_embeddings")]
+    if not any(part.get_output_embeddings() is not None for part in parts):
+        return None
+    told = type(model.config).from_dict({**model.config.to_dict(), "tie_word_embeddings": True})
+    with torch.device("meta"):
+        made = type(model)._from_config(told, attn_implementation="eager")
+    try:
+        post_process_after_weight_loading(made, {})
+    except Exception as error:
+        return iter([f"a config.json that says tie_word_embeddings ends in {type(error).__name__}: {error}"])
+    return iter([])
+
+
 _CALLS: Mapping[str, Callable[[Any, Path], Iterator[str] | None]] = {
     "_no_split_modules": _no_split,
     "get_parallel_plan": _plan,
@@ -161,4 +188,5 @@ _CALLS: Mapping[str, Callable[[Any, Path], Iterator[str] | None]] = {
     "_create_checkpoint_tensor_converter": _converter,
     "_convert_fqn_to_index_mapping": _index,
     "_convert_lora_targets_to_parameters": _lora,
+    "tying of embeddings": _tying,
 }
