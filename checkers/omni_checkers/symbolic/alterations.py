@@ -112,6 +112,12 @@ class Copy:
                         if here.kind is there.kind and here.text in new and there.text in lost:
                             yield here, there
 
+    def beside_the_same(self, here: Line, there: Line) -> bool:
+        """Whether the line before, or the one after, is the same in both: else the lines were written anew."""
+        mine, original = self.mine.index(here), self.original.index(there)
+        ours, theirs = (["", *texts, ""] for texts in (self._mine, self._originals))
+        return ours[mine] == theirs[original] or ours[mine + 2] == theirs[original + 2]
+
     def _in_place(self, here: Line, there: Line) -> bool:
         """Whether two lines do the same: blocks share a statement, and short lines stand in a function that is kept."""
         if here.inside or there.inside:

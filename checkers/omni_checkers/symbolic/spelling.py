@@ -96,6 +96,17 @@ OPERATIONS = frozenset({"expand", "repeat", *_METHODS}) - {
     "unbind",
     "unsqueeze",
 }
+# Methods of a tensor that give one tensor, and no tuple.
+ONE_TENSOR = frozenset({"contiguous", "expand", "repeat", "to", "type_as", "view", "view_as", *_METHODS}) - {
+    "chunk",
+    "max",
+    "min",
+    "sort",
+    "split",
+    "tensor_split",
+    "topk",
+    "unbind",
+}
 SPACES = {"torch", "F", "functional", "nn.functional", "torch.nn.functional"}
 _COMMUTING = {"transpose"}
 _TURNED = {ast.IsNot: ast.Is, ast.NotEq: ast.Eq}

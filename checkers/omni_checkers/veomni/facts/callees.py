@@ -1,7 +1,7 @@
 """What the calls inside a generated file reach: functions, methods and modules of the same file."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from omni_checkers.engine.files import walked
@@ -24,11 +24,12 @@ class Callee:
     node: ast.FunctionDef
     bound: int
 
-    def misfit(self, call: ast.Call, passed: frozenset[str] = frozenset()) -> str:
+    def misfit(self, call: ast.Call, passed: Collection[str] = (), made: Collection[str] = ()) -> str:
         """Why the call fails; empty where it does not, or where that cannot be told.
 
         Args:
             passed: names that it gives by `**`.
+            made: locals of who calls, which no `**` of its own can hold.
         """
         decorators = {_decorator(item) for item in self.node.decorator_list}
         if decorators - _OPEN - _PLAIN - {_RENAMING}:
@@ -37,7 +38,7 @@ class Callee:
         positional = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)][self.bound :]
         given = [arg for arg in call.args if not isinstance(arg, ast.Starred)]
         open_args = len(given) != len(call.args)
-        named = {keyword.arg for keyword in call.keywords if keyword.arg} | passed
+        named = {keyword.arg for keyword in call.keywords if keyword.arg}.union(passed)
         known = {*positional, *(arg.arg for arg in arguments.kwonlyargs), *self._former()}
         if len(given) > len(positional) and arguments.vararg is None:
             return f"{len(given)} positional arguments for {len(positional)} parameters"
@@ -45,13 +46,14 @@ class Callee:
             return f"'{twice[0]}' is given twice"
         if (strange := sorted(named - known)) and arguments.kwarg is None and not decorators & _OPEN:
             return f"it has no parameter '{strange[0]}'"
-        if open_args or any(keyword.arg is None for keyword in call.keywords):
+        if open_args:
             return ""
+        more = any(keyword.arg is None for keyword in call.keywords)
         defaults = len(arguments.defaults)
         required = [*positional[: len(positional) - defaults]][len(given) :]
         pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
         required += [arg.arg for arg, default in pairs if default is None]
-        missing = [name for name in required if name not in named]
+        missing = [name for name in required if name not in named and (name in made or not more)]
         return f"'{missing[0]}' is not given" if missing else ""
 
     def _former(self) -> set[str]:
@@ -82,7 +84,11 @@ def spread(function: ast.FunctionDef, call: ast.Call) -> frozenset[str]:
 
 
 class Callees:
-    """Resolves the calls inside one function."""
+    """Resolves the calls inside one function.
+
+    Attributes:
+        made: its locals and parameters that it puts into no dict under their name.
+    """
 
     def __init__(self, source: SourceFile, owner: str, function: ast.FunctionDef, modules: Mapping[str, str]) -> None:
         self.source = source
@@ -96,6 +102,7 @@ class Callees:
                 self.local.add(node.arg)
             elif isinstance(node, ast.FunctionDef):
                 self.local.add(node.name)
+        self.made = self.local - set(_keys(function))
         self.modules = modules
         self.loops = dict(_loops(function, self.modules))
 
@@ -206,6 +213,16 @@ def _loops(function: ast.FunctionDef, modules: Mapping[str, str]) -> Iterator[tu
         made = modules.get((dotted(over) or "").removeprefix("self."), "")
         if made.endswith("[]") and isinstance(target, ast.Name) and stores.get(target.id) == 1:
             yield target.id, made.removesuffix("[]")
+
+
+def _keys(function: ast.FunctionDef) -> Iterator[object]:
+    """What a function puts into dicts, by key."""
+    for node in walked(function):
+        match node:
+            case ast.Subscript(_, ast.Constant(key), ast.Store()):
+                yield key
+            case ast.Dict(keys):
+                yield from (key.value for key in keys if isinstance(key, ast.Constant))
 
 
 def _reads(name: ast.Name) -> bool:

@@ -66,7 +66,8 @@ def _of_function(
         keys = list(_around(lines, number))
         found = [place for key in keys for directory in places for place in directory.get(key, ())]
         for other, there in found:
-            if line.kind is there.kind and (only := _only(function, line, other, there)) is not None:
+            alike = line.kind is there.kind and (line.inside == there.inside or {*line.inside} & {*there.inside})
+            if alike and (only := _only(function, line, other, there)) is not None:
                 yield Echo(function, line, other, there, only)
                 break
 

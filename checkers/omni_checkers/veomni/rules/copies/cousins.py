@@ -125,7 +125,8 @@ def _by_line(one: Kin) -> dict[int, tuple[Line, Function, Line, str]]:
     for other, copy in one.cousins:
         for here, there, differences in copy.altered():
             alone = not any(here.text in cousin.lines for cousin, _ in one.cousins)
-            if alone and len(differences) == 1 and _is_slip(here, there, differences[0]):
+            slip = copy.beside_the_same(here, there) and _is_slip(here, there, differences[0])
+            if alone and len(differences) == 1 and slip:
                 found.setdefault(here.number, (here, other, there, differences[0].what))
         for here, there in copy.rewritten() if copy.likeness >= _SAME else ():
             if not same_values(here.plain, there.plain):

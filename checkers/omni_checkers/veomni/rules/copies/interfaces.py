@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
 from omni_checkers.symbolic.lines import said
+from omni_checkers.symbolic.spelling import ONE_TENSOR
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.copies import Override, settings_of
 
@@ -141,17 +142,32 @@ def _handed_over(one: Override) -> bool:
 
 
 def _answers(function: ast.FunctionDef) -> set[int]:
-    """How many values a function returns, of the returns that say so; 1 for what is no tuple."""
+    """How many values a function returns, return by return; 0 where a return does not say so."""
     inner = {
         n for node in walked(function)[1:] if isinstance(node, (ast.FunctionDef, ast.Lambda)) for n in walked(node)
     }
     returns = [node.value for node in walked(function) if isinstance(node, ast.Return) and node not in inner]
-    return {len(value.elts) if isinstance(value, ast.Tuple) else 1 for value in returns if value is not None}
+    return {_count(function, value) for value in returns if value is not None}
+
+
+def _count(function: ast.FunctionDef, value: ast.expr) -> int:
+    match value:
+        case ast.Tuple(values):
+            return len(values)
+        case ast.BinOp() | ast.Compare():
+            return 1
+        case ast.Call(ast.Attribute(_, method)):
+            return int(method in ONE_TENSOR)
+        case ast.Name(name):
+            made = [node for node in walked(function) if isinstance(node, ast.Assign) and said(node.targets[0]) == name]
+            last = max(made, key=lambda node: node.lineno, default=None)
+            return _count(function, last.value) if last is not None and not isinstance(last.value, ast.Name) else 0
+    return 0
 
 
 def _misfits(one: Override) -> Iterator[str]:
     answers, wanted_answers = _answers(one.copy.ours), _answers(one.copy.theirs)
-    if len(answers) == len(wanted_answers) == 1 and answers != wanted_answers and 1 not in answers | wanted_answers:
+    if len(answers) == len(wanted_answers) == 1 and answers != wanted_answers and 0 not in answers | wanted_answers:
         yield f"returns {answers.pop()} values; upstream's returns {wanted_answers.pop()}"
     ours, theirs = one.copy.ours.args, one.copy.theirs.args
     mine, wanted = _defaults(ours), _defaults(theirs)

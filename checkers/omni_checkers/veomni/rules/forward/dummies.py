@@ -1,4 +1,4 @@
-"""Rules about dummy forwards, which keep ranks without images in step: VEO505 and VEO506."""
+"""Rules about dummy forwards, which keep ranks without images in step: VEO505, VEO506 and VEO516."""
 
 import ast
 from collections.abc import Iterator
@@ -22,6 +22,16 @@ _KEPT = """\
 """
 
 
+_ADDED = """\
+
+
+@config.override_method("OlmoeModel.embedded", description="for ranks without input")
+def olmoe_embedded(self, inputs_embeds):
+    nothing = self.dummy_forward().last_hidden_state.mean(){times}
+    return inputs_embeds + nothing.to(inputs_embeds.dtype)
+"""
+
+
 def _example(body: str) -> dict[str, str]:
     return {GPU_CONFIG: patch_config(_DUMMY.format(body=body))}
 
@@ -29,6 +39,13 @@ def _example(body: str) -> dict[str, str]:
 def _fresh(dtype: str) -> dict[str, str]:
     made = f"    embeds = torch.zeros(1, 4, self.config.hidden_size, dtype={dtype})\n"
     return _example(made + "    return self(inputs_embeds=embeds)\n")
+
+
+def _added(times: str) -> dict[str, str]:
+    """A forward of a rank without images, which calls the tower all the same."""
+    made = "    embeds = torch.zeros(1, 4, self.config.hidden_size, dtype=self.embed_tokens.weight.dtype)\n"
+    dummy = _DUMMY.format(body=made + "    return self(inputs_embeds=embeds)\n")
+    return {GPU_CONFIG: patch_config(dummy + _ADDED.format(times=times))}
 
 
 class DummyDtypeFromWeight(Rule):
@@ -82,6 +99,65 @@ class DummyIsNotKept(Rule):
                 for name, node in _kept(function):
                     message = f"{owner}.{function.name} keeps {name} for the next call"
                     yield Finding(message, item.file.path, node.lineno)
+
+
+class DummyAddsNothing(Rule):
+    """What a dummy forward gives is multiplied by zero before it is added to anything.
+
+    Why: it is there for its gradients' sake alone: every rank has to call what is sharded. Without the zero, ranks
+    without images train on the mean of a made-up one, and the tower learns from it.
+
+    Fine when: what is added is zero for another reason; then say so in an ignore comment.
+    """
+
+    id = "VEO516"
+    name = "dummy-forward-adds-nothing"
+    target = "veomni"
+    obligations = ("VEO-VLM-05",)
+    failure_modes = ("dummy-forward-dtype",)
+    BAD = (_added(""),)
+    GOOD = (_added(" * 0.0"),)
+
+    def check(self, generated: list[Generated]) -> Findings:
+        for item in generated:
+            for owner, function in item.patched:
+                for body in _bodies(function):
+                    for place, statement in enumerate(body):
+                        if _calls_dummy(statement) and _is_added(statement, body[place + 1 :]):
+                            message = f"{owner}.{function.name} adds what a dummy forward gives, not times zero"
+                            yield Finding(message, item.file.path, statement.lineno)
+
+
+def _bodies(function: ast.FunctionDef) -> Iterator[list[ast.stmt]]:
+    for node in walked(function):
+        for field in ("body", "orelse", "finalbody"):
+            if isinstance(found := getattr(node, field, None), list):
+                yield found
+
+
+def _calls_dummy(statement: ast.stmt) -> bool:
+    """Whether a plain statement calls a dummy forward."""
+    calls = [node for node in walked(statement) if isinstance(node, ast.Call)]
+    return not hasattr(statement, "body") and any((dotted(c.func) or "").endswith("dummy_forward") for c in calls)
+
+
+def _is_added(statement: ast.stmt, after: list[ast.stmt]) -> bool:
+    """Whether what a statement makes is added to something, by it or by those that follow, and nowhere nullified."""
+    made, added = set[str](), False
+    for one in (statement, *after):
+        nodes = walked(one)
+        reads = one is statement or any(isinstance(n, ast.Name) and n.id in made for n in nodes)
+        if not reads:
+            continue
+        if any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult) and _is_zero(n) for n in nodes):
+            return False
+        added = added or any(isinstance(getattr(n, "op", None), ast.Add) for n in nodes)
+        made |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return added
+
+
+def _is_zero(product: ast.BinOp) -> bool:
+    return any(isinstance(side, ast.Constant) and side.value == 0 for side in (product.left, product.right))
 
 
 def _dummies(item: Generated) -> Iterator[tuple[str, ast.FunctionDef]]:

@@ -1,7 +1,7 @@
-"""VEO515: a loss that makes the logits itself leaves out what upstream does to them."""
+"""VEO515: a branch that makes logits, or leaves them to a loss, leaves out what upstream does to them."""
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Example, Finding, Findings, NotApplicable, Rule, Severity
@@ -82,7 +82,7 @@ def _example(guard: str) -> Example:
 
 
 class FusedLossChangesLogits(Rule):
-    """Where the loss makes the logits itself, what upstream does to them before the loss is done, or refused.
+    """What upstream does to the logits is done on every branch that makes them; a fused loss is told of it, or refused.
 
     Why: a fused loss multiplies hidden states by the head's weight. A cap, a scale or a bias that upstream applies to
     the logits afterwards is lost without a word: the model trains on another loss than the one that is evaluated.
@@ -108,16 +108,38 @@ class FusedLossChangesLogits(Rule):
                 settings = _settings(upstream) if upstream is not None else {}
                 for branch, before in _fused(function.body, []) if settings else ():
                     judged = True
-                    known = {name for node in (*before, branch) for name in _attributes(node)}
-                    for name, line in settings.items():
-                        if name not in known:
-                            message = (
-                                f"{owner}.{function.name} gives the fused loss no {name}, by which upstream changes"
-                            )
-                            message += f" the logits (its line {line})"
-                            yield Finding(message, item.file.path, branch.lineno)
+                    for said in _lost(settings, [*before, branch]):
+                        message = f"{owner}.{function.name} gives the fused loss no {said}"
+                        yield Finding(message, item.file.path, branch.lineno)
+                for made, after in _made(function.body, []) if settings else ():
+                    judged = True
+                    for said in _lost(settings, [made, *after]):
+                        yield Finding(
+                            f"{owner}.{function.name} makes logits without {said}", item.file.path, made.lineno
+                        )
         if not judged:
             raise NotApplicable("upstream changes no logits that a fused loss makes")
+
+
+def _lost(settings: Mapping[str, int], statements: Sequence[ast.stmt]) -> Iterator[str]:
+    """The settings of which none of these statements speaks."""
+    known = {name for node in statements for name in _attributes(node)}
+    for name, line in settings.items():
+        if name not in known:
+            yield f"{name}, by which upstream changes the logits (its line {line})"
+
+
+def _made(body: Sequence[ast.stmt], after: list[ast.stmt]) -> Iterator[tuple[ast.stmt, list[ast.stmt]]]:
+    """Statements that make logits by the head, with all that is done after them on the way."""
+    for place, statement in enumerate(body):
+        rest = [*body[place + 1 :], *after]
+        if isinstance(statement, ast.If):
+            for part in (statement.body, statement.orelse):
+                yield from _made(part, rest)
+        elif isinstance(statement, ast.Assign) and dotted(statement.targets[0]) == _LOGITS:
+            calls = (node.func for node in walked(statement.value) if isinstance(node, ast.Call))
+            if any((dotted(one) or "").endswith(".lm_head") for one in calls):
+                yield statement, rest
 
 
 def _settings(function: ast.FunctionDef) -> dict[str, int]:

@@ -31,6 +31,8 @@ _SETTERS = {"register_buffer", "register_parameter", "add_module", "setattr", "h
 class OwnAttributesAreSet(Rule):
     """What a patched method reads from `self` is set, defined or declared somewhere.
 
+    What upstream's `__init__` sets and a patched one does not is not set.
+
     It is looked for in the class, in those above it in transformers and torch, in upstream's class of that name, and,
     as something that is set from outside, in the directory and in VeOmni.
 
@@ -62,12 +64,48 @@ class OwnAttributesAreSet(Rule):
                 if names is None:
                     continue
                 judged = True
+                for node in _dropped(item, owner, function):
+                    message = f"{owner}.__init__ no longer sets self.{node.attr}, which is read before it is set"
+                    yield Finding(message, item.file.path, function.lineno)
                 for node in _reads(function):
                     if node.attr not in names and not _set_outside(node.attr, files, model_dir):
                         message = f"{owner}.{function.name} reads self.{node.attr}, which nothing sets"
                         yield Finding(message, item.file.path, node.lineno, node.col_offset + 1)
         if not judged:
             raise NotApplicable("nothing is known of the classes above those that are patched")
+
+
+def _dropped(item: Generated, owner: str, function: ast.FunctionDef) -> Iterator[ast.Attribute]:
+    """What upstream's `__init__` sets and a patched one does not, where another method reads it first of all."""
+    theirs = upstream_function(item, owner, "__init__") if function.name == "__init__" else None
+    node = item.source.classes.get(owner)
+    if theirs is None or node is None:
+        return
+    methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
+    called = (dotted(call.func) or "" for call in walked(function) if isinstance(call, ast.Call))
+    helpers = [methods[name[5:]] for name in called if name.startswith("self.") and name[5:] in methods]
+    bases = [found for base in item.source.bases(node) if (found := _attributes(item.source, base)) is not None]
+    own = set().union(*map(_set_in, (function, *helpers)), *bases) | {
+        name for one in node.body if not isinstance(one, ast.FunctionDef) for name in _set_in(one)
+    }
+    lost = {name for name in _stores(theirs) if name not in own and name not in methods}
+    for method in methods.values():
+        first = {read.attr: read for read in _reads(method) if read.attr in lost}
+        sets = _stores(method)
+        for name, read in first.items():
+            if read.lineno <= sets.get(name, read.lineno) and name in lost:
+                lost.discard(name)
+                yield read
+
+
+def _stores(function: ast.FunctionDef) -> dict[str, int]:
+    """Attribute that a method sets on its instance -> the first line where it does."""
+    found: dict[str, int] = {}
+    for node in walked(function):
+        match node:
+            case ast.Attribute(ast.Name("self"), name, ast.Store()):
+                found[name] = min(node.lineno, found.get(name, node.lineno))
+    return found
 
 
 def _reads(function: ast.FunctionDef) -> Iterator[ast.Attribute]:

@@ -25,7 +25,7 @@ class CallsFitSignatures(Rule):
     """Calls inside a generated file fit the signature of what they call.
 
     Functions, methods of `self`, modules that `__init__` makes, and constructors of classes of the same file are
-    followed; calls with `*args` or `**kwargs` are judged by what they name.
+    followed; calls with `*args` or `**kwargs` are judged by what they name, and by what only a local can give.
 
     Why: TypeError at the first forward that reaches the call. A patch keeps the parameters of the upstream release that
     it was copied from, while its callers, or its callees, come from another release, or from the patch of another
@@ -52,7 +52,7 @@ class CallsFitSignatures(Rule):
                 callees = Callees(item.source, owner, function, made[owner])
                 for call in (node for node in walked(function) if isinstance(node, ast.Call)):
                     callee = callees.of(call)
-                    wrong = callee.misfit(call) if callee is not None else ""
+                    wrong = callee.misfit(call, made=callees.made) if callee is not None else ""
                     if wrong and callee is not None:
                         message = f"{ast.unparse(call.func)}(...) does not fit {callee.name}: {wrong}"
                         yield Finding(message, item.file.path, call.lineno, call.col_offset + 1)

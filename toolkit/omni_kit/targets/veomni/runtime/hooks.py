@@ -1,7 +1,10 @@
 """The hooks of a model, called as VeOmni calls them, and what comes back judged against the model that was built."""
 
+import ast
+import inspect
 import pickle
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +111,30 @@ def _unpicklable(model: Any, names: list[str]) -> Iterator[str]:
             pickle.loads(pickle.dumps(answer))  # our own dumps, of our own process
         except Exception as error:
             yield f"{name}: what it returns cannot be handed to a worker of the data loader: {error}"
+        if callable(answer) and (said := _misfit(answer, name.removeprefix("get_"))):
+            yield f"{name}: VeOmni's collator cannot call what it returns: {said}"
+
+
+def _misfit(function: Callable[..., Any], name: str) -> str:
+    """Why the calls of VeOmni's collator do not fit; empty where they do, or where it calls in several ways."""
+    ways = _ways_of_calling(name)
+    try:
+        if len(ways) == 1:
+            inspect.signature(function).bind(*[None] * next(iter(ways)))
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+@cache
+def _ways_of_calling(name: str) -> frozenset[int]:
+    """How many arguments, all by their place, VeOmni's collator gives to a function that it keeps under this name."""
+    from veomni.data import data_collator
+
+    calls = [node for node in ast.walk(ast.parse(inspect.getsource(data_collator))) if isinstance(node, ast.Call)]
+    known = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == name]
+    by_place = all(not call.keywords and not any(isinstance(a, ast.Starred) for a in call.args) for call in known)
+    return frozenset(len(call.args) for call in known) if by_place else frozenset()
 
 
 def _converter(model: Any, checkpoint: Path) -> Iterator[str] | None:
