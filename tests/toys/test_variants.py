@@ -23,6 +23,14 @@ def test_each_differs_in_one_respect() -> None:
     assert "tie_word_embeddings=True" not in dict(variants(TOY, READ))  # there is nothing to tie
 
 
+def test_a_number_that_is_not_given_is() -> None:
+    toy = {**TOY, "logit_cap": None, "window": None, "dropout_rate": None}
+    found = dict(variants(toy, {*READ, "logit_cap", "window", "dropout_rate"}, {"logit_cap", "dropout_rate", "other"}))
+    assert found["logit_cap=0.5"] == {**toy, "logit_cap": 0.5}
+    assert not [name for name in found if name.startswith(("window", "dropout_rate", "other"))]
+    assert not [name for name in dict(variants(TOY, {*READ, "logit_cap"}, {"logit_cap"})) if "cap" in name]
+
+
 def test_numbers_move_from_their_defaults_and_chance_does_not() -> None:
     moved = dict(variants(TOY, READ))["no number at its default"]
     assert (moved["rms_norm_eps"], moved["router_aux_loss_coef"]) == (0.03, 0.0125)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import torch
 import transformers
@@ -168,7 +168,9 @@ class TransformersBuilder:
         same = all(config.to_dict().get(key) == value for key, value in derived.items() if key not in apart)
         first = {} if same else {"the toy of the defaults": derived}
         read = {*attributes_read(tree, "config"), *([TIED] if getattr(model, "_tied_weights_keys", None) else [])}
-        return {**first, **dict(variants(config.to_dict(), read))}
+        hints = [pair for base in type(config).__mro__ for pair in vars(base).get("__annotations__", {}).items()]
+        floats = [name for name, hint in hints if float in get_args(hint)]
+        return {**first, **dict(variants(config.to_dict(), read, floats))}
 
     def _fill(self, model: Any, feed: Feed) -> None:
         """Weights with which the batch reaches every expert, or as many of them as in eight tries."""

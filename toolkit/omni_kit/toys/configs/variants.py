@@ -7,6 +7,7 @@ from typing import Any
 TIED = "tie_word_embeddings"
 _ROPE = "rope_parameters"
 _MOVED, _EPS = 1.25, 0.03
+_GIVEN = 0.5  # where nothing is by default: small, so that a cap or a clip cuts what toys compute
 # Floats that are chance, or shares of a width that has to stay even.
 _KEPT = ("dropout", "init", "jitter", "noise", "partial", "drop_", "pdrop")
 # Switches of how a model is called, not of what it computes; scenarios call it so.
@@ -27,18 +28,24 @@ _SCALED: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 
 
-def variants(toy: Mapping[str, Any], read: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def variants(
+    toy: Mapping[str, Any], read: Collection[str], floats: Collection[str] = ()
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Name -> a config that differs from the toy's in one respect; upstream may refuse some of them.
 
     Args:
         toy: the complete config of a toy.
         read: the names that upstream's modeling code asks its config for, and `TIED` where it has something to tie.
+        floats: the names of the config that a float may be given to.
     """
     yield "no number at its default", _moved(toy)
     yield from _many(toy)
     for key in sorted(read):
         if isinstance(toy.get(key), bool) and not key.startswith(_OF_CALLS):
             yield f"{key}={not toy[key]}", _turned(toy, key)
+    for key in sorted({*read}.intersection(floats)):
+        if key in toy and toy[key] is None and not any(word in key for word in _KEPT):
+            yield f"{key}={_GIVEN}", {**copy.deepcopy(dict(toy)), key: _GIVEN}
     for key in _CHOSEN:
         if isinstance(toy.get(key), int) and toy[key] + 1 < max(_counts(toy), default=0):
             yield f"{key}={toy[key] + 1}", {**copy.deepcopy(dict(toy)), key: toy[key] + 1}
