@@ -141,7 +141,8 @@ def _hub_names(name: str, config: Any) -> list[str]:
     from omni_kit.upstream.transformers.configs import ModelConfig, config_class
     from omni_kit.upstream.transformers.models import upstream_model
 
-    values = {**config.to_dict(), "architectures": [name]}
+    switches = {key: value for key, value in type(config)().to_dict().items() if isinstance(value, bool)}
+    values = {**config.to_dict(), **switches, "architectures": [name]}  # a toy goes without some parts
     of_type = config_class(find_library("transformers"), config.model_type)
     return list(
         expected_checkpoint(upstream_model(of_type.source.library, ModelConfig(of_type, values, "the toy"))).tensors

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -165,7 +166,8 @@ def _index(model: Any, checkpoint: Path) -> Iterator[str] | None:
 def _index_faults(
     before: Mapping[str, int], after: Mapping[str, int], parameters: set[str], names: set[str]
 ) -> Iterator[str]:
-    if strange := sorted(set(after) - names):
+    parts = {name.partition(".")[0] for name in names}
+    if strange := sorted(name for name in set(after) - names if name.partition(".")[0] in parts):
         yield f"it names {strange[0]}, which is no parameter, and {len(strange) - 1} more"
     if lost := sorted(parameters - set(after)):
         yield f"it drops {lost[0]}, which would not be exported, and {len(lost) - 1} more"
@@ -208,6 +210,25 @@ def _tying(model: Any, checkpoint: Path) -> Iterator[str] | None:
     return iter([])
 
 
+def _loading(model: Any, checkpoint: Path) -> Iterator[str] | None:
+    """What a whole checkpoint has and the model has not is dropped by its hook for loading, all of it or nothing."""
+    import torch
+
+    hooks = list(model._load_state_dict_pre_hooks.values())
+    if not hooks or not (checkpoint / INDEX).is_file():
+        return None
+    keys = json.loads((checkpoint / INDEX).read_text(encoding="utf-8"))["weight_map"]
+    parts = {name.partition(".")[0] for name in model.state_dict()}
+    foreign = [key for key in keys if key.partition(".")[0] not in parts]
+    state = {key: torch.empty(0, device="meta") for key in keys}
+    for hook in hooks:
+        hook(state, "", {}, True, [], [], [])
+    kept = [key for key in foreign if key in state]
+    if not kept or kept == foreign:
+        return iter([])
+    return iter([f"it drops parts that the model has not, but keeps {kept[0]}: a strict load ends there"])
+
+
 _CALLS: Mapping[str, Callable[[Any, Path], Iterator[str] | None]] = {
     "_no_split_modules": _no_split,
     "get_parallel_plan": _plan,
@@ -216,4 +237,5 @@ _CALLS: Mapping[str, Callable[[Any, Path], Iterator[str] | None]] = {
     "_convert_fqn_to_index_mapping": _index,
     "_convert_lora_targets_to_parameters": _lora,
     "tying of embeddings": _tying,
+    "hooks for loading": _loading,
 }
