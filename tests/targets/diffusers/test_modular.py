@@ -220,17 +220,15 @@ def test_what_is_no_checkout_and_a_repository_are_refused(tmp_path: Path) -> Non
     lumen = Path(__file__).parents[3] / "reference_models" / "diffusers" / "_upstream" / "lumen"
     with pytest.raises(Refusal, match="as standard, both, not as 'modular'"):
         new_model("one", f"{lumen}::Lumen", target="diffusers", kind="modular", into=tmp_path)
-    with pytest.raises(BadInput, match="packages of their own"):
+    with pytest.raises(BadInput, match="is no checkout of diffusers"):
         new_model("one", f"{lumen}::Lumen", target="diffusers", kind="both", style="in-tree", into=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_in_a_checkout_it_can_be_imported_and_tested_at_once(tmp_path: Path) -> None:
     root = copied_checkout(tmp_path / "checkout")
     tests = root / "tests" / "modular_pipelines"
-    tests.mkdir(parents=True)
     (tests / "test_modular_pipelines_common.py").write_text("class ModularPipelineTesterMixin:\n    pass\n")
-    for file in (root / "tests" / "__init__.py", tests / "__init__.py"):
-        file.write_text("")
     given = {"target": "diffusers", "kind": "modular", "style": "in-tree", "into": root}
     made = new_model("qwen_blocks", "QwenImagePipeline", **given)  # type: ignore[arg-type]
     assert not made.refused

@@ -107,7 +107,7 @@ def test_in_a_checkout_it_stands_where_schedulers_stand(tmp_path: Path) -> None:
     source = tmp_path / "theirs" / "authors.py"
     source.parent.mkdir()
     source.write_text(DOVE + TWO_STEPS, encoding="utf-8")
-    given = {"target": "diffusers", "style": "in-tree", "into": root}
+    given = {"target": "diffusers", "style": "in-tree", "into": root, "kind": "both"}
     assert not new_model("past", f"{source}::Dove", **given).refused  # type: ignore[arg-type]
     asked = (
         "from diffusers import PastScheduler, PastPipeline; from diffusers.schedulers import PastScheduler as P;"
