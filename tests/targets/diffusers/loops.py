@@ -182,3 +182,87 @@ def generate(net, z, context, empty, n_steps=8, scale=4.0, k=1.3):
         z = z + (b - a) * (u + scale * (c - u))
     return z
 """
+# As the installed schedulers do it that go along betas, each with settings of its own.
+DDIM = """
+
+def make_betas(n=1000, start=0.00085, end=0.012):
+    return torch.linspace(start**0.5, end**0.5, n, dtype=torch.float64) ** 2
+
+
+@torch.no_grad()
+def sample(model, noise, steps, context, empty, cfg=4.0):
+    alphas = torch.cumprod(1.0 - make_betas(), dim=0).float()
+    jump = 1000 // steps
+    x = noise
+    for t in range((steps - 1) * jump, -1, -jump):
+        a = alphas[t]
+        a_prev = alphas[t - jump] if t >= jump else torch.ones(())
+        tt = torch.full((len(x),), float(t))
+        v = model(x, tt, context)
+        u = model(x, tt, empty)
+        eps = u + cfg * (v - u)
+        x0 = (x - (1 - a).sqrt() * eps) / a.sqrt()
+        x = a_prev.sqrt() * x0 + (1 - a_prev).sqrt() * eps
+    return x
+"""
+DPM = """
+
+def make_betas(n=1000, start=0.00085, end=0.012):
+    return torch.linspace(start**0.5, end**0.5, n) ** 2
+
+
+@torch.no_grad()
+def sample(model, noise, steps, context, empty, cfg=4.0):
+    alphas = torch.cumprod(1.0 - make_betas(), dim=0)
+    ts = torch.linspace(0, 999, steps + 1).round().long().flip(0)[:-1]
+    x = noise
+    old = None
+    last = None
+    for i in range(steps):
+        t = ts[i]
+        a, s = alphas[t].sqrt(), (1 - alphas[t]).sqrt()
+        tt = torch.full((len(x),), float(t))
+        eps = model(x, tt, empty) * (1 - cfg) + cfg * model(x, tt, context)
+        x0 = (x - s * eps) / a
+        if i == steps - 1:
+            x = x0
+        else:
+            b, r = alphas[ts[i + 1]].sqrt(), (1 - alphas[ts[i + 1]]).sqrt()
+            lam, lam_next = (a / s).log(), (b / r).log()
+            h = lam_next - lam
+            if old is None:
+                x = r / s * x - b * torch.expm1(-h) * x0
+            else:
+                q = (lam - last) / h
+                x = r / s * x - b * torch.expm1(-h) * (x0 + (x0 - old) / (2 * q))
+        old = x0
+        last = (a / s).log()
+    return x
+"""
+ALONG_SIGMAS = """
+import numpy as np
+
+
+def get_sigmas(n=1000, start=0.00085, end=0.012):
+    betas = np.linspace(start**0.5, end**0.5, n) ** 2
+    alphas = np.cumprod(1.0 - betas)
+    return ((1 - alphas) / alphas) ** 0.5
+
+
+@torch.no_grad()
+def sample(model, noise, steps, context, empty, cfg=4.0):
+    sigmas = get_sigmas()
+    jump = 1000 // steps
+    ts = [round(1000 - 1000 / steps * k) - 1 for k in range(steps)]
+    x = noise * sigmas[ts[0]]
+    for i in range(steps):
+        s = sigmas[ts[i]]
+        s_next = sigmas[ts[i + 1]] if i + 1 < steps else 0.0
+        c_in = 1 / (s**2 + 1) ** 0.5
+        tt = x.new_ones(len(x)) * ts[i]
+        out = model(torch.cat([x * c_in] * 2), torch.cat([tt] * 2), torch.cat([empty, context]))
+        u, c = out.chunk(2)
+        eps = u + cfg * (c - u)
+        x = x + eps * (s_next - s)
+    return x
+"""

@@ -14,7 +14,7 @@ from omni_kit.scaffold import new_model
 from omni_kit.scaffold.new_model import Scaffold
 
 from .checkouts import copied_checkout
-from .loops import ALPHAS, CHURNED, EULER, HEUN, KNOWN, MIDPOINT, TWO_STEPS, WITHIN
+from .loops import ALONG_SIGMAS, ALPHAS, CHURNED, DDIM, DPM, EULER, HEUN, KNOWN, MIDPOINT, TWO_STEPS, WITHIN
 from .test_new_model import DOVE
 
 
@@ -78,6 +78,59 @@ def test_a_scheduler_that_does_the_same_is_reused_wherever_its_steps_come_from(t
     assert not (tmp_path / "known" / "scheduling_known.py").exists()
     assert run_parity(tmp_path / "known" / "pipeline_known.py", ("stages",), sides=sides).ok
     assert chosen(made("plain", EULER, tmp_path))[0] == "FlowMatchEulerDiscreteScheduler"
+
+
+OWN = "beta_schedule=scaled_linear, beta_start=0.00085, beta_end=0.012"
+LINEAR = ("start**0.5, end**0.5, n, dtype=torch.float64) ** 2", "start, end, n)")
+COSINE = """    left = lambda u: math.cos((u + 0.008) / 1.008 * math.pi / 2) ** 2
+    betas = []
+    for i in range(n):
+        betas.append(min(1 - left((i + 1) / n) / left(i / n), 0.999))
+    return torch.tensor(betas)
+"""
+
+
+@pytest.mark.parametrize(("loop", "changed", "choice", "settings"), [
+    (DDIM, (), "DDIMScheduler", f"{OWN}, clip_sample=False"),
+    (DDIM, (LINEAR,), "DDIMScheduler", "; beta_start=0.00085, beta_end=0.012, clip_sample=False"),
+    (DDIM, (LINEAR, ("0.00085, end=0.012", "0.0001, end=0.02")), "DDIMScheduler", "side by side; clip_sample=False"),
+    (DDIM, (("    return torch.linspace(start**0.5, end**0.5, n, dtype=torch.float64) ** 2\n", COSINE),
+            ("\n\ndef make", "import math\n\n\ndef make")),
+     "DDIMScheduler", "beta_schedule=squaredcos_cap_v2, clip_sample=False"),
+    (DDIM, (("torch.ones(())", "alphas[0]"), ("range((steps - 1) * jump, -1, -jump)",
+                                             "[1 + jump * k for k in range(steps - 1, -1, -1)]")),
+     "DDIMScheduler", f"{OWN}, steps_offset=1, clip_sample=False, set_alpha_to_one=False"),
+    (DDIM, (("/ a.sqrt()\n", "/ a.sqrt()\n        x0 = x0.clamp(-1, 1)\n"),), "DDIMScheduler", OWN),
+    (DDIM, (("eps = u", "f = u"), ("x0 = (x - (1 - a).sqrt() * eps) / a.sqrt()",
+            "x0 = a.sqrt() * x - (1 - a).sqrt() * f\n        eps = a.sqrt() * f + (1 - a).sqrt() * x")),
+     "DDIMScheduler", "prediction_type=v_prediction, clip_sample=False"),
+    (DPM, (), "DPMSolverMultistepScheduler", OWN),
+    (ALONG_SIGMAS, (), "EulerDiscreteScheduler", f"{OWN}, timestep_spacing=trailing"),
+    (DDIM, (("**0.5, end**0.5", "**0.6, end**0.6"), (") ** 2\n", ") ** (1 / 0.6)\n")), "a new class", ""),
+    (DDIM, (("/ a.sqrt()\n", "/ a.sqrt()\n        x0 = x0.clamp(-0.9, 0.9)\n"),), "a new class", ""),
+    (DDIM, (("(1 - a_prev).sqrt() * eps", "(1 - a_prev) * eps"),), "a new class", ""),
+])  # fmt: skip
+def test_a_scheduler_is_reused_with_the_settings_whose_numbers_are_the_authors_own(
+    loop: str, changed: tuple[tuple[str, str], ...], choice: str, settings: str, tmp_path: Path
+) -> None:
+    for old, new in changed:
+        assert old in loop
+        loop = loop.replace(old, new)
+    found, why = chosen(made("along", loop, tmp_path))
+    assert found == choice
+    assert why.endswith(settings)
+
+
+@pytest.mark.parametrize(("name", "loop"), [("betas", DDIM), ("sigmas", ALONG_SIGMAS)])
+def test_what_is_reused_along_betas_goes_where_the_authors_go(
+    name: str, loop: str, tmp_path: Path, sides: Sides
+) -> None:
+    made(name, loop, tmp_path)
+    file = tmp_path / name / f"pipeline_{name}.py"
+    assert run_parity(file, ("stages",), sides=sides).ok
+    test = tmp_path / name / "toy_config.json"
+    test.write_text(test.read_text(encoding="utf-8").replace("0.012", "0.02"), encoding="utf-8")
+    assert not run_parity(file, ("stages",), sides=sides).ok
 
 
 @pytest.mark.parametrize(("old", "new", "said"), [

@@ -12,8 +12,9 @@ from omni_kit.errors import BadInput
 from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.source import SourceFile, dotted, read_source
 from omni_kit.upstream.repositories.names import Defined, resolve
-from omni_kit.upstream.repositories.numbers import Untold, called
+from omni_kit.upstream.repositories.numbers import called
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.vectors import Untold
 
 MODEL, NOISE, TEXT, AGAINST, STEPS, SCALE = "model", "noise", "text", "against", "steps", "scale"
 # How authors call what else their loop is given.

@@ -77,7 +77,7 @@ def _why(loop: Divided, settings: Mapping[str, Any], plain: bool | None) -> str:
     does += ["draws noise"] if loop.random else []
     said = " and ".join(does) or "has a step of its own"
     compared = (
-        "no installed scheduler, by its defaults or for flows, goes where it goes"
+        "no installed scheduler, by its defaults, for flows or along its betas, goes where it goes"
         if plain is False
         else "its numbers could not be followed"
     )

@@ -152,10 +152,18 @@ class _Planner:
             "testers": tuple(self.testers) if in_tree else (), "both": self.both,
             "lora": self.lora.name if self.lora is not None else "",
             "scheduler": self.scheduler, "scheduling": self.pipeline.stepping.made, "counted": self.scheduler != FIRST,
+            "installed": self.pipeline.stepping.installed, **self._stepped,
             "scheduler_module": "...schedulers" if in_tree else f".scheduling_{name}",
             "configured": ", ".join(f"{key}={value!r}" for key, value in self._configured.items() if key != ALONE),
             "lora_targets": ["to_q", "to_k", "to_v"] if "to_q" in self.port.text else "'all-linear'",
         }  # fmt: skip
+
+    @property
+    def _stepped(self) -> dict[str, object]:
+        """Whether a scheduler that is there is given levels; and whether one scales what the model is handed."""
+        made, installed = self.pipeline.stepping.made, self.pipeline.stepping.installed
+        by_levels = made is None and not installed.counted
+        return {"by_levels": by_levels, "scales": made.scales if made is not None else installed.scales}
 
     @property
     def testers(self) -> Iterator[str]:

@@ -18,12 +18,14 @@ class Asked(ast.Pass):
         sample: what it is handed as latents, once.
         time: what it is told as the step, of one picture.
         answer: the variable that holds what it answers, guided where the loop guides.
+        real: the step is told as a number with a fraction, whatever it is counted in.
     """
 
     number: int
     sample: ast.expr
     time: ast.expr
     answer: str
+    real: bool = False
 
 
 def flat(body: Sequence[ast.stmt], scale: str) -> Iterator[ast.stmt]:
