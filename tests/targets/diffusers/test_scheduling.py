@@ -14,7 +14,23 @@ from omni_kit.scaffold import new_model
 from omni_kit.scaffold.new_model import Scaffold
 
 from .checkouts import copied_checkout
-from .loops import ALONG_SIGMAS, ALPHAS, CHURNED, DDIM, DPM, EULER, HEUN, KNOWN, MIDPOINT, TWO_STEPS, WITHIN
+from .loops import (
+    ALONG_SIGMAS,
+    ALPHAS,
+    CALLED,
+    CHURNED,
+    DDIM,
+    DIFFUSION,
+    DPM,
+    EULER,
+    HELD,
+    HEUN,
+    KNOWN,
+    METHODS,
+    MIDPOINT,
+    TWO_STEPS,
+    WITHIN,
+)
 from .test_new_model import DOVE
 
 
@@ -147,6 +163,54 @@ def test_what_cannot_be_moved_is_left_to_a_person_in_one_line(old: str, new: str
     assert len(told) == 1
     assert said in told[0]
     assert not (tmp_path / "left" / "scheduling_left.py").exists()
+
+
+REMEMBERED = ("        prev = sample + (self.sigmas[i + 1] - self.sigmas[i]) * answer\n", """\
+        self.kept = answer if self.kept is None else 0.9 * answer + 0.1 * self.kept
+        prev = sample + (self.sigmas[i + 1] - self.sigmas[i]) * self.kept
+""")  # fmt: skip
+KEPT = ("        self.sigmas = None\n", "        self.sigmas = None\n        self.kept = None\n")
+
+
+@pytest.mark.parametrize(("name", "loop", "changed", "choice", "why"), [
+    ("method", METHODS, (), "a new class", "Sampler.sample remembers old"),
+    ("called", CALLED, (), "a new class", "Heun.__call__ asks its model 2 times a step"),
+    ("diffusion", DIFFUSION, (), "DDIMScheduler", "it goes where Diffusion.sample goes, worked out side by side; beta"),
+    ("held", HELD, (), "FlowMatchEulerDiscreteScheduler", "sample goes along the levels of shift=2.5"),
+    ("bent", HELD, (("self.shift * s / (1 + (self.shift - 1) * s)", "s**self.shift"),), "a new class",
+     "sample goes along levels of its own"),
+    ("kept", HELD, (REMEMBERED, KEPT), "a new class", "sample remembers kept"),
+])  # fmt: skip
+def test_steps_of_objects_go_where_the_authors_go(
+    name: str, loop: str, changed: tuple[tuple[str, str], ...], choice: str, why: str, tmp_path: Path, sides: Sides
+) -> None:
+    for old, new in changed:
+        assert old in loop
+        loop = loop.replace(old, new)
+    found, reason = chosen(made(name, loop, tmp_path))
+    assert found == choice
+    assert reason.startswith(why)
+    report = run_parity(tmp_path / name / f"pipeline_{name}.py", ("stages",), sides=sides, prove=name == "method")
+    assert report.ok, report.levels
+    if report.prove is not None:
+        assert {"answer-sign", "levels-one-late"} <= {fault.kind for fault in report.prove.planted}
+        assert report.prove.detected == report.prove.located == report.prove.faults
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ("        self.old = v\n", "        log(self)\n        self.old = v\n", "hands its Sampler to somebody"),
+    ("        self.old = v\n", "        self.old = v * self.scale\n", "reads self.scale, which Sampler does not set"),
+    ("class Sampler:", "class Base:\n    pass\n\n\nclass Sampler(Base):", "made of another class of theirs"),
+    ("net, shift=3.0", "net, cfg, shift=3.0", "has cfg of its own beside what Sampler is made with"),
+])  # fmt: skip
+def test_objects_that_cannot_be_told_are_left_to_a_person_in_one_line(
+    old: str, new: str, said: str, tmp_path: Path
+) -> None:
+    assert old in METHODS
+    written = made("left", METHODS.replace(old, new), tmp_path)
+    told = [todo.what for todo in written.plan.todo if todo.what.startswith("write the authors' step as a scheduler")]
+    assert len(told) == 1
+    assert said in told[0]
 
 
 def test_the_delivered_tests_pass_and_blocks_take_the_scheduler(tmp_path: Path) -> None:

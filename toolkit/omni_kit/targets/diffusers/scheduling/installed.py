@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from omni_kit.targets.diffusers.scheduling.betas import plainest_first, schedulers, schedules_of, told
+from omni_kit.upstream.repositories.sampling import bent
 from omni_kit.upstream.repositories.stepping.divided import Divided
 from omni_kit.upstream.repositories.stepping.worked_out import DRAWN, Way, way_of
 
@@ -96,6 +97,16 @@ def _is_euler(way: Way, count: int, model: Callable[[float, float], float]) -> b
     return math.isclose(way.ended, x, rel_tol=1e-6, abs_tol=1e-9)
 
 
+def shift_along(loop: Divided, settings: Mapping[str, Any]) -> float | None:
+    """The shift of the levels that a plain loop goes along; None for other levels."""
+    found = set()
+    for count in _COUNTS:
+        way = way_of(loop, count, _NOISE, _MODELS[0], settings)
+        one = bent([*(time for _, time in way.asked), 0.0], count) if way is not None else None
+        found.add(None if one is None else round(one, 5))
+    return found.pop() if len(found) == 1 else None
+
+
 def installed_for(loop: Divided, settings: Mapping[str, Any], shift: float | None) -> Installed | None:
     """The first scheduler that goes there, whatever it is handed; None where none does, or the loop is not followed.
 
@@ -129,8 +140,8 @@ def _candidates(shift: float | None, way: Way) -> Iterator[Installed]:
         if shift is not None and shift != 1 and "shift" in taken:
             yield Installed(name, {"shift": shift}, whole=whole)
         if "use_flow_sigmas" in taken:
-            bent = {"flow_shift": shift or 1.0} if "flow_shift" in taken else {}
-            flow = {"use_flow_sigmas": True, "prediction_type": "flow_prediction", **bent}
+            shifted = {"flow_shift": shift or 1.0} if "flow_shift" in taken else {}
+            flow = {"use_flow_sigmas": True, "prediction_type": "flow_prediction", **shifted}
             yield Installed(name, flow, whole=whole)
         yield from configured(name, way, whole)
 

@@ -238,8 +238,8 @@ class _Planner:
             )
         yield NewFile(self._toy_file, text=json.dumps(self.toy, indent=2) + "\n")
         if (sampling := self.pipeline.sampling) is not None and sampling.roles:
-            given = ", ".join(f"{name}={role}" for role, name in sampling.roles.items())
-            context = {"module": sampling.module, "function": sampling.function, "given": given}
+            imported, call = sampling.called
+            context = {"module": sampling.module, "imported": imported, "call": call}
             place = f"{self.base}/{sampler_name(self.in_tree)}"
             yield NewFile(place, "authors_sampling.py.jinja", context=context)
         for template, place in self._places().items():
