@@ -172,6 +172,37 @@ def test_parity_runs_such_a_package() -> None:
     assert {level.level: level.max_rel for level in report.levels}["stages"] == 0
 
 
+@pytest.mark.parametrize("pipeline", [
+    "CogView3PlusPipeline", *(pytest.param(one, marks=pytest.mark.sweep)
+                              for one in ("SanaPipeline", "LTXPipeline", "MochiPipeline")),
+])  # fmt: skip
+def test_a_guider_takes_over_from_one_call_with_twice_the_batch(pipeline: str, tmp_path: Path) -> None:
+    made = new_model("halves", pipeline, target="diffusers", kind="modular", into=tmp_path)
+    assert [one.choice for one in made.plan.decisions if one.what == "guidance"] == ["ClassifierFreeGuidance"]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (tmp_path / "halves").glob("*.py"))
+    assert "latent_model_input = block_state.latents" in text
+    assert ".chunk(2)" not in text
+    report = run_parity(tmp_path / "halves", ("stages",), prove=pipeline.startswith("Sana"))
+    assert report.ok, report.levels
+    if report.prove is not None:
+        assert {"guidance-formula", "prompt-and-negative-swapped"} <= {fault.kind for fault in report.prove.planted}
+        assert report.prove.detected == report.prove.located == report.prove.faults
+
+
+@pytest.mark.parametrize(("pipeline", "why"), [
+    ("StableDiffusion3Pipeline", "prepare_ip_adapter_image_embeds doubles, too"),
+    ("HunyuanDiTPipeline", "it changes prompt_embeds after doubling"),
+    ("SanaControlNetPipeline", "it reads prompt_attention_mask besides, where there are two of it"),
+    ("BriaFiboPipeline", "it doubles more than what it asks with: torch.cat([negative_prompt_layers[i], prompt_layers"),
+    ("PRXPipeline", "what is asked for and against was not told apart"),
+    ("ZImagePipeline", "are not halved at once"),
+])  # fmt: skip
+def test_what_doubles_more_than_its_batch_stays_as_it_is(pipeline: str, why: str, tmp_path: Path) -> None:
+    made = new_model("kept", pipeline, target="diffusers", kind="modular", into=tmp_path, dry_run=True)
+    assert [one.choice for one in made.plan.decisions if one.what == "guidance"] == ["the pipeline's own"]
+    assert [why in todo.what for todo in made.plan.todo if "no guider's" in todo.what] == [True]
+
+
 def test_a_wrong_statement_is_found(tmp_path: Path) -> None:
     new_model("wrong_blocks", "WanPipeline", target="diffusers", kind="modular", into=tmp_path)
     file = tmp_path / "wrong_blocks" / "denoise.py"

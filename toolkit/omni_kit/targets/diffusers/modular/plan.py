@@ -13,12 +13,13 @@ from omni_kit.errors import Refusal
 from omni_kit.targets.diffusers.modular.blocks import LOOP, PROGRESS, Blocks, at_depth
 from omni_kit.targets.diffusers.modular.dividing import Divider, Division
 from omni_kit.targets.diffusers.modular.flow import Flow, handed_to_callbacks
-from omni_kit.targets.diffusers.modular.guiding import Guided, Kept, guided
+from omni_kit.targets.diffusers.modular.guiding import Guided, guided
 from omni_kit.targets.diffusers.modular.members import Made, Member, Members, Reached, constant
 from omni_kit.targets.diffusers.modular.opened import Method, Opened
 from omni_kit.targets.diffusers.modular.pieces import Collector, Piece
 from omni_kit.targets.diffusers.modular.placed import Placed
 from omni_kit.targets.diffusers.modular.rewriting import COMPONENTS
+from omni_kit.targets.diffusers.modular.undoubled import Kept
 from omni_kit.targets.protocol import TODO_MARK, Decision, IntegrationPlan, NewFile, Request
 from omni_kit.upstream.diffusers.guidance import guidance_of
 from omni_kit.upstream.diffusers.pipelines import Pipeline
