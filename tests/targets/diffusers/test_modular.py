@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -187,6 +188,39 @@ def test_a_guider_takes_over_from_one_call_with_twice_the_batch(pipeline: str, t
     if report.prove is not None:
         assert {"guidance-formula", "prompt-and-negative-swapped"} <= {fault.kind for fault in report.prove.planted}
         assert report.prove.detected == report.prove.located == report.prove.faults
+
+
+JOINED = "prompt_embeds = torch.cat([negative_prompt_embeds, prompt_embeds], dim=0)"
+HALVES = "noise_pred_uncond, noise_pred_text = noise_pred.chunk(2)"
+TURNED = (JOINED, "prompt_embeds = torch.cat([prompt_embeds, negative_prompt_embeds], dim=0)")
+OTHERWISE = (HALVES, "noise_pred_text, noise_pred_uncond = noise_pred.chunk(2)")
+
+
+@pytest.mark.parametrize(("changed", "why"), [
+    ((TURNED, OTHERWISE), ""),
+    ((TURNED,), "its formula takes its halves the other way round"),
+    ((OTHERWISE,), "its formula takes its halves the other way round"),
+    (((JOINED, f"{JOINED}\n            prompt_embeds = prompt_embeds * 2"),), "it changes prompt_embeds after doubling"),
+    (((JOINED, f"{JOINED}\n        count = prompt_embeds.shape[0]"),), "it reads prompt_embeds besides"),
+    ((("t.expand(latent_model_input.shape[0])", "t.expand(4 if self.do_classifier_free_guidance else 2)"),),
+     "it does more where it guides"),
+])  # fmt: skip
+def test_halves_are_told_apart_by_their_order(changed: tuple[tuple[str, str], ...], why: str, tmp_path: Path) -> None:
+    installed = find_library("diffusers").root
+    root = tmp_path / "diffusers"
+    shutil.copytree(installed, root, copy_function=os.symlink, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    file = root / "pipelines" / "cogview3" / "pipeline_cogview3plus.py"
+    text = file.read_text(encoding="utf-8")
+    file.unlink()
+    for old, new in changed:
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text, encoding="utf-8")
+    given = {"target": "diffusers", "kind": "modular", "into": tmp_path, "diffusers": root, "dry_run": True}
+    made = new_model("halves", "CogView3PlusPipeline", **given)  # type: ignore[arg-type]
+    (said,) = [one for one in made.plan.decisions if one.what == "guidance"]
+    assert said.choice == ("the pipeline's own" if why else "ClassifierFreeGuidance")
+    assert why in said.reason
 
 
 @pytest.mark.parametrize(("pipeline", "why"), [

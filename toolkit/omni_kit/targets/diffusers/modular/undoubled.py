@@ -184,6 +184,8 @@ class _Undoubling:
                 raise Kept(f"it doubles more than what it asks with: {ast.unparse(node)[:80]}")
             if isinstance(node, ast.Assign) and id(node) not in own and self._changes(node):
                 raise Kept(f"it changes {', '.join(sorted(self._changes(node)))} after doubling")
+            if isinstance(node, ast.IfExp) and id(node) not in inside and ast.unparse(node.test) == self.test:
+                raise Kept(f"it does more where it guides: {ast.unparse(node)[:80]}")
         for name in self._read_besides(function, inside):
             raise Kept(f"it reads {name} besides, where there are two of it")
         for node in ast.walk(function):
