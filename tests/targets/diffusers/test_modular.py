@@ -200,7 +200,7 @@ OTHERWISE = (HALVES, "noise_pred_text, noise_pred_uncond = noise_pred.chunk(2)")
     ((TURNED, OTHERWISE), ""),
     ((TURNED,), "its formula takes its halves the other way round"),
     ((OTHERWISE,), "its formula takes its halves the other way round"),
-    (((JOINED, f"{JOINED}\n            prompt_embeds = prompt_embeds * 2"),), "it changes prompt_embeds after doubling"),
+    (((JOINED, f"{JOINED}\n            prompt_embeds = -prompt_embeds"),), "it changes prompt_embeds after doubling"),
     (((JOINED, f"{JOINED}\n        count = prompt_embeds.shape[0]"),), "it reads prompt_embeds besides"),
     ((("t.expand(latent_model_input.shape[0])", "t.expand(4 if self.do_classifier_free_guidance else 2)"),),
      "it does more where it guides"),
