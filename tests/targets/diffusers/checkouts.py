@@ -31,4 +31,8 @@ def copied_checkout(root: Path) -> Path:
     lines = [f"  - local: {local}\n    title: {title}\n" for local, title in listed]
     (pages / "_toctree.yml").write_text("- sections:\n" + "".join(lines), encoding="utf-8")
     (root / "pyproject.toml").write_text(RULES, encoding="utf-8")
+    for folder in ("", "pipelines", "modular_pipelines"):
+        tests = root / "tests" / folder
+        tests.mkdir(parents=True)
+        (tests / "__init__.py").touch()
     return root

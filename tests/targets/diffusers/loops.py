@@ -182,3 +182,221 @@ def generate(net, z, context, empty, n_steps=8, scale=4.0, k=1.3):
         z = z + (b - a) * (u + scale * (c - u))
     return z
 """
+# As the installed schedulers do it that go along betas, each with settings of its own.
+DDIM = """
+
+def make_betas(n=1000, start=0.00085, end=0.012):
+    return torch.linspace(start**0.5, end**0.5, n, dtype=torch.float64) ** 2
+
+
+@torch.no_grad()
+def sample(model, noise, steps, context, empty, cfg=4.0):
+    alphas = torch.cumprod(1.0 - make_betas(), dim=0).float()
+    jump = 1000 // steps
+    x = noise
+    for t in range((steps - 1) * jump, -1, -jump):
+        a = alphas[t]
+        a_prev = alphas[t - jump] if t >= jump else torch.ones(())
+        tt = torch.full((len(x),), float(t))
+        v = model(x, tt, context)
+        u = model(x, tt, empty)
+        eps = u + cfg * (v - u)
+        x0 = (x - (1 - a).sqrt() * eps) / a.sqrt()
+        x = a_prev.sqrt() * x0 + (1 - a_prev).sqrt() * eps
+    return x
+"""
+DPM = """
+
+def make_betas(n=1000, start=0.00085, end=0.012):
+    return torch.linspace(start**0.5, end**0.5, n) ** 2
+
+
+@torch.no_grad()
+def sample(model, noise, steps, context, empty, cfg=4.0):
+    alphas = torch.cumprod(1.0 - make_betas(), dim=0)
+    ts = torch.linspace(0, 999, steps + 1).round().long().flip(0)[:-1]
+    x = noise
+    old = None
+    last = None
+    for i in range(steps):
+        t = ts[i]
+        a, s = alphas[t].sqrt(), (1 - alphas[t]).sqrt()
+        tt = torch.full((len(x),), float(t))
+        eps = model(x, tt, empty) * (1 - cfg) + cfg * model(x, tt, context)
+        x0 = (x - s * eps) / a
+        if i == steps - 1:
+            x = x0
+        else:
+            b, r = alphas[ts[i + 1]].sqrt(), (1 - alphas[ts[i + 1]]).sqrt()
+            lam, lam_next = (a / s).log(), (b / r).log()
+            h = lam_next - lam
+            if old is None:
+                x = r / s * x - b * torch.expm1(-h) * x0
+            else:
+                q = (lam - last) / h
+                x = r / s * x - b * torch.expm1(-h) * (x0 + (x0 - old) / (2 * q))
+        old = x0
+        last = (a / s).log()
+    return x
+"""
+ALONG_SIGMAS = """
+import numpy as np
+
+
+def get_sigmas(n=1000, start=0.00085, end=0.012):
+    betas = np.linspace(start**0.5, end**0.5, n) ** 2
+    alphas = np.cumprod(1.0 - betas)
+    return ((1 - alphas) / alphas) ** 0.5
+
+
+@torch.no_grad()
+def sample(model, noise, steps, context, empty, cfg=4.0):
+    sigmas = get_sigmas()
+    jump = 1000 // steps
+    ts = [round(1000 - 1000 / steps * k) - 1 for k in range(steps)]
+    x = noise * sigmas[ts[0]]
+    for i in range(steps):
+        s = sigmas[ts[i]]
+        s_next = sigmas[ts[i + 1]] if i + 1 < steps else 0.0
+        c_in = 1 / (s**2 + 1) ** 0.5
+        tt = x.new_ones(len(x)) * ts[i]
+        out = model(torch.cat([x * c_in] * 2), torch.cat([tt] * 2), torch.cat([empty, context]))
+        u, c = out.chunk(2)
+        eps = u + cfg * (c - u)
+        x = x + eps * (s_next - s)
+    return x
+"""
+# Loops of objects: in a method, of a class that is called, along betas, and with an object that a function makes.
+METHODS = """
+
+class Sampler:
+    blend = 1.5
+
+    def __init__(self, net, shift=3.0):
+        super().__init__()
+        self.net = net
+        self.shift = shift
+        self.old = None
+
+    def sigmas(self, steps):
+        s = torch.linspace(1, 0, steps + 1)
+        return self.shift * s / (1 + (self.shift - 1) * s)
+
+    def guided(self, x, t, context, empty, cfg):
+        c = self.net(x, t, context)
+        u = self.net(x, t, empty)
+        return u + cfg * (c - u)
+
+    def step(self, v, x, now, after):
+        if self.old is None:
+            d = v
+        else:
+            d = self.blend * v - (self.blend - 1) * self.old
+        self.old = v
+        return x + (after - now) * d
+
+    @torch.no_grad()
+    def sample(self, noise, steps, context, empty, cfg=4.0):
+        sigmas = self.sigmas(steps)
+        self.old = None
+        x = noise
+        for now, after in zip(sigmas[:-1], sigmas[1:]):
+            t = now.expand(x.shape[0])
+            v = self.guided(x, t, context, empty, cfg)
+            x = self.step(v, x, now, after)
+        return x
+"""
+CALLED = """
+from dataclasses import dataclass
+
+
+@dataclass
+class Heun:
+    shift: float = 2.0
+
+    @property
+    def less(self):
+        return self.shift - 1
+
+    def levels(self, n):
+        u = torch.linspace(1, 0, n + 1)
+        return self.shift * u / (1 + self.less * u)
+
+    def slope(self, model, x, t, context, empty, cfg):
+        c, u = model(torch.cat([x, x]), torch.cat([t, t]), torch.cat([context, empty])).chunk(2)
+        return u + cfg * (c - u)
+
+    def __call__(self, model, noise, steps, context, empty, cfg=4.0):
+        with torch.no_grad():
+            ts = self.levels(steps)
+            x = noise
+            for i in range(steps):
+                now, after = ts[i], ts[i + 1]
+                v = self.slope(model, x, now.expand(len(x)), context, empty, cfg)
+                mid = x + (after - now) * v
+                if i < steps - 1:
+                    w = self.slope(model, mid, after.expand(len(x)), context, empty, cfg)
+                    x = x + (after - now) * (v + w) / 2
+                else:
+                    x = mid
+            return x
+"""
+DIFFUSION = """
+
+class Diffusion:
+    def __init__(self, model, n=1000, start=0.00085, end=0.012):
+        self.model = model
+        self.n = n
+        betas = torch.linspace(start**0.5, end**0.5, n, dtype=torch.float64) ** 2
+        self.alphas = torch.cumprod(1.0 - betas, dim=0).float()
+
+    def x0_of(self, x, t, eps):
+        a = self.alphas[t]
+        return (x - (1 - a).sqrt() * eps) / a.sqrt()
+
+    def ddim(self, x, t, jump, eps):
+        a_prev = self.alphas[t - jump] if t >= jump else torch.ones(())
+        return a_prev.sqrt() * self.x0_of(x, t, eps) + (1 - a_prev).sqrt() * eps
+
+    @torch.no_grad()
+    def sample(self, noise, steps, context, empty, cfg=4.0):
+        jump = self.n // steps
+        x = noise
+        for t in range((steps - 1) * jump, -1, -jump):
+            tt = torch.full((len(x),), float(t))
+            v = self.model(x, tt, context)
+            u = self.model(x, tt, empty)
+            x = self.ddim(x, t, jump, u + cfg * (v - u))
+        return x
+"""
+HELD = """
+
+class FlowScheduler:
+    def __init__(self, shift=3.0, trained=1000):
+        self.shift = shift
+        self.trained = trained
+        self.sigmas = None
+        self.timesteps = None
+
+    def set_timesteps(self, steps):
+        s = torch.linspace(1, 0, steps + 1)
+        self.sigmas = self.shift * s / (1 + (self.shift - 1) * s)
+        self.timesteps = self.sigmas[:-1]
+
+    def step(self, answer, i, sample):
+        prev = sample + (self.sigmas[i + 1] - self.sigmas[i]) * answer
+        return prev
+
+
+def sample(model, noise, steps, context, empty, cfg=4.0):
+    sched = FlowScheduler(shift=2.5)
+    sched.set_timesteps(steps)
+    x = noise
+    with torch.no_grad():
+        for i, t in enumerate(sched.timesteps):
+            tt = t.expand(len(x))
+            v = model(x, tt, empty)
+            v = v + cfg * (model(x, tt, context) - v)
+            x = sched.step(v, i, x)
+    return x
+"""

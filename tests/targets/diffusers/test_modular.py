@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -172,6 +173,70 @@ def test_parity_runs_such_a_package() -> None:
     assert {level.level: level.max_rel for level in report.levels}["stages"] == 0
 
 
+@pytest.mark.parametrize("pipeline", [
+    "CogView3PlusPipeline", *(pytest.param(one, marks=pytest.mark.sweep)
+                              for one in ("SanaPipeline", "LTXPipeline", "MochiPipeline")),
+])  # fmt: skip
+def test_a_guider_takes_over_from_one_call_with_twice_the_batch(pipeline: str, tmp_path: Path) -> None:
+    made = new_model("halves", pipeline, target="diffusers", kind="modular", into=tmp_path)
+    assert [one.choice for one in made.plan.decisions if one.what == "guidance"] == ["ClassifierFreeGuidance"]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (tmp_path / "halves").glob("*.py"))
+    assert "latent_model_input = block_state.latents" in text
+    assert ".chunk(2)" not in text
+    report = run_parity(tmp_path / "halves", ("stages",), prove=pipeline.startswith("Sana"))
+    assert report.ok, report.levels
+    if report.prove is not None:
+        assert {"guidance-formula", "prompt-and-negative-swapped"} <= {fault.kind for fault in report.prove.planted}
+        assert report.prove.detected == report.prove.located == report.prove.faults
+
+
+JOINED = "prompt_embeds = torch.cat([negative_prompt_embeds, prompt_embeds], dim=0)"
+HALVES = "noise_pred_uncond, noise_pred_text = noise_pred.chunk(2)"
+TURNED = (JOINED, "prompt_embeds = torch.cat([prompt_embeds, negative_prompt_embeds], dim=0)")
+OTHERWISE = (HALVES, "noise_pred_text, noise_pred_uncond = noise_pred.chunk(2)")
+
+
+@pytest.mark.parametrize(("changed", "why"), [
+    ((TURNED, OTHERWISE), ""),
+    ((TURNED,), "its formula takes its halves the other way round"),
+    ((OTHERWISE,), "its formula takes its halves the other way round"),
+    (((JOINED, f"{JOINED}\n            prompt_embeds = -prompt_embeds"),), "it changes prompt_embeds after doubling"),
+    (((JOINED, f"{JOINED}\n        count = prompt_embeds.shape[0]"),), "it reads prompt_embeds besides"),
+    ((("t.expand(latent_model_input.shape[0])", "t.expand(4 if self.do_classifier_free_guidance else 2)"),),
+     "it does more where it guides"),
+])  # fmt: skip
+def test_halves_are_told_apart_by_their_order(changed: tuple[tuple[str, str], ...], why: str, tmp_path: Path) -> None:
+    installed = find_library("diffusers").root
+    root = tmp_path / "diffusers"
+    shutil.copytree(installed, root, copy_function=os.symlink, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    file = root / "pipelines" / "cogview3" / "pipeline_cogview3plus.py"
+    text = file.read_text(encoding="utf-8")
+    file.unlink()
+    for old, new in changed:
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text, encoding="utf-8")
+    given = {"target": "diffusers", "kind": "modular", "into": tmp_path, "diffusers": root, "dry_run": True}
+    made = new_model("halves", "CogView3PlusPipeline", **given)  # type: ignore[arg-type]
+    (said,) = [one for one in made.plan.decisions if one.what == "guidance"]
+    assert said.choice == ("the pipeline's own" if why else "ClassifierFreeGuidance")
+    assert why in said.reason
+
+
+@pytest.mark.parametrize(("pipeline", "why"), [
+    ("StableDiffusion3Pipeline", "prepare_ip_adapter_image_embeds doubles, too"),
+    ("HunyuanDiTPipeline", "it changes prompt_embeds after doubling"),
+    ("SanaControlNetPipeline", "it reads prompt_attention_mask besides, where there are two of it"),
+    ("BriaFiboPipeline", "it doubles more than what it asks with: torch.cat([negative_prompt_layers[i], prompt_layers"),
+    ("PRXPipeline", "what is asked for and against was not told apart"),
+    ("ZImagePipeline", "are not halved at once"),
+])  # fmt: skip
+def test_what_doubles_more_than_its_batch_stays_as_it_is(pipeline: str, why: str, tmp_path: Path) -> None:
+    made = new_model("kept", pipeline, target="diffusers", kind="modular", into=tmp_path, dry_run=True)
+    assert [one.choice for one in made.plan.decisions if one.what == "guidance"] == ["the pipeline's own"]
+    assert [why in todo.what for todo in made.plan.todo if "no guider's" in todo.what] == [True]
+
+
 def test_a_wrong_statement_is_found(tmp_path: Path) -> None:
     new_model("wrong_blocks", "WanPipeline", target="diffusers", kind="modular", into=tmp_path)
     file = tmp_path / "wrong_blocks" / "denoise.py"
@@ -220,17 +285,15 @@ def test_what_is_no_checkout_and_a_repository_are_refused(tmp_path: Path) -> Non
     lumen = Path(__file__).parents[3] / "reference_models" / "diffusers" / "_upstream" / "lumen"
     with pytest.raises(Refusal, match="as standard, both, not as 'modular'"):
         new_model("one", f"{lumen}::Lumen", target="diffusers", kind="modular", into=tmp_path)
-    with pytest.raises(BadInput, match="packages of their own"):
+    with pytest.raises(BadInput, match="is no checkout of diffusers"):
         new_model("one", f"{lumen}::Lumen", target="diffusers", kind="both", style="in-tree", into=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_in_a_checkout_it_can_be_imported_and_tested_at_once(tmp_path: Path) -> None:
     root = copied_checkout(tmp_path / "checkout")
     tests = root / "tests" / "modular_pipelines"
-    tests.mkdir(parents=True)
     (tests / "test_modular_pipelines_common.py").write_text("class ModularPipelineTesterMixin:\n    pass\n")
-    for file in (root / "tests" / "__init__.py", tests / "__init__.py"):
-        file.write_text("")
     given = {"target": "diffusers", "kind": "modular", "style": "in-tree", "into": root}
     made = new_model("qwen_blocks", "QwenImagePipeline", **given)  # type: ignore[arg-type]
     assert not made.refused

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from omni_checkers import check
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.files import ruff_binary
 from omni_kit.parity import run_parity
@@ -22,15 +23,16 @@ ROOT = Path(__file__).parents[3]
 HERON = f"{ROOT / 'tests' / 'fixtures' / 'repositories' / 'heron'}::HeronNet"
 LUMEN = f"{ROOT / 'reference_models' / 'diffusers' / '_upstream' / 'lumen'}::Lumen"
 EXAMPLE = ROOT / "reference_models" / "diffusers" / "lumen"
+MADE = (("lumen", LUMEN, "both"), ("heron_net", HERON, None))
 LEVELS = ("import", "keys", "roundtrip", "forward", "backward", "modules")
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout of the installed diffusers, with two models made in it."""
+    """A checkout of the installed diffusers, with two models made in it; the first with blocks."""
     root = copied_checkout(tmp_path_factory.mktemp("checkout"))
-    for name, source in (("lumen", LUMEN), ("heron_net", HERON)):
-        assert not new_model(name, source, target="diffusers", style="in-tree", into=root).refused
+    for name, source, kind in MADE:
+        assert not new_model(name, source, target="diffusers", style="in-tree", into=root, kind=kind).refused
     return root
 
 
@@ -172,6 +174,12 @@ def test_a_new_model_can_be_imported_from_a_checkout(checkout: Path) -> None:
         "assert 'LumenTransformer2DModel' in _SET_ADAPTER_SCALE_FN_MAPPING;"
         "from diffusers.utils.dummy_pt_objects import LumenTransformer2DModel;"
         "from diffusers.utils.dummy_torch_and_transformers_objects import LumenPipeline;"
+        "from diffusers import LumenModularPipeline, LumenBlocks;"
+        "assert type(LumenModularPipeline().blocks) is LumenBlocks;"
+        "from diffusers.utils.dummy_torch_and_transformers_objects import LumenModularPipeline, LumenBlocks;"
+        "from diffusers.modular_pipelines.modular_pipeline import MODULAR_PIPELINE_MAPPING as T;"
+        "from diffusers.pipelines.auto_pipeline import _get_model;"
+        "assert T[_get_model('LumenPipeline')]() == 'LumenModularPipeline';"
         "from diffusers.loaders.single_file_model import SINGLE_FILE_LOADABLE_CLASSES as S;"
         "print(M.__module__, S['LumenTransformer2DModel']['checkpoint_mapping_fn'].__name__)"
     )
@@ -181,6 +189,18 @@ def test_a_new_model_can_be_imported_from_a_checkout(checkout: Path) -> None:
     )  # fmt: skip
     expected = ["diffusers.models.transformers.transformer_lumen", "convert_lumen_transformer_checkpoint_to_diffusers"]
     assert done.stdout.split() == expected, done.stderr[-2000:]
+
+
+def test_blocks_lie_beside_and_the_gate_finds_nothing_in_either(checkout: Path) -> None:
+    package = checkout / "src" / "diffusers"
+    standard, blocks = package / "pipelines" / "lumen", package / "modular_pipelines" / "lumen"
+    assert "class LumenModularPipeline(ModularPipeline, LumenLoraLoaderMixin, FromSingleFileMixin):" in (
+        blocks / "modular_pipeline.py"
+    ).read_text(encoding="utf-8")
+    report = check([standard, blocks], target="diffusers")
+    assert not [one for one in report.findings if any(one.path.is_relative_to(home) for home in (standard, blocks))]
+    pages = (checkout / "docs" / "source" / "en" / "_toctree.yml").read_text(encoding="utf-8")
+    assert "  - local: api/modular_diffusers/lumen\n    title: LumenModularPipeline\n" in pages
 
 
 def test_the_mixin_for_lora_is_a_copy_for_its_own_model(checkout: Path) -> None:
@@ -205,13 +225,13 @@ def test_both_forms_of_lazy_imports_have_the_names_in_order(checkout: Path) -> N
 
 
 def test_a_second_time_nothing_changes(checkout: Path) -> None:
-    for name, source in (("lumen", LUMEN), ("heron_net", HERON)):
-        again = new_model(name, source, target="diffusers", style="in-tree", into=checkout, dry_run=True)
+    for name, source, kind in MADE:
+        again = new_model(name, source, target="diffusers", style="in-tree", into=checkout, kind=kind, dry_run=True)
         assert {change.action for change in again.changes} == {"unchanged"}
 
 
 def test_what_is_written_is_formatted_as_the_checkout_says(checkout: Path) -> None:
-    made = new_model("lumen", LUMEN, target="diffusers", style="in-tree", into=checkout, dry_run=True)
+    made = new_model("lumen", LUMEN, target="diffusers", style="in-tree", into=checkout, kind="both", dry_run=True)
     files = [change.path for change in made.changes if change.path.endswith(".py")]
     for arguments in (["check", "--select=I,F401"], ["format", "--check"]):
         done = subprocess.run(
@@ -263,6 +283,15 @@ def test_a_checkout_of_another_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"another version of diffusers \(0.8.0\)"):
         new_model("lumen", LUMEN, target="diffusers", style="in-tree", into=tmp_path)
     assert [path.name for path in tmp_path.rglob("*.py")] == ["__init__.py"]
+
+
+def test_blocks_of_somebody_else_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    root = copied_checkout(tmp_path)
+    (root / "src" / "diffusers" / "modular_pipelines" / "own").mkdir()
+    before = sorted(root.rglob("*"))
+    with pytest.raises(BadInput, match="has src/diffusers/modular_pipelines/own already"):
+        new_model("own", LUMEN, target="diffusers", style="in-tree", into=root, kind="both")
+    assert sorted(root.rglob("*")) == before
 
 
 def test_what_the_library_has_already_is_refused(tmp_path: Path) -> None:

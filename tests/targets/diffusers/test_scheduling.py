@@ -14,7 +14,23 @@ from omni_kit.scaffold import new_model
 from omni_kit.scaffold.new_model import Scaffold
 
 from .checkouts import copied_checkout
-from .loops import ALPHAS, CHURNED, EULER, HEUN, KNOWN, MIDPOINT, TWO_STEPS, WITHIN
+from .loops import (
+    ALONG_SIGMAS,
+    ALPHAS,
+    CALLED,
+    CHURNED,
+    DDIM,
+    DIFFUSION,
+    DPM,
+    EULER,
+    HELD,
+    HEUN,
+    KNOWN,
+    METHODS,
+    MIDPOINT,
+    TWO_STEPS,
+    WITHIN,
+)
 from .test_new_model import DOVE
 
 
@@ -80,6 +96,59 @@ def test_a_scheduler_that_does_the_same_is_reused_wherever_its_steps_come_from(t
     assert chosen(made("plain", EULER, tmp_path))[0] == "FlowMatchEulerDiscreteScheduler"
 
 
+OWN = "beta_schedule=scaled_linear, beta_start=0.00085, beta_end=0.012"
+LINEAR = ("start**0.5, end**0.5, n, dtype=torch.float64) ** 2", "start, end, n)")
+COSINE = """    left = lambda u: math.cos((u + 0.008) / 1.008 * math.pi / 2) ** 2
+    betas = []
+    for i in range(n):
+        betas.append(min(1 - left((i + 1) / n) / left(i / n), 0.999))
+    return torch.tensor(betas)
+"""
+
+
+@pytest.mark.parametrize(("loop", "changed", "choice", "settings"), [
+    (DDIM, (), "DDIMScheduler", f"{OWN}, clip_sample=False"),
+    (DDIM, (LINEAR,), "DDIMScheduler", "; beta_start=0.00085, beta_end=0.012, clip_sample=False"),
+    (DDIM, (LINEAR, ("0.00085, end=0.012", "0.0001, end=0.02")), "DDIMScheduler", "side by side; clip_sample=False"),
+    (DDIM, (("    return torch.linspace(start**0.5, end**0.5, n, dtype=torch.float64) ** 2\n", COSINE),
+            ("\n\ndef make", "import math\n\n\ndef make")),
+     "DDIMScheduler", "beta_schedule=squaredcos_cap_v2, clip_sample=False"),
+    (DDIM, (("torch.ones(())", "alphas[0]"), ("range((steps - 1) * jump, -1, -jump)",
+                                             "[1 + jump * k for k in range(steps - 1, -1, -1)]")),
+     "DDIMScheduler", f"{OWN}, steps_offset=1, clip_sample=False, set_alpha_to_one=False"),
+    (DDIM, (("/ a.sqrt()\n", "/ a.sqrt()\n        x0 = x0.clamp(-1, 1)\n"),), "DDIMScheduler", OWN),
+    (DDIM, (("eps = u", "f = u"), ("x0 = (x - (1 - a).sqrt() * eps) / a.sqrt()",
+            "x0 = a.sqrt() * x - (1 - a).sqrt() * f\n        eps = a.sqrt() * f + (1 - a).sqrt() * x")),
+     "DDIMScheduler", "prediction_type=v_prediction, clip_sample=False"),
+    (DPM, (), "DPMSolverMultistepScheduler", OWN),
+    (ALONG_SIGMAS, (), "EulerDiscreteScheduler", f"{OWN}, timestep_spacing=trailing"),
+    (DDIM, (("**0.5, end**0.5", "**0.6, end**0.6"), (") ** 2\n", ") ** (1 / 0.6)\n")), "a new class", ""),
+    (DDIM, (("/ a.sqrt()\n", "/ a.sqrt()\n        x0 = x0.clamp(-0.9, 0.9)\n"),), "a new class", ""),
+    (DDIM, (("(1 - a_prev).sqrt() * eps", "(1 - a_prev) * eps"),), "a new class", ""),
+])  # fmt: skip
+def test_a_scheduler_is_reused_with_the_settings_whose_numbers_are_the_authors_own(
+    loop: str, changed: tuple[tuple[str, str], ...], choice: str, settings: str, tmp_path: Path
+) -> None:
+    for old, new in changed:
+        assert old in loop
+        loop = loop.replace(old, new)
+    found, why = chosen(made("along", loop, tmp_path))
+    assert found == choice
+    assert why.endswith(settings)
+
+
+@pytest.mark.parametrize(("name", "loop"), [("betas", DDIM), ("sigmas", ALONG_SIGMAS)])
+def test_what_is_reused_along_betas_goes_where_the_authors_go(
+    name: str, loop: str, tmp_path: Path, sides: Sides
+) -> None:
+    made(name, loop, tmp_path)
+    file = tmp_path / name / f"pipeline_{name}.py"
+    assert run_parity(file, ("stages",), sides=sides).ok
+    test = tmp_path / name / "toy_config.json"
+    test.write_text(test.read_text(encoding="utf-8").replace("0.012", "0.02"), encoding="utf-8")
+    assert not run_parity(file, ("stages",), sides=sides).ok
+
+
 @pytest.mark.parametrize(("old", "new", "said"), [
     ("        old = v\n", "        if old is not None and old.abs().max() > 9:\n            break\n", "has a `break`"),
     ("neg + cfg * (v - neg)", "neg + cfg**2 * (v - neg)", "guides otherwise than by"),
@@ -96,6 +165,54 @@ def test_what_cannot_be_moved_is_left_to_a_person_in_one_line(old: str, new: str
     assert not (tmp_path / "left" / "scheduling_left.py").exists()
 
 
+REMEMBERED = ("        prev = sample + (self.sigmas[i + 1] - self.sigmas[i]) * answer\n", """\
+        self.kept = answer if self.kept is None else 0.9 * answer + 0.1 * self.kept
+        prev = sample + (self.sigmas[i + 1] - self.sigmas[i]) * self.kept
+""")  # fmt: skip
+KEPT = ("        self.sigmas = None\n", "        self.sigmas = None\n        self.kept = None\n")
+
+
+@pytest.mark.parametrize(("name", "loop", "changed", "choice", "why"), [
+    ("method", METHODS, (), "a new class", "Sampler.sample remembers old"),
+    ("called", CALLED, (), "a new class", "Heun.__call__ asks its model 2 times a step"),
+    ("diffusion", DIFFUSION, (), "DDIMScheduler", "it goes where Diffusion.sample goes, worked out side by side; beta"),
+    ("held", HELD, (), "FlowMatchEulerDiscreteScheduler", "sample goes along the levels of shift=2.5"),
+    ("bent", HELD, (("self.shift * s / (1 + (self.shift - 1) * s)", "s**self.shift"),), "a new class",
+     "sample goes along levels of its own"),
+    ("kept", HELD, (REMEMBERED, KEPT), "a new class", "sample remembers kept"),
+])  # fmt: skip
+def test_steps_of_objects_go_where_the_authors_go(
+    name: str, loop: str, changed: tuple[tuple[str, str], ...], choice: str, why: str, tmp_path: Path, sides: Sides
+) -> None:
+    for old, new in changed:
+        assert old in loop
+        loop = loop.replace(old, new)
+    found, reason = chosen(made(name, loop, tmp_path))
+    assert found == choice
+    assert reason.startswith(why)
+    report = run_parity(tmp_path / name / f"pipeline_{name}.py", ("stages",), sides=sides, prove=name == "method")
+    assert report.ok, report.levels
+    if report.prove is not None:
+        assert {"answer-sign", "levels-one-late"} <= {fault.kind for fault in report.prove.planted}
+        assert report.prove.detected == report.prove.located == report.prove.faults
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ("        self.old = v\n", "        log(self)\n        self.old = v\n", "hands its Sampler to somebody"),
+    ("        self.old = v\n", "        self.old = v * self.scale\n", "reads self.scale, which Sampler does not set"),
+    ("class Sampler:", "class Base:\n    pass\n\n\nclass Sampler(Base):", "made of another class of theirs"),
+    ("net, shift=3.0", "net, cfg, shift=3.0", "has cfg of its own beside what Sampler is made with"),
+])  # fmt: skip
+def test_objects_that_cannot_be_told_are_left_to_a_person_in_one_line(
+    old: str, new: str, said: str, tmp_path: Path
+) -> None:
+    assert old in METHODS
+    written = made("left", METHODS.replace(old, new), tmp_path)
+    told = [todo.what for todo in written.plan.todo if todo.what.startswith("write the authors' step as a scheduler")]
+    assert len(told) == 1
+    assert said in told[0]
+
+
 def test_the_delivered_tests_pass_and_blocks_take_the_scheduler(tmp_path: Path) -> None:
     made("tests_of", HEUN, tmp_path, kind="both")
     done = delivered(tmp_path, "tests_of/tests/test_scheduler_tests_of.py", "tests_of/tests/test_modular_tests_of.py")
@@ -107,7 +224,7 @@ def test_in_a_checkout_it_stands_where_schedulers_stand(tmp_path: Path) -> None:
     source = tmp_path / "theirs" / "authors.py"
     source.parent.mkdir()
     source.write_text(DOVE + TWO_STEPS, encoding="utf-8")
-    given = {"target": "diffusers", "style": "in-tree", "into": root}
+    given = {"target": "diffusers", "style": "in-tree", "into": root, "kind": "both"}
     assert not new_model("past", f"{source}::Dove", **given).refused  # type: ignore[arg-type]
     asked = (
         "from diffusers import PastScheduler, PastPipeline; from diffusers.schedulers import PastScheduler as P;"

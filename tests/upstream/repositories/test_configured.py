@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from omni_kit.upstream.repositories.configured import in_words_of_config
-from omni_kit.upstream.repositories.numbers import Untold
 from omni_kit.upstream.repositories.reference import find_reference
+from omni_kit.upstream.repositories.vectors import Untold
 
 ATTENTION = """\
 class Attention(nn.Module):

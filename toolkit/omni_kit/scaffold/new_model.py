@@ -126,14 +126,15 @@ def draft(
     if not any(file.path.startswith(f"{plan.base}/") for file in plan.files):
         raise BadInput(f"{owner.name} plans no file in {plan.base}, which it calls the integration's directory")
     files = render(plan.files, templates_of(owner, handler.templates), plan.rules)
+    edited = _edited(into, plan)
     if plan.derived is not None:
-        files |= render(plan.derived(files), templates_of(owner), plan.rules)
+        files |= render(plan.derived({**edited, **files}), templates_of(owner), plan.rules)
     plan = replace(plan, todo=(*plan.todo, *left_open(files)))
     answers = {"name": name, "source": source, "target": owner.name, "style": style}
     answers = {**answers, subject.library.name: subject.library.version, **({"kind": kind} if kind else {})}
     answers |= {"kernels": json.dumps(request.kernels)} if request.kernels else {}
     own = {f"{plan.base}/{ANSWERS}": dump_answers(answers, files), f"{plan.base}/{BASE}": dump_base(files)}
-    return plan, {**files, **own}, _edited(into, plan)
+    return plan, {**files, **own}, edited
 
 
 def _check_name(name: str) -> None:

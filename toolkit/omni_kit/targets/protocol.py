@@ -177,7 +177,8 @@ class IntegrationPlan:
         todo: what is left to a person, besides the lines of the files that say so themselves; see `TODO_MARK`.
         next: the commands that go on from here.
         rules: the pyproject.toml by which its Python is formatted; ours without one.
-        derived: makes more files of the texts of those, by path; templates are named from the folder of all of them.
+        derived: makes more files of the texts of those and of what the edits change, by path; templates are named from
+            the folder of all of them.
     """
 
     base: str

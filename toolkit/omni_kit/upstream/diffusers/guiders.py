@@ -13,7 +13,8 @@ from omni_kit.upstream.diffusers.guidance import Formula
 from omni_kit.upstream.library import Library
 from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.source import dotted
-from omni_kit.upstream.repositories.numbers import Untold, Worker
+from omni_kit.upstream.repositories.numbers import Worker
+from omni_kit.upstream.repositories.vectors import Untold
 
 COMPONENT = "guider"
 SCALE = "guidance_scale"

@@ -8,8 +8,8 @@ from typing import TypeVar
 from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined
-from omni_kit.upstream.repositories.numbers import Untold
 from omni_kit.upstream.repositories.settings import Settings, settings_of
+from omni_kit.upstream.repositories.vectors import Untold
 
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Div: "/"}
 _WHOLE = "config"

@@ -8,8 +8,18 @@ from typing import Any
 
 from omni_kit.upstream.python.source import SourceFile
 from omni_kit.upstream.repositories.names import Defined, absolute, resolve
+from omni_kit.upstream.repositories.vectors import (
+    BUILTIN,
+    MOST,
+    Untold,
+    arange,
+    clamped,
+    each,
+    linspace,
+    products,
+    taken,
+)
 
-_MOST = 4096
 _DEEPEST = 8
 _BINARY: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -22,15 +32,16 @@ _COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 _PLAIN: Mapping[str, Callable[[float], float]] = {
     "exp": math.exp, "log": math.log, "sqrt": math.sqrt, "cos": math.cos, "sin": math.sin, "tan": math.tan,
     "atan": math.atan, "arctan": math.atan, "abs": abs, "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+    "expm1": math.expm1, "log1p": math.log1p, "square": lambda x: x**2, "rsqrt": lambda x: x**-0.5,
 }  # fmt: skip
-_SAME = ("to", "float", "double", "clone", "detach", "cpu", "numpy", "tolist", "item", "contiguous", "astype", "type")
+_SAME = ("to", "float", "double", "clone", "detach", "cpu", "numpy", "tolist", "item", "contiguous", "astype", "type",
+         "copy")  # fmt: skip
 _MADE = ("tensor", "as_tensor", "array", "asarray", "from_numpy", "float", "list", "tuple", "FloatTensor")
 _WHOLE: Mapping[str, Callable[[float], float]] = {"round": round, "long": int, "int": int, "floor": math.floor}
+_REAL = ("float", "double")
+_TYPED = ("to", "astype", "type")
+_CUT = ("clamp", "clip")
 _JOINED = ("cat", "concat", "concatenate", "hstack")
-
-
-class Untold(Exception):
-    """A value that source alone does not tell."""
 
 
 def called(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, Any], depth: int = 0) -> Any:
@@ -77,10 +88,21 @@ class Worker:
                 self.scope[node.targets[0].id] = self.value(node.value)
             elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
                 both = (self.scope.get(node.target.id), self.value(node.value))
-                self.scope[node.target.id] = _each(_BINARY[type(node.op)], *both)
+                self.scope[node.target.id] = each(_BINARY[type(node.op)], *both)
+            elif isinstance(node, ast.For) and isinstance(node.target, ast.Name) and not node.orelse:
+                self._repeated(node, node.target.id)
+            elif isinstance(node, ast.Expr) and (longer := _appended(node)) is not None:
+                self.scope[longer[0]] = [*self.scope[longer[0]], self.value(longer[1])]
             elif not isinstance(node, ast.Expr | ast.Pass | ast.Assert):
                 raise Untold(type(node).__name__)
         return False, None
+
+    def _repeated(self, node: ast.For, name: str) -> None:
+        """A loop from its first statement to its last."""
+        for item in self.value(node.iter)[:MOST]:
+            self.scope[name] = item
+            if self.run(node.body)[0]:
+                raise Untold("a loop that is left")
 
     def value(self, node: ast.expr) -> Any:
         """What an expression is worth."""
@@ -119,7 +141,7 @@ class Worker:
     def get_unaryop(self, node: ast.UnaryOp) -> Any:
         """The negative, or the opposite."""
         value = self.value(node.operand)
-        return not value if isinstance(node.op, ast.Not) else _each(lambda one: -one, value)
+        return not value if isinstance(node.op, ast.Not) else each(lambda one: -one, value)
 
     def get_binop(self, node: ast.BinOp) -> Any:
         """Of numbers, or of every element; two written lists are joined."""
@@ -127,7 +149,7 @@ class Worker:
         plain = isinstance(node.left, ast.List | ast.ListComp) or isinstance(node.right, ast.List | ast.ListComp)
         if isinstance(node.op, ast.Add) and plain and isinstance(left, list) and isinstance(right, list):
             return left + right
-        return _each(_BINARY[type(node.op)], left, right)
+        return each(_BINARY[type(node.op)], left, right)
 
     def get_compare(self, node: ast.Compare) -> Any:
         """One comparison."""
@@ -145,8 +167,8 @@ class Worker:
         return self.value(node.body if self.value(node.test) else node.orelse)
 
     def get_subscript(self, node: ast.Subscript) -> Any:
-        """One element, or a part."""
-        return self.value(node.value)[self.value(node.slice)]
+        """One element, a part, or the elements at several places."""
+        return taken(self.value(node.value), self.value(node.slice))
 
     def get_slice(self, node: ast.Slice) -> Any:
         """Where a part begins and ends."""
@@ -163,8 +185,17 @@ class Worker:
             found.append(self.value(node.elt))
         return found
 
+    def get_lambda(self, node: ast.Lambda) -> Any:
+        """A function of what is known here."""
+        names = [one.arg for one in node.args.args]
+        return lambda *given: Worker(
+            self.source, {**self.scope, **dict(zip(names, given, strict=True))}, self.depth + 1
+        ).value(node.body)
+
     def get_call(self, node: ast.Call) -> Any:
         """A function of the authors', of a vector, or of a library."""
+        if isinstance(node.func, ast.Name) and callable(own := self.scope.get(node.func.id)):
+            return own(*map(self.value, node.args))
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         known = absolute(self.source, node.func) or (name if isinstance(node.func, ast.Name) else "")
         meant = resolve(self.source, name) if isinstance(node.func, ast.Name) else None
@@ -173,6 +204,8 @@ class Worker:
             given = dict(zip(names, map(self.value, node.args), strict=False))
             given |= {one.arg: self.value(one.value) for one in node.keywords if one.arg}
             return called(meant.source, meant.node, given, self.depth + 1)
+        if isinstance(node.func, ast.Name) and meant is None and name in BUILTIN and not node.keywords:
+            return BUILTIN[name](*map(self.value, node.args))
         if not known and isinstance(node.func, ast.Attribute):
             return self._asked(node, name)
         return self._of_library(node, name)
@@ -181,61 +214,66 @@ class Worker:
         """A method of a vector."""
         assert isinstance(node.func, ast.Attribute)
         base = self.value(node.func.value)
+        if name in _CUT:
+            return self._cut(base, node.args, node.keywords)
         if name in _SAME:
-            return base
+            if name in _REAL:
+                return each(float, base)
+            return each(int, base) if name in _TYPED and _is_whole(node) else base
         if name in _PLAIN:
-            return _each(_PLAIN[name], base)
+            return each(_PLAIN[name], base)
         if name == "flip":
             return base[::-1]
         if name in _WHOLE:
-            return _each(_WHOLE[name], base)
+            return each(_WHOLE[name], base)
         if name == "cumprod":
-            return _products(base)
+            return products(base)
         raise Untold(name)
 
+    def _cut(self, values: Any, given: Sequence[ast.expr], named: Sequence[ast.keyword]) -> Any:
+        bounds = {**dict(zip(("min", "max"), given, strict=False)), **{one.arg: one.value for one in named if one.arg}}
+        low, high = (bounds.get(one, bounds.get(f"a_{one}")) for one in ("min", "max"))
+        return clamped(values, *(self.value(one) if one is not None else None for one in (low, high)))
+
     def _of_library(self, node: ast.Call, name: str) -> Any:
+        if name in _CUT:
+            return self._cut(self.value(node.args[0]), node.args[1:], node.keywords)
         given = [self.value(one) for one in node.args]
         named = {one.arg: one.value for one in node.keywords}
         if name == "linspace":
             count = given[2] if len(given) > 2 else self.value(named.get("steps") or named["num"])
-            return _linspace(given[0], given[1], count)
-        if name in ("arange", "range"):
-            start, stop, step = (0, given[0], 1) if len(given) == 1 else (*given[:2], given[2] if len(given) > 2 else 1)
-            return [start + step * index for index in range(min(_MOST, math.ceil((stop - start) / step)))]
+            return linspace(given[0], given[1], count)
+        if name == "arange":
+            return arange(*given)
+        if name == "append":
+            return [one for part in given for one in (part if isinstance(part, list) else [part])]
+        if name == "flip":
+            return given[0][::-1]
+        if name in _WHOLE:
+            return each(_WHOLE[name], given[0])
         if name in ("zeros", "ones"):
             return [float(name == "ones")] * int(given[0])
         if name == "cumprod":
-            return _products(given[0])
+            return products(given[0])
         if name in _JOINED:
             return [one for part in given[0] for one in part]
         if name in _MADE:
             return given[0]
         if name in _PLAIN:
-            return _each(_PLAIN[name], given[0])
+            return each(_PLAIN[name], given[0])
         raise Untold(name)
 
 
-def _products(values: list[float]) -> list[float]:
-    """Of the first, of the first two, and so on."""
-    found, product = [], 1.0
-    for value in values:
-        product *= value
-        found.append(product)
-    return found
+def _is_whole(call: ast.Call) -> bool:
+    """Whether a type is asked for that holds whole numbers alone."""
+    given = [*call.args, *(one.value for one in call.keywords)]
+    names = [one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in given]
+    return any(name in ("int", "long") or name.startswith("int") for name in names)
 
 
-def _linspace(start: float, stop: float, count: int) -> list[float]:
-    if not 0 < count <= _MOST:
-        raise Untold("longer than anything that is gone through")
-    return [start + (stop - start) * index / max(1, count - 1) for index in range(int(count))]
-
-
-def _each(compute: Callable[..., Any], *values: Any) -> Any:
-    """A computation with numbers, or with every element of vectors."""
-    lengths = {len(one) for one in values if isinstance(one, list)}
-    if not lengths:
-        return compute(*values)
-    if len(lengths) > 1:
-        raise Untold("vectors of several lengths")
-    rows = [one if isinstance(one, list) else [one] * next(iter(lengths)) for one in values]
-    return [compute(*row) for row in zip(*rows, strict=True)]
+def _appended(node: ast.Expr) -> tuple[str, ast.expr] | None:
+    """The list that a statement makes longer, and by what."""
+    match node.value:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[one], keywords=[]):
+            return name, one
+    return None

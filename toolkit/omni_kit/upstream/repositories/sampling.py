@@ -12,8 +12,11 @@ from omni_kit.errors import BadInput
 from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.source import SourceFile, dotted, read_source
 from omni_kit.upstream.repositories.names import Defined, resolve
-from omni_kit.upstream.repositories.numbers import Untold, called
+from omni_kit.upstream.repositories.numbers import called
 from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.stepping.held import functions_of
+from omni_kit.upstream.repositories.stepping.objects import Owner
+from omni_kit.upstream.repositories.vectors import Untold
 
 MODEL, NOISE, TEXT, AGAINST, STEPS, SCALE = "model", "noise", "text", "against", "steps", "scale"
 # How authors call what else their loop is given.
@@ -63,6 +66,8 @@ class Sampling:
         module, function: what has the loop, as it is imported.
         roles: MODEL, NOISE, ... -> the argument of that function; empty where one that must be given has none.
         source, made, loop: the file, the function and the loop itself.
+        owner: the class whose method it is; its objects are told as variables of the function.
+        closed: why a method cannot be told without its object.
     """
 
     where: str
@@ -74,6 +79,19 @@ class Sampling:
     source: SourceFile
     made: ast.FunctionDef
     loop: ast.For
+    owner: Owner | None = None
+    closed: str = ""
+
+    @property
+    def called(self) -> tuple[str, str]:
+        """What is imported, and a call of it as `sampled`, with the roles by name; a method's object is made for it."""
+        owned = self.owner.given if self.owner is not None else frozenset()
+        first, rest = (", ".join(f"{name}={role}" for role, name in self.roles.items() if (name in owned) == mine)
+                       for mine in (True, False))  # fmt: skip
+        if self.owner is None:
+            return self.function, f"sampled({rest})"
+        method = self.function.rpartition(".")[2]
+        return self.owner.name, f"sampled({first}){'' if method == '__call__' else f'.{method}'}({rest})"
 
 
 def sampling_of(reference: Reference) -> Sampling | None:
@@ -115,22 +133,31 @@ def _sources(reference: Reference) -> Iterator[SourceFile]:
 
 def _loops(source: SourceFile, reference: Reference, made: Sequence[Defined]) -> Iterator[tuple[int, Sampling]]:
     """The functions with a loop that calls a model, and how well each fits the class."""
-    for function in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
+    tops = {node.name for node in source.tree.body if isinstance(node, ast.FunctionDef)}
+    for function, owner, closed in functions_of(source):
         for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
             moved = [_moves(name, value) for name, value in _assigned(loop)]
             told = [one for one in moved if one is not None]
             answers = [value for _, value in _bound(loop) if _calls_model(value, function)]
-            if answers and (told or _comes_back(loop, function)):
+            if answers and (told or _comes_back(loop, function) or (closed and _takes_steps(function))):
                 schedule = _schedule(source, function, loop)
-                top = function in source.tree.body
+                top = owner is not None or function.name in tops
                 roles = _roles(function, loop, {name for name, _ in _assigned(loop)}) if top else {}
-                fits = _fits(source, function, loop, reference, Defined(source, function.name, function) in made)
+                named = owner.name if owner is not None else function.name
+                fits = _fits(source, function, loop, reference, Defined(source, named, function) in made)
                 moves = told[-1] if told else None
                 found = Sampling(
-                    source.where(loop), moves, schedule, source.module, function.name, roles, source, function, loop
-                )
-                yield 2 * fits - (not told), found  # what moves as most loops do comes first
+                    source.where(loop), moves, schedule, source.module, function.name, roles, source, function, loop,
+                    owner, closed,
+                )  # fmt: skip
+                usual = bool(told or closed)  # what moves as most loops do comes first
+                yield 2 * fits - (not usual), found
                 break
+
+
+def _takes_steps(function: ast.FunctionDef) -> bool:
+    """Whether a function is told how many steps there are: what its loop is for is not read otherwise."""
+    return any(_SAID[STEPS].search(one.arg) for one in (*function.args.args, *function.args.kwonlyargs))
 
 
 def _made_for(reference: Reference) -> Iterator[Defined]:
@@ -338,14 +365,15 @@ def shift_of(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, 
             values = called(source, function, {**given, _steps_of(function): count})
         except Untold:
             return None
-        bent = _bent(values, count)
-        if bent is None:
+        one = bent(values, count)
+        if one is None:
             return None
-        found.add(round(bent, 6))
+        found.add(round(one, 6))
     return found.pop() if len(found) == 1 else None
 
 
-def _bent(values: object, count: int) -> float | None:
+def bent(values: object, count: int) -> float | None:
+    """By which factor the levels of a run are bent away from even steps from 1 to 0; None where they are others."""
     if not isinstance(values, list) or len(values) not in (count, count + 1) or not math.isclose(values[0], 1.0):
         return None
     if len(values) == count + 1 and abs(values[-1]) > _CLOSE:

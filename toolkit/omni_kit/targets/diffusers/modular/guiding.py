@@ -3,7 +3,7 @@
 import ast
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -12,6 +12,7 @@ import libcst as cst
 from omni_kit.targets.diffusers.modular.guided_names import ByGuider, Stead
 from omni_kit.targets.diffusers.modular.names import tree
 from omni_kit.targets.diffusers.modular.opened import Method, Opened
+from omni_kit.targets.diffusers.modular.undoubled import Kept, undoubled
 from omni_kit.targets.diffusers.porting.syntax import visited
 from omni_kit.upstream.diffusers.guidance import guidance_of, is_combination
 from omni_kit.upstream.diffusers.guiders import COMPONENT, SCALE, Guider, guider_for
@@ -19,10 +20,6 @@ from omni_kit.upstream.python.source import dotted
 
 _CACHED = "cache_context"
 _HOMES = {"FrozenDict": "diffusers.configuration_utils"}
-
-
-class Kept(Exception):
-    """The pipeline's own formula stays; the reason in one line."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +65,17 @@ def guided(opened: Opened) -> Guided:
         Kept: no guider does what it does.
     """
     told = guidance_of(opened.pipeline)
-    if told.together:
-        raise Kept("both answers come from one call with twice the batch")
     guider = guider_for(opened.pipeline.library, told.formula)
     if guider is None:
         raise Kept("no guider that modular pipelines of this version take computes its formula")
+    single = undoubled(opened) if told.together else None
+    if single is not None:
+        opened = Guided(opened.pipeline, guider, single.call)
     pair = next((found for block in _blocks(opened.call.written) if (found := _pair(block)) is not None), None)
     if pair is None:
         raise Kept("it does more between its two answers than ask and combine")
+    if single is not None:
+        pair = replace(pair, positive=single.positive, between=single.between)
     return _Change(opened, guider, told.scale, pair).made()
 
 
@@ -88,6 +88,8 @@ class _Pair:
         answer: the variable of the first answer; `other` that of the second.
         cached: the calls stand in contexts of a cache.
         rest: what is done with what was combined, besides.
+        positive: what the rest calls the first answer, where that is not its variable.
+        between: what is done with each answer before they are combined.
     """
 
     first: cst.BaseStatement
@@ -100,6 +102,8 @@ class _Pair:
     test: ast.expr
     combined: ast.Assign
     rest: Sequence[ast.stmt]
+    positive: str = ""
+    between: Sequence[ast.Assign] = ()
 
 
 def _blocks(node: cst.CSTNode) -> Iterator[Sequence[cst.CSTNode]]:
@@ -135,7 +139,7 @@ def _asked(node: ast.stmt) -> tuple[str, ast.Subscript, bool] | None:
     if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
         return None
     value = node.value
-    fits = isinstance(value, ast.Subscript) and isinstance(value.value, ast.Call) and not value.value.args
+    fits = isinstance(value, ast.Subscript) and isinstance(value.value, ast.Call)
     return (node.targets[0].id, value, cached) if fits and isinstance(value, ast.Subscript) else None
 
 
@@ -200,7 +204,8 @@ class _Change:
         assert isinstance(again.value, ast.Call)
         names = {one.arg: ast.unparse(one.value) for one in again.value.keywords if one.arg}
         own = {one.arg: ast.unparse(one.value) for one in call.value.keywords if one.arg}
-        if names.keys() != own.keys() or ast.dump(call.value.func) != ast.dump(again.value.func):
+        plain = [[ast.unparse(one) for one in (made.func, *made.args)] for made in (call.value, again.value)]
+        if names.keys() != own.keys() or plain[0] != plain[1]:
             raise Kept("its two calls are not alike")
         apart = {name: (own[name], names[name]) for name in own if own[name] != names[name]}
         call.value.keywords = [one for one in call.value.keywords if one.arg not in apart]
@@ -208,8 +213,8 @@ class _Change:
         denoiser, count = ast.unparse(call.value.func), self._count()
         yield f"if {ast.unparse(pair.test)}:\n    {guider}.enable()\nelse:\n    {guider}.disable()"
         yield f"{guider}.set_state(step={count[0]}, num_inference_steps=len({count[2]}), timestep={count[1]})"
-        data = ", ".join(f'"{name}": ({one}, {other})' for name, (one, other) in apart.items())
-        if any(other not in self._always() for _, other in apart.values()):
+        data = ", ".join(f'"{name}": ({one}, {self._guarded(other)})' for name, (one, other) in apart.items())
+        if any(_names(other) - _names(one) - self._always() for one, other in apart.values()):
             raise Kept("what its second call is given is not there without guidance")
         yield f"guider_state = {guider}.prepare_inputs({{{data}}})"
         yield "for guider_state_batch in guider_state:"
@@ -221,8 +226,15 @@ class _Change:
             yield f'    with {denoiser}.{_CACHED}("cond" if {guider}.is_conditional else "uncond"):'
             inner *= 2
         yield f"{inner}guider_state_batch.noise_pred = {ast.unparse(call)}"
+        for node in pair.between:
+            value = _Held(pair.answer).visit(copy.deepcopy(node.value))
+            yield f"    guider_state_batch.noise_pred = {ast.unparse(value)}"
         yield f"    {guider}.cleanup_models({denoiser})"
         yield from self._combined(guider)
+
+    def _guarded(self, other: str) -> str:
+        """What the second call is given: more than a variable is worked out only where the pipeline guides."""
+        return other if other.isidentifier() else f"{other} if {ast.unparse(self.pair.test)} else None"
 
     def _combined(self, guider: str) -> Iterator[str]:
         pair, target = self.pair, ast.unparse(self.pair.combined.targets[0])
@@ -235,6 +247,8 @@ class _Change:
         read = {one.id for node in pair.rest for one in ast.walk(node) if isinstance(one, ast.Name)}
         if pair.other in read:
             yield f"    {pair.other} = guider_output.pred_uncond"
+        if pair.positive:
+            yield f"    {pair.positive} = guider_output.pred_cond"
         yield f"    {target} = guider_output.pred"
         for node in pair.rest:
             yield "\n".join(f"    {line}" for line in ast.unparse(node).split("\n"))
@@ -273,6 +287,23 @@ class _Change:
         }
         if first in stored:
             raise Kept(f"it replaces {first} itself")
+
+
+def _names(text: str) -> set[str]:
+    found = {one.id for one in ast.walk(ast.parse(text, mode="eval")) if isinstance(one, ast.Name)}
+    return found or {text}  # a constant is there always
+
+
+class _Held(ast.NodeTransformer):
+    """An answer, where a guider's batch holds it."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """It is an attribute."""
+        held = ast.Attribute(ast.Name("guider_state_batch", ast.Load()), "noise_pred", ast.Load())
+        return held if node.id == self.answer else node
 
 
 def _is_around(loop: ast.For, call: ast.expr) -> bool:

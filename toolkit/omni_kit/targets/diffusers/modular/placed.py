@@ -9,7 +9,16 @@ from pathlib import Path
 from omni_kit.errors import BadInput
 from omni_kit.targets.diffusers.checkout import PACKAGE, TOCTREE, Checkout, checkout_at
 from omni_kit.targets.diffusers.transformer.entries import stand_in
-from omni_kit.targets.protocol import DefinitionEntry, Edit, ImportEntry, ItemEntry, KeyedEntry, PageEntry, Request
+from omni_kit.targets.protocol import (
+    DefinitionEntry,
+    Edit,
+    ImportEntry,
+    ItemEntry,
+    KeyedEntry,
+    PageEntry,
+    Request,
+    Todo,
+)
 from omni_kit.upstream.diffusers.classes import MODULAR
 from omni_kit.upstream.python.source import parse_file
 
@@ -21,10 +30,15 @@ _PAGES = "api/modular_diffusers/"
 
 @dataclass(frozen=True)
 class Placed:
-    """The places of one modular pipeline."""
+    """The places of one modular pipeline.
+
+    Attributes:
+        beside: the folder of the integration that it belongs to, which has the record; its own without one.
+    """
 
     request: Request
     prefix: str
+    beside: str = ""
 
     @cached_property
     def checkout(self) -> Checkout:
@@ -40,7 +54,8 @@ class Placed:
         """
         base = f"{PACKAGE}/{MODULAR}/{self.request.name}"
         own = self.checkout.root / base
-        if own.is_dir() and not (own / ".omni-kit.toml").is_file():
+        recorded = self.checkout.root / self.beside if self.beside else own
+        if own.is_dir() and not (recorded / ".omni-kit.toml").is_file():
             raise BadInput(f"this checkout has {base} already", "choose another name")
         return base
 
@@ -86,10 +101,10 @@ class Placed:
     def _has_siblings(self) -> bool:
         return f"local: {_PAGES}" in (self.checkout.root / TOCTREE).read_text(encoding="utf-8")
 
-    @property
-    def unlisted(self) -> bool:
-        """Whether a person has to list the page."""
-        return not (self.checkout.has_pages and self._has_siblings)
+    def todo(self) -> tuple[Todo, ...]:
+        """What no edit can do."""
+        listed = self.checkout.has_pages and self._has_siblings
+        return () if listed else (Todo(TOCTREE, 1, "list its page: no page of its sort is listed"),)
 
     def _table(self) -> tuple[str, str]:
         """The table that says which pipeline runs a model, and an entry as its others are.

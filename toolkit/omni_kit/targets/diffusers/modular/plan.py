@@ -10,17 +10,17 @@ from functools import cached_property
 import libcst as cst
 
 from omni_kit.errors import Refusal
-from omni_kit.targets.diffusers.checkout import TOCTREE
 from omni_kit.targets.diffusers.modular.blocks import LOOP, PROGRESS, Blocks, at_depth
 from omni_kit.targets.diffusers.modular.dividing import Divider, Division
 from omni_kit.targets.diffusers.modular.flow import Flow, handed_to_callbacks
-from omni_kit.targets.diffusers.modular.guiding import Guided, Kept, guided
+from omni_kit.targets.diffusers.modular.guiding import Guided, guided
 from omni_kit.targets.diffusers.modular.members import Made, Member, Members, Reached, constant
 from omni_kit.targets.diffusers.modular.opened import Method, Opened
 from omni_kit.targets.diffusers.modular.pieces import Collector, Piece
 from omni_kit.targets.diffusers.modular.placed import Placed
 from omni_kit.targets.diffusers.modular.rewriting import COMPONENTS
-from omni_kit.targets.protocol import TODO_MARK, Decision, IntegrationPlan, NewFile, Request, Todo
+from omni_kit.targets.diffusers.modular.undoubled import Kept
+from omni_kit.targets.protocol import TODO_MARK, Decision, IntegrationPlan, NewFile, Request
 from omni_kit.upstream.diffusers.guidance import guidance_of
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.subject import Subject
@@ -114,12 +114,11 @@ class Proposal:
         placed = self.placed
         around = tuple(self._in_tree(placed)) if placed is not None else (self._file("README.md", "README.md.jinja"),)
         place = self.request.into / self.base
-        unlisted = placed is not None and placed.unlisted
         return IntegrationPlan(
             self.base,
             (*self.files(), *around),
             edits=tuple(placed.edits()) if placed is not None else (),
-            todo=(Todo(TOCTREE, 1, "list its page: no page of its sort is listed"),) if unlisted else (),
+            todo=placed.todo() if placed is not None else (),
             rules=placed.checkout.rules if placed is not None else None,
             decisions=tuple(self._decisions()),
             next=tuple(shlex.join(["omni-kit", command, str(place)]) for command in ("check", "parity")),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from omni_kit.targets.diffusers.checkout import PACKAGE
 from omni_kit.targets.diffusers.modular.plan import Proposal
 from omni_kit.targets.protocol import NewFile, Request
 from omni_kit.upstream.diffusers.classes import PIPELINES, TRANSFORMERS
@@ -48,6 +49,24 @@ def blocks_of(library: Library, request: Request, class_name: str, texts: Mappin
         return list(Proposal(found, request, f"{name}/{FOLDER}", _TEMPLATES, own).files())
 
 
+def blocks_in_tree(
+    library: Library, request: Request, class_name: str, base: str, texts: Mapping[str, str]
+) -> list[NewFile]:
+    """The modular pipeline of a standard one that goes into the same checkout, with its tests and its page.
+
+    Args:
+        library: the checkout's package, as it is now.
+        base: the folder of the blocks.
+        texts: path -> text of what is written into the checkout.
+
+    Raises:
+        Refusal: it cannot be divided; why.
+    """
+    placed = {path.removeprefix(f"{PACKAGE}/"): text for path, text in texts.items() if path.startswith(f"{PACKAGE}/")}
+    with _with(library, {path: text for path, text in placed.items() if path.endswith(".py")}) as whole:
+        return list(Proposal(find_pipeline(whole, class_name, {}), request, base, _TEMPLATES).plan().files)
+
+
 @contextmanager
 def _with(library: Library, files: Mapping[str, str]) -> Iterator[Library]:
     """The library with more files, for as long as it is read."""
@@ -55,6 +74,8 @@ def _with(library: Library, files: Mapping[str, str]) -> Iterator[Library]:
         root = Path(place, library.name)
         for file in library.root.rglob("*.py"):
             link = root / file.relative_to(library.root)
+            if link.relative_to(root).as_posix() in files:
+                continue  # a file is never written through a link
             link.parent.mkdir(parents=True, exist_ok=True)
             os.symlink(file, link)
         for relative, text in files.items():

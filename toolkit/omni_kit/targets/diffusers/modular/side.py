@@ -63,7 +63,8 @@ class ModularBuilder(PipelineBuilder):
         with noting(type(model), type(self._pipeline.scheduler)) as noted:
             state = self._modular(**asked)
         picture = torch.as_tensor(state.get(last_output(self._modular))).float()
-        return noted.named(scenario.name, guidance.together, guidance.negative_first, picture)
+        alone = guidance.together and any(name.startswith(COMPONENT) for name in self._modular.component_names)
+        return noted.named(scenario.name, guidance.together, guidance.negative_first and not alone, picture)
 
     def faults(self, inputs: Tensors) -> Sequence[StageFault]:
         """Those that blocks can make."""

@@ -29,7 +29,7 @@ from omni_kit.upstream.repositories.attending import SDPA, Attending
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.configured import in_words_of_config
 from omni_kit.upstream.repositories.names import Defined
-from omni_kit.upstream.repositories.numbers import Untold
+from omni_kit.upstream.repositories.vectors import Untold
 
 _OWN_METHOD = "self.processor"
 

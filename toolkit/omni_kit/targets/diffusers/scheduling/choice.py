@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omni_kit.targets.diffusers.porting.forward import LATENTS, TIME
-from omni_kit.targets.diffusers.scheduling.installed import USUAL, Installed, installed_for, is_plain
+from omni_kit.targets.diffusers.scheduling.installed import USUAL, Installed, installed_for, is_plain, shift_along
 from omni_kit.targets.diffusers.scheduling.made import Made
 from omni_kit.targets.diffusers.scheduling.noising import noising_of
 from omni_kit.targets.diffusers.scheduling.settings import defaults_of
@@ -23,12 +23,14 @@ class Stepping:
         made: the one that is written; None where none is.
         reason: why, in one line; empty where the usual one was not looked beyond.
         unmoved: why none is written though one is missing; empty otherwise.
+        shift: of the levels that are gone along, where the loop alone shows it.
     """
 
     installed: Installed = USUAL
     made: Made | None = None
     reason: str = ""
     unmoved: str = ""
+    shift: float | None = None
 
     @property
     def name(self) -> str:
@@ -53,12 +55,15 @@ def stepping_of(sampling: Sampling, order: Sequence[str], names: Mapping[str, st
     try:
         loop = Divided(sampling, order, latents, time)
         plain = is_plain(loop, settings)
-        if plain or (plain is None and sampling.forward and _is_simple(loop)):
+        told = sampling.schedule is not None and (shift is not None or sampling.schedule.made is not None)
+        if (plain and told) or (plain is None and sampling.forward and _is_simple(loop)):
             return NOTHING
-        if (found := installed_for(loop, settings, shift)) is not None:
-            told = ", ".join(f"{name}={value}" for name, value in found.config.items())
+        if plain and (own := shift_along(loop, settings)) is not None:
+            return Stepping(reason=f"{sampling.function} goes along the levels of shift={own:g}", shift=own)
+        if not plain and (found := installed_for(loop, settings, shift)) is not None:
+            config = ", ".join(f"{name}={value}" for name, value in found.config.items())
             return Stepping(
-                found, reason=f"it goes where {sampling.function} goes, worked out side by side; {told}".rstrip("; ")
+                found, reason=f"it goes where {sampling.function} goes, worked out side by side; {config}".rstrip("; ")
             )
         made = Made(loop, noising_of(loop, settings))
         made.tried()
@@ -76,8 +81,10 @@ def _why(loop: Divided, settings: Mapping[str, Any], plain: bool | None) -> str:
     does += [f"remembers {', '.join(loop.carried)}"] if loop.carried else []
     does += ["draws noise"] if loop.random else []
     said = " and ".join(does) or "has a step of its own"
+    if plain:
+        return f"{loop.sampling.function} goes along levels of its own: the statements that make them are moved"
     compared = (
-        "no installed scheduler, by its defaults or for flows, goes where it goes"
+        "no installed scheduler, by its defaults, for flows or along its betas, goes where it goes"
         if plain is False
         else "its numbers could not be followed"
     )

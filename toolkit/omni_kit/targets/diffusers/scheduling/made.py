@@ -197,6 +197,11 @@ class Made:
         return self.loop.random
 
     @property
+    def real(self) -> bool:
+        """Whether the model is told its steps as numbers with a fraction, whatever they are counted in."""
+        return all(one.real for one in self.loop.asks)
+
+    @property
     def scaled(self) -> dict[str, object]:
         """What is done before the model is asked."""
         body = "\n".join(self._text(node, self._step) for node in self.loop.before)

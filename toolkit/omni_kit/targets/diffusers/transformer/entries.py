@@ -70,6 +70,13 @@ def scheduler_entries(one: Entered, scheduler: str) -> Iterator[Edit]:
         yield PageEntry(TOCTREE, f"api/schedulers/{one.name}", scheduler, "api/schedulers/")
 
 
+def found_by_name(one: Entered) -> Iterator[Edit]:
+    """The edits for the table of pipelines that draw from texts: by it the modular one of a repository is found."""
+    auto = f"{PACKAGE}/pipelines/auto_pipeline.py"
+    yield ImportEntry(auto, f".{one.name}", one.pipeline, made=True)
+    yield ItemEntry(auto, "AUTO_TEXT2IMAGE_PIPELINES_MAPPING", one.name, one.pipeline)
+
+
 def _imports(one: Entered) -> Iterator[Edit]:
     module = f"transformer_{one.name}"
     yield ImportEntry(f"{PACKAGE}/models/transformers/__init__.py", f".{module}", one.model, made=True)

@@ -109,6 +109,7 @@ def pipeline_facts(reference: Reference, names: Mapping[str, str]) -> PipelineFa
     stepping = stepping_of(sampling, list(reference.forward), names, shift) if sampling is not None else NOTHING
     if stepping.made is not None:
         sigmas, shift = None, None
+    shift = shift if stepping.shift is None else stepping.shift
     channels = next((name for name in reference.arguments if _CHANNELS.match(name)), "")
     taken = [names.get(name, name) for name, one in reference.forward.items() if one.required]
     unknown = tuple(name for name in taken if name not in (LATENTS, TIME, TEXT, MASK))

@@ -10,13 +10,14 @@ from pathlib import Path, PurePosixPath
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.targets.diffusers.checkout import PACKAGE, Checkout, checkout_at
 from omni_kit.targets.diffusers.model_dir import sampler_name, toy_name
-from omni_kit.targets.diffusers.modular.ported import FOLDER, blocks_of
+from omni_kit.targets.diffusers.modular.placed import Placed
+from omni_kit.targets.diffusers.modular.ported import FOLDER, blocks_in_tree, blocks_of
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.targets.diffusers.porting.syntax import MARK
 from omni_kit.targets.diffusers.scheduling.installed import FIRST
 from omni_kit.targets.diffusers.toy import toy_of
 from omni_kit.targets.diffusers.transformer.conversion import conversion_of
-from omni_kit.targets.diffusers.transformer.entries import Entered, entries, scheduler_entries
+from omni_kit.targets.diffusers.transformer.entries import Entered, entries, found_by_name, scheduler_entries
 from omni_kit.targets.diffusers.transformer.lora import LoraMixin, lora_mixin
 from omni_kit.targets.diffusers.transformer.pipeline import PipelineFacts, pipeline_facts, text_width
 from omni_kit.targets.protocol import Decision, Edit, IntegrationPlan, NewFile, Request, Todo
@@ -40,8 +41,6 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
             f"{subject.given} is of {subject.library.name}, which has it already",
             "give the class of its authors' repository: PATH::Class",
         )
-    if request.way == "both" and request.style == "in-tree":
-        raise BadInput("modular pipelines are made as packages of their own", "take --style plugin")
     planner = _Planner(subject.given, subject.reference, request)
     files = tuple(planner.files())
     return IntegrationPlan(
@@ -52,7 +51,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
         todo=tuple(planner.todo()),
         next=planner.next(),
         rules=planner.rules,
-        derived=planner.modular if request.way == "both" else None,
+        derived=planner.modular if planner.both else None,
     )
 
 
@@ -67,6 +66,15 @@ class _Planner:
     @property
     def in_tree(self) -> bool:
         return self.request.style == "in-tree"
+
+    @property
+    def both(self) -> bool:
+        return self.request.way == "both"
+
+    @cached_property
+    def blocks(self) -> Placed | None:
+        """Where the blocks lie in a checkout; None where none are made, or in the integration's own package."""
+        return Placed(self.request, self.prefix, self.base) if self.both and self.in_tree else None
 
     @cached_property
     def checkout(self) -> Checkout:
@@ -141,13 +149,21 @@ class _Planner:
             "conversion_module": "diffusers.loaders.single_file_utils" if in_tree else f"{name}.conversion",
             "model_module": f"...models.transformers.transformer_{name}" if in_tree else f".transformer_{name}",
             "text_width": text_width(self.reference, self.toy), "attends": bool(self.port.attention.processors),
-            "testers": tuple(self.testers) if in_tree else (), "both": self.request.way == "both",
+            "testers": tuple(self.testers) if in_tree else (), "both": self.both,
             "lora": self.lora.name if self.lora is not None else "",
             "scheduler": self.scheduler, "scheduling": self.pipeline.stepping.made, "counted": self.scheduler != FIRST,
+            "installed": self.pipeline.stepping.installed, **self._stepped,
             "scheduler_module": "...schedulers" if in_tree else f".scheduling_{name}",
             "configured": ", ".join(f"{key}={value!r}" for key, value in self._configured.items() if key != ALONE),
             "lora_targets": ["to_q", "to_k", "to_v"] if "to_q" in self.port.text else "'all-linear'",
         }  # fmt: skip
+
+    @property
+    def _stepped(self) -> dict[str, object]:
+        """Whether a scheduler that is there is given levels; and whether one scales what the model is handed."""
+        made, installed = self.pipeline.stepping.made, self.pipeline.stepping.installed
+        by_levels = made is None and not installed.counted
+        return {"by_levels": by_levels, "scales": made.scales if made is not None else installed.scales}
 
     @property
     def testers(self) -> Iterator[str]:
@@ -222,8 +238,8 @@ class _Planner:
             )
         yield NewFile(self._toy_file, text=json.dumps(self.toy, indent=2) + "\n")
         if (sampling := self.pipeline.sampling) is not None and sampling.roles:
-            given = ", ".join(f"{name}={role}" for role, name in sampling.roles.items())
-            context = {"module": sampling.module, "function": sampling.function, "given": given}
+            imported, call = sampling.called
+            context = {"module": sampling.module, "imported": imported, "call": call}
             place = f"{self.base}/{sampler_name(self.in_tree)}"
             yield NewFile(place, "authors_sampling.py.jinja", context=context)
         for template, place in self._places().items():
@@ -233,9 +249,14 @@ class _Planner:
 
     def modular(self, texts: Mapping[str, str]) -> list[NewFile]:
         """The blocks of the pipeline, made of its text."""
-        base = f"{self.base}/tests/test_modular_{self.request.name}.py"
-        test = NewFile(base, "transformer/test_modular.py.jinja", context={**self.context, "folder": FOLDER})
-        return [*blocks_of(self.library, self.request, f"{self.prefix}Pipeline", texts), test]
+        name, pipeline = self.request.name, f"{self.prefix}Pipeline"
+        if self.blocks is not None:
+            made = blocks_in_tree(self.library, self.request, pipeline, self.blocks.base, texts)
+        else:
+            made = blocks_of(self.library, self.request, pipeline, texts)
+        tests = f"tests/pipelines/{name}" if self.in_tree else f"{self.base}/tests"
+        test, context = f"{tests}/test_modular_{name}.py", {**self.context, "folder": FOLDER}
+        return [*made, NewFile(test, "transformer/test_modular.py.jinja", context=context)]
 
     @property
     def authors(self) -> str:
@@ -256,6 +277,9 @@ class _Planner:
                 yield from scheduler_entries(entered, self.scheduler)
             if self.lora is not None:
                 yield from self.lora.edits()
+            if self.blocks is not None:
+                yield from self.blocks.edits()
+                yield from found_by_name(entered)
 
     def decisions(self) -> Iterator[Decision]:
         found, where = self.port, self.reference.where
@@ -286,6 +310,7 @@ class _Planner:
             yield Todo(self._toy_file, 1, f"give {name} a value: the constructor has none")
         if self.in_tree and not self.checkout.has_pages:
             yield Todo("docs/source/en/_toctree.yml", 1, "list both pages: this checkout has no table of contents")
+        yield from self.blocks.todo() if self.blocks is not None else ()
 
     @property
     def _sharing(self) -> str:
@@ -295,6 +320,8 @@ class _Planner:
     def next(self) -> tuple[str, ...]:
         place = self.request.into / PurePosixPath(self.base)
         commands = [["check", str(place)], ["parity", str(place)]]
+        if self.blocks is not None:
+            commands.insert(1, ["check", str(self.request.into / PurePosixPath(self.blocks.base))])
         if self.pipeline.sampling is not None and self.pipeline.sampling.roles:
             commands.append(["parity", str(place / f"pipeline_{self.request.name}.py")])
         return tuple(shlex.join(["omni-kit", *command]) for command in commands)

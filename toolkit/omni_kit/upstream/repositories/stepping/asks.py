@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from omni_kit.upstream.repositories.stepping.batches import of_one, once
+from omni_kit.upstream.repositories.stepping.batches import is_real, of_one, once
 from omni_kit.upstream.repositories.stepping.flow import Asked, Unmoved, binds, reads
 from omni_kit.upstream.repositories.stepping.formula import Formula, Replaced
 
@@ -81,6 +81,7 @@ class Asks:
         place = Asked()
         place.number, place.sample, place.answer = len(self.found), sample, _ANSWER
         place.time = of_one(once(given[self.time])[0], self.repeated) or ast.Constant(1.0)
+        place.real = is_real(given[self.time], self.repeated)
         self.found.append(place)
         answers: list[str] = []
         block, after = [self._named(node, answers, twice)], [*rest]

@@ -9,6 +9,10 @@ _REPEATS = frozenset({
 })  # fmt: skip
 _ONES = frozenset({"ones", "new_ones", "ones_like"})
 _FULL = frozenset({"full", "full_like"})
+_REAL = frozenset({
+    *_ONES, "full_like", "new_full", "new_tensor", "type_as", "float", "double", "half", "bfloat16", "dtype",
+    "float16", "float32", "float64",
+})  # fmt: skip
 _JOINS = frozenset({"cat", "concat", "stack"})
 _LISTED = frozenset({"tensor", "as_tensor"})
 
@@ -55,6 +59,19 @@ def _of_call(node: ast.Call, assigned: Mapping[str, ast.expr]) -> ast.expr | Non
     if isinstance(owner, ast.Attribute) and isinstance(owner.value, ast.Name) and owner.value.id in assigned:
         owner = ast.Attribute(of_one(owner.value, assigned) or ast.Constant(1.0), owner.attr, ast.Load())
     return ast.Call(owner, given, node.keywords)
+
+
+def is_real(node: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
+    """Whether a batch of steps is of fractions by how it is made: with a type of that sort, or as latents are."""
+    for one in ast.walk(node):
+        name = one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "")
+        if name in _REAL:
+            return True
+        if name in assigned and isinstance(one, ast.Name):
+            rest = {other: value for other, value in assigned.items() if other != name}
+            if is_real(assigned[name], rest):
+                return True
+    return False
 
 
 def once(node: ast.expr) -> tuple[ast.expr, bool]:

@@ -57,6 +57,8 @@ class Divided:
 
     def __post_init__(self) -> None:
         """Divides it."""
+        if self.sampling.closed:
+            raise Unmoved(self.sampling.closed)
         if not self.sampling.roles:
             raise Unmoved("must be given more than a model, noise, texts, a count of steps and a scale")
         self._loop, (before, self.after) = apart(self.sampling.made, self.sampling.loop)

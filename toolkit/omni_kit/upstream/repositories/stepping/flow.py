@@ -18,12 +18,14 @@ class Asked(ast.Pass):
         sample: what it is handed as latents, once.
         time: what it is told as the step, of one picture.
         answer: the variable that holds what it answers, guided where the loop guides.
+        real: the step is told as a number with a fraction, whatever it is counted in.
     """
 
     number: int
     sample: ast.expr
     time: ast.expr
     answer: str
+    real: bool = False
 
 
 def flat(body: Sequence[ast.stmt], scale: str) -> Iterator[ast.stmt]:
@@ -33,7 +35,7 @@ def flat(body: Sequence[ast.stmt], scale: str) -> Iterator[ast.stmt]:
         Unmoved: a statement is none that goes from top to bottom.
     """
     for node in body:
-        if (isinstance(node, ast.With) and all(_is_switch(one.context_expr) for one in node.items)) or (
+        if (isinstance(node, ast.With) and all(is_switch(one.context_expr) for one in node.items)) or (
             isinstance(node, ast.If) and scale and reads(node.test) <= {scale} and reads(node.test)
         ):
             yield from flat(node.body, scale)
@@ -47,7 +49,8 @@ def flat(body: Sequence[ast.stmt], scale: str) -> Iterator[ast.stmt]:
             raise Unmoved(f"has a `{type(node).__name__.lower()}` in line {node.lineno}")
 
 
-def _is_switch(node: ast.expr) -> bool:
+def is_switch(node: ast.expr) -> bool:
+    """Whether a context only says that there are no gradients."""
     name = node.func if isinstance(node, ast.Call) else node
     return isinstance(name, ast.Attribute) and name.attr in _SWITCHES
 

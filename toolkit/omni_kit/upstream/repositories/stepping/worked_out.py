@@ -3,19 +3,20 @@
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-from omni_kit.upstream.repositories.numbers import Untold, Worker
+from omni_kit.upstream.repositories.numbers import Worker
 from omni_kit.upstream.repositories.sampling import STEPS
 from omni_kit.upstream.repositories.stepping.divided import Divided
 from omni_kit.upstream.repositories.stepping.flow import Asked
 from omni_kit.upstream.repositories.stepping.outline import DEVICE
+from omni_kit.upstream.repositories.vectors import BUILTIN, Untold
 
 DRAWN = 0.37
 """What every draw of noise is."""
 StandIn = Callable[[float, float], float]
-_SAME = frozenset({"view", "reshape", "expand", "repeat", "unsqueeze", "squeeze", "clamp", "flatten"})
+_LONG = 50
+_SAME = frozenset({"view", "reshape", "expand", "repeat", "unsqueeze", "squeeze", "flatten"})
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,14 @@ class Way:
         asked: at each place what the model was handed, and told.
         ended: the latents.
         levels: what was gone along.
+        tables: long lists of numbers that were made on the way, as those of a noise for every step of training.
     """
 
     begun: float
     asked: tuple[tuple[float, float], ...]
     ended: float
     levels: tuple[float, ...]
+    tables: tuple[tuple[float, ...], ...] = ()
 
 
 def way_of(loop: Divided, steps: int, noise: float, model: StandIn, settings: Mapping[str, Any]) -> Way | None:
@@ -68,14 +71,16 @@ class _Walker(Worker):
         for head in self.value(loop.along):
             self._bind(loop.target, head)
             self.run(loop.body)
-        told = tuple(levels) if isinstance(levels, list) and all(isinstance(one, int | float) for one in levels) else ()
-        return Way(factor, tuple(self.asked), scope[loop.latents_name], told)
+        tables = tuple(tuple(one) for one in scope.values() if _is_vector(one) and len(one) >= _LONG)
+        told = tuple(levels) if _is_vector(levels) and isinstance(levels, list) else ()
+        return Way(factor, tuple(self.asked), scope[loop.latents_name], told, tables)
 
     def run(self, body: Sequence[ast.stmt]) -> tuple[bool, Any]:
         """As its base; the model is asked where the loop asks it."""
         for node in body:
             if isinstance(node, Asked):
-                self.asked.append((self.value(node.sample), self.value(node.time)))
+                time = self.value(node.time)
+                self.asked.append((self.value(node.sample), float(time) if node.real else time))
                 self.scope[node.answer] = self.model(*self.asked[-1])
             elif isinstance(node, ast.If):
                 self.run(node.body if self.value(node.test) else node.orelse)
@@ -101,17 +106,23 @@ class _Walker(Worker):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if "randn" in name:
             return DRAWN
-        if isinstance(node.func, ast.Name) and name in _BUILTIN:
-            return _BUILTIN[name](*map(self.value, node.args))
+        if isinstance(node.func, ast.Name) and name in BUILTIN:
+            return BUILTIN[name](*map(self.value, node.args))
         if isinstance(node.func, ast.Attribute) and name in _SAME and not _is_torch(node.func.value):
             return self.value(node.func.value)
         if name == "new_zeros":
             return [0.0]
+        if name in ("new_ones", "new_full", "full_like"):
+            return 1.0 if name == "new_ones" else self.value(node.args[1])
         if name in ("ones", "ones_like", "zeros", "zeros_like") and not _is_count(node):
             return float(name.startswith("ones"))
         if name == "full" and len(node.args) > 1:
             return self.value(node.args[1])
         return super().get_call(node)
+
+
+def _is_vector(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, int | float) for one in value)
 
 
 def _is_torch(node: ast.expr) -> bool:
@@ -122,13 +133,3 @@ def _is_torch(node: ast.expr) -> bool:
 
 def _is_count(node: ast.Call) -> bool:
     return bool(node.args) and not isinstance(node.args[0], ast.Tuple | ast.List | ast.Name | ast.Attribute)
-
-
-_BUILTIN: Mapping[str, Callable[..., Any]] = {
-    "len": len, "min": min, "max": max, "float": float, "int": int, "abs": abs, "list": list,
-    "range": lambda *given: list(range(*map(int, given))),
-    "zip": lambda *lists: list(zip(*lists, strict=False)),
-    "enumerate": lambda one: list(enumerate(one)),
-    "reversed": lambda one: one[::-1],
-    "pairwise": lambda one: list(pairwise(one)),
-}  # fmt: skip

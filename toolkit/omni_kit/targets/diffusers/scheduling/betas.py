@@ -1,0 +1,112 @@
+"""Which of diffusers' schedules of betas the authors' numbers are: found by comparing numbers, never by names."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import accumulate, pairwise
+from typing import Any, get_args
+
+_SCHEDULE, _START, _END, _COUNT = "beta_schedule", "beta_start", "beta_end", "num_train_timesteps"
+_CLOSE = 1e-4
+_ELSEWHERE = {_START: 0.003, _END: 0.04}  # ends that nobody asks for, to see whether they count
+_PROBE = ((_SCHEDULE, "linear"), *_ELSEWHERE.items(), (_COUNT, 24))
+# What authors keep of a schedule -> what is left of the picture after so many steps of noise.
+_KEPT: tuple[Callable[[Sequence[float]], list[float]], ...] = (
+    lambda v: [*accumulate((1 - one for one in v), lambda left, one: left * one)],  # betas
+    lambda v: [*accumulate(v, lambda left, one: left * one)],  # alphas
+    lambda v: [*v], lambda v: [one**2 for one in v],  # their products, and the roots of these
+    lambda v: [1 - one for one in v], lambda v: [1 - one**2 for one in v],  # noise, and its roots
+    lambda v: [1 / (1 + one**2) for one in v],  # noise for one part of the picture
+)  # fmt: skip
+
+
+def schedules_of(name: str, tables: Sequence[Sequence[float]]) -> Iterator[dict[str, Any]]:
+    """The settings under which a scheduler has the numbers of one of the tables; each once."""
+    seen: list[dict[str, Any]] = []
+    taken = inspect.signature(schedulers()[name].__init__).parameters
+    for table in tables if {_SCHEDULE, _START, _END, _COUNT} <= taken.keys() else ():
+        for kept in filter(_is_kept, (one(table) for one in _KEPT)):
+            found = _settings(_alike(name), tuple(kept))
+            if found is not None and found not in seen:
+                seen.append(found)
+                yield found
+
+
+def _is_kept(values: Sequence[float]) -> bool:
+    return all(0 < one < 1 for one in values) and all(one > other for one, other in pairwise(values))
+
+
+@cache
+def _alike(name: str) -> str:
+    """The plainest scheduler that makes the same of a schedule: those of one sort are asked once."""
+    wanted = _numbers(name, _PROBE)
+    return next(one for one in plainest_first() if one == name or (wanted and _numbers(one, _PROBE) == wanted))
+
+
+@cache
+def _settings(name: str, kept: tuple[float, ...]) -> dict[str, Any] | None:
+    """What a scheduler is made with to have these numbers; None where no schedule has them."""
+    ends = {_START: _short(1 - kept[0]), _END: _short(1 - kept[-1] / kept[-2])}
+    for schedule in told(_SCHEDULE):
+        said = {_SCHEDULE: schedule, _COUNT: len(kept)}
+        own = _numbers(name, tuple({**said, **ends}.items()))
+        if _same(own, kept):
+            bound = _numbers(name, tuple({**said, **_ELSEWHERE}.items())) != own
+            return {**said, **ends} if bound else said
+    return None
+
+
+def _short(number: float) -> float:
+    """A number as somebody wrote it: roots and products leave traces in its last digits."""
+    return float(f"{number:.5g}")
+
+
+def _same(own: Sequence[float], kept: Sequence[float]) -> bool:
+    return len(own) == len(kept) and all(
+        math.isclose(one, other, rel_tol=_CLOSE, abs_tol=1e-7) for one, other in zip(own, kept, strict=True)
+    )
+
+
+@cache
+def _numbers(name: str, config: tuple[tuple[str, Any], ...]) -> list[float]:
+    """What a scheduler leaves of a picture, step by step; nothing where it does not have that schedule."""
+    try:
+        found: list[float] = schedulers()[name](**dict(config)).alphas_cumprod.tolist()
+    except (NotImplementedError, ValueError, AttributeError, TypeError):
+        return []
+    return found
+
+
+@cache
+def schedulers() -> Mapping[str, Any]:
+    """The schedulers that diffusers has, by name."""
+    import diffusers
+
+    every = {name: getattr(diffusers.schedulers, name, None) for name in sorted(dir(diffusers.schedulers))}
+    base = diffusers.SchedulerMixin
+    return {name: cls for name, cls in every.items()
+            if inspect.isclass(cls) and issubclass(cls, base) and cls is not base}  # fmt: skip
+
+
+def plainest_first() -> list[str]:
+    """Their names: variants have longer ones."""
+    return sorted(schedulers(), key=lambda one: (len(one), one))
+
+
+@cache
+def told(name: str) -> tuple[Any, ...]:
+    """The values that a setting can have: those that any scheduler says that it takes."""
+    kinds = [one.annotation for cls in schedulers().values()
+             if (one := inspect.signature(cls.__init__).parameters.get(name)) is not None]  # fmt: skip
+    if bool in kinds:
+        return (False, True)
+    return tuple(dict.fromkeys(value for kind in kinds for value in _literals(kind)))
+
+
+def _literals(kind: Any) -> Iterator[Any]:
+    for one in get_args(kind):
+        if isinstance(one, str | int):
+            yield one
+        else:
+            yield from _literals(one)
