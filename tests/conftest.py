@@ -1,6 +1,7 @@
 """Real libraries and toy checkpoints that every room is tested on."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ import pytest
 from omni_kit.upstream.library import Library, find_library
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
+
+# Toys are too small to be shared by threads, which only wait for each other where tests run side by side.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Small sizes that all differ; each config takes those that it has.
 SIZES: dict[str, Any] = {

@@ -4,7 +4,7 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +16,7 @@ from omni_checkers import check
 from omni_kit.cli.app import app
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.parity import run_parity
+from omni_kit.parity.processes.workers import Sides
 from omni_kit.scaffold import new_model
 from omni_kit.targets.protocol import TODO_MARK
 from omni_kit.upstream.diffusers.guidance import Formula
@@ -160,8 +161,14 @@ def test_statements_are_copied_as_they_are(case: Case) -> None:
     assert "locals()" not in text
 
 
-def test_parity_runs_such_a_package() -> None:
-    report = run_parity(EXAMPLE, ("import", "stages"), prove=True)
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    with Sides(tmp_path_factory.mktemp("sides")) as both:
+        yield both
+
+
+def test_parity_runs_such_a_package(sides: Sides) -> None:
+    report = run_parity(EXAMPLE, ("import", "stages"), prove=True, sides=sides)
     assert report.ok, report.levels
     assert report.prove is not None
     assert {fault.kind for fault in report.prove.planted} == {
@@ -172,13 +179,13 @@ def test_parity_runs_such_a_package() -> None:
     assert {level.level: level.max_rel for level in report.levels}["stages"] == 0
 
 
-def test_a_wrong_statement_is_found(tmp_path: Path) -> None:
+def test_a_wrong_statement_is_found(tmp_path: Path, sides: Sides) -> None:
     new_model("wrong_blocks", "WanPipeline", target="diffusers", kind="modular", into=tmp_path)
     file = tmp_path / "wrong_blocks" / "denoise.py"
     text = file.read_text(encoding="utf-8")
     assert text.count("(guider_state)[0]") == 1
     file.write_text(text.replace("(guider_state)[0]", '(guider_state)["pred_cond"]'), encoding="utf-8")
-    report = run_parity(tmp_path / "wrong_blocks", ("stages",))
+    report = run_parity(tmp_path / "wrong_blocks", ("stages",), sides=sides)
     assert not report.ok
     assert "guided" in next(level.reason for level in report.levels if level.level == "stages")
 
@@ -224,6 +231,7 @@ def test_what_is_no_checkout_and_a_repository_are_refused(tmp_path: Path) -> Non
         new_model("one", f"{lumen}::Lumen", target="diffusers", kind="both", style="in-tree", into=tmp_path)
 
 
+@pytest.mark.sweep
 def test_in_a_checkout_it_can_be_imported_and_tested_at_once(tmp_path: Path) -> None:
     root = copied_checkout(tmp_path / "checkout")
     tests = root / "tests" / "modular_pipelines"

@@ -15,6 +15,7 @@ from omni_kit.files import ruff_binary
 from omni_kit.parity import run_parity
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.scaffold import new_model
+from omni_kit.scaffold.new_model import Scaffold
 
 from .checkouts import copied_checkout
 
@@ -204,15 +205,24 @@ def test_both_forms_of_lazy_imports_have_the_names_in_order(checkout: Path) -> N
     assert pages[5:7] == ["  - local: api/models/lumen_transformer2d", "    title: LumenTransformer2DModel"]
 
 
-def test_a_second_time_nothing_changes(checkout: Path) -> None:
-    for name, source in (("lumen", LUMEN), ("heron_net", HERON)):
-        again = new_model(name, source, target="diffusers", style="in-tree", into=checkout, dry_run=True)
-        assert {change.action for change in again.changes} == {"unchanged"}
+@pytest.fixture(scope="module")
+def again(checkout: Path) -> Scaffold:
+    """What a second time would write."""
+    return new_model("lumen", LUMEN, target="diffusers", style="in-tree", into=checkout, dry_run=True)
 
 
-def test_what_is_written_is_formatted_as_the_checkout_says(checkout: Path) -> None:
-    made = new_model("lumen", LUMEN, target="diffusers", style="in-tree", into=checkout, dry_run=True)
-    files = [change.path for change in made.changes if change.path.endswith(".py")]
+def test_a_second_time_nothing_changes(again: Scaffold) -> None:
+    assert {change.action for change in again.changes} == {"unchanged"}
+
+
+@pytest.mark.sweep
+def test_a_second_time_nothing_changes_of_another(checkout: Path) -> None:
+    again = new_model("heron_net", HERON, target="diffusers", style="in-tree", into=checkout, dry_run=True)
+    assert {change.action for change in again.changes} == {"unchanged"}
+
+
+def test_what_is_written_is_formatted_as_the_checkout_says(checkout: Path, again: Scaffold) -> None:
+    files = [change.path for change in again.changes if change.path.endswith(".py")]
     for arguments in (["check", "--select=I,F401"], ["format", "--check"]):
         done = subprocess.run(
             [ruff_binary(), *arguments, *files], cwd=checkout, capture_output=True, text=True, check=False
@@ -227,9 +237,10 @@ def test_nothing_of_ours_stands_beside_the_code_but_hidden_files(checkout: Path)
     }  # fmt: skip
 
 
-def test_the_tests_in_a_checkout_pass(checkout: Path) -> None:
+@pytest.mark.parametrize("tests", ["tests/models", pytest.param("tests", marks=pytest.mark.sweep)])
+def test_the_tests_in_a_checkout_pass(tests: str, checkout: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests],
         cwd=checkout, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": str(checkout / "src")},
     )  # fmt: skip
@@ -275,16 +286,17 @@ def test_other_targets_take_no_repositories(tmp_path: Path) -> None:
         new_model("lumen", LUMEN, target="veomni", into=tmp_path)
 
 
-def test_a_package_that_the_reference_needs_is_named(tmp_path: Path) -> None:
-    assert "No module named 'nowhere_to_be_found'" in broken(tmp_path, "from nowhere_to_be_found.deep import thing")
+def test_a_package_that_the_reference_needs_is_named(tmp_path: Path, sides: Sides) -> None:
+    needs = broken(tmp_path, "from nowhere_to_be_found.deep import thing", sides)
+    assert "No module named 'nowhere_to_be_found'" in needs
 
 
-def test_a_broken_reference_is_bad_input(tmp_path: Path) -> None:
+def test_a_broken_reference_is_bad_input(tmp_path: Path, sides: Sides) -> None:
     with pytest.raises(BadInput, match=r"NameError: name 'undefined' is not defined \(.*m.py:3\)"):
-        broken(tmp_path, "x = undefined")
+        broken(tmp_path, "x = undefined", sides)
 
 
-def broken(folder: Path, line: str) -> str:
+def broken(folder: Path, line: str, sides: Sides) -> str:
     """What parity says of a reference with this line in it."""
     (folder / "m.py").write_text(
         f"import torch.nn as nn\n\n{line}\n\nclass Net(nn.Module):\n    def __init__(self, dim=8):\n"
@@ -293,7 +305,7 @@ def broken(folder: Path, line: str) -> str:
         encoding="utf-8",
     )
     new_model("brk", f"{folder / 'm.py'}::Net", target="diffusers", into=folder)
-    report = run_parity(folder / "brk", ("import", "keys"))
+    report = run_parity(folder / "brk", ("import", "keys"), sides=sides)
     assert report.exit_code == 3
     return " ".join(level.reason for level in report.levels)
 
