@@ -2,12 +2,13 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from omni_kit.parity.processes.workers import Sides
 from omni_kit.upstream.library import Library, find_library
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
@@ -69,6 +70,13 @@ def checkpoint(toy_model: Callable[[str], Any], tmp_path_factory: pytest.TempPat
         return made[model_type]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    """One reference and one candidate process for all tests that do not end them."""
+    with Sides(tmp_path_factory.mktemp("sides"), timeout=120) as running:
+        yield running
 
 
 def run_cli(*arguments: str) -> tuple[int, dict[str, Any]]:

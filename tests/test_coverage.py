@@ -1,6 +1,6 @@
 """A fixed sample of what `make coverage-models` and `make coverage-dit` go over; they differ in how they can fail."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,6 @@ QUICK = {"ctrl", "gpt_oss", "rembert", "olmo_hybrid", *REFUSED, "Flux2Transforme
 def cases(names: Iterable[str]) -> list[Any]:
     """Those that `make test` goes over, and the others for the sweep."""
     return [pytest.param(name, marks=() if name in QUICK else pytest.mark.sweep) for name in names]
-
-
-@pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    with Sides(tmp_path_factory.mktemp("logs")) as both:
-        yield both
 
 
 @pytest.mark.parametrize("model_type", cases(PROVEN))

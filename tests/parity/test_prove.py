@@ -205,6 +205,17 @@ def test_a_missed_fault_is_no_success() -> None:
     assert str(Planted("n", "k", "m")) == "MISSED"
 
 
+def test_faults_between_processes_are_noticed(veomni_models: Path, sides: Sides) -> None:
+    proof = run_parity(veomni_models / "llama", ["sp"], sides=sides, prove=True).prove
+
+    assert proof is not None
+    assert proof.missed == []
+    between = {fault.kind: fault for fault in proof.planted if fault.module == "sp"}
+    assert {"parts-joined-in-another-order", "sum-over-processes-missing"} <= set(between)
+    assert all(fault.detected_by == ("sp",) for fault in between.values())
+
+
+@pytest.mark.sweep
 def test_the_command_prints_the_proof(veomni_models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["parity", str(veomni_models / "llama"), "--levels", "sp", "--prove", "--format", "json"])
 

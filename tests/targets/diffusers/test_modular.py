@@ -4,7 +4,7 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -161,14 +161,15 @@ def test_statements_are_copied_as_they_are(case: Case) -> None:
     assert "locals()" not in text
 
 
-@pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    with Sides(tmp_path_factory.mktemp("sides")) as both:
-        yield both
-
-
 def test_parity_runs_such_a_package(sides: Sides) -> None:
-    report = run_parity(EXAMPLE, ("import", "stages"), prove=True, sides=sides)
+    report = run_parity(EXAMPLE, ("import", "stages"), sides=sides)
+    assert report.ok, report.levels
+    assert {level.level: level.max_rel for level in report.levels}["stages"] == 0
+
+
+@pytest.mark.sweep
+def test_what_is_planted_in_such_a_package_is_located(sides: Sides) -> None:
+    report = run_parity(EXAMPLE, ("stages",), prove=True, sides=sides)
     assert report.ok, report.levels
     assert report.prove is not None
     assert {fault.kind for fault in report.prove.planted} == {
@@ -176,7 +177,6 @@ def test_parity_runs_such_a_package(sides: Sides) -> None:
         "batch-expansion", "latents-scaling-left-out", "latents-scaling-turned", "latents-shift-left-out",
     }  # fmt: skip
     assert report.prove.detected == report.prove.located == report.prove.faults
-    assert {level.level: level.max_rel for level in report.levels}["stages"] == 0
 
 
 def test_a_wrong_statement_is_found(tmp_path: Path, sides: Sides) -> None:
