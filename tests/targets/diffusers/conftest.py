@@ -1,4 +1,4 @@
-"""One pair of processes for all comparisons here: each package that is compared has a name of its own."""
+"""One pair of processes for all comparisons with authors' code: each package has a name of its own."""
 
 from collections.abc import Iterator
 

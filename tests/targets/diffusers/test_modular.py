@@ -4,7 +4,7 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -159,6 +159,13 @@ def test_statements_are_copied_as_they_are(case: Case) -> None:
     assert "components.scheduler.step(" in text
     assert "self.transformer(" not in text
     assert "locals()" not in text
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    """Processes of their own: here upstream is diffusers, which the authors' side of a port must never import."""
+    with Sides(tmp_path_factory.mktemp("sides")) as both:
+        yield both
 
 
 def test_parity_runs_such_a_package(sides: Sides) -> None:
