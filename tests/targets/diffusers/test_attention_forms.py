@@ -1,5 +1,6 @@
 """Forms of attention that authors' repositories have: ported, converted by the written function, and at parity."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,12 @@ FORMS = {
     "repeated": (APART, SPLIT + "\nk = k.repeat_interleave(self.heads // self.kv_heads, dim=1)\n"
                  "v = v.repeat_interleave(self.heads // self.kv_heads, dim=1)\n" + PLAIN, ""),
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    with Sides(tmp_path_factory.mktemp("sides")) as both:
+        yield both
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,6 +1,7 @@
 """A ported pipeline beside its authors' own loop: the same noise comes to the same latents, and mistakes are seen."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,12 @@ from .test_new_model import DOVE
 EXAMPLE = Path(__file__).parents[3] / "reference_models" / "diffusers" / "lumen"
 LUMEN = f"{EXAMPLE.parent / '_upstream' / 'lumen'}::Lumen"
 PIPELINE = "pipeline_lumen.py"
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    with Sides(tmp_path_factory.mktemp("sides")) as both:
+        yield both
 
 
 def test_noise_comes_to_the_authors_latents_and_planted_mistakes_are_located(sides: Sides) -> None:

@@ -163,7 +163,6 @@ def test_statements_are_copied_as_they_are(case: Case) -> None:
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    """Processes of their own: here upstream is diffusers, which the authors' side of a port must never import."""
     with Sides(tmp_path_factory.mktemp("sides")) as both:
         yield both
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,13 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, source in (("lumen", LUMEN), ("heron_net", HERON)):
         assert not new_model(name, source, target="diffusers", style="in-tree", into=root).refused
     return root
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    """Two processes for the comparisons of this file whose packages have names of their own."""
+    with Sides(tmp_path_factory.mktemp("sides")) as both:
+        yield both
 
 
 def test_a_repository_that_nothing_was_fitted_to_is_at_parity(tmp_path: Path, sides: Sides) -> None:
@@ -130,15 +138,15 @@ def test_faults_of_conversions_are_noticed_and_located(sides: Sides) -> None:
 
 def test_a_wrong_conversion_is_found_and_blamed(tmp_path: Path, sides: Sides) -> None:
     """No round trip shows it: each shape is right."""
-    new_model("lantern", LUMEN, target="diffusers", into=tmp_path)
-    file = tmp_path / "lantern" / "conversion.py"
+    new_model("lamp", LUMEN, target="diffusers", into=tmp_path)
+    file = tmp_path / "lamp" / "conversion.py"
     text = file.read_text(encoding="utf-8")
     file.write_text(
         text.replace('r"\\1.to_q.\\2"', "Q")
         .replace('r"\\1.to_k.\\2"', 'r"\\1.to_q.\\2"')
         .replace("Q", 'r"\\1.to_k.\\2"')
     )
-    report = run_parity(tmp_path / "lantern", sides=sides)
+    report = run_parity(tmp_path / "lamp", sides=sides)
     assert {level.level: level.status for level in report.levels}["roundtrip"] == "pass"
     assert {level.level: level.status for level in report.levels}["forward"] == "fail"
     assert report.first_divergence is not None

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,12 @@ from omni_kit.scaffold.new_model import Scaffold
 from .checkouts import copied_checkout
 from .loops import ALPHAS, CHURNED, EULER, HEUN, KNOWN, MIDPOINT, TWO_STEPS, WITHIN
 from .test_new_model import DOVE
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    with Sides(tmp_path_factory.mktemp("sides")) as both:
+        yield both
 
 
 def made(name: str, loop: str, place: Path, kind: str | None = None) -> Scaffold:
