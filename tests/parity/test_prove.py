@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import distributed, nn
+from transformers import AutoConfig
 
 from omni_kit.cli import main
 from omni_kit.parity import run_parity
@@ -18,6 +19,7 @@ from omni_kit.parity.faults.processes import PROCESS_FAULTS, process_fault
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.report import LevelResult, ParityReport, Planted, Proof
 from omni_kit.resources import resource_dir
+from omni_kit.toys.configs.language import toy_config
 
 from .conftest import MODELING, Plant
 
@@ -205,8 +207,13 @@ def test_a_missed_fault_is_no_success() -> None:
     assert str(Planted("n", "k", "m")) == "MISSED"
 
 
-def test_faults_between_processes_are_noticed(veomni_models: Path, sides: Sides) -> None:
-    proof = run_parity(veomni_models / "llama", ["sp"], sides=sides, prove=True).prove
+def test_faults_between_processes_are_noticed(plant: Plant, sides: Sides) -> None:
+    model = plant("of_two_heads", {}, "llama")  # which four processes cannot share: two show the faults
+    toy = toy_config(AutoConfig.for_model("llama").to_dict())
+    toy |= {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16}
+    (model / "toy_config.json").write_text(json.dumps(toy), encoding="utf-8")
+
+    proof = run_parity(model, ["sp"], sides=sides, prove=True).prove
 
     assert proof is not None
     assert proof.missed == []

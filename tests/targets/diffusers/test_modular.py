@@ -167,15 +167,16 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
         yield both
 
 
-def test_parity_runs_such_a_package(sides: Sides) -> None:
-    report = run_parity(EXAMPLE, ("import", "stages"), sides=sides)
+def test_parity_runs_such_a_package(tmp_path: Path, sides: Sides) -> None:
+    new_model("right_blocks", "QwenImagePipeline", target="diffusers", kind="modular", into=tmp_path)
+    report = run_parity(tmp_path / "right_blocks", ("import", "stages"), sides=sides)
     assert report.ok, report.levels
     assert {level.level: level.max_rel for level in report.levels}["stages"] == 0
 
 
 @pytest.mark.sweep
-def test_what_is_planted_in_such_a_package_is_located(sides: Sides) -> None:
-    report = run_parity(EXAMPLE, ("stages",), prove=True, sides=sides)
+def test_what_is_planted_in_the_example_is_located(sides: Sides) -> None:
+    report = run_parity(EXAMPLE, ("import", "stages"), prove=True, sides=sides)
     assert report.ok, report.levels
     assert report.prove is not None
     assert {fault.kind for fault in report.prove.planted} == {
@@ -183,15 +184,21 @@ def test_what_is_planted_in_such_a_package_is_located(sides: Sides) -> None:
         "batch-expansion", "latents-scaling-left-out", "latents-scaling-turned", "latents-shift-left-out",
     }  # fmt: skip
     assert report.prove.detected == report.prove.located == report.prove.faults
+    assert {level.level: level.max_rel for level in report.levels}["stages"] == 0
 
 
-def test_a_wrong_statement_is_found(tmp_path: Path, sides: Sides) -> None:
-    new_model("wrong_blocks", "WanPipeline", target="diffusers", kind="modular", into=tmp_path)
-    file = tmp_path / "wrong_blocks" / "denoise.py"
+@pytest.mark.parametrize(("source", "right", "wrong"), [
+    ("QwenImagePipeline", "comb_pred = guider_output.pred\n", "comb_pred = guider_output.pred_cond\n"),
+    pytest.param("WanPipeline", "(guider_state)[0]", '(guider_state)["pred_cond"]', marks=pytest.mark.sweep),
+])  # fmt: skip
+def test_a_wrong_statement_is_found(source: str, right: str, wrong: str, tmp_path: Path, sides: Sides) -> None:
+    package = f"wrong_blocks_of_{source.lower()}"
+    new_model(package, source, target="diffusers", kind="modular", into=tmp_path)
+    file = tmp_path / package / "denoise.py"
     text = file.read_text(encoding="utf-8")
-    assert text.count("(guider_state)[0]") == 1
-    file.write_text(text.replace("(guider_state)[0]", '(guider_state)["pred_cond"]'), encoding="utf-8")
-    report = run_parity(tmp_path / "wrong_blocks", ("stages",), sides=sides)
+    assert text.count(right) == 1
+    file.write_text(text.replace(right, wrong), encoding="utf-8")
+    report = run_parity(tmp_path / package, ("stages",), sides=sides)
     assert not report.ok
     assert "guided" in next(level.reason for level in report.levels if level.level == "stages")
 
