@@ -1,5 +1,6 @@
 """Real libraries and toy checkpoints that every room is tested on."""
 
+import gc
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 
 # Toys are too small to be shared by threads, which only wait for each other where tests run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+gc.set_threshold(50_000, 20, 50)  # millions of objects of libraries stay: looking through them takes a part of the time
 
 # Small sizes that all differ; each config takes those that it has.
 SIZES: dict[str, Any] = {

@@ -115,8 +115,8 @@ class Attention("""
 @pytest.mark.sweep
 def test_an_epsilon_that_changes_no_bit_is_idle(tmp_path: Path, sides: Sides) -> None:
     text = DOVE.replace("class Attention(", CLAMPED, 1).replace("nn.LayerNorm(dim)", "Norm(dim)")
-    (tmp_path / "dove.py").write_text(text, encoding="utf-8")
-    new_model("dove_norm", f"{tmp_path / 'dove.py'}::Dove", target="diffusers", into=tmp_path)
+    (tmp_path / "clamped.py").write_text(text, encoding="utf-8")
+    new_model("dove_norm", f"{tmp_path / 'clamped.py'}::Dove", target="diffusers", into=tmp_path)
     proof = run_parity(tmp_path / "dove_norm", prove=True, sides=sides).prove
     assert proof is not None
     assert any(name.startswith("norm-epsilon-tenfold") for name in proof.idle)
