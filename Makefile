@@ -20,7 +20,7 @@ lint: $(READY)
 unit: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# With the sweeps over every type of model, which `make test` leaves out.
+# With what goes over every type of model, or a whole path again, which `make test` leaves out.
 test-all: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m ""
 

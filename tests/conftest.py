@@ -1,15 +1,22 @@
 """Real libraries and toy checkpoints that every room is tested on."""
 
+import gc
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from omni_kit.parity.processes.workers import Sides
 from omni_kit.upstream.library import Library, find_library
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
+
+# Toys are too small to be shared by threads, which only wait for each other where tests run side by side.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+gc.set_threshold(50_000, 20, 50)  # millions of objects of libraries stay: looking through them takes a part of the time
 
 # Small sizes that all differ; each config takes those that it has.
 SIZES: dict[str, Any] = {
@@ -65,6 +72,13 @@ def checkpoint(toy_model: Callable[[str], Any], tmp_path_factory: pytest.TempPat
         return made[model_type]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    """One reference and one candidate process for all tests that do not end them."""
+    with Sides(tmp_path_factory.mktemp("sides"), timeout=120) as running:
+        yield running
 
 
 def run_cli(*arguments: str) -> tuple[int, dict[str, Any]]:

@@ -1,7 +1,8 @@
 """A fixed sample of what `make coverage-models` and `make coverage-dit` go over; they differ in how they can fail."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,22 +42,22 @@ DENOISERS = {
     "ZImageTransformer2DModel": "takes and answers lists",
 }
 SHARES = {"Flux2Transformer2DModel"}
+QUICK = {"ctrl", "gpt_oss", "rembert", "olmo_hybrid", *REFUSED, "Flux2Transformer2DModel", "ZImageTransformer2DModel"}
 
 
-@pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    with Sides(tmp_path_factory.mktemp("logs")) as both:
-        yield both
+def cases(names: Iterable[str]) -> list[Any]:
+    """Those that `make test` goes over, and the others for the sweep."""
+    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.sweep) for name in names]
 
 
-@pytest.mark.parametrize("model_type", PROVEN)
+@pytest.mark.parametrize("model_type", cases(PROVEN))
 def test_proven(model_type: str, sides: Sides, tmp_path: Path) -> None:
     (case,) = cover_with([model_type], tmp_path, sides)
     assert case.outcome == "proven", case.reason
     assert float(case.reason) < 1e-5
 
 
-@pytest.mark.parametrize("model_type", TO_FINISH)
+@pytest.mark.parametrize("model_type", cases(TO_FINISH))
 def test_what_is_left_to_do_is_said(model_type: str, sides: Sides, tmp_path: Path) -> None:
     (case,) = cover_with([model_type], tmp_path, sides)
     assert case.outcome == "to finish"
@@ -72,7 +73,7 @@ def test_refused_for_what_is_true(model_type: str, sides: Sides, tmp_path: Path)
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", DENOISERS)
+@pytest.mark.parametrize("name", cases(DENOISERS))
 def test_a_denoiser_is_proven(name: str, sides: Sides, tmp_path: Path) -> None:
     (case,) = denoisers.cover_with([name], tmp_path, sides)
     assert case.outcome == "proven", case.reason

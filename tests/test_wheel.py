@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -23,13 +24,18 @@ print(resource_dir("skills"))
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new environment with the wheel and what the base install needs, pinned as CI pins it."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--outdir", str(place), str(ROOT)], check=True, capture_output=True
     )
-    wheel = next(place.glob("omni_kit-*.whl"))
+    return next(place.glob("omni_kit-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new environment with the wheel and what the base install needs, pinned as CI pins it."""
+    place = tmp_path_factory.mktemp("environment")
     venv.create(place / "env", with_pip=True)
     python = place / "env" / "bin" / "python"
     pip = [
@@ -54,6 +60,18 @@ def run(python: Path, *arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
+def test_the_wheel_has_what_stands_beside_the_code(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    skills = {path.relative_to(ROOT).as_posix() for path in (ROOT / "skills").glob("*/SKILL.md")}
+    assert {f"omni_kit/.agents/{skill}" for skill in skills} <= names
+    assert not any(name.startswith("omni_kit/.agents/skills/evals") for name in names), "evals stay in the repository"
+    for folder in ("templates", "reference_models"):
+        beside = {p.relative_to(ROOT).as_posix() for p in (ROOT / folder).glob("*/*/__init__.py*")}
+        assert {f"omni_kit/data/{path}" for path in beside} <= names
+    assert {"omni_kit/__main__.py", "omni_checkers/coverage.yaml", "omni_kit/py.typed"} <= names
+
+
+@pytest.mark.sweep
 def test_the_wheel_works_without_torch(installed: Path, checkpoint: Checkpoints, tmp_path: Path) -> None:
     assert "site-packages" in run(installed, "-c", PROBE, cwd=tmp_path)
     omni_kit = ("-m", "omni_kit")

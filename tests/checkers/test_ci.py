@@ -96,6 +96,7 @@ class TestAction:
         assert done.returncode == 2
         assert "nothing to check" in done.stderr
 
+    @pytest.mark.sweep
     def test_the_verdict_becomes_the_summary_of_the_job(self, repository: Path) -> None:
         done = self.run(repository, paths="plugins/olmoe", verify="quick")
         assert done.returncode == 0, done.stdout + done.stderr

@@ -93,6 +93,7 @@ class TestToy:
     def test_variant(self, number: int, loaded: list[Report]) -> None:
         _agrees(LOADED[number], loaded[number])
 
+    @pytest.mark.sweep
     def test_a_model_of_veomni_itself(self, veomni_models: Path) -> None:
         report = check([veomni_models / "qwen2_vl", veomni_models / "llama"], select=["VEO9"], level="toy")
         rules = {(finding.path.parent.name, finding.rule) for finding in report.findings}

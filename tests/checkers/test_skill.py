@@ -22,6 +22,7 @@ def test_the_commands_are_of_the_gate() -> None:
     assert {("omni-kit", "check"), ("omni-kit", "rules"), ("omni-kit", "patchgen")} <= names
 
 
+@pytest.mark.sweep
 def test_its_commands_run_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,7 +92,9 @@ def test_check_layout_inner_fields(checkpoint: Checkpoints) -> None:
     assert tree.keys() >= {"role", "num_experts", "dtype", "quantized", "ambiguous", "evidence"}
 
 
-@pytest.mark.parametrize("command", [c for c in FIELDS if c != "doctor"])
+@pytest.mark.parametrize("command", [
+    pytest.param(c, marks=pytest.mark.sweep if c == "parity" else ()) for c in FIELDS if c != "doctor"
+])  # fmt: skip
 def test_human_output(
     command: str, checkpoint: Checkpoints, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from omni_checkers.engine.registry import all_rules
+from omni_kit.parity import run_parity
+from omni_kit.parity.processes.workers import Sides
 from omni_kit.targets.registry import forget
 from tests.conftest import run_cli
 
@@ -43,6 +45,13 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     code, answer = run_cli("new-model", "porch", "--from", "olmoe", "--target", "lantern", "--into", str(root))
     assert (code, answer["notes"]) == (0, [])
     return root / "porch"
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    """Processes that find the target."""
+    with Sides(tmp_path_factory.mktemp("sides")) as both:
+        yield both
 
 
 def edited(plugin: Path, place: Path, old: str, new: str) -> Path:
@@ -159,16 +168,22 @@ def test_a_level_that_it_has_no_use_for_is_not_applicable(plugin: Path) -> None:
         ),
         ("nn.Linear(hidden, 3)", "nn.Linear(hidden, 4)", "keys", "colour.weight"),
         ("return self.bright(hidden), self", "return self.bright(hidden) / 0 * 0, self", "forward", "not finite"),
-        ("import torch\n", "import lamp, torch\n", "forward", "the candidate process imported lamp"),
     ],
 )
-def test_what_is_wrong_is_found(plugin: Path, tmp_path: Path, old: str, new: str, level: str, words: str) -> None:
-    wrong = edited(plugin, tmp_path, old, new)
-    code, answer = run_cli("parity", str(wrong), "--levels", level)
-    assert code == 1
-    found = answer["levels"][0]
-    assert found["status"] == "fail"
-    assert words in json.dumps(answer)
+def test_what_is_wrong_is_found(
+    plugin: Path, tmp_path: Path, old: str, new: str, level: str, words: str, sides: Sides
+) -> None:
+    report = run_parity(edited(plugin, tmp_path, old, new), [level], sides=sides)
+    assert report.exit_code == 1
+    assert report.levels[0].status == "fail"
+    assert words in json.dumps(report.to_json())
+
+
+def test_what_the_candidate_must_not_import_is_noticed(plugin: Path, tmp_path: Path) -> None:
+    wrong = edited(plugin, tmp_path, "import torch\n", "import lamp, torch\n")
+    code, answer = run_cli("parity", str(wrong), "--levels", "forward")
+    assert (code, answer["levels"][0]["status"]) == (1, "fail")
+    assert "the candidate process imported lamp" in json.dumps(answer)
 
 
 def test_answers_that_nobody_judges_are_an_error_and_no_pass(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:

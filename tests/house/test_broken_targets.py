@@ -2,8 +2,10 @@
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,35 +58,51 @@ def experiments(paths, level): ...
 def surroundings(path): ...
 """
 Install = Callable[..., None]
+Changes = Sequence[tuple[str, str]]
+
+
+def lay_out(place: Path, name: str, changes: Changes, value: str, rules: str = RULES, templates: str = "") -> None:
+    """A distribution with the target `name`, its text changed."""
+    text = WHOLE
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (place / f"{name}.py").write_text(text.replace('name = "harbor"', f'name = "{name}"'), encoding="utf-8")
+    (place / "harbor_rules.py").write_text(rules, encoding="utf-8")
+    info = place / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[omni_kit.targets]\n{name} = {value}\n{templates}", encoding="utf-8")
+
+
+@contextmanager
+def found(place: Path) -> Iterator[Callable[[], None]]:
+    """Distributions that are laid out there are found, once what is handed over was called."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def look() -> None:
+            patch.syspath_prepend(str(place))
+            importlib.invalidate_caches()
+            forget()
+            all_rules.cache_clear()
+
+        yield look
+    forget()
+    all_rules.cache_clear()
+    for name in [name for name in sys.modules if name.startswith("harbor")]:
+        del sys.modules[name]
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+def install(tmp_path: Path) -> Iterator[Install]:
     """Installs a distribution with the target `harbor`, its text changed."""
+    with found(tmp_path) as look:
 
-    def make(*changes: tuple[str, str], value: str = "harbor:TARGET", rules: str = RULES, templates: str = "") -> None:
-        text = WHOLE
-        for old, new in changes:
-            assert old in text
-            text = text.replace(old, new)
-        (tmp_path / "harbor.py").write_text(text, encoding="utf-8")
-        (tmp_path / "harbor_rules.py").write_text(rules, encoding="utf-8")
-        info = tmp_path / "harbor-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: harbor\nVersion: 1.0\n", encoding="utf-8")
-        points = f"[omni_kit.targets]\nharbor = {value}\n{templates}"
-        (info / "entry_points.txt").write_text(points, encoding="utf-8")
-        monkeypatch.syspath_prepend(str(tmp_path))
-        importlib.invalidate_caches()
-        forget()
-        all_rules.cache_clear()
+        def make(*changes: tuple[str, str], rules: str = RULES, templates: str = "") -> None:
+            lay_out(tmp_path, "harbor", changes, "harbor:TARGET", rules, templates)
+            look()
 
-    yield make
-    monkeypatch.undo()
-    forget()
-    all_rules.cache_clear()
-    for name in ("harbor", "harbor_rules"):
-        sys.modules.pop(name, None)
+        yield make
 
 
 def test_a_whole_one_is_a_target(install: Install) -> None:
@@ -93,28 +111,40 @@ def test_a_whole_one_is_a_target(install: Install) -> None:
     assert faults() == {}
 
 
-@pytest.mark.parametrize(
-    ("changes", "value", "words"),
-    [
-        ([], "harbr:TARGET", "No module named 'harbr'"),
-        ([], "harbor:TARGT", "TARGT"),
-        ([], "harbor:Harbor", "Harbor is a class"),
-        ([("    def find(", "    def look(")], "harbor:TARGET", "has no 'find'"),
-        ([("    def plan(", "    def draw(")], "harbor:TARGET", "its handler of 'llm', has no 'plan'"),
-        ([('name = "harbor"', 'name = "veomni"')], "harbor:TARGET", "a target of that name is there already"),
-    ],
-)
-def test_one_that_cannot_be_used_is_left_out_and_said(
-    install: Install, changes: list[tuple[str, str]], value: str, words: str
-) -> None:
-    install(*changes, value=value)
-    assert "harbor" not in targets()
-    assert words in faults()["harbor"]
-    code, answer = run_cli("doctor", "--target", "harbor")
+WRONG: list[tuple[Changes, str, str]] = [
+    ([], "harbr:TARGET", "No module named 'harbr'"),
+    ([], "{}:TARGT", "TARGT"),
+    ([], "{}:Harbor", "Harbor is a class"),
+    ([("    def find(", "    def look(")], "{}:TARGET", "has no 'find'"),
+    ([("    def plan(", "    def draw(")], "{}:TARGET", "its handler of 'llm', has no 'plan'"),
+    ([('name = "harbor"', 'name = "veomni"')], "{}:TARGET", "a target of that name is there already"),
+]
+NAMES = [f"harbor{number}" for number in range(len(WRONG))]
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], int]:
+    """What doctor says where all of them are installed, and how check ends: once, because they take seconds."""
+    place = tmp_path_factory.mktemp("wrong")
+    for name, (changes, value, _) in zip(NAMES, WRONG, strict=True):
+        lay_out(place, name, changes, value.format(name))
+    with found(place) as look:
+        look()
+        asked = {name: (run_cli("doctor", "--target", name), faults()[name], name in targets()) for name in NAMES}
+        said = run_cli("doctor")[1]["components"]
+        statuses = {item["needed_by"].removeprefix("the target "): item["status"] for item in said}
+        told = {name: (*asked[name], statuses[name]) for name in NAMES}
+        return told, run_cli("check", str(resource_dir("reference_models") / "veomni" / "olmoe"))[0]
+
+
+@pytest.mark.parametrize(("name", "words"), [(name, one[2]) for name, one in zip(NAMES, WRONG, strict=True)])
+def test_one_that_cannot_be_used_is_left_out_and_said(name: str, words: str, wrong: tuple[dict[str, Any], int]) -> None:
+    (code, answer), fault, taken, status = wrong[0][name]
+    assert not taken
+    assert words in fault
     assert (code, words in answer["error"]) == (2, True)
-    broken = [item for item in run_cli("doctor")[1]["components"] if item["needed_by"] == "the target harbor"]
-    assert [item["status"] for item in broken] == ["missing"]
-    assert run_cli("check", str(resource_dir("reference_models") / "veomni" / "olmoe"))[0] == 0
+    assert status == "missing"
+    assert wrong[1] == 0
 
 
 def test_a_find_that_raises_keeps_nobody_else_from_looking(install: Install, tmp_path: Path) -> None:

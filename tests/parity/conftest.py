@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from omni_kit.parity.processes.workers import Sides
-
 Edits = Mapping[str, Sequence[tuple[str, str]]]
 Plant = Callable[..., Path]
 
@@ -38,13 +36,6 @@ def veomni_models() -> Path:
 def denoisers(veomni_models: Path) -> Path:
     """The directory of VeOmni's diffusion models."""
     return veomni_models.parent / "diffusers"
-
-
-@pytest.fixture(scope="session")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    """One reference and one candidate process for all tests that do not end them."""
-    with Sides(tmp_path_factory.mktemp("sides"), timeout=120) as running:
-        yield running
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import distributed, nn
+from transformers import AutoConfig
 
 from omni_kit.cli import main
 from omni_kit.parity import run_parity
@@ -18,6 +19,7 @@ from omni_kit.parity.faults.processes import PROCESS_FAULTS, process_fault
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.report import LevelResult, ParityReport, Planted, Proof
 from omni_kit.resources import resource_dir
+from omni_kit.toys.configs.language import toy_config
 
 from .conftest import MODELING, Plant
 
@@ -165,7 +167,7 @@ WAYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("model_name", ["qwen3_moe", "olmoe"])
+@pytest.mark.parametrize("model_name", ["qwen3_moe", pytest.param("olmoe", marks=pytest.mark.sweep)])
 def test_on_the_reference_models_all_faults_are_detected_and_nine_in_ten_located(model_name: str, sides: Sides) -> None:
     path = resource_dir("reference_models") / "veomni" / model_name
 
@@ -205,6 +207,22 @@ def test_a_missed_fault_is_no_success() -> None:
     assert str(Planted("n", "k", "m")) == "MISSED"
 
 
+def test_faults_between_processes_are_noticed(plant: Plant, sides: Sides) -> None:
+    model = plant("of_two_heads", {}, "llama")  # which four processes cannot share: two show the faults
+    toy = toy_config(AutoConfig.for_model("llama").to_dict())
+    toy |= {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16}
+    (model / "toy_config.json").write_text(json.dumps(toy), encoding="utf-8")
+
+    proof = run_parity(model, ["sp"], sides=sides, prove=True).prove
+
+    assert proof is not None
+    assert proof.missed == []
+    between = {fault.kind: fault for fault in proof.planted if fault.module == "sp"}
+    assert {"parts-joined-in-another-order", "sum-over-processes-missing"} <= set(between)
+    assert all(fault.detected_by == ("sp",) for fault in between.values())
+
+
+@pytest.mark.sweep
 def test_the_command_prints_the_proof(veomni_models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["parity", str(veomni_models / "llama"), "--levels", "sp", "--prove", "--format", "json"])
 

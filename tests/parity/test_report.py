@@ -16,6 +16,7 @@ from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.parity import LEVELS, LevelResult, ParityReport, run_parity
 from omni_kit.parity.candidate import require
 from omni_kit.parity.levels import parse_levels
+from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.report import Divergence, Proof, Worst
 
 CONTRACT_LEVEL = {"level", "status", "reason", "max_abs", "max_rel", "tolerance", "seconds"}
@@ -124,6 +125,15 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert "\n" not in answer["error"]
 
 
+def test_a_level_that_is_left_out_is_no_success(veomni_models: Path, sides: Sides) -> None:
+    found = run_parity(veomni_models / "llama", ["import", "keys", "ep"], sides=sides)
+
+    assert (found.ok, found.exit_code, found.model_type) == (False, 3, "llama")
+    levels = [(level["level"], level["status"]) for level in found.to_json()["levels"]]
+    assert levels == [("import", "pass"), ("keys", "pass"), ("ep", "skip")]
+
+
+@pytest.mark.sweep
 def test_the_command_prints_the_contract_and_its_exit_code(
     veomni_models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_mixture_of_experts_passes_in_several_processes(veomni_models: Path, s
     assert "torch stood in for VeOmni's grouped Triton kernels" in notes
 
 
+@pytest.mark.sweep
 def test_a_process_without_pictures_keeps_step_with_one_that_has_some(veomni_models: Path, sides: Sides) -> None:
     assert compare(veomni_models / "qwen3_vl", sides, "fsdp").ok
 
@@ -106,7 +107,10 @@ def test_experts_cannot_be_shared_out_where_there_are_none(veomni_models: Path, 
     assert report.exit_code == 3
 
 
-@pytest.mark.parametrize(("model", "level"), [("deepseek_v4", "ep"), ("qwen2_5_omni", "fsdp"), ("qwen3_5", "sp")])
+@pytest.mark.parametrize(("model", "level"), [
+    ("deepseek_v4", "ep"), pytest.param("qwen2_5_omni", "fsdp", marks=pytest.mark.sweep),
+    pytest.param("qwen3_5", "sp", marks=pytest.mark.sweep),
+])  # fmt: skip
 def test_what_only_legal_toys_can_run(veomni_models: Path, sides: Sides, model: str, level: str) -> None:
     """A table of experts that names one twice, or patches of another size than an empty image has, end in a crash.
 

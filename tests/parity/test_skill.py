@@ -14,6 +14,7 @@ from omni_kit.skillpack import load_skills
 SKILL = next(skill for skill in load_skills() if skill.name == "parity-testing")
 
 
+@pytest.mark.sweep
 def test_its_commands_run_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -25,6 +26,7 @@ def test_its_commands_run_in_order(
     assert "located" in capsys.readouterr().out
 
 
+@pytest.mark.sweep
 def test_what_is_kept_is_replayed_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two commands of the section on fixing, on an integration with a fault."""
     model = tmp_path / "plugins" / "olmoe"

@@ -1,6 +1,7 @@
 """update: what changed upstream comes in, what people changed stays, and both in one place are shown to them."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,17 @@ from omni_kit.scaffold.write import digest
 FILE = "parallel_plan.py"
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As new-model makes it; not to be changed."""
+    place = tmp_path_factory.mktemp("made")
+    new_model("m", "olmoe", target="veomni", into=place)
+    return place / "m"
+
+
 @pytest.fixture
-def integration(tmp_path: Path) -> Path:
-    new_model("m", "olmoe", target="veomni", into=tmp_path)
+def integration(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path / "m")
     return tmp_path / "m"
 
 

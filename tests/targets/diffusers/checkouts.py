@@ -21,7 +21,7 @@ def copied_checkout(root: Path) -> Path:
     spec = find_spec("diffusers")
     assert spec is not None
     assert spec.origin is not None
-    shutil.copytree(Path(spec.origin).parent, root / "src" / "diffusers", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(Path(spec.origin).parent, root / "src" / "diffusers")  # with what is compiled: processes write none
     pages = root / "docs" / "source" / "en"
     pages.mkdir(parents=True)
     listed = [("api/models/flux_transformer", "FluxTransformer2DModel"), ("api/models/wan", "WanTransformer3DModel")]

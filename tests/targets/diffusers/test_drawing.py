@@ -117,5 +117,8 @@ def test_a_schedule_that_no_shift_gives_is_copied_and_given_to_the_scheduler(tmp
     text = file.read_text(encoding="utf-8")
     assert "levels(num_steps=num_inference_steps, power=1.5)" in text
     assert run_parity(file, ("stages",), sides=sides).ok
-    file.write_text(text.replace("power=1.5", "power=1.4"), encoding="utf-8")
-    assert not run_parity(file, ("stages",)).ok
+    shutil.copytree(tmp_path / "bent_net", tmp_path / "bent_wrong")
+    wrong = tmp_path / "bent_wrong" / "pipeline_bent_wrong.py"
+    (tmp_path / "bent_wrong" / file.name).rename(wrong)
+    wrong.write_text(text.replace("power=1.5", "power=1.4"), encoding="utf-8")
+    assert not run_parity(wrong, ("stages",), sides=sides).ok

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ from omni_checkers import check
 from omni_kit.cli.app import app
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.parity import run_parity
+from omni_kit.parity.processes.workers import Sides
 from omni_kit.scaffold import new_model
 from omni_kit.targets.protocol import TODO_MARK
 from omni_kit.upstream.diffusers.guidance import Formula
@@ -161,8 +162,22 @@ def test_statements_are_copied_as_they_are(case: Case) -> None:
     assert "locals()" not in text
 
 
-def test_parity_runs_such_a_package() -> None:
-    report = run_parity(EXAMPLE, ("import", "stages"), prove=True)
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    with Sides(tmp_path_factory.mktemp("sides")) as both:
+        yield both
+
+
+def test_parity_runs_such_a_package(tmp_path: Path, sides: Sides) -> None:
+    new_model("right_blocks", "QwenImagePipeline", target="diffusers", kind="modular", into=tmp_path)
+    report = run_parity(tmp_path / "right_blocks", ("import", "stages"), sides=sides)
+    assert report.ok, report.levels
+    assert {level.level: level.max_rel for level in report.levels}["stages"] == 0
+
+
+@pytest.mark.sweep
+def test_what_is_planted_in_the_example_is_located(sides: Sides) -> None:
+    report = run_parity(EXAMPLE, ("import", "stages"), prove=True, sides=sides)
     assert report.ok, report.levels
     assert report.prove is not None
     assert {fault.kind for fault in report.prove.planted} == {
@@ -177,13 +192,14 @@ def test_parity_runs_such_a_package() -> None:
     "CogView3PlusPipeline", *(pytest.param(one, marks=pytest.mark.sweep)
                               for one in ("SanaPipeline", "LTXPipeline", "MochiPipeline")),
 ])  # fmt: skip
-def test_a_guider_takes_over_from_one_call_with_twice_the_batch(pipeline: str, tmp_path: Path) -> None:
-    made = new_model("halves", pipeline, target="diffusers", kind="modular", into=tmp_path)
+def test_a_guider_takes_over_from_one_call_with_twice_the_batch(pipeline: str, tmp_path: Path, sides: Sides) -> None:
+    package = f"halves_of_{pipeline.lower()}"
+    made = new_model(package, pipeline, target="diffusers", kind="modular", into=tmp_path)
     assert [one.choice for one in made.plan.decisions if one.what == "guidance"] == ["ClassifierFreeGuidance"]
-    text = "\n".join(path.read_text(encoding="utf-8") for path in (tmp_path / "halves").glob("*.py"))
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (tmp_path / package).glob("*.py"))
     assert "latent_model_input = block_state.latents" in text
     assert ".chunk(2)" not in text
-    report = run_parity(tmp_path / "halves", ("stages",), prove=pipeline.startswith("Sana"))
+    report = run_parity(tmp_path / package, ("stages",), prove=pipeline.startswith("Sana"), sides=sides)
     assert report.ok, report.levels
     if report.prove is not None:
         assert {"guidance-formula", "prompt-and-negative-swapped"} <= {fault.kind for fault in report.prove.planted}
@@ -237,13 +253,18 @@ def test_what_doubles_more_than_its_batch_stays_as_it_is(pipeline: str, why: str
     assert [why in todo.what for todo in made.plan.todo if "no guider's" in todo.what] == [True]
 
 
-def test_a_wrong_statement_is_found(tmp_path: Path) -> None:
-    new_model("wrong_blocks", "WanPipeline", target="diffusers", kind="modular", into=tmp_path)
-    file = tmp_path / "wrong_blocks" / "denoise.py"
+@pytest.mark.parametrize(("source", "right", "wrong"), [
+    ("QwenImagePipeline", "comb_pred = guider_output.pred\n", "comb_pred = guider_output.pred_cond\n"),
+    pytest.param("WanPipeline", "(guider_state)[0]", '(guider_state)["pred_cond"]', marks=pytest.mark.sweep),
+])  # fmt: skip
+def test_a_wrong_statement_is_found(source: str, right: str, wrong: str, tmp_path: Path, sides: Sides) -> None:
+    package = f"wrong_blocks_of_{source.lower()}"
+    new_model(package, source, target="diffusers", kind="modular", into=tmp_path)
+    file = tmp_path / package / "denoise.py"
     text = file.read_text(encoding="utf-8")
-    assert text.count("(guider_state)[0]") == 1
-    file.write_text(text.replace("(guider_state)[0]", '(guider_state)["pred_cond"]'), encoding="utf-8")
-    report = run_parity(tmp_path / "wrong_blocks", ("stages",))
+    assert text.count(right) == 1
+    file.write_text(text.replace(right, wrong), encoding="utf-8")
+    report = run_parity(tmp_path / package, ("stages",), sides=sides)
     assert not report.ok
     assert "guided" in next(level.reason for level in report.levels if level.level == "stages")
 
@@ -290,6 +311,7 @@ def test_what_is_no_checkout_and_a_repository_are_refused(tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.sweep
 def test_in_a_checkout_it_can_be_imported_and_tested_at_once(tmp_path: Path) -> None:
     root = copied_checkout(tmp_path / "checkout")
     tests = root / "tests" / "modular_pipelines"

@@ -62,7 +62,8 @@ def delivered(place: Path, *tests: str, path: Path | None = None) -> subprocess.
 
 @pytest.mark.parametrize(("name", "loop", "why", "old", "new"), [
     ("twice", HEUN, "asks its model 2 times a step", "self.sigmas[i + 1], v2", "self.sigmas[i + 1], -v2"),
-    ("churn", CHURNED, "draws noise", "self.sigmas[i + 1] - sigma_hat", "self.sigmas[i] - sigma_hat"),
+    pytest.param("churn", CHURNED, "draws noise", "self.sigmas[i + 1] - sigma_hat", "self.sigmas[i] - sigma_hat",
+                 marks=pytest.mark.sweep),
     pytest.param("past", TWO_STEPS, "remembers old", "(after - now)", "(now - after)", marks=pytest.mark.sweep),
     pytest.param("within", WITHIN, "remembers prev", "torch.expm1(-h)", "torch.expm1(h)", marks=pytest.mark.sweep),
     pytest.param("middle", MIDPOINT, "2 times a step", "(b - a) *", "(a - b) *", marks=pytest.mark.sweep),
@@ -219,6 +220,7 @@ def test_the_delivered_tests_pass_and_blocks_take_the_scheduler(tmp_path: Path) 
     assert done.returncode == 0, done.stdout[-3000:]
 
 
+@pytest.mark.sweep
 def test_in_a_checkout_it_stands_where_schedulers_stand(tmp_path: Path) -> None:
     root = copied_checkout(tmp_path / "checkout")
     source = tmp_path / "theirs" / "authors.py"

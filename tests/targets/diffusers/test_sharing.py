@@ -85,6 +85,17 @@ def made(folder: Path, text: str, name: str = "ibis_net") -> Path:
     return folder / name
 
 
+def test_a_plan_names_tokens_positions_and_what_answers(tmp_path: Path) -> None:
+    text = derive(made(tmp_path, NET, "planned_net"))
+    along = "ContextParallelInput(split_dim=0, expected_dims=2)"
+    assert [line.strip().rstrip(",") for line in text.splitlines()[1:-1]] == [
+        '"blocks.0": {"x": ContextParallelInput(split_dim=1, expected_dims=3)}',
+        f'"blocks.*": {{"cos": {along}, "sin": {along}}}',
+        '"out": ContextParallelOutput(gather_dim=1, expected_dims=3)',
+    ]
+
+
+@pytest.mark.sweep
 def test_a_plan_that_names_tokens_positions_and_what_answers_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +124,7 @@ def test_blocks_that_count_their_tokens_have_none(tmp_path: Path) -> None:
         derive(made(tmp_path, counted))
 
 
+@pytest.mark.sweep
 def test_text_that_is_cut_off_behind_the_blocks_stands_against_it() -> None:
     with pytest.raises(Refusal, match="no module behind the blocks answers all of their tokens"):
         derive(LUMEN)

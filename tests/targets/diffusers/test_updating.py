@@ -12,12 +12,22 @@ from omni_kit.upstream.python.source import read_source
 UPSTREAM = Path(__file__).parents[3] / "reference_models" / "diffusers" / "_upstream"
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ported model with both pipelines, beside its authors' files; not to be changed."""
+    place = tmp_path_factory.mktemp("made")
+    shutil.copytree(UPSTREAM, place / "authors")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        new_model("crane", "authors/lumen::Lumen", target="diffusers", kind="both")
+    return place
+
+
 @pytest.fixture
-def crane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A ported model with both pipelines, in the working directory, beside its authors' files."""
+def crane(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, in the working directory."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(UPSTREAM, tmp_path / "authors")
-    new_model("crane", "authors/lumen::Lumen", target="diffusers", kind="both")
     return tmp_path / "crane"
 
 

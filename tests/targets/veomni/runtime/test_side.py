@@ -48,8 +48,30 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def facts(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Everything that one process can tell about one model."""
+    """Everything that one process can tell about one model, and then of imports that must be refused."""
     code = """
+from omni_kit.errors import BadInput
+
+def refusal(**changes):
+    try:
+        opened("qwen3", **changes)
+    except BadInput as error:
+        return error.message
+
+def impostor(architecture): ...
+
+def refused():
+    import veomni.models.transformers
+    from veomni.models.loader import MODELING_REGISTRY
+    MODELING_REGISTRY["qwen3"] = impostor
+    opened("qwen3")
+    return {
+        "elsewhere": refusal(path="/somewhere/else"),
+        "unregistered": refusal(registered=["qwen3", "qwen9"]),
+        "not its own": refusal(registered=["llama"]),
+        "owner": MODELING_REGISTRY["qwen3"].__module__,
+    }
+
 checkpoint, out = Path(sys.argv[1]), Path(sys.argv[2])
 operations = eager_operations()
 builder, described = opened("qwen3_moe")
@@ -67,6 +89,7 @@ answer({
     "devices": sorted({str(p.device) for p in model.parameters()}),
     "dtypes": sorted({str(p.dtype) for p in model.parameters()}),
     "exported": sorted(path.name for path in out.iterdir()),
+    **refused(),
 })
 """
     return dict(run(code, str(checkpoint), str(tmp_path_factory.mktemp("export") / "out")))
@@ -105,36 +128,6 @@ def test_the_version_is_said(facts: dict[str, Any]) -> None:
     assert facts["described"]["version"][0].isdigit()
 
 
-@pytest.fixture(scope="module")
-def second_process() -> dict[str, Any]:
-    """Imports that must be refused, then one that must not."""
-    return dict(
-        run(
-            """
-from omni_kit.errors import BadInput
-from veomni.models.loader import MODELING_REGISTRY
-import veomni.models.transformers
-
-def refusal(**changes):
-    try:
-        opened("qwen3", **changes)
-    except BadInput as error:
-        return error.message
-
-def impostor(architecture): ...
-MODELING_REGISTRY["qwen3"] = impostor
-opened("qwen3")
-answer({
-    "elsewhere": refusal(path="/somewhere/else"),
-    "unregistered": refusal(registered=["qwen3", "qwen9"]),
-    "not its own": refusal(registered=["llama"]),
-    "owner": MODELING_REGISTRY["qwen3"].__module__,
-})
-"""
-        )
-    )
-
-
 @pytest.mark.parametrize(
     ("case", "words"),
     [
@@ -143,10 +136,10 @@ answer({
         ("not its own", "'llama' is registered by veomni.models.transformers.llama"),
     ],
 )
-def test_an_import_that_gives_something_else_is_refused(case: str, words: str, second_process: dict[str, Any]) -> None:
-    assert words in second_process[case]
+def test_an_import_that_gives_something_else_is_refused(case: str, words: str, facts: dict[str, Any]) -> None:
+    assert words in facts[case]
 
 
-def test_another_plugins_registration_does_not_stay_on_veomnis_own(second_process: dict[str, Any]) -> None:
+def test_another_plugins_registration_does_not_stay_on_veomnis_own(facts: dict[str, Any]) -> None:
     """Several integrations may be compared in one process."""
-    assert second_process["owner"] == "veomni.models.transformers.qwen3"
+    assert facts["owner"] == "veomni.models.transformers.qwen3"

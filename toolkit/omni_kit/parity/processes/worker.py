@@ -7,6 +7,7 @@ goes to stderr, which the parent points at a log file.
 """
 
 import faulthandler
+import gc
 import json
 import os
 import sys
@@ -29,12 +30,14 @@ def main() -> None:
         confine(Path(closed))
     faulthandler.enable()  # an abort from the parent leaves every thread's stack in the log
     replies = _claim_stdout()
+    gc.disable()  # until the first answer: importing libraries leaves no garbage, and looking for it takes a sixth
     from omni_kit.parity.processes.side import Side
 
     side = Side(sys.argv[1])
     for line in sys.stdin:
         replies.write(json.dumps(_answer(side, line.strip())) + "\n")
         replies.flush()
+        gc.enable()
 
 
 def _claim_stdout() -> TextIO:
