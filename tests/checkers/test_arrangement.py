@@ -46,6 +46,10 @@ def test_the_same_meaning_or_other_parts(ours: str, theirs: str) -> None:
         ("x = a.to('cpu') + b", "x = b + a.cpu()", True),
         ("x = b + a.clone()", "x = a.contiguous() + b", True),
         ("x = b - a.clone()", "x = a - b", False),
+        ("x = f(ids, mask=mask, n=2)", "x = f(ids=ids, mask=mask, n=2)", True),
+        ("x = f(ids, mask)", "x = f(mask=mask, ids=ids)", True),
+        ("x = f(ids, mask)", "x = f(mask, ids)", False),
+        ("x = f(ids=mask)", "x = f(ids=ids)", False),
     ],
 )
 def test_copies_and_casts_keep_the_values(ours: str, theirs: str, same: bool) -> None:

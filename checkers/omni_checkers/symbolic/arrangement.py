@@ -1,8 +1,10 @@
 """The same parts in another order, where the order means something."""
 
 import ast
+import copy
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import TypeGuard
 
 from omni_checkers.engine.files import walked
 
@@ -21,8 +23,29 @@ def rearranged(ours: ast.AST, theirs: ast.AST) -> bool:
 
 
 def same_values(ours: ast.AST, theirs: ast.AST) -> bool:
-    """Whether two statements differ in copies, casts and what may be turned round alone."""
-    return _ordered(ours) == _ordered(theirs)
+    """Whether two statements differ in copies, casts, keywords and what may be turned round alone."""
+    if _ordered(ours) == _ordered(theirs):
+        return True
+    named = {node.arg for tree in (ours, theirs) for node in walked(tree) if _says_twice(node)}
+    return bool(named) and len({_ordered(_Named(named).visit(copy.deepcopy(tree))) for tree in (ours, theirs)}) == 1
+
+
+def _says_twice(node: ast.AST) -> TypeGuard[ast.keyword]:
+    """Whether an argument is given by the name that it has: `mask=mask`."""
+    return isinstance(node, ast.keyword) and isinstance(node.value, ast.Name) and node.arg == node.value.id
+
+
+class _Named(ast.NodeTransformer):
+    """Arguments by their place become arguments by name, where they are called as those of the other tree."""
+
+    def __init__(self, names: Collection[str | None]) -> None:
+        self._names = names
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        moved = [one for one in node.args if isinstance(one, ast.Name) and one.id in self._names]
+        kept = [one for one in node.args if one not in moved]
+        return ast.Call(node.func, kept, [*(ast.keyword(one.id, one) for one in moved), *node.keywords])
 
 
 def _parts(node: ast.AST) -> Counter[str]:
