@@ -147,3 +147,39 @@ def test_a_slip_in_a_line_that_stands_elsewhere() -> None:
     )
     found = list(Copy(_function(moved), _function(ORIGINAL)).altered())
     assert [there.text for _, there, _ in found] == [line.strip()]
+
+
+def _both(ours: str, theirs: str) -> Copy:
+    made = (ast.parse(f"def cut(self, both, seen):\n    {body}\n    return both").body[0] for body in (ours, theirs))
+    one, other = (node for node in made if isinstance(node, ast.FunctionDef))
+    return Copy(one, other)
+
+
+EVEN = "gate, up = both[..., ::2], both[..., 1::2]"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "told"),
+    [
+        ("gate, up = both.chunk(2, dim=-1)", EVEN, True),
+        (EVEN, "gate, up = both[..., :4], both[..., 4:]", True),
+        ("gate, up = both[..., 0::2], both[..., 1::2]", EVEN, False),
+        ("gate, up = both.unflatten(-1, (-1, 2)).unbind(-1)", EVEN, False),
+        ("first, last = both.chunk(2, dim=-1)", EVEN, False),
+    ],
+)
+def test_halves_are_no_even_elements(ours: str, theirs: str, told: bool) -> None:
+    assert bool(list(_both(ours, theirs).recut())) is told
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "told"),
+    [
+        ("self.replayed(both, seen)", "both = self.replayed(both, seen)", True),
+        ("self.replayed(both)", "both = self.replayed(both, seen)", False),
+        ("self.replayed(both, seen)", "self.replayed(both, seen)", False),
+        ("self.replayed(both, seen); both = self.replayed(both, seen)", "both = self.replayed(both, seen)", False),
+    ],
+)
+def test_what_a_call_gives_is_thrown_away(ours: str, theirs: str, told: bool) -> None:
+    assert bool(list(_both(ours, theirs).discarded())) is told

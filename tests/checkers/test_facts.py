@@ -204,11 +204,11 @@ class TestConfigRecord:
             record.attribute("num_experts_of_another_family")
 
     def test_values_are_given_under_every_alias(self) -> None:
-        record = ConfigRecord(config_class(self.LIBRARY, "deepseek_v3"), {"n_routed_experts": 3})
+        record = ConfigRecord(config_class(self.LIBRARY, "deepseek_v3"), lambda cls: {"n_routed_experts": 3})
         assert record.attribute("num_local_experts") == 3
 
     def test_nested_configs_are_records(self) -> None:
-        model = ModelRecord(config_class(self.LIBRARY, "qwen3_vl_moe"), {"num_experts": 3})
+        model = ModelRecord(config_class(self.LIBRARY, "qwen3_vl_moe"), lambda cls: {"num_experts": 3})
         assert model.attribute("config").attribute("text_config").attribute("num_experts") == 3
         with pytest.raises(KeyError):
             model.attribute("config").attribute("num_experts")

@@ -10,7 +10,9 @@ import torch
 from omni_checkers.symbolic import tensors
 from omni_checkers.symbolic.tensors import NotATensor, Tiny
 from omni_checkers.veomni.facts.model import model_facts
-from omni_checkers.veomni.facts.trial import EXPERTS, cases
+from omni_checkers.veomni.facts.trial import EXPERTS, WIDTH, _values, cases
+from omni_kit.upstream.library import find_library
+from omni_kit.upstream.transformers.configs import config_class
 from omni_kit.upstream.transformers.recipes.transform import Operation, Transform
 
 
@@ -157,3 +159,12 @@ def test_real_converters_are_followed_to_the_end(veomni_models: Path) -> None:
             trial = rehearsal.run(facts.get("program"), [pair for case in rehearsal.cases for pair in case.disk])
             assert dict(trial.emitted) == {case.parameter: case.wanted for case in rehearsal.cases}
             assert trial.complaint == ""
+
+
+@pytest.mark.parametrize(("model_type", "width", "other"), [
+    ("qwen3_moe", "moe_intermediate_size", "intermediate_size"), ("olmoe", "intermediate_size", ""),
+])  # fmt: skip
+def test_one_width_is_that_of_experts(model_type: str, width: str, other: str) -> None:
+    sizes = _values(config_class(find_library("transformers"), model_type))
+    assert sizes[width] == WIDTH
+    assert not other or sizes[other] != WIDTH

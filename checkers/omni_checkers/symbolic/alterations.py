@@ -20,6 +20,7 @@ _BLOCK = 3
 # Nodes of a statement that is known again wherever it stands.
 _LONG = 8
 _SHOWN = 90
+_STEPS, _HALVES = "every second element", "halves"
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,28 @@ class Copy:
         original = self._texts[1]
         return {name for line in self.mine if line.text not in original for name in written(line.node)}
 
+    def discarded(self) -> Iterator[tuple[Line, Line]]:
+        """Calls whose result the original keeps, and the copy throws away."""
+        mine, original = self._texts
+        kept = {
+            said(line.node.value): line
+            for line in self.original
+            if isinstance(line.node, (ast.Assign, ast.Return)) and line.node.value and line.text not in mine
+        }
+        for here in self.mine:
+            call = here.node.value if isinstance(here.node, ast.Expr) else None
+            if isinstance(call, ast.Call) and here.text not in original and said(call) in kept:
+                yield here, kept[said(call)]
+
+    def recut(self) -> Iterator[tuple[Line, Line]]:
+        """Lines that cut into halves what the original takes every second element of, or the other way round."""
+        mine, original = self._texts
+        theirs = [line for line in self.original if line.text not in mine and _sets(line)]
+        for here in (line for line in self.mine if line.text not in original):
+            for there in theirs:
+                if _sets(here) == _sets(there) and {_cut(here.node), _cut(there.node)} == {_STEPS, _HALVES}:
+                    yield here, there
+
     def rewritten(self) -> Iterator[tuple[Line, Line]]:
         """Lines that stand where the original sets the same name to another value, in words that the original knows."""
         known = {node.id for node in walked(self.theirs) if isinstance(node, ast.Name)} | parameters(self.theirs)
@@ -177,6 +200,16 @@ class Copy:
                 read = names_read(here.node)
                 if _sets(here) == _sets(there) != "" and read <= known and not read & self._made:
                     yield here, there
+
+
+def _cut(node: ast.AST) -> str:
+    """How a statement takes a tensor apart; empty where it does not."""
+    slices = [inner for inner in walked(node) if isinstance(inner, ast.Slice)]
+    if any(one.step is not None for one in slices):
+        return _STEPS
+    calls = (inner.func for inner in walked(node) if isinstance(inner, ast.Call))
+    parted = any(isinstance(one, ast.Attribute) and one.attr in {"chunk", "split", "tensor_split"} for one in calls)
+    return _HALVES if parted or any(one.lower or one.upper for one in slices) else ""
 
 
 def _long(line: Line) -> bool:

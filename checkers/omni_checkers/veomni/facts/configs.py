@@ -1,7 +1,7 @@
 """Configs as symbolic execution sees them: attributes that exist, and those that do not."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from omni_checkers.engine.files import walked
@@ -11,18 +11,21 @@ from omni_kit.upstream.python.source import SourceFile
 from omni_kit.upstream.transformers.configs import ConfigClass
 from omni_kit.upstream.transformers.defaults import sub_config
 
+Values = Callable[[ConfigClass], Mapping[str, Value]]
+
 
 class ConfigRecord(Record):
     """An instance of a config class: reading what the class does not define is an AttributeError.
 
     Args:
-        values: what some attributes are; the others are not known.
+        values: what some attributes of a config class are; the others are not known.
     """
 
-    def __init__(self, cls: ConfigClass, values: Mapping[str, Value] | None = None) -> None:
+    def __init__(self, cls: ConfigClass, values: Values | None = None) -> None:
         super().__init__(cls.name, {})
         self.cls = cls
-        self.values = values or {}
+        self.values = values
+        self._given = values(cls) if values is not None else {}
         self._defined = _defined(cls.source, cls.name)
 
     def attribute(self, name: str) -> Value:
@@ -40,14 +43,14 @@ class ConfigRecord(Record):
             raise KeyError(name)
         real = self.cls.attribute_map.get(name, name)
         aliases = [alias for alias, target in self.cls.attribute_map.items() if target == real]
-        given = next((self.values[key] for key in (name, real, *aliases) if key in self.values), None)
+        given = next((self._given[key] for key in (name, real, *aliases) if key in self._given), None)
         return Opaque(f"{self.name}.{name}") if given is None else given
 
 
 class ModelRecord(Record):
     """A model of which only the config is known."""
 
-    def __init__(self, config: ConfigClass, values: Mapping[str, Value] | None = None) -> None:
+    def __init__(self, config: ConfigClass, values: Values | None = None) -> None:
         super().__init__("model", {"config": ConfigRecord(config, values)})
 
     def attribute(self, name: str) -> Value:

@@ -17,7 +17,15 @@ from omni_kit.upstream.transformers.traits import EXPERT_COUNTS, EXPERT_WIDTHS
 EXPERTS, WIDTH, HIDDEN = 3, 2, 5
 _PATHS = 32
 _NAMES = str.maketrans("", "", "*._")
-_VALUES = dict.fromkeys(EXPERT_COUNTS, EXPERTS) | dict.fromkeys(EXPERT_WIDTHS, WIDTH) | {"hidden_size": HIDDEN}
+_OTHER_WIDTH = 7
+
+
+def _values(cls: ConfigClass) -> dict[str, Value]:
+    """The sizes of a small config; of several widths that a class has, only the first is that of its experts."""
+    widths = [name for name in EXPERT_WIDTHS if name in cls.defaults]
+    others = dict.fromkeys(widths[1:], _OTHER_WIDTH)
+    sizes = dict.fromkeys(EXPERT_COUNTS, EXPERTS) | dict.fromkeys(EXPERT_WIDTHS, WIDTH) | others
+    return {**sizes, "hidden_size": HIDDEN}
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,7 @@ class Trial:
         complaint: what finalize raised; empty when it raised nothing.
         converter: the class of the converter.
         unclear: why the trial says nothing; empty when it does.
+        wrong: what ended it before the last tensor; empty when nothing did.
     """
 
     refused: tuple[str, ...] = ()
@@ -115,6 +124,7 @@ class Trial:
     complaint: str = ""
     converter: str = ""
     unclear: str = ""
+    wrong: str = ""
 
 
 def run_trial(program: Program, factory: Value, config: ConfigClass, disk: Sequence[tuple[str, Tiny]]) -> Trial:
@@ -139,7 +149,7 @@ def _one_path(
     program: Program, oracle: Oracle, factory: Value, config: ConfigClass, disk: Sequence[tuple[str, Tiny]]
 ) -> Trial:
     evaluator = Evaluator(program, oracle)
-    made = evaluator.call_function(factory, [ModelRecord(config, _VALUES)], {})
+    made = evaluator.call_function(factory, [ModelRecord(config, _values)], {})
     converter = made.value
     if made.raised or not isinstance(converter, Call) or not isinstance(converter.function, Class):
         return Trial(unclear=made.raised or "the factory makes no object of the package")
@@ -153,7 +163,7 @@ def _one_path(
             continue
         result = _method(evaluator, converter, "convert", name, tensor)
         if result.raised:
-            return Trial(unclear=f"convert('{name}') raises {result.raised}")
+            return Trial(tuple(refused), wrong=f"convert('{name}') raises {result.raised}")
         if result.value is not None:
             emitted.append(_converted(result.value))
     ending = _method(evaluator, converter, "finalize")

@@ -96,6 +96,9 @@ def _complaints(rehearsal: Rehearsal, program: Program) -> Iterator[str]:
         count, first = len(trial.refused), trial.refused[0]
         yield f"{rehearsal.name}: the converter does not take {count} keys of a checkpoint, such as '{first}'"
         return
+    if trial.wrong:
+        yield f"{rehearsal.name}: {trial.wrong}"
+        return
     for case in rehearsal.cases:
         if wrong := _wrong(case, trial):
             yield f"{rehearsal.name}: {wrong}"
@@ -106,7 +109,7 @@ def _complaints(rehearsal: Rehearsal, program: Program) -> Iterator[str]:
     if trial.complaint:
         yield f"{rehearsal.name}: finalize raises after a complete checkpoint: {trial.complaint}"
     again = rehearsal.run(program, [(case.parameter, case.ready) for case in rehearsal.cases])
-    for case in rehearsal.cases:
+    for case in rehearsal.cases if not again.wrong else ():
         if case.parameter not in again.refused and dict(again.emitted).get(case.parameter) != case.ready:
             yield f"{rehearsal.name}: {case.parameter} that is stacked already does not pass through unchanged"
 

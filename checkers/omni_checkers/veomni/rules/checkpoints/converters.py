@@ -126,6 +126,8 @@ def _silent(rehearsal: Rehearsal, program: Program) -> tuple[str, str] | None:
                     trial = rehearsal.run(program, [pair for pair in case.disk if pair[0] not in lost])
                 except NotApplicable:
                     return None
+                if trial.wrong:
+                    return None
                 name = trial.converter
                 if not trial.complaint and not trial.refused and len(case.parts) * len(part) > len(lost):
                     return name, lost[0]

@@ -131,6 +131,9 @@ def _by_line(one: Kin) -> dict[int, tuple[Line, Function, Line, str]]:
         for here, there in copy.rewritten() if copy.likeness >= _SAME else ():
             if not same_values(here.plain, there.plain):
                 found.setdefault(here.number, (here, other, there, f"'{here.text}' in the place of '{there.text}'"))
+        for here, there in copy.discarded():
+            what = f"what '{here.text}' gives is thrown away, and '{there.text}' keeps it"
+            found.setdefault(here.number, (here, other, there, what))
         for here, there in copy.exchanged():
             what = f"'{here.text}' is done before '{there.text}', which reads or sets the same"
             found.setdefault(here.number, (here, other, there, what))

@@ -37,7 +37,8 @@ class CopiesSayTheSame(Rule):
     Each statement is compared with the one in whose place it stands. A finding is a statement that differs by one
     small thing: a number, an operator, an attribute of the same object, an argument that is not passed down, a cast, a
     factor or an index that is lost, arguments in another order;
-    or two statements, of which one needs the other, the other way round; or a place that gets a value which upstream
+    or two statements, of which one needs the other, the other way round; or halves in the place of every second
+    element; or a place that gets a value which upstream
     computes, too, and uses elsewhere, whatever the two are called. Code that was written anew is not judged.
 
     Why: a patch repeats dozens of lines that it does not want to change. A slip in one of them is a model that trains,
@@ -66,6 +67,13 @@ class CopiesSayTheSame(Rule):
                     told.add(moved.ours.line)
                     message = f"{one.name}: {moved.what} (upstream's line {moved.theirs.line})"
                     yield Finding(message, one.item.file.path, moved.ours.line)
+            for here, there in one.copy.recut():
+                if here.number not in told:
+                    message = f"{one.name}: '{here.text}' takes other elements than '{there.text}'"
+                    yield Finding(f"{message} (upstream's line {there.number})", one.item.file.path, here.number)
+            for here, there in one.copy.discarded():
+                message = f"{one.name} throws away what upstream keeps: {there.text}"
+                yield Finding(f"{message} (upstream's line {there.number})", one.item.file.path, here.number)
             for here, there in one.copy.exchanged():
                 message = f"{one.name}: what upstream does first, in line {there.number}, is done second"
                 yield Finding(message, one.item.file.path, here.number)
