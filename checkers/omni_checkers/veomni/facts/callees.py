@@ -1,7 +1,7 @@
 """What the calls inside a generated file reach: functions, methods and modules of the same file."""
 
 import ast
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from omni_checkers.engine.files import walked
@@ -42,6 +42,11 @@ class Callee:
         known = {*positional, *(arg.arg for arg in arguments.kwonlyargs), *self._former()}
         if len(given) > len(positional) and arguments.vararg is None:
             return f"{len(given)} positional arguments for {len(positional)} parameters"
+        names = [arg.id if isinstance(arg, ast.Name) else "" for arg in given]
+        if crossed := [
+            own for own, name in zip(positional, names, strict=False) if _crossed(own, name, positional, names)
+        ]:
+            return f"'{crossed[0]}' and '{crossed[1]}' are given for each other"
         if twice := sorted(named & set(positional[: len(given)])):
             return f"'{twice[0]}' is given twice"
         if (strange := sorted(named - known)) and arguments.kwarg is None and not decorators & _OPEN:
@@ -213,6 +218,11 @@ def _loops(function: ast.FunctionDef, modules: Mapping[str, str]) -> Iterator[tu
         made = modules.get((dotted(over) or "").removeprefix("self."), "")
         if made.endswith("[]") and isinstance(target, ast.Name) and stores.get(target.id) == 1:
             yield target.id, made.removesuffix("[]")
+
+
+def _crossed(own: str, name: str, parameters: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether a parameter gets what is called as another one, which gets what is called as this."""
+    return name != own and (name, own) in zip(parameters, names, strict=False)
 
 
 def _keys(function: ast.FunctionDef) -> Iterator[object]:

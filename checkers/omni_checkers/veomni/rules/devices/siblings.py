@@ -143,6 +143,9 @@ class SiblingsHaveOneInterface(Rule):
 class SiblingsPatchTheSame(Rule):
     """The config for another device patches everything that the config for GPUs patches.
 
+    What needs nothing but Python, torch, transformers and VeOmni runs on every device: where it is left out, and the
+    config does not speak of it, that is a warning; else the sibling's kernels may be the reason, and it is a remark.
+
     Why: what it leaves out is upstream's code on that device: no fused loss, no sequence parallelism, no fix.
 
     Fine when: the patch is for a kernel that the other device does not have; say so in an ignore comment on the first
@@ -158,7 +161,8 @@ class SiblingsPatchTheSame(Rule):
     BAD = (_both(gpu=_norm(_GPU_NORM)),)
     GOOD = (_both(gpu=_norm(_GPU_NORM), npu=_norm(_NPU_NORM)),)
 
-    def check(self, regenerated: list[Regenerated]) -> Findings:
+    def check(self, regenerated: list[Regenerated], generated: list[Generated]) -> Findings:
+        items = {item.file.path.name: item for item in generated}
         by_device = {_device(run.config.target_file or ""): run for run in regenerated}
         gpu = by_device.pop("_gpu", None)
         by_device.pop("", None)
@@ -170,9 +174,16 @@ class SiblingsPatchTheSame(Rule):
             others = {_target(applied) for applied in gpu.result.patches}
             lost = sorted(o for o in others - targets if o.partition(".")[0] not in targets and o not in classes)
             if targets and lost and gpu.config.source_module == run.config.source_module:
-                shown = ", ".join(lost[:4]) + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
-                message = f"{gpu.config.file.path.name} patches {shown}: this config does not"
-                yield Finding(message, run.config.file.path, run.config.line)
+                pair = [items.get(config.target_file or "") for config in (gpu.config, run.config)]
+                free = [one for one in lost if _runs_anywhere(one, *pair) and not _spoken_of(one, run.config.file)]
+                for names, severity in (
+                    (free, Severity.warning),
+                    ([one for one in lost if one not in free], Severity.info),
+                ):
+                    if names:
+                        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+                        message = f"{gpu.config.file.path.name} patches {shown}: this config does not"
+                        yield Finding(message, run.config.file.path, run.config.line, severity=severity)
 
 
 class KernelsChosenByFile(Rule):
@@ -246,6 +257,25 @@ class DevicePatchIsApplied(Rule):
         for file, node in patches:
             if node.name not in called:
                 yield Finding(f"{node.name} is never called", file.path, node.lineno)
+
+
+def _spoken_of(target: str, config: File) -> bool:
+    """Whether a config says anything of a class, in code or in a comment."""
+    return target.partition(".")[0] in config.text
+
+
+def _runs_anywhere(target: str, gpu: Generated | None, other: Generated | None) -> bool:
+    """Whether a patched method asks for nothing that the other file lacks, but for what VeOmni has everywhere."""
+    owner, _, method = target.partition(".")
+    if gpu is None or other is None or owner not in gpu.classes:
+        return False
+    named = [one for one in gpu.classes[owner].body if getattr(one, "name", None) == method]
+    asked = {node.id for one in named for node in walked(one) if isinstance(node, ast.Name)}
+    known = {*other.source.imports, *other.source.functions, *other.source.classes, *other.source.constants}
+    own = {*gpu.source.functions, *gpu.source.classes, *gpu.source.constants, *gpu.source.imports}
+    places = [gpu.source.imports.get(name) for name in asked & own - known]
+    modules = [place.module if place is not None else "" for place in places]
+    return bool(named) and all(one.startswith("veomni.") and not one.startswith("veomni.ops") for one in modules)
 
 
 def _device(name: str) -> str:
