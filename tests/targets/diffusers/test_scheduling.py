@@ -144,7 +144,10 @@ def test_what_is_reused_along_betas_goes_where_the_authors_go(
 ) -> None:
     made(name, loop, tmp_path)
     file = tmp_path / name / f"pipeline_{name}.py"
-    assert run_parity(file, ("stages",), sides=sides).ok
+    report = run_parity(file, ("stages",), sides=sides, prove=name == "sigmas")
+    assert report.ok
+    if report.prove is not None:
+        assert "latents-shift-left-out" in {fault.kind for fault in report.prove.planted}
     test = tmp_path / name / "toy_config.json"
     test.write_text(test.read_text(encoding="utf-8").replace("0.012", "0.02"), encoding="utf-8")
     assert not run_parity(file, ("stages",), sides=sides).ok

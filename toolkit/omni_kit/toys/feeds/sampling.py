@@ -20,8 +20,11 @@ LATENTS, TEXT = "hidden_states", "encoder_hidden_states"
 _NUMBERS = "numbers"
 _STEPS, _SCALE = 4, 4.0
 _SPREAD = 2.0
-SCALING, SHIFT = 0.5, 0.25
-"""Of the autoencoder: latents are what it encodes, less the shift, times the scaling."""
+SCALING, SHIFT = 0.5, 16.0
+"""Of the autoencoder: latents are what it encodes, less the shift, times the scaling.
+
+The shift shows beside latents of some ten thousands, too: an untrained model draws such ones along unscaled sigmas.
+"""
 
 
 @dataclass(frozen=True)
