@@ -121,8 +121,10 @@ class HooksAnswer(Rule):
     """Every hook that VeOmni looks up on a model answers what VeOmni goes on with, when it is called as VeOmni does.
 
     The classes that FSDP2 shards by are there; each name of a parallel plan is a parameter's, cut along its experts;
-    what the data pipeline is handed can be sent to another process; a converter has the methods that are called; where
-    a config.json says that embeddings are tied, they can be; functions that are registered answer on other devices.
+    what the data pipeline is handed can be sent to another process and be called there; a converter has the methods
+    that are called; the index of a hub checkpoint becomes one of the parameters; where a config.json says that
+    embeddings are tied, they can be; a hook for loading drops all that the model has not; none writes into the config;
+    functions that are registered answer on other devices.
 
     Why: a hook that names what the model does not have is passed over in silence, or ends the run on the machine that
     first takes the branch: workers of a data loader that are spawned say "Can't pickle local object".
