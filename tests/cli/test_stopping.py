@@ -34,7 +34,8 @@ def test_nothing_stays_behind(number: signal.Signals, tmp_path: Path) -> None:
     scratch.mkdir()
     environment = {**os.environ, "TMPDIR": str(scratch), "OMNI_KIT_CACHE": str(tmp_path / "cache")}
     running = subprocess.Popen(
-        [sys.executable, "-m", "omni_kit", "parity", str(INTEGRATION), "--format", "json"],
+        # with faults planted, so that it is not done before it is stopped, however busy the machine
+        [sys.executable, "-m", "omni_kit", "parity", str(INTEGRATION), "--prove", "--format", "json"],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # whoever runs the tests may have ignored it
     )  # fmt: skip
@@ -48,7 +49,7 @@ def test_nothing_stays_behind(number: signal.Signals, tmp_path: Path) -> None:
     assert running.returncode == 130
     answer = json.loads(said)
     assert (answer["schema"], answer["ok"], answer["error"]) == ("omni-kit/error/1", False, "interrupted")
-    assert f"omni-kit parity {INTEGRATION} --format json" in answer["hint"]
+    assert f"omni-kit parity {INTEGRATION} --prove --format json" in answer["hint"]
     assert len(children) >= 2
     assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
     assert list(scratch.iterdir()) == []
