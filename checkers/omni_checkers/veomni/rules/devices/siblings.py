@@ -271,8 +271,9 @@ def _runs_anywhere(target: str, gpu: Generated | None, other: Generated | None) 
         return False
     named = [one for one in gpu.classes[owner].body if getattr(one, "name", None) == method]
     asked = {node.id for one in named for node in walked(one) if isinstance(node, ast.Name)}
-    known = {*other.source.imports, *other.source.functions, *other.source.classes, *other.source.constants}
-    own = {*gpu.source.functions, *gpu.source.classes, *gpu.source.constants, *gpu.source.imports}
+    own, known = (
+        {*one.source.imports, *one.source.functions, *one.source.classes, *one.source.constants} for one in (gpu, other)
+    )
     places = [gpu.source.imports.get(name) for name in asked & own - known]
     modules = [place.module if place is not None else "" for place in places]
     return bool(named) and all(one.startswith("veomni.") and not one.startswith("veomni.ops") for one in modules)

@@ -36,15 +36,18 @@ def _example(body: str) -> dict[str, str]:
     return {GPU_CONFIG: patch_config(_DUMMY.format(body=body))}
 
 
-def _fresh(dtype: str) -> dict[str, str]:
+def _body(dtype: str) -> str:
     made = f"    embeds = torch.zeros(1, 4, self.config.hidden_size, dtype={dtype})\n"
-    return _example(made + "    return self(inputs_embeds=embeds)\n")
+    return made + "    return self(inputs_embeds=embeds)\n"
+
+
+def _fresh(dtype: str) -> dict[str, str]:
+    return _example(_body(dtype))
 
 
 def _added(times: str) -> dict[str, str]:
     """A forward of a rank without images, which calls the tower all the same."""
-    made = "    embeds = torch.zeros(1, 4, self.config.hidden_size, dtype=self.embed_tokens.weight.dtype)\n"
-    dummy = _DUMMY.format(body=made + "    return self(inputs_embeds=embeds)\n")
+    dummy = _DUMMY.format(body=_body("self.embed_tokens.weight.dtype"))
     return {GPU_CONFIG: patch_config(dummy + _ADDED.format(times=times))}
 
 

@@ -93,7 +93,7 @@ def _dropped(item: Generated, owner: str, function: ast.FunctionDef) -> Iterator
         first = {read.attr: read for read in _reads(method) if read.attr in lost}
         sets = _stores(method)
         for name, read in first.items():
-            if read.lineno <= sets.get(name, read.lineno) and name in lost:
+            if read.lineno <= sets.get(name, read.lineno):
                 lost.discard(name)
                 yield read
 

@@ -4,7 +4,7 @@ import ast
 import inspect
 import json
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ from typing import Any
 from torch import nn
 
 from omni_kit.targets.veomni.runtime.branches import registry_faults
+from omni_kit.upstream.places import INDEX_SUFFIX
 from omni_kit.upstream.transformers.traits import EXPERT_COUNTS
 
 # Called once and handed to worker processes, which are spawned.
 _COLLATING = ("get_extra_collate_infos", "get_metadata_collate_func", "get_position_id_func")
-INDEX = "model.safetensors.index.json"
+INDEX = f"model{INDEX_SUFFIX}"
 _TARGETS = ("gate_proj", "up_proj", "down_proj")
 Fault = tuple[str, str]
 
@@ -39,7 +40,8 @@ def faults_of(model: Any, checkpoint: Path) -> tuple[list[str], list[Fault]]:
         except Exception as error:  # the hook's own
             wrong.append((name, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"))
         called.append(name)
-    if changed := [key for key, value in config.items() if model.config.to_dict().get(key) != value]:
+    after = model.config.to_dict()
+    if changed := [key for key, value in config.items() if after.get(key) != value]:
         wrong.append(("the config", f"a hook changes its {changed[0]}: the model goes on with another, and saves it"))
     untried, faults = registry_faults(model)
     called.append("what is registered" + (f", but for {', '.join(untried)}" if untried else ""))
@@ -163,11 +165,17 @@ def _index(model: Any, checkpoint: Path) -> Iterator[str] | None:
     return _index_faults(before, after, {name for name, _ in model.named_parameters()}, set(model.state_dict()))
 
 
+def _foreign(keys: Iterable[str], names: Iterable[str]) -> list[str]:
+    """The keys of parts that a model does not have at all."""
+    parts = {name.partition(".")[0] for name in names}
+    return [key for key in keys if key.partition(".")[0] not in parts]
+
+
 def _index_faults(
     before: Mapping[str, int], after: Mapping[str, int], parameters: set[str], names: set[str]
 ) -> Iterator[str]:
-    parts = {name.partition(".")[0] for name in names}
-    if strange := sorted(name for name in set(after) - names if name.partition(".")[0] in parts):
+    foreign = _foreign(after, names)
+    if strange := sorted(set(after) - names - set(foreign)):
         yield f"it names {strange[0]}, which is no parameter, and {len(strange) - 1} more"
     if lost := sorted(parameters - set(after)):
         yield f"it drops {lost[0]}, which would not be exported, and {len(lost) - 1} more"
@@ -218,8 +226,7 @@ def _loading(model: Any, checkpoint: Path) -> Iterator[str] | None:
     if not hooks or not (checkpoint / INDEX).is_file():
         return None
     keys = json.loads((checkpoint / INDEX).read_text(encoding="utf-8"))["weight_map"]
-    parts = {name.partition(".")[0] for name in model.state_dict()}
-    foreign = [key for key in keys if key.partition(".")[0] not in parts]
+    foreign = _foreign(keys, model.state_dict())
     state = {key: torch.empty(0, device="meta") for key in keys}
     for hook in hooks:
         hook(state, "", {}, True, [], [], [])

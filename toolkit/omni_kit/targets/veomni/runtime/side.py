@@ -19,7 +19,7 @@ from omni_kit.targets.veomni.runtime.branches import architecture_of, assumed, b
 from omni_kit.targets.veomni.runtime.catching import caught_calls
 from omni_kit.targets.veomni.runtime.feed import arguments, packed, without_positions
 from omni_kit.targets.veomni.runtime.grouped import select_grouped_experts, use_grouped_experts
-from omni_kit.targets.veomni.runtime.hooks import faults_of
+from omni_kit.targets.veomni.runtime.hooks import INDEX, faults_of
 from omni_kit.targets.veomni.runtime.kernels import PLACE, bind, built_in, choices_of
 from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, calls_seen, filled, find_slots
@@ -97,7 +97,7 @@ class VeOmniBuilder:
         from veomni.models.module_utils import save_model_weights
 
         state = model.state_dict()
-        index = checkpoint / "model.safetensors.index.json"
+        index = checkpoint / INDEX
         if index.is_file():
             exported = (
                 resolve_fqn_to_index_mapping_for_save(model, parse_fqn_to_index_mapping_from_json(str(index))) or {}
