@@ -116,6 +116,20 @@ def test_a_nudge_that_changes_everything_does_not_excuse_everything() -> None:
     assert not closely(reference, {"flipped": torch.ones(4) * 1.01}, nudged).ok
 
 
+def test_what_rounding_may_have_moved_as_far_proves_nothing_and_what_moved_farther_is_wrong() -> None:
+    reference = {"touchy": torch.ones(4), "steady": torch.ones(4)}
+    nudged = {"touchy": torch.ones(4) * 1.01, "steady": torch.ones(4)}
+
+    touched = closely(reference, {"touchy": torch.ones(4) * 1.02, "steady": torch.ones(4)}, nudged)
+    far = closely(reference, {"touchy": torch.ones(4) * 2, "steady": torch.ones(4)}, nudged)
+    both = closely(reference, {"touchy": torch.ones(4) * 1.02, "steady": torch.ones(4) * 1.02}, nudged)
+
+    assert touched.proves_nothing
+    assert not any(one.proves_nothing for one in (far, both, closely(reference, reference, nudged)))
+    touched.absorb(far)
+    assert not touched.proves_nothing
+
+
 def test_the_scale_is_the_tensors_own_so_that_a_small_one_is_not_hidden_by_a_large_one() -> None:
     reference = {"large": torch.full((3,), 100.0), "small": torch.full((3,), 0.5)}
     candidate = {"large": torch.full((3,), 100.0), "small": torch.full((3,), 0.5001)}

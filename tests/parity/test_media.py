@@ -17,6 +17,10 @@ QWEN3_VL = "generated/patched_modeling_qwen3_vl_gpu.py"
 UNROLLED = "            for _ in range(t):\n                cu.append(cu[-1] + hw)\n        # SP-pad tail"
 TOGETHER = "            cu.append(cu[-1] + t * hw)\n            max_hw = max(max_hw, t * hw)\n        # SP-pad tail"
 OFFSET = "deepstack_offset = image_mask[:, :rank_start].sum().item()"
+BIAS = (
+    "self.o_proj = nn.Linear(\n            config.num_attention_heads * self.head_dim, config.hidden_size, "
+    "bias=config.attention_bias\n        )"
+)
 DUMMY = (
     "for embed in deepstack_video_embeds\n                ]\n            # --- Patch.1 ---\n\n        elif "
     "get_parallel_state().fsdp_enabled:"
@@ -45,7 +49,11 @@ def test_a_model_with_media_passes_in_every_form_that_it_is_fed_in(
     assert [name for name, one in results.items() if one.status == "fail"] == OWN_FAULTS.get(model, [])
     assert results["samples of different media, packed"].status == "pass"
     left_out = [one for one in results.values() if one.status == "refused"]
-    assert all(one.name.endswith(("unprepared", "audio_output=True", "AVAILABLE")) for one in left_out)
+    wanting = {one.name for one in left_out if "wants what is prepared" in one.reason}
+    assert all(
+        one.name.endswith(("audio_output=True", "AVAILABLE", "cache")) or one.name in wanting for one in left_out
+    )
+    assert not any(name.startswith(("an image", "two images", "samples")) for name in wanting)
     if "omni" in model:
         assert results["a sound, unprepared"].status == "pass"
         assert results["a film, unprepared"].reason.startswith(
@@ -54,15 +62,21 @@ def test_a_model_with_media_passes_in_every_form_that_it_is_fed_in(
 
 
 def test_faults_show_in_the_scenes_and_forms_that_they_belong_to(plant: Plant, sides: Sides) -> None:
-    """Frames that the collator takes together, and positions made beforehand that know no films."""
-    edits = [(UNROLLED, TOGETHER), ("fake_config.video_token_id = VIDEO_INPUT_INDEX", "pass")]
+    """Frames that the collator takes together, positions made beforehand that know no films, and a switch of text."""
+    edits = [
+        (UNROLLED, TOGETHER),
+        ("fake_config.video_token_id = VIDEO_INPUT_INDEX", "pass"),
+        (BIAS, BIAS.replace("config.attention_bias", "False")),
+    ]
     model = plant("media_with_faults", {QWEN3_VL: edits}, "qwen3_vl")
     results = run_parity(model, ["scenarios"], sides=sides).level("scenarios").scenarios
     found = {one.name: one.status for one in results}
     assert {found[name] for name in ("a film, alone", "a film, packed", "two films, packed")} == {"fail"}
     sound = ("a film, unprepared", "images and films, unprepared", "an image, alone", "two images, packed",
              "an image at the end, packed", "text alone, packed")  # fmt: skip
-    assert {found[name] for name in sound} == {"pass"}
+    text = ("a single label", "padding left", "inputs_embeds", "gradient checkpointing", "300 tokens")
+    assert {found[name] for name in (*sound, *text)} == {"pass"}
+    assert [one.name for one in results if "o_proj.bias" in one.reason] == ["text_config: attention_bias=True"]
     assert not any("sound" in name for name in found)
 
 

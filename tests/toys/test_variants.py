@@ -46,6 +46,35 @@ def test_twelve_layers_have_a_sort_each() -> None:
     assert many["time_step_limit"] == [0.0, 1.0]
 
 
+WHOLE: dict[str, Any] = {
+    "model_type": "whole", "tie_word_embeddings": False,
+    "text_config": {**TOY, "model_type": "text"},
+    "talker": {"model_type": "speaks", "inner": {"model_type": "inner", "norm_topk_prob": False}},
+    "quantization": {"norm_topk_prob": True},
+}  # fmt: skip
+
+
+def test_a_config_within_a_config_is_varied_by_itself() -> None:
+    found = dict(variants(WHOLE, {*READ, TIED}))
+    turned = found["text_config: norm_topk_prob=True"]
+    assert turned["text_config"] == {**WHOLE["text_config"], "norm_topk_prob": True}
+    assert {key: turned[key] for key in WHOLE if key != "text_config"} == {
+        key: WHOLE[key] for key in WHOLE if key != "text_config"
+    }
+    assert found["talker: inner: norm_topk_prob=True"]["talker"]["inner"]["norm_topk_prob"] is True
+    assert {"text_config: rope yarn", "text_config: head_dim=24", "text_config: 12 layers and 12 experts"} <= set(found)
+    assert not [name for name in found if name.startswith("quantization")]  # a group of settings is no config
+    # What the whole says, too, is turned in both at once.
+    assert found["tie_word_embeddings=True"]["text_config"]["tie_word_embeddings"] is True
+    assert "text_config: tie_word_embeddings=True" not in found
+
+
+def test_only_the_part_that_answers_is_varied() -> None:
+    found = dict(variants(WHOLE, READ, spoken="text_config"))
+    assert "text_config: norm_topk_prob=True" in found
+    assert not [name for name in found if name.startswith("talker")]
+
+
 def test_positions_are_scaled_where_there_is_one_way_of_rotating() -> None:
     scaled = {name for name, _ in variants(TOY, READ) if name.startswith("rope ")}
     assert scaled == {"rope linear", "rope dynamic", "rope yarn", "rope llama3"}

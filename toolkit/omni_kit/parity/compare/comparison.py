@@ -21,6 +21,7 @@ class Comparison:
         worst: every tensor that differs by more than allowed, worst first.
         compared: how many tensors both sides have.
         tolerance: what was allowed for the tensor that gave `max_rel`.
+        unsteady: how many of `worst` differ by no more than rounding alone may move them upstream, were there no bound.
     """
 
     max_abs: float = 0.0
@@ -30,15 +31,22 @@ class Comparison:
     worst: list[Worst] = field(default_factory=list)
     compared: int = 0
     tolerance: float = 0.0
+    unsteady: int = 0
 
     @property
     def ok(self) -> bool:
         """Whether something was compared, and nothing differs."""
         return self.compared > 0 and not (self.missing or self.unexpected or self.worst)
 
+    @property
+    def proves_nothing(self) -> bool:
+        """Whether something differs, and all of it may be rounding that the model magnifies."""
+        return bool(self.worst) and self.unsteady == len(self.worst) and not (self.missing or self.unexpected)
+
     def absorb(self, other: "Comparison") -> None:
         """Adds another group: the largest difference counts, and all that is wrong."""
         self.compared += other.compared
+        self.unsteady += other.unsteady
         self.missing += other.missing
         self.unexpected += other.unexpected
         self.worst = sorted([*self.worst, *other.worst], key=lambda worst: -worst.max_rel)

@@ -42,7 +42,9 @@ def compare_closely(reference: Tensors, candidate: Tensors, nudged: Tensors) -> 
     floor = _FLOOR * max((_scale(tensor) for tensor in reference.values()), default=0.0)
     shared = (name for name in reference if name in nudged)
     rounding = {name: _difference(name, reference[name], nudged[name], floor).max_rel for name in shared}
-    return _compare(reference, candidate, {name: _allowed(response) for name, response in rounding.items()}, floor)
+    found = _compare(reference, candidate, {name: _allowed(response) for name, response in rounding.items()}, floor)
+    found.unsteady = sum(one.max_rel <= _ROUNDINGS * rounding.get(one.name, 0.0) for one in found.worst)
+    return found
 
 
 def _allowed(response: float) -> float:

@@ -35,11 +35,7 @@ class Scenarios(Level):
     def judge(self, case: "Case") -> LevelVerdict:
         """See `Level.judge`."""
         found, results = Comparison(), []
-        for called in case.pair.called():
-            if called.refused:
-                results.append(ScenarioResult(called.name, "refused", f"upstream refuses it: {called.refused}"))
-                continue
-            results.append(compared_way(case, called, found))
+        results += [compared_way(case, called, found) for called in case.pair.called()]
         results += beginnings(case)
         if case.thorough:
             results += [_on_branch(case, *branch, found) for branch in case.pair.branches().items()]
@@ -62,6 +58,8 @@ def compared_way(case: "Case", called: "Called", found: Comparison, place: str =
     from omni_kit.parity.compare.tensors import compare_closely
     from omni_kit.parity.processes.answers import NUDGED, REFERENCE
 
+    if called.refused:
+        return ScenarioResult(called.name, "refused", f"upstream refuses it: {called.refused}")
     if called.wants:
         return ScenarioResult(called.name, "refused", f"the integration was not asked: {called.wants}")
     if called.failed:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def varied(
     name: str, pair: "Pair | StepError", compare: "Callable[[Case, Comparison], str]", found: Comparison
 ) -> ScenarioResult:
-    """What came of one variant; upstream's refusal leaves it out.
+    """What came of one variant; upstream's refusal leaves it out, and so does rounding that upstream magnifies.
 
     Args:
         name: what is different.
@@ -35,5 +35,7 @@ def varied(
         return ScenarioResult(name, "fail" if error.blames_candidate else "refused", str(error))
     except NothingToCompare as why:
         return ScenarioResult(name, "refused", str(why))
+    if reason and compared.proves_nothing:
+        return ScenarioResult(name, "refused", f"upstream itself magnifies rounding as much: {reason}")
     found.absorb(compared.under(name))
     return ScenarioResult(name, "fail" if reason else "pass", reason, compared.compared, compared.max_rel)

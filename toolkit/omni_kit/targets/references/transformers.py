@@ -4,7 +4,7 @@ import ast
 import inspect
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -157,7 +157,7 @@ class TransformersBuilder:
         return {**inputs, "use_cache": False}
 
     def variants(self, model: nn.Module) -> Mapping[str, Mapping[str, Any]]:
-        """Of the whole config; what upstream's own file asks it for decides which.
+        """Of the whole config and those within it; what upstream's own file asks them for decides which.
 
         Also the toy of the class's defaults, where an author's own is another: that may be a weaker one.
         """
@@ -168,9 +168,9 @@ class TransformersBuilder:
         same = all(config.to_dict().get(key) == value for key, value in derived.items() if key not in apart)
         first = {} if same else {"the toy of the defaults": derived}
         read = {*attributes_read(tree, "config"), *([TIED] if getattr(model, "_tied_weights_keys", None) else [])}
-        hints = [pair for base in type(config).__mro__ for pair in vars(base).get("__annotations__", {}).items()]
-        floats = [name for name, hint in hints if float in get_args(hint)]
-        return {**first, **dict(variants(config.to_dict(), read, floats))}
+        asked = speaker_of(model).config
+        spoken = next((name for name in config.sub_configs if getattr(config, name) is asked), "")
+        return {**first, **dict(variants(config.to_dict(), read, {*_taking_floats(config)}, spoken))}
 
     def _fill(self, model: Any, feed: Feed) -> None:
         """Weights with which the batch reaches every expert, or as many of them as in eight tries."""
@@ -195,6 +195,15 @@ class TransformersBuilder:
 
     def _placed(self, model: Any) -> nn.Module:
         return cast(nn.Module, model.train().to(self._device))
+
+
+def _taking_floats(config: PreTrainedConfig) -> Iterator[str]:
+    """The settings, of a config or one within it, that may be a float or something else."""
+    for base in type(config).__mro__:
+        yield from (name for name, hint in vars(base).get("__annotations__", {}).items() if float in get_args(hint))
+    for name in config.sub_configs:
+        if isinstance(part := getattr(config, name, None), PreTrainedConfig):
+            yield from _taking_floats(part)
 
 
 def _toy_of(source: str) -> Any:

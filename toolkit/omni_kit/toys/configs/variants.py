@@ -12,6 +12,7 @@ _GIVEN = 0.5  # where nothing is by default: small, so that a cap or a clip cuts
 _KEPT = ("dropout", "init", "jitter", "noise", "partial", "drop_", "pdrop")
 # Switches of how a model is called, not of what it computes; scenarios call it so.
 _OF_CALLS = ("output_", "return_", "use_cache", "is_decoder", "is_encoder", "torchscript", "use_return")
+_OWN = "model_type"  # what a config within a config has, and a mere group of settings has not
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _CHOSEN = ("num_experts_per_tok", "moe_k", "moe_topk", "num_experts_per_token", "top_k_experts")
 _LAYERS = "num_hidden_layers"
@@ -29,16 +30,37 @@ _SCALED: Mapping[str, Mapping[str, Any]] = {
 
 
 def variants(
-    toy: Mapping[str, Any], read: Collection[str], floats: Collection[str] = ()
+    toy: Mapping[str, Any], read: Collection[str], floats: Collection[str] = (), spoken: str = ""
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Name -> a config that differs from the toy's in one respect; upstream may refuse some of them.
+
+    Configs within it, those of a text model or of a tower, are varied likewise, each by itself.
 
     Args:
         toy: the complete config of a toy.
         read: the names that upstream's modeling code asks its config for, and `TIED` where it has something to tie.
         floats: the names of the config that a float may be given to.
+        spoken: the one config within it that the model is asked by; empty where it is asked as a whole.
     """
     yield "no number at its default", _moved(toy)
+    yield from _differing(toy, read, floats, spoken)
+
+
+def _differing(
+    toy: Mapping[str, Any], read: Collection[str], floats: Collection[str], spoken: str = ""
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield from _of_one(toy, read, floats)
+    for name, part in toy.items():
+        if isinstance(part, Mapping) and _OWN in part and spoken in ("", name):
+            # A switch that the whole has, too, is turned with it.
+            own = {key: value for key, value in part.items() if not isinstance(toy.get(key), bool)}
+            for what, made in _differing(own, read, floats):
+                yield f"{name}: {what}", {**copy.deepcopy(dict(toy)), name: {**copy.deepcopy(dict(part)), **made}}
+
+
+def _of_one(
+    toy: Mapping[str, Any], read: Collection[str], floats: Collection[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from _many(toy)
     for key in sorted(read):
         if isinstance(toy.get(key), bool) and not key.startswith(_OF_CALLS):

@@ -12,7 +12,7 @@ from torch import nn
 from omni_kit.toys.feeds.protocol import Batch, Fed, Run, Way
 from omni_kit.toys.feeds.scenes import APART, SHARED, Rows, with_kinds
 from omni_kit.toys.feeds.vision import kinds_taken, media_inputs, samples_of
-from omni_kit.toys.feeds.ways import media_ways, text_ways
+from omni_kit.toys.feeds.ways import media_ways, text_beside_media, text_ways
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator
 
@@ -66,7 +66,8 @@ class LanguageFeed:
         if not hasattr(part.config, "vision_config"):
             packed = Way("packed", text_inputs(text_tokens(part.config)), backward=True, fed=Fed.packed)
             return [*text_ways(part, text_tokens(part.config)), packed]
-        return list(media_ways(_Stage(part).batch, kinds_taken(part.config), part))
+        of_media = media_ways(_Stage(part).batch, kinds_taken(part.config), part)
+        return [*text_beside_media(part, text_tokens(part.config)), *of_media]
 
     def staged(self, model: Any, parts: int) -> Mapping[str, Batch]:
         """Scenes with media, where the model reads them: shared by all processes, or one a process."""

@@ -69,6 +69,8 @@ class Way:
         new: so many tokens follow one at a time, from a cache.
         generated: so many tokens are made by the model itself.
         fed: one of `Fed`, where the inputs are samples that have to be prepared; upstream takes each as it is.
+        compared: the only fields of the answer that are asked for; all of them where there is none.
+        bare: a framework prepares more for such a model than stands here, and the model may want it.
     """
 
     name: str
@@ -81,6 +83,8 @@ class Way:
     new: int = 0
     generated: int = 0
     fed: str = ""
+    compared: Sequence[str] = ()
+    bare: bool = False
 
 
 @runtime_checkable

@@ -1,9 +1,9 @@
 """The ways in which real runs call a language model, and what it answers to each: the same code on either side."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ _RECORDED = ("output_hidden_states", "output_attentions", _ROUTER)
 _GRADIENT = "gradient."
 _SWITCHED: Mapping[str, Rows] = {"text alone": ("L",), "an image": ("TIT",)}
 _SWITCHES: Mapping[str, Any] = {**dict.fromkeys(_RECORDED, True), "logits_to_keep": _KEPT}
-# What is asked of a prepared sample; anything else depends on who has made the positions.
+# What is asked of a model that reads media; anything else depends on who has made the positions.
 _COMPARED = ("logits", "aux_loss", *(switch.removeprefix("output_") for switch in _RECORDED))
 
 
@@ -67,13 +67,21 @@ def media_ways(batch: Callable[[Rows], Tensors], kinds: str, model: Any = None) 
     for name, rows in SCENES.items():
         if with_kinds(rows, kinds):
             inputs = batch(rows)
-            yield from (Way(f"{name}, {fed}", inputs, backward=True, fed=fed) for fed in _forms(rows))
+            for fed in _forms(rows):
+                yield Way(f"{name}, {fed}", inputs, backward=True, fed=fed, bare=fed == Fed.unprepared)
     takes = inspect.signature(model.forward).parameters if model is not None else {}
     for name, rows in _SWITCHED.items():
         inputs = {key: value for key, value in batch(rows).items() if key != "labels"} if takes else {}
         for switch, value in _SWITCHES.items():
             if model is not None and _has_switch(model, switch, takes):
-                yield Way(f"{name}, {switch} {value}", inputs, {switch: value}, fed=Fed.alone)
+                yield Way(f"{name}, {switch} {value}", inputs, {switch: value}, fed=Fed.alone, compared=_COMPARED)
+
+
+def text_beside_media(model: Any, tokens: list[int]) -> Iterator[Way]:
+    """Those of `text_ways`, of a model that reads media as well; its answers are asked for by name."""
+    for way in text_ways(model, tokens):
+        if way.switches.get("return_dict", True):
+            yield replace(way, compared=("loss", *_COMPARED), bare=True)
 
 
 def _has_switch(model: Any, switch: str, takes: Mapping[str, Any]) -> bool:
@@ -182,8 +190,12 @@ def _switched(model: Any, way: Way, called: Called) -> Tensors:
     with torch.no_grad():
         answer = model(**{**called, **way.switches, "use_cache": False})
     answers = _Answers(torch.ones(1, 1, dtype=torch.bool))
-    answers.add("", {name: answer[name] for name in _COMPARED if answer.get(name) is not None})
+    answers.add("", _named(answer, way.compared))
     return answers.found
+
+
+def _named(answer: Mapping[str, Any], compared: Sequence[str]) -> Mapping[str, Any]:
+    return {name: value for name, value in answer.items() if not compared or name in compared}
 
 
 def _prepared(model: Any, answer: Tensors) -> Tensors:
@@ -202,7 +214,7 @@ def _asked(model: Any, way: Way) -> Tensors:
         answers.add("tokens", ids)
         return answers.found
     answer = model(**fed if "use_cache" in fed else {**fed, "use_cache": False})
-    answers.add("", dict(answer.items()) if hasattr(answer, "items") else answer)
+    answers.add("", _named(answer, way.compared) if hasattr(answer, "items") else answer)
     if way.new:
         _continued(model, way, answer, answers)
     if way.backward:

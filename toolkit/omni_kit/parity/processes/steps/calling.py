@@ -17,7 +17,7 @@ from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.parity.processes.steps.running import nudging
 from omni_kit.targets.sides import Branching, Varying
-from omni_kit.toys.feeds.protocol import Fed, ManyWays, Way
+from omni_kit.toys.feeds.protocol import ManyWays, Way
 
 _WAY, _INPUTS, _OUTPUTS = "way.json", "inputs.safetensors", "outputs.safetensors"
 
@@ -42,9 +42,9 @@ class Ways(Step[list[dict[str, str]]]):
             _write(way, self.place / f"{number:03d}")
         told = [_told(side, way, self.out / name) for name, way in _read(self.place)]
         with nudging(side.model):
-            for name, way in _read(self.place):
-                _told(side, way, self.nudged / name)
-        return told
+            again = [_told(side, way, self.nudged / name) for name, way in _read(self.place)]
+        # What a model keeps of an earlier call may be in the way of a later one.
+        return [first if first["error"] else second for first, second in zip(told, again, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,7 @@ def _told(side: Side, way: Way, out: Path) -> dict[str, str]:
         why = one_line(error)
         if lacks_package(error):
             return {**silent, "wants": why}
-        unprepared = {"wants": f"it wants what is prepared: {why}"} if way.fed == Fed.unprepared else {}
-        return {**silent, **(unprepared or {"error": why})}
+        return {**silent, **({"wants": f"it wants what is prepared: {why}"} if way.bare else {"error": why})}
     save_tensors(answers, out / _OUTPUTS)
     return silent
 
