@@ -50,6 +50,16 @@ def test_the_same_meaning_or_other_parts(ours: str, theirs: str) -> None:
         ("x = f(ids, mask)", "x = f(mask=mask, ids=ids)", True),
         ("x = f(ids, mask)", "x = f(mask, ids)", False),
         ("x = f(ids=mask)", "x = f(ids=ids)", False),
+        ("x = cat((a, b), dim=-2)", "x = cat((a, b), dim=1)", True),
+        ("x = torch.cat((a, b), dim=-2)", "x = torch.cat([a, b], dim=1)", True),
+        ("x = torch.cat([b, a], dim=1)", "x = torch.cat((a, b), dim=1)", False),
+        ("x = a.softmax(dim=-1)", "x = a.softmax(dim=0)", False),
+        ("x = a.softmax(dim=2)", "x = a.softmax(dim=1)", False),
+        ("x = a.transpose(-1, 1)", "x = a.transpose(2, 1)", True),
+        ("x = a[1]", "x = a[-1]", False),
+        ("x = a.reshape(4, n * m, 1)", "x = a.reshape(4, -1, 1)", True),
+        ("x = a.reshape(4, n, 1)", "x = a.reshape(4, m, 1)", False),
+        ("x = a.reshape(4, -1)", "x = a.reshape(-1, 4)", False),
     ],
 )
 def test_copies_and_casts_keep_the_values(ours: str, theirs: str, same: bool) -> None:

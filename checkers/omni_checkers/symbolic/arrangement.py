@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import TypeGuard
 
 from omni_checkers.engine.files import walked
+from omni_checkers.symbolic.axes import said_alike
 
 COMMUTING = (ast.Add, ast.Mult, ast.BitOr, ast.BitAnd)
 _SYMMETRIC = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)
@@ -23,7 +24,10 @@ def rearranged(ours: ast.AST, theirs: ast.AST) -> bool:
 
 
 def same_values(ours: ast.AST, theirs: ast.AST) -> bool:
-    """Whether two statements differ in copies, casts, keywords and what may be turned round alone."""
+    """Whether two statements differ only in copies, casts, keywords, how axes are said and what may be turned round."""
+    if _ordered(ours) == _ordered(theirs):
+        return True
+    theirs = said_alike(ours, theirs)
     if _ordered(ours) == _ordered(theirs):
         return True
     named = {node.arg for tree in (ours, theirs) for node in walked(tree) if _says_twice(node)}

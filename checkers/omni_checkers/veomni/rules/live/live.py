@@ -168,8 +168,8 @@ class AdaptersReachExperts(Rule):
     level = "import"
     requires = ("torch", "veomni")
     failure_modes = ("lora-keys", "lora-fused-experts")
-    BAD = (_GOOD, _adapted("*.gate_proj.weight"))
-    GOOD = (_adapted("gate_up_proj"),)
+    BAD = (_GOOD, _adapted("*.gate_proj.weight"), _adapted("gate_up_proj"))
+    GOOD = (_adapted("*_proj"),)
 
     def check(self, imported: Imported, path: Path) -> Findings:
         _excuse(imported)

@@ -5,6 +5,7 @@ import inspect
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -194,7 +195,14 @@ def _lora(model: Any, checkpoint: Path) -> Iterator[str] | None:
 
     found = resolve_fused_moe_lora_targets(model, {"lora_modules": list(_TARGETS)})
     named = list(found.get("target_parameters") or [])
-    return iter([] if named else ["it translates none of gate_proj, up_proj and down_proj into a parameter"])
+    if not named:
+        return iter(["it translates none of gate_proj, up_proj and down_proj into a parameter"])
+    left = [name for name in experts if not any(fnmatch(name, one) or name.endswith(f".{one}") for one in named)]
+    return (f"asked for {', '.join(_TARGETS)}, it leaves out {name}" for name in dict.fromkeys(map(_any_layer, left)))
+
+
+def _any_layer(name: str) -> str:
+    return ".".join("*" if part.isdigit() else part for part in name.split("."))
 
 
 def _tying(model: Any, checkpoint: Path) -> Iterator[str] | None:
