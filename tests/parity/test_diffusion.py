@@ -185,6 +185,42 @@ def test_a_planted_fault_is_found_and_located(name: str, plant_denoiser: PlantDe
     assert fault.words in report.first_divergence.what
 
 
+# Of each, what only one way of being called, or another config, shows.
+UNSEEN = {
+    QWEN: (
+        ("                image_rotary_emb,\n                block_attention_kwargs,\n                modulate_index,",
+         "                image_rotary_emb,\n                attention_kwargs,\n                modulate_index,",
+         "gradient checkpointing"),
+    ),
+    WAN: (
+        ("block, hidden_states, encoder_hidden_states, timestep_proj, rotary_emb\n",
+         "block, hidden_states, encoder_hidden_states, 1.01 * timestep_proj, rotary_emb\n", "gradient checkpointing"),
+        ("    output = hidden_states.flatten(6, 7).flatten(4, 5).flatten(2, 3)\n",
+         "    output = hidden_states.flatten(6, 7).flatten(4, 5).flatten(2, 3) * (1 if self.training else 1.01)\n",
+         "evaluation"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", [WAN, QWEN])
+def test_only_the_way_of_being_called_that_has_a_fault_shows_it(
+    model: str, plant_denoiser: PlantDenoiser, sides: Sides
+) -> None:
+    name = model.split("/")[0]
+    sound = run_parity(plant_denoiser(f"called_{name}", model, {}), ["scenarios"], sides=sides)
+    results = {one.name: one for one in sound.level("scenarios").scenarios}
+    assert sound.ok, _show(sound)
+    ways = ["evaluation", "gradient checkpointing", "sample 0 alone", "sample 1 alone"]
+    assert {results[one].status for one in [*ways, "freshly initialised", "no number at its default"]} == {"pass"}
+
+    edits = [(old, new) for old, new, _ in UNSEEN[model]]
+    wrong = plant_denoiser(f"called_wrongly_{name}", model, {MODELING[model]: edits})
+    report = run_parity(wrong, ["forward", "backward", "scenarios"], sides=sides)
+    assert [report.level(level).status for level in ("forward", "backward")] == ["pass", "pass"]
+    found = {one.name for one in report.level("scenarios").scenarios if one.status == "fail"}
+    assert found == {way for _, _, way in UNSEEN[model]}
+
+
 def _show(report: ParityReport) -> str:
     return "\n".join(f"{level.level}: {level.status} {level.reason}" for level in report.levels)
 

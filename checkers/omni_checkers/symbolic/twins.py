@@ -47,6 +47,27 @@ def forgotten(function: ast.FunctionDef) -> Iterator[Forgotten]:
                 yield from _between(first, second, known)
 
 
+def undivided(function: ast.FunctionDef) -> Iterator[tuple[ast.Assign, ast.Assign]]:
+    """A name that both branches of a condition set to the same, where another name that both set is set to another.
+
+    Judged are branches that hand names out: every name that both set is set to a name or an attribute.
+    """
+    for node in walked(function):
+        if isinstance(node, ast.If) and node.orelse:
+            one, other = _handed(node.body), _handed(node.orelse)
+            both = [name for name in one if name in other]
+            plain = all(
+                isinstance(found[name].value, (ast.Name, ast.Attribute)) for found in (one, other) for name in both
+            )
+            same = [name for name in both if said(one[name].value) == said(other[name].value)]
+            if plain and len(same) == 1 < len(both):
+                yield one[same[0]], other[same[0]]
+
+
+def _handed(body: Sequence[ast.stmt]) -> dict[str, ast.Assign]:
+    return {name: node for node in body if isinstance(node, ast.Assign) and (name := _target(node))}
+
+
 def _between(first: ast.stmt, second: ast.stmt, known: set[str]) -> Iterator[Forgotten]:
     """The name that was forgotten in one of two statements of one shape."""
     pairs = [(one, other) for (_, one), (_, other) in zip(_leaves(second), _leaves(first), strict=True)]

@@ -304,11 +304,16 @@ class KernelCall:
 
 
 @runtime_checkable
-class Sized(Protocol):
-    """A side that can train at a real width, where weights may be any."""
+class Beginning(Protocol):
+    """A side that can make a model without a checkpoint."""
 
     def sized(self, config_dir: Path, dtype: str) -> "torch.nn.Module":
         """The model of a config with random weights, in training mode, on the device that it was opened for."""
+
+
+@runtime_checkable
+class Sized(Beginning, Protocol):
+    """A side that can train at a real width, where weights may be any."""
 
     def batch(self, model: "torch.nn.Module", inputs: Tensors) -> Mapping[str, Any]:
         """What the model is called with in a training step; its answer has a `loss`.

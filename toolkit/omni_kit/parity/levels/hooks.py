@@ -18,8 +18,8 @@ class Hooks(Level):
     needs = frozenset({Ability.hooks})
 
     def runs_unasked(self, offers: frozenset[Ability]) -> bool:
-        """See `Level.runs_unasked`: where no ways of calling are compared, this alone asks it as training does."""
-        return self.needs <= offers and Ability.ways not in offers
+        """See `Level.runs_unasked`: hooks of language models, which have adapters, are asked while they are checked."""
+        return self.needs <= offers and Ability.adapters not in offers
 
     def judge(self, case: "Case") -> LevelVerdict:
         """See `Level.judge`."""

@@ -12,8 +12,10 @@ from torch import nn
 
 from omni_kit.errors import BadInput
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
+from omni_kit.toys.configs.variants import variants
 from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
-from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.feeds.protocol import Feed, Way
+from omni_kit.toys.feeds.ways import answered_whole
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
 
@@ -71,6 +73,22 @@ class DiffusersBuilder:
         """Low precision begins with what goes in, save in the modules that diffusers keeps in float32."""
         cast_ = {name: t.to(model.dtype) if t.is_floating_point() else t for name, t in inputs.items()}
         return denoised(samples_of(cast_), lambda sample: ask(model, sample))
+
+    def answer(self, model: Any, way: Way) -> Tensors:
+        """Predictions and the loss, with gradients where they are asked for."""
+        return answered_whole(model, way, lambda: self.forward(model, way.inputs))
+
+    def variants(self, model: Any) -> Mapping[str, Mapping[str, Any]]:
+        """Of the arguments of its constructor, each of which says something of what it computes."""
+        toy = {key: value for key, value in dict(model.config).items() if not key.startswith("_")}
+        named = {"_class_name": type(model).__name__}
+        return {name: {**named, **config} for name, config in variants(toy, toy)}
+
+    def sized(self, config_dir: Path, dtype: str) -> nn.Module:
+        """A model of a config, as its classes begin it."""
+        config = json.loads((config_dir / "config.json").read_text(encoding="utf-8"))
+        torch.manual_seed(0)
+        return self._placed(_class(config["_class_name"]).from_config(config).to(getattr(torch, dtype)))
 
     def notes(self) -> list[str]:
         """What the last call did not do as in real life."""

@@ -186,6 +186,17 @@ def answered(
         model.train()
 
 
+def answered_whole(model: Any, way: Way, forward: Callable[[], Tensors]) -> Tensors:
+    """As `answered`, of a model that gives a batch's answers and its `loss` at once, whatever it is called with."""
+    model.train(way.training)
+    try:
+        with _checkpointed(model, way.checkpointing), torch.set_grad_enabled(way.backward):
+            answer = forward()
+        return _prepared(model, answer) if way.backward else dict(answer)
+    finally:
+        model.train()
+
+
 def _switched(model: Any, way: Way, called: Called) -> Tensors:
     with torch.no_grad():
         answer = model(**{**called, **way.switches, "use_cache": False})
@@ -247,11 +258,16 @@ def _with_gradients(model: Any, loss: torch.Tensor, answers: _Answers) -> None:
 
 @contextmanager
 def _checkpointed(model: Any, on: bool) -> Iterator[None]:
-    """The model checkpoints its layers while this is entered."""
-    if on:
+    """The model checkpoints its layers while this is entered; transformers and diffusers call it in their own words."""
+    ours = hasattr(model, "gradient_checkpointing_enable")
+    if on and ours:
         model.gradient_checkpointing_enable({"use_reentrant": False})
+    elif on:
+        model.enable_gradient_checkpointing()
     try:
         yield
     finally:
-        if on:
+        if on and ours:
             model.gradient_checkpointing_disable()
+        elif on:
+            model.disable_gradient_checkpointing()

@@ -2,6 +2,8 @@
 
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
 from omni_checkers.symbolic.flows import exchanges
+from omni_checkers.symbolic.lines import said
+from omni_checkers.symbolic.switches import switched
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.copies import Override
 from omni_checkers.veomni.facts.slips import altered, left_out
@@ -38,8 +40,8 @@ class CopiesSayTheSame(Rule):
     small thing: a number, an operator, an attribute of the same object, an argument that is not passed down, a cast, a
     factor or an index that is lost, arguments in another order;
     or two statements, of which one needs the other, the other way round; or halves in the place of every second
-    element; or a place that gets a value which upstream
-    computes, too, and uses elsewhere, whatever the two are called. Code that was written anew is not judged.
+    element; or a switch that upstream turns the other way wherever it gives it; or a place that gets a value which
+    upstream computes, too, and uses elsewhere, whatever the two are called. Code that was written anew is not judged.
 
     Why: a patch repeats dozens of lines that it does not want to change. A slip in one of them is a model that trains,
     and is another model than the one whose checkpoint it loads.
@@ -71,6 +73,10 @@ class CopiesSayTheSame(Rule):
                 if here.number not in told:
                     message = f"{one.name}: '{here.text}' takes other elements than '{there.text}'"
                     yield Finding(f"{message} (upstream's line {there.number})", one.item.file.path, here.number)
+            for given in switched(one.copy.ours, one.copy.theirs):
+                if given.value.lineno not in told:
+                    message = f"{one.name} says {said(given)}, and upstream's says the other throughout"
+                    yield Finding(message, one.item.file.path, given.value.lineno)
             for here, there in one.copy.discarded():
                 message = f"{one.name} throws away what upstream keeps: {there.text}"
                 yield Finding(f"{message} (upstream's line {there.number})", one.item.file.path, here.number)

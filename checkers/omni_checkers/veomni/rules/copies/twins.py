@@ -1,7 +1,8 @@
 """VEO423: what is done for two kinds of input is done for each with its own."""
 
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
-from omni_checkers.symbolic.twins import forgotten
+from omni_checkers.symbolic.lines import said
+from omni_checkers.symbolic.twins import forgotten, undivided
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated
 
@@ -16,10 +17,26 @@ def olmoe_model_mixed(self, embeds, image_mask, image_embeds, video_mask, video_
 """
 
 
+_BRANCHES = """\
+
+
+@config.override_method("OlmoeModel.chosen", description="two kinds of layers")
+def olmoe_model_chosen(self, whole, cu_seqlens, max_length, window_cu_seqlens, window_max_length):
+    if whole:
+        cu_seqlens_now = cu_seqlens
+        max_length_now = {length}
+    else:
+        cu_seqlens_now = window_cu_seqlens
+        max_length_now = window_max_length
+    return cu_seqlens_now, max_length_now
+"""
+
+
 class TwinsAreChanged(Rule):
     """Of two statements that say the same of two things, each names its own thing throughout.
 
-    A finding is a name of the first in the second, where all others were changed, and the changed name exists.
+    A finding is a name of the first in the second, where all others were changed, and the changed name exists; or, of
+    two branches that hand out several names, one that both set to the same.
 
     Why: a block that was copied, and changed but for one word. Pictures take the mask of films, keys the values of
     queries; shapes mostly agree.
@@ -33,8 +50,14 @@ class TwinsAreChanged(Rule):
     target = "veomni"
     obligations = ("VEO-PG-39",)
     failure_modes = ("override-signature-drift",)
-    BAD = ({GPU_CONFIG: patch_config(_BOTH.format(mask="image_mask"))},)
-    GOOD = ({GPU_CONFIG: patch_config(_BOTH.format(mask="video_mask"))},)
+    BAD = (
+        {GPU_CONFIG: patch_config(_BOTH.format(mask="image_mask"))},
+        {GPU_CONFIG: patch_config(_BRANCHES.format(length="window_max_length"))},
+    )
+    GOOD = (
+        {GPU_CONFIG: patch_config(_BOTH.format(mask="video_mask"))},
+        {GPU_CONFIG: patch_config(_BRANCHES.format(length="max_length"))},
+    )
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:
@@ -43,3 +66,6 @@ class TwinsAreChanged(Rule):
                     where = f"{owner}.{function.name}" if owner else function.name
                     message = f"{where} has {one.name}, and after line {one.like} one expects {one.wanted}"
                     yield Finding(message, item.file.path, one.line)
+                for first, second in undivided(function):
+                    message = f"both branches say {said(first)}, and differ in what they set beside it"
+                    yield Finding(message, item.file.path, second.lineno)

@@ -32,6 +32,17 @@ def olmoe_embedded(self, inputs_embeds):
 """
 
 
+_HELPED = """\
+
+
+@config.override_method("OlmoeModel.mixed_in", description="for ranks without input")
+def olmoe_mixed_in(self, hidden_states, mask, embeds):
+    if mask is None:
+        hidden_states = hidden_states + embeds.mean(){times}
+    return hidden_states
+"""
+
+
 def _example(body: str) -> dict[str, str]:
     return {GPU_CONFIG: patch_config(_DUMMY.format(body=body))}
 
@@ -49,6 +60,11 @@ def _added(times: str) -> dict[str, str]:
     """A forward of a rank without images, which calls the tower all the same."""
     dummy = _DUMMY.format(body=_body("self.embed_tokens.weight.dtype"))
     return {GPU_CONFIG: patch_config(dummy + _ADDED.format(times=times))}
+
+
+def _helped(times: str) -> dict[str, str]:
+    """As `_added`, by a function that is handed what the tower gave."""
+    return {GPU_CONFIG: patch_config(_HELPED.format(times=times))}
 
 
 class DummyDtypeFromWeight(Rule):
@@ -107,6 +123,9 @@ class DummyIsNotKept(Rule):
 class DummyAddsNothing(Rule):
     """What a dummy forward gives is multiplied by zero before it is added to anything.
 
+    The mean or the sum of all of a tensor, added to what a patched function goes on with, is such a thing, too; a loss
+    is not.
+
     Why: it is there for its gradients' sake alone: every rank has to call what is sharded. Without the zero, ranks
     without images train on the mean of a made-up one, and the tower learns from it.
 
@@ -118,17 +137,47 @@ class DummyAddsNothing(Rule):
     target = "veomni"
     obligations = ("VEO-VLM-05",)
     failure_modes = ("dummy-forward-dtype",)
-    BAD = (_added(""),)
-    GOOD = (_added(" * 0.0"),)
+    BAD = (_added(""), _helped(""))
+    GOOD = (_added(" * 0.0"), _helped(" * 0.0"))
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:
             for owner, function in item.patched:
+                told = set[int]()
                 for body in _bodies(function):
                     for place, statement in enumerate(body):
                         if _calls_dummy(statement) and _is_added(statement, body[place + 1 :]):
+                            told.add(statement.lineno)
                             message = f"{owner}.{function.name} adds what a dummy forward gives, not times zero"
                             yield Finding(message, item.file.path, statement.lineno)
+                for line, text in _whole_added(function):
+                    if line not in told:
+                        message = f"{owner}.{function.name} adds {text}, one number for all, not times zero"
+                        yield Finding(message, item.file.path, line)
+
+
+def _whole_added(function: ast.FunctionDef) -> Iterator[tuple[int, str]]:
+    """Where the mean or the sum of all of one tensor is added to another, and its text."""
+    for node in walked(function):
+        match node:
+            case ast.Assign([ast.Name(target)], ast.BinOp(ast.Name(kept), ast.Add(), added)) if target == kept:
+                pass
+            case ast.AugAssign(ast.Name(target), ast.Add(), added):
+                pass
+            case _:
+                continue
+        text = ast.unparse(added)
+        if _is_reduced(added) and "loss" not in f"{target} {text}".lower():
+            yield node.lineno, text
+
+
+def _is_reduced(node: ast.expr) -> bool:
+    match node:
+        case ast.Call(ast.Attribute(_, "mean" | "sum"), [], []):
+            return True
+        case ast.Call(ast.Attribute(inner, "to" | "type_as")):
+            return _is_reduced(inner)
+    return False
 
 
 def _bodies(function: ast.FunctionDef) -> Iterator[list[ast.stmt]]:

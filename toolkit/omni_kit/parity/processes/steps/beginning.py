@@ -14,7 +14,7 @@ from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.processes.builder import TargetFault
 from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
-from omni_kit.targets.sides import Attending, Sized
+from omni_kit.targets.sides import Attending, Beginning
 
 Shares = dict[str, list[float]]  # module -> the shares that it drops
 
@@ -62,7 +62,7 @@ class Drop(Step[dict[str, Shares]]):
 
 
 def _fresh(side: Side, config_dir: Path) -> nn.Module:
-    if not isinstance(side.builder, Sized):
+    if not isinstance(side.builder, Beginning):
         raise TargetFault(f"{side.builder_name} has ways of being called, and makes no model without weights")
     return side.builder.sized(config_dir, "float32")
 

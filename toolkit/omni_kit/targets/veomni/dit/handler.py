@@ -26,4 +26,4 @@ class DitHandler:
     def candidate(self, path: Path) -> Candidate:
         """A wrapper's directory beside the class of diffusers that it registers a model for."""
         found = candidate(find_transformer(path), denoiser_class, builder=_SIDE, reference=DIFFUSERS, feed=DENOISER)
-        return replace(found, offers=found.offers | {Ability.hooks})
+        return replace(found, offers=found.offers | {Ability.ways, Ability.hooks})

@@ -16,7 +16,8 @@ from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attenti
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
 from omni_kit.targets.veomni.runtime.train import begin, shard
 from omni_kit.toys.feeds.denoiser import TARGET, as_arguments, clean_latents, named, samples_of
-from omni_kit.toys.feeds.protocol import Batch
+from omni_kit.toys.feeds.protocol import Batch, Way
+from omni_kit.toys.feeds.ways import answered_whole
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.pipelines import pipeline_of
 from omni_kit.upstream.library import find_library
@@ -43,6 +44,10 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         self._notes = [_ONE_BY_ONE, _OWN_LOSS, *(f"VeOmni's wrapper takes no {name}" for name in left)]
         answer = model(**_taken(model, samples))
         return named(answer.predictions, torch.stack(list(answer.loss.values())).sum())
+
+    def answer(self, model: nn.Module, way: Way) -> Tensors:
+        """Predictions and the loss of the wrapper, with gradients where they are asked for."""
+        return answered_whole(model, way, lambda: self.forward(model, way.inputs))
 
     def hooks(self, checkpoint: Path) -> tuple[list[str], list[Fault]]:
         """The model of conditions, on a small pipeline, and the wrapper on what that hands on."""
