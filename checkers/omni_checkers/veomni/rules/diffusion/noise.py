@@ -50,11 +50,16 @@ class NoiseFitsTarget(Rule):
         get = diffusion.method(side.model, "get_condition") if side is not None else None
         if process is None or not any("FlowMatch" in file.text for file in diffusion.files.values()):
             raise NotApplicable("no condition model with a flow-matching scheduler can be read")
-        found = [step for step in steps(diffusion, get, process) if isinstance(_input(step), Mixture)]
-        if not found:
+        wrong: set[str] | None = None
+        for step in steps(diffusion, get, process):
+            if isinstance(_input(step), Mixture):
+                here = set(_wrong(diffusion, step))
+                wrong = here if wrong is None else wrong & here
+                if not wrong:  # one path that is right is enough
+                    return
+        if wrong is None:
             raise NotApplicable("what the condition model makes of latents cannot be followed")
-        wrong = [set(_wrong(diffusion, step)) for step in found]
-        for message in sorted(set.intersection(*wrong)):
+        for message in sorted(wrong):
             yield Finding(message, process.path, process.node.lineno)
 
 
