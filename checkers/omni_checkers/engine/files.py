@@ -152,14 +152,20 @@ def same_code(one: object, two: object) -> bool:
     """Whether two trees, or lists of trees, are the same code; positions and the spacing of docstrings do not count."""
     if type(one) is not type(two):
         return False
-    match one, two:
-        case ast.Expr(ast.Constant(str(mine))), ast.Expr(ast.Constant(str(theirs))):
-            return mine.split() == theirs.split()
-    if isinstance(one, ast.AST):
-        return all(same_code(getattr(one, name, None), getattr(two, name, None)) for name in one._fields)
     if isinstance(one, list) and isinstance(two, list):
         return len(one) == len(two) and all(map(same_code, one, two))
-    return one == two
+    if not isinstance(one, ast.AST):
+        return one == two
+    if isinstance(one, ast.Expr):
+        match one, two:
+            case ast.Expr(ast.Constant(str(mine))), ast.Expr(ast.Constant(str(theirs))):
+                return mine.split() == theirs.split()
+    here, there = one.__dict__, two.__dict__
+    for name in one._fields:
+        own, other = here.get(name), there.get(name)
+        if own is not other and not same_code(own, other):  # names and contexts are one object, mostly
+            return False
+    return True
 
 
 def same_statement(one: ast.stmt, lines: Sequence[str], two: ast.stmt, other_lines: Sequence[str]) -> bool:
