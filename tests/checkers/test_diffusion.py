@@ -9,6 +9,7 @@ from omni_checkers.symbolic import Opaque
 from omni_checkers.veomni.examples_diffusion import CONDITION_CONFIGURATION, CONDITIONS, CONFIGURATION, MODELING
 from omni_checkers.veomni.facts.diffusion import mixtures, numbers
 from omni_checkers.veomni.facts.diffusion.mixtures import Mixture
+from omni_checkers.veomni.facts.diffusion.noising import on_every_path
 from omni_checkers.veomni.facts.diffusion.numbers import Flat
 
 from .conftest import Subject, found, home_of
@@ -160,3 +161,11 @@ class TestFormulas:
         assert mixed == mixtures.noised(clean, noise)
         assert mixtures.combined("Sub", noise, clean) == Mixture(-1, 1)
         assert mixtures.combined("Sub", clean, Opaque("mean")).steps == (("Sub", "mean"),)
+
+
+def test_what_is_wrong_on_every_path() -> None:
+    assert on_every_path([]) is None
+    assert on_every_path([["sign", "level"], ["level"]]) == {"level"}
+    paths = iter([["sign"], [], ["sign"]])
+    assert on_every_path(paths) == set()
+    assert list(paths) == [["sign"]]  # those after the one that is right are not followed

@@ -67,3 +67,13 @@ def test_a_statement_stays_one() -> None:
     statement = ast.parse("x = a.view(2)").body[0]
     assert said(plain(statement)) == "x = a.reshape(2)"
     assert said(statement) == "x = a.view(2)"  # and is left as it was
+
+
+def test_the_head_of_a_loop_is_read_as_its_text_is() -> None:
+    (loop,) = ast.parse("for place, (one, *rest) in enumerate(pairs): pass").body
+    assert isinstance(loop, ast.For)
+    head = ast.Tuple([loop.target, loop.iter], ast.Load())
+    wanted = ast.parse(said(head), mode="eval").body
+    assert ast.dump(plain(head)) == ast.dump(wanted)
+    assert isinstance(loop.target, ast.Tuple)
+    assert isinstance(loop.target.ctx, ast.Store)  # and the loop is left as it was

@@ -44,23 +44,23 @@ def remembered(function: Callable[[Any], Answer]) -> Callable[[Any], Answer]:
 
 
 def walked(node: ast.AST) -> list[ast.AST]:
-    """A node and all below it, in the order of `ast.walk`, without the contexts of names.
+    """A node and all below it, in the order of `ast.walk`, without the contexts of names; see `_below`."""
+    return [node, *_below(node)]
 
-    Many rules look at the same functions: the list is made once and remembered on the node itself, and goes with it.
-    """
-    below: list[ast.AST] | None = node.__dict__.get("_below")
-    if below is None:
-        found = [node]
-        for item in found:  # it grows on the way
-            parts = item.__dict__
-            for name in _FIELDS[type(item)]:
-                value = parts.get(name)
-                if type(value) is list:
-                    found += value if None not in value else [inner for inner in value if inner is not None]
-                elif value is not None:
-                    found.append(value)
-        below = node.__dict__["_below"] = found[1:]  # without itself: a circle would never be freed
-    return [node, *below]
+
+@remembered
+def _below(node: ast.AST) -> list[ast.AST]:
+    """All below a node, and not itself: a circle would never be freed. Many rules look at the same functions."""
+    found = [node]
+    for item in found:  # it grows on the way
+        parts = item.__dict__
+        for name in _FIELDS[type(item)]:
+            value = parts.get(name)
+            if type(value) is list:
+                found += value if None not in value else [inner for inner in value if inner is not None]
+            elif value is not None:
+                found.append(value)
+    return found[1:]
 
 
 @dataclass(eq=False)
@@ -152,14 +152,20 @@ def same_code(one: object, two: object) -> bool:
     """Whether two trees, or lists of trees, are the same code; positions and the spacing of docstrings do not count."""
     if type(one) is not type(two):
         return False
-    match one, two:
-        case ast.Expr(ast.Constant(str(mine))), ast.Expr(ast.Constant(str(theirs))):
-            return mine.split() == theirs.split()
-    if isinstance(one, ast.AST):
-        return all(same_code(getattr(one, name, None), getattr(two, name, None)) for name in one._fields)
     if isinstance(one, list) and isinstance(two, list):
         return len(one) == len(two) and all(map(same_code, one, two))
-    return one == two
+    if not isinstance(one, ast.AST):
+        return one == two
+    if isinstance(one, ast.Expr):
+        match one, two:
+            case ast.Expr(ast.Constant(str(mine))), ast.Expr(ast.Constant(str(theirs))):
+                return mine.split() == theirs.split()
+    here, there = one.__dict__, two.__dict__
+    for name in one._fields:
+        own, other = here.get(name), there.get(name)
+        if own is not other and not same_code(own, other):  # names and contexts are one object, mostly
+            return False
+    return True
 
 
 def same_statement(one: ast.stmt, lines: Sequence[str], two: ast.stmt, other_lines: Sequence[str]) -> bool:

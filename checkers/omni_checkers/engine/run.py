@@ -152,9 +152,9 @@ def _key(path: Path, owner: Target) -> str:
 
 
 def _judged(jobs: Sequence[tuple[Path, str, tuple[str, ...]]]) -> list[dict[str, RuleVerdict]]:
-    """Judges one mid-sized model before forking, so that workers inherit its caches; then the largest ones first."""
+    """Judges one of the smaller models before forking: workers inherit what it read. Then the largest ones first."""
     order = sorted(range(len(jobs)), key=lambda number: _size(jobs[number][0]), reverse=True)
-    order.insert(0, order.pop(len(order) // 2)) if order else None
+    order.insert(0, order.pop(len(order) * 3 // 4)) if order else None
     rest = [jobs[number] for number in order[1:]]
     found = [_judge(jobs[number]) for number in order[:1]]
     # only where forking is safe: elsewhere each process would learn everything again

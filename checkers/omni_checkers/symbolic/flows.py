@@ -82,8 +82,7 @@ class Flow:
             case ast.AnnAssign(target, _, ast.expr() as value):
                 self._bind(target, self._spelt(value, env), env, value)
             case ast.AugAssign(target, op, value):
-                read = ast.parse(ast.unparse(target), mode="eval").body
-                whole = ast.BinOp(read, op, value)
+                whole = ast.BinOp(target, op, value)
                 self._bind(target, self._spelt(whole, env), env, whole)
             case ast.Return(ast.Tuple(values)):
                 self._use("return", {str(place): self._spelt(value, env) for place, value in enumerate(values)})

@@ -19,13 +19,18 @@ class Line:
 
     Attributes:
         kind: of the whole statement.
-        inside: the statements of the block, as text.
+        block: the statements inside.
     """
 
     node: ast.AST
     number: int
     kind: type[ast.stmt]
-    inside: tuple[str, ...] = ()
+    block: tuple[ast.stmt, ...] = ()
+
+    @cached_property
+    def inside(self) -> tuple[str, ...]:
+        """The statements of the block, as text."""
+        return tuple(map(said, self.block))
 
     @cached_property
     def text(self) -> str:
@@ -54,11 +59,10 @@ def _lines(body: Sequence[ast.stmt]) -> Iterator[Line]:
             case ast.FunctionDef() | ast.ClassDef():
                 continue
             case ast.If() | ast.While():
-                inside = tuple(said(inner) for inner in statement.body)
-                yield Line(statement.test, statement.lineno, type(statement), inside)
+                yield Line(statement.test, statement.lineno, type(statement), tuple(statement.body))
             case ast.For():
                 head = ast.Tuple([statement.target, statement.iter], ast.Load())
-                yield Line(head, statement.lineno, ast.For, tuple(said(inner) for inner in statement.body))
+                yield Line(head, statement.lineno, ast.For, tuple(statement.body))
             case ast.With() | ast.Try():
                 pass
             case ast.AnnAssign(target, _, value) if value is not None:

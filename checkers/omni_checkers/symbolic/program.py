@@ -42,12 +42,18 @@ class Program:
         self.name = name
         self.parse = parse
         self.outside = outside
+        self._modules: dict[str, Module | None] = {}
         self._bindings: dict[Path, dict[str, list[ast.stmt]]] = {}
 
     def module(self, name: str) -> Module | None:
         """A module of the package by dotted name; None for one outside, or missing."""
-        if name != self.name and not name.startswith(f"{self.name}."):
+        if not self.contains(name):
             return None
+        if name not in self._modules:
+            self._modules[name] = self._found(name)
+        return self._modules[name]
+
+    def _found(self, name: str) -> Module | None:
         base = self.root.joinpath(*name[len(self.name) :].split(".")[1:])
         if (base / "__init__.py").is_file():
             return Module(name, base / "__init__.py", True)

@@ -1,9 +1,11 @@
 """One spelling for what torch and Python let people write in several ways."""
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
 from omni_checkers.engine.files import remembered
+from omni_kit.upstream.python.source import dotted
 
 # Names of one operation, by the name that stands for all of them. Source: torch's documentation of its aliases.
 _NAMES = {
@@ -116,67 +118,89 @@ _SIDES = {ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 @remembered
 def plain(node: ast.AST) -> ast.AST:
     """A statement or expression in one spelling, as a tree of its own: methods for functions, one name for aliases."""
-    tree = ast.parse(ast.unparse(node)).body[0]
-    spelt: ast.AST = _Spelling().visit(tree)
-    return spelt.value if isinstance(spelt, ast.Expr) and isinstance(node, ast.expr) else spelt
+    spelt = _spelt(node)
+    if isinstance(node, ast.expr):
+        _as_read(spelt)
+    return spelt
 
 
-class _Spelling(ast.NodeTransformer):
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        if isinstance(node.func, ast.Attribute):
-            space = ast.unparse(node.func.value)
-            if (
-                space in SPACES
-                and node.func.attr in _METHODS
-                and node.args
-                and not isinstance(node.args[0], ast.Starred)
-            ):
-                first, *rest = node.args
-                node = ast.Call(ast.Attribute(first, node.func.attr, ast.Load()), rest, node.keywords)
-            return _method(node)
-        if isinstance(node.func, ast.Name) and node.func.id in {"max", "min"} and len(node.args) > 1:
-            node.args = sorted(node.args, key=ast.unparse)
-        return node
+def _as_read(node: ast.AST) -> None:
+    """Makes an expression one that is read: the head of a loop has names that are set."""
+    if isinstance(node, (ast.Attribute, ast.List, ast.Name, ast.Starred, ast.Subscript, ast.Tuple)):
+        node.ctx = ast.Load()
+    if isinstance(node, (ast.List, ast.Tuple)):
+        for part in node.elts:
+            _as_read(part)
+    elif isinstance(node, ast.Starred):
+        _as_read(node.value)
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        self.generic_visit(node)
-        node.attr = _NAMES.get(node.attr, node.attr)
-        if isinstance(node.value, ast.Name) and node.value.id == "torch":
-            node.attr = _DTYPES.get(node.attr, node.attr)
-        return node
 
-    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        self.generic_visit(node)
-        match node.test:
-            case ast.Compare(left, [op], [right]) if type(op) in _TURNED:
-                test = ast.Compare(left, [_TURNED[type(op)]()], [right])
-                return ast.IfExp(test, node.orelse, node.body)
-            case ast.UnaryOp(ast.Not(), test):
-                return ast.IfExp(test, node.orelse, node.body)
-        return node
+def _spelt(node: ast.AST) -> ast.AST:
+    """A copy in which what is inside is spelt first; only statements keep their lines, which `ast.unparse` asks for."""
+    copy = type(node)(**{name: _part(getattr(node, name, None)) for name in node._fields})
+    if isinstance(copy, ast.stmt):
+        ast.copy_location(copy, node)
+    respell = _RESPELT.get(type(node))
+    return copy if respell is None else respell(copy)
 
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        self.generic_visit(node)
-        match node:
-            case ast.Compare(left, [op], [right]) if type(op) in _SIDES:
-                return ast.Compare(right, [_SIDES[type(op)]()], [left])
-        return node
 
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        match node:
-            case ast.BinOp(left, ast.Div(), ast.Constant(float() | int() as number)) if (
-                number and (1 / number) * number == 1
-            ):
-                return ast.BinOp(left, ast.Mult(), ast.Constant(_number(1 / number)))
-            case ast.BinOp(left, ast.Mult(), right) if ast.unparse(left) == ast.unparse(right):
-                return ast.Call(ast.Attribute(left, "pow", ast.Load()), [ast.Constant(2)], [])
-            case ast.BinOp(left, ast.Pow(), right):
-                return ast.Call(ast.Attribute(left, "pow", ast.Load()), [right], [])
-            case ast.BinOp(left, ast.MatMult(), right):
-                return ast.Call(ast.Attribute(left, "matmul", ast.Load()), [right], [])
-        return node
+def _part(part: Any) -> Any:
+    if isinstance(part, ast.AST):
+        return _spelt(part) if part._fields else part
+    return [_part(one) for one in part] if type(part) is list else part
+
+
+def _call(node: ast.Call) -> ast.AST:
+    if isinstance(node.func, ast.Attribute):
+        takes_a_tensor = bool(node.args) and not isinstance(node.args[0], ast.Starred)
+        if takes_a_tensor and node.func.attr in _METHODS and dotted(node.func.value) in SPACES:
+            first, *rest = node.args
+            node = ast.Call(ast.Attribute(first, node.func.attr, ast.Load()), rest, node.keywords)
+        return _method(node)
+    if isinstance(node.func, ast.Name) and node.func.id in {"max", "min"} and len(node.args) > 1:
+        node.args = sorted(node.args, key=ast.unparse)
+    return node
+
+
+def _attribute(node: ast.Attribute) -> ast.AST:
+    node.attr = _NAMES.get(node.attr, node.attr)
+    if isinstance(node.value, ast.Name) and node.value.id == "torch":
+        node.attr = _DTYPES.get(node.attr, node.attr)
+    return node
+
+
+def _choice(node: ast.IfExp) -> ast.AST:
+    match node.test:
+        case ast.Compare(left, [op], [right]) if type(op) in _TURNED:
+            test = ast.Compare(left, [_TURNED[type(op)]()], [right])
+            return ast.IfExp(test, node.orelse, node.body)
+        case ast.UnaryOp(ast.Not(), test):
+            return ast.IfExp(test, node.orelse, node.body)
+    return node
+
+
+def _comparison(node: ast.Compare) -> ast.AST:
+    match node:
+        case ast.Compare(left, [op], [right]) if type(op) in _SIDES:
+            return ast.Compare(right, [_SIDES[type(op)]()], [left])
+    return node
+
+
+def _operation(node: ast.BinOp) -> ast.AST:
+    match node:
+        case ast.BinOp(left, ast.Div(), ast.Constant(float() | int() as number)) if (
+            number and (1 / number) * number == 1
+        ):
+            return ast.BinOp(left, ast.Mult(), ast.Constant(_number(1 / number)))
+        case ast.BinOp(left, ast.Mult(), right) if type(left) is type(right) and ast.unparse(left) == ast.unparse(
+            right
+        ):
+            return ast.Call(ast.Attribute(left, "pow", ast.Load()), [ast.Constant(2)], [])
+        case ast.BinOp(left, ast.Pow(), right):
+            return ast.Call(ast.Attribute(left, "pow", ast.Load()), [right], [])
+        case ast.BinOp(left, ast.MatMult(), right):
+            return ast.Call(ast.Attribute(left, "matmul", ast.Load()), [right], [])
+    return node
 
 
 def _number(value: Any) -> Any:
@@ -209,3 +233,12 @@ def _method(node: ast.Call) -> ast.AST:
 
 def _torch(name: str) -> ast.expr:
     return ast.Attribute(ast.Name("torch", ast.Load()), name, ast.Load())
+
+
+_RESPELT: dict[type[ast.AST], Callable[[Any], ast.AST]] = {
+    ast.Attribute: _attribute,
+    ast.BinOp: _operation,
+    ast.Call: _call,
+    ast.Compare: _comparison,
+    ast.IfExp: _choice,
+}

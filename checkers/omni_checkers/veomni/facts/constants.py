@@ -1,15 +1,16 @@
 """Constants of VeOmni itself that models use: shared key patterns and the like."""
 
+import ast
 import importlib.util
 import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.engine.files import read_file
 from omni_checkers.symbolic import Evaluator, Module, Oracle, Program
 from omni_checkers.symbolic.signals import Raised
 from omni_kit.targets.veomni.model_dir import ModelDir
+from omni_kit.upstream.python.source import parse_file
 
 _CONSTANTS = (str, int, float, tuple, list, dict, set, frozenset, re.Pattern)
 
@@ -52,4 +53,12 @@ def _value(program: Program, module: Module, leaf: str) -> Any:
 @cache
 def package_program(package: Path, name: str) -> Program:
     """An installed package, read on demand."""
-    return Program(package, name, cache(lambda path: read_file(path).tree))
+    return Program(package, name, cache(_tree))
+
+
+def _tree(path: Path) -> ast.Module | None:
+    """The tree of a file that is imported, and not judged; whether it compiles is not asked."""
+    try:
+        return parse_file(path)[1]
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return None

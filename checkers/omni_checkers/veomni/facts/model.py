@@ -21,6 +21,7 @@ from omni_checkers.veomni.facts.origins import written_at
 from omni_checkers.veomni.facts.plan import plans, skeletons
 from omni_checkers.veomni.facts.regenerate import regenerated
 from omni_checkers.veomni.facts.registry import MODELING, Registration, registrations, returned
+from omni_checkers.veomni.facts.upstream import upstream_class
 from omni_kit.errors import BadInput
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 from omni_kit.upstream.kinds import Kind
@@ -74,7 +75,8 @@ def kinds(
     for key in {item.key for item in registrations if item.registry == MODELING and item.key}:
         try:
             named = upstream_model(transformers, default_config(config_class(transformers, key)))
-            found.add(kind_of(named)[0])
+            shared = upstream_class(named.config.cls, named.class_name)  # whose parameters are read once for all
+            found.add(kind_of(shared or named)[0])
         except (BadInput, RecursionError):
             return frozenset()
     return frozenset(found)

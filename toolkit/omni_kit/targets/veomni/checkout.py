@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from omni_kit.targets.veomni.model_dir import find_model_dir, registers
+from omni_kit.targets.veomni.model_dir import registered_in
 
 MODELS = "veomni/models/transformers"
 DIFFUSION_MODELS = "veomni/models/diffusers"
@@ -34,7 +34,7 @@ def find_checkout(path: Path) -> Checkout | None:
 
 def registrants(models: Path, key: str) -> list[Path]:
     """The model directories in a folder that register a key, in order."""
-    return [entry for entry in sorted(models.iterdir()) if registers(entry) and key in find_model_dir(entry).registered]
+    return [entry for entry in sorted(models.iterdir()) if key in registered_in(entry)]
 
 
 @cache
@@ -58,5 +58,4 @@ def _shipped(where: str) -> frozenset[str]:
     models = Path(next(iter(spec.submodule_search_locations))).parent / where
     if not models.is_dir():
         return frozenset()
-    directories = [entry for entry in sorted(models.iterdir()) if registers(entry)]
-    return frozenset(key for entry in directories for key in find_model_dir(entry).registered)
+    return frozenset(key for entry in models.iterdir() for key in registered_in(entry))

@@ -71,10 +71,15 @@ def place_of(model: ModelDir, key: str) -> tuple[Path, int]:
 
 def registers(path: Path) -> bool:
     """Whether a directory registers a model."""
+    return bool(registered_in(path))
+
+
+def registered_in(path: Path) -> Mapping[str, int]:
+    """Registry key -> line; empty for what is no model's directory."""
     try:
-        return bool(find_model_dir(path).registered)
+        return find_model_dir(path).registered
     except BadInput:
-        return False
+        return {}
 
 
 def cannot_be_parsed(path: Path) -> bool:

@@ -203,7 +203,7 @@ def parse_file(path: Path) -> tuple[str, ast.Module]:
     return _parsed(path, path.stat().st_mtime_ns)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _parsed(path: Path, mtime_ns: int) -> tuple[str, ast.Module]:
     with tokenize.open(path) as file:
         text = file.read()

@@ -1,7 +1,7 @@
 """What the condition model makes of latents: its two methods, executed with mixtures in place of tensors."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from omni_checkers.symbolic import Call, Evaluator, Opaque, Oracle, library
@@ -104,6 +104,19 @@ def steps(diffusion: Diffusion, get: Method | None, process: Method) -> Iterator
         yield from (found for found in explore(run, _PATHS) if found is not None)
     except (TooManyPaths, RecursionError):
         return
+
+
+def on_every_path(paths: Iterable[Iterable[str]]) -> set[str] | None:
+    """What is wrong on every path, of what is wrong on each; None where there is no path.
+
+    Paths are followed one by one: the first one that is right ends it.
+    """
+    wrong: set[str] | None = None
+    for path in paths:
+        wrong = set(path) if wrong is None else wrong.intersection(path)
+        if not wrong:
+            break
+    return wrong
 
 
 def _called(evaluator: Evaluator, this: Call, method: Method, given: dict[str, Value]) -> Value:

@@ -80,7 +80,7 @@ class ConverterIsNeeded(Rule):
                 needed.add(callees.get(path.name))
                 continue
             judged = judged or bool(stacked.names)
-            if stacked.names and path.name in callees:
+            if stacked.names and path.name in callees and callees[path.name] not in needed:
                 if stacked.model is None or converts_experts(stacked.model):
                     needed.add(callees[path.name])
                 else:

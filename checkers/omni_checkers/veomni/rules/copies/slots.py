@@ -11,7 +11,7 @@ from omni_checkers.veomni.examples import GPU_CONFIG, REGISTER, patch_config
 from omni_checkers.veomni.facts.cousins import Kin
 
 _SLOT = re.compile(
-    r"""(\w+)\s*=\s*(?:\w+\.)?OpSlot\(\s*(?:op_name\s*=\s*)?["'](\w+)["'],\s*(?:variant\s*=\s*)?["'](\w+)["']"""
+    r"""\b(\w+)\s*=\s*(?:\w+\.)?OpSlot\(\s*(?:op_name\s*=\s*)?["'](\w+)["'],\s*(?:variant\s*=\s*)?["'](\w+)["']"""
 )
 _NORM = '''\
 

@@ -8,7 +8,7 @@ from omni_checkers.veomni.examples_diffusion import CONDITION, CONDITIONS
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.code import imports
 from omni_checkers.veomni.facts.diffusion.mixtures import Mixture
-from omni_checkers.veomni.facts.diffusion.noising import steps
+from omni_checkers.veomni.facts.diffusion.noising import on_every_path, steps
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.python.interpret import ClassRef
@@ -50,12 +50,11 @@ class LatentsAreNormalised(Rule):
         vae = _vae(diffusion)
         if process is None or vae is None:
             raise NotApplicable("no VAE of diffusers is imported by the condition model")
-        inputs = [step.returned.get("hidden_states") for step in steps(diffusion, get, process)]
-        mixed = [one for one in inputs if isinstance(one, Mixture) and one.clean]
-        if not mixed:
+        inputs = (step.returned.get("hidden_states") for step in steps(diffusion, get, process))
+        wrong = on_every_path(_wrong(one, vae) for one in inputs if isinstance(one, Mixture) and one.clean)
+        if wrong is None:
             raise NotApplicable("what the condition model makes of latents cannot be followed")
-        wrong = [set(_wrong(one, vae)) for one in mixed]
-        for message in sorted(set.intersection(*wrong)):
+        for message in sorted(wrong):
             yield Finding(message, process.path, process.node.lineno)
 
 

@@ -8,7 +8,7 @@ from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.veomni.examples_diffusion import CONDITION, CONDITIONS
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.mixtures import LEVEL, Level, Mixture, is_level
-from omni_checkers.veomni.facts.diffusion.noising import Step, steps
+from omni_checkers.veomni.facts.diffusion.noising import Step, on_every_path, steps
 from omni_checkers.veomni.facts.diffusion.pipelines import divides_timestep
 from omni_checkers.veomni.facts.diffusion.sides import Method
 from omni_kit.upstream.kinds import Kind
@@ -50,11 +50,11 @@ class NoiseFitsTarget(Rule):
         get = diffusion.method(side.model, "get_condition") if side is not None else None
         if process is None or not any("FlowMatch" in file.text for file in diffusion.files.values()):
             raise NotApplicable("no condition model with a flow-matching scheduler can be read")
-        found = [step for step in steps(diffusion, get, process) if isinstance(_input(step), Mixture)]
-        if not found:
+        found = (step for step in steps(diffusion, get, process) if isinstance(_input(step), Mixture))
+        wrong = on_every_path(_wrong(diffusion, step) for step in found)
+        if wrong is None:
             raise NotApplicable("what the condition model makes of latents cannot be followed")
-        wrong = [set(_wrong(diffusion, step)) for step in found]
-        for message in sorted(set.intersection(*wrong)):
+        for message in sorted(wrong):
             yield Finding(message, process.path, process.node.lineno)
 
 

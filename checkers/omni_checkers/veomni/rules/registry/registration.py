@@ -10,8 +10,7 @@ from omni_checkers.symbolic.signals import Raised
 from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.registry import CONFIG, MODELING, Registration
-from omni_kit.targets.veomni.checkout import registrants
-from omni_kit.targets.veomni.model_dir import ModelDir, place_of
+from omni_kit.targets.veomni.model_dir import ModelDir, place_of, registered_in
 from omni_kit.upstream.library import Library
 from omni_kit.upstream.transformers.configs import model_types
 
@@ -171,9 +170,10 @@ class KeyRegisteredOnce(Rule):
 
 def _elsewhere(model_dir: ModelDir) -> Findings:
     """Keys that another directory of the checkout registers, too."""
-    for key in model_dir.registered:
-        for owner in registrants(model_dir.path.parent, key):
-            if owner != model_dir.path:
+    for owner in sorted(model_dir.path.parent.iterdir()):
+        theirs = registered_in(owner) if owner != model_dir.path else {}
+        for key in model_dir.registered:
+            if key in theirs:
                 message = f"'{key}' is registered by {owner.name}, too: which of them counts is left to chance"
                 yield Finding(message, *place_of(model_dir, key))
 
