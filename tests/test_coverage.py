@@ -9,6 +9,7 @@ import pytest
 from omni_kit.coverage import denoisers
 from omni_kit.coverage.case import Case
 from omni_kit.coverage.language import cover_with, names, page
+from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE
 from omni_kit.parity.processes.workers import Sides
 
 PROVEN = {
@@ -77,7 +78,7 @@ def test_refused_for_what_is_true(model_type: str, sides: Sides, tmp_path: Path)
 def test_a_denoiser_is_proven(name: str, sides: Sides, tmp_path: Path) -> None:
     (case,) = denoisers.cover_with([name], tmp_path, sides)
     assert case.outcome == "proven", case.reason
-    assert float(case.reason) < 1e-6
+    assert float(case.reason) < FLOAT32_TOLERANCE
     assert case.about.startswith("equal") == (name in SHARES), case.about
 
 

@@ -78,7 +78,8 @@ def test_the_figures_of_a_passing_model_are_within_the_stated_tolerance(veomni_m
     for name in ("forward", "backward"):
         level = report.level(name)
         assert level.max_rel is not None
-        assert level.tolerance == FLOAT32_TOLERANCE
+        assert level.tolerance is not None
+        assert FLOAT32_TOLERANCE <= level.tolerance < 4 * FLOAT32_TOLERANCE  # some processors round less evenly
         assert 0.0 <= level.max_rel <= FLOAT32_TOLERANCE
     assert report.level("roundtrip").max_abs == 0.0
     assert report.model_type == "qwen3_moe"

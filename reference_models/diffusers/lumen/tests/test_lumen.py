@@ -18,6 +18,7 @@ CONFIG = {
     "rope_theta": 10000.0,
 }
 CHANNELS = CONFIG.get("in_channels", 4)
+ROUNDING = {"rtol": 1e-4, "atol": 1e-4}  # kernels of some processors depend on where weights lie in memory
 
 
 def small_pipeline():
@@ -45,8 +46,8 @@ def drawn(pipeline, seed=0, **more):
 
 def test_a_generator_decides():
     pipeline = small_pipeline()
-    assert torch.equal(drawn(pipeline), drawn(pipeline))
-    assert not torch.equal(drawn(pipeline), drawn(pipeline, seed=1))
+    assert torch.allclose(drawn(pipeline), drawn(pipeline), **ROUNDING)
+    assert not torch.allclose(drawn(pipeline), drawn(pipeline, seed=1), **ROUNDING)
 
 
 def test_latents_are_answered_as_they_are():
@@ -84,7 +85,7 @@ def test_what_is_saved_comes_back(tmp_path):
     pipeline.transformer.save_pretrained(tmp_path)
     expected = drawn(pipeline)
     pipeline.register_modules(transformer=LumenTransformer2DModel.from_pretrained(tmp_path))
-    assert torch.equal(drawn(pipeline), expected)
+    assert torch.allclose(drawn(pipeline), expected, **ROUNDING)
 
 
 def test_the_scheduler_goes_along_the_authors_schedule():

@@ -1,6 +1,6 @@
 """Mistakes in how a model takes what it is called with: only a call of that kind can show them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -93,10 +93,11 @@ def _larger(right: Any) -> Any:
     return [_larger(one) for one in right] if isinstance(right, (list, tuple)) else right * 1.01
 
 
-def _scaled(name: str, when: Callable[[Any, Called], bool]) -> Callable[[Any, Called, Any], object]:
+def _scaled(names: Sequence[str], when: Callable[[Any, Called], bool]) -> Callable[[Any, Called, Any], object]:
     def scale(model: Any, called: Called, answer: Any) -> None:
-        if when(model, called) and (right := getattr(answer, name, None)) is not None:
-            answer[name] = _larger(right)
+        for name in names if when(model, called) else ():
+            if (right := getattr(answer, name, None)) is not None:
+                answer[name] = _larger(right)
 
     return scale
 
@@ -116,17 +117,15 @@ CALL_FAULTS: Mapping[str, CallFault] = {
     "ignored labels are counted": CallFault(
         ("labels ignored", "a single label", *several_packed(), *shown("IVS")), _ignored_counted
     ),
-    "in evaluation logits are others": CallFault(
-        ("evaluation", "cache", "generate"), after=_scaled("logits", lambda model, called: not model.training)
-    ),
-    "in evaluation predictions are others": CallFault(
-        ("evaluation",), after=_scaled("predictions", lambda model, called: not model.training)
+    "in evaluation answers are others": CallFault(
+        ("evaluation", "cache", "generate"),
+        after=_scaled(("logits", "predictions"), lambda model, called: not model.training),
     ),
     "a single token has other logits": CallFault(
-        ("1 token",), after=_scaled("logits", lambda model, called: _length(called) == 1 and not _past(called))
+        ("1 token",), after=_scaled(("logits",), lambda model, called: _length(called) == 1 and not _past(called))
     ),
     "checkpointing changes the loss": CallFault(
-        ("gradient checkpointing",), after=_scaled("loss", lambda model, called: model.is_gradient_checkpointing)
+        ("gradient checkpointing",), after=_scaled(("loss",), lambda model, called: model.is_gradient_checkpointing)
     ),
     **{name: CallFault(shown_by, before) for name, (shown_by, before) in MEDIA_FAULTS.items()},
 }
