@@ -3,6 +3,7 @@
 import torch
 
 from omni_kit.parity.compare.beginning import differently_begun
+from omni_kit.parity.processes.steps.beginning import memory_filled
 from omni_kit.toys.configs.noise import with_noise
 from omni_kit.toys.tensors import Tensors
 
@@ -38,6 +39,15 @@ def test_buffers_are_computed_and_compared_number_by_number() -> None:
     steps = torch.arange(8.0)
     assert begun(steps.flip(0), steps, ("weight",)) == ["weight holds other numbers"]
     assert not begun(steps + 1e-8, steps, ("weight",))
+
+
+def test_what_nobody_initialises_is_seen_and_excused_where_upstream_does_not_either() -> None:
+    with memory_filled():
+        unset = torch.empty(8)
+    assert bool(unset.isnan().all())
+    assert "left as memory has it" in begun(unset, torch.ones(8))[0]
+    assert not begun(torch.ones(8), unset)
+    assert not torch.are_deterministic_algorithms_enabled()
 
 
 def test_every_share_of_dropout_is_switched_on_and_no_two_are_alike() -> None:

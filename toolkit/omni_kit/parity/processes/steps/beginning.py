@@ -21,14 +21,18 @@ Shares = dict[str, list[float]]  # module -> the shares that it drops
 
 @dataclass(frozen=True)
 class Initialise(Step[list[str]]):
-    """Writes what a model of the config begins with, parameters and all buffers; answers the names of the latter."""
+    """Writes what a model of the config begins with, parameters and all buffers; answers the names of the latter.
+
+    What nobody initialises is not a number: nowhere, and not only where memory happens to hold such a thing.
+    """
 
     config_dir: Path
     out: Path
 
     def take(self, side: Side) -> list[str]:
         """See `Step.take`."""
-        model = _fresh(side, self.config_dir)
+        with memory_filled():
+            model = _fresh(side, self.config_dir)
         buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
         parameters = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
         save_tensors({**parameters, **buffers}, self.out / "beginning.safetensors")
@@ -65,6 +69,17 @@ def _fresh(side: Side, config_dir: Path) -> nn.Module:
     if not isinstance(side.builder, Beginning):
         raise TargetFault(f"{side.builder_name} has ways of being called, and makes no model without weights")
     return side.builder.sized(config_dir, "float32")
+
+
+@contextmanager
+def memory_filled() -> Iterator[None]:
+    """New memory is filled while this is entered: with what is not a number, or the largest one."""
+    before, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warns)
 
 
 @contextmanager
