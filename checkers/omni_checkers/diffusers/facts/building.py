@@ -4,9 +4,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from omni_checkers.diffusers.facts.code import attributes_set, functions, origin
+from omni_checkers.diffusers.facts.code import functions, origin
 from omni_checkers.engine.files import walked
 from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.reads import attributes_set
 from omni_kit.upstream.python.source import dotted
 
 _LEAF_NAMES = frozenset({"weight", "bias", "running_mean", "running_var"})

@@ -84,12 +84,3 @@ def strings(node: ast.AST | None) -> list[str] | None:
         return None
     found = [item.value for item in node.elts if isinstance(item, ast.Constant) and isinstance(item.value, str)]
     return found if len(found) == len(node.elts) else None
-
-
-def attributes_set(node: ast.AST) -> set[str]:
-    """The names that are set as `self.name` below a node."""
-    return {
-        item.attr
-        for item in walked(node)
-        if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store) and dotted(item.value) == "self"
-    }

@@ -1,4 +1,4 @@
-"""Which attributes code asks of something, by what it calls it."""
+"""Which attributes code asks of something, by what it calls it, and which it sets."""
 
 import ast
 from collections.abc import Iterator
@@ -9,6 +9,19 @@ _ASKING = ("getattr", "hasattr")
 def attributes_read(tree: ast.AST, owner: str) -> frozenset[str]:
     """The attributes asked of anything whose name ends so: `config.x`, `self.config.x`, `getattr(text_config, "x")`."""
     return frozenset(_names(tree, owner))
+
+
+def attributes_set(tree: ast.AST) -> set[str]:
+    """The names that are set as `self.name` below a node."""
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_self(node.value)
+    }
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def _names(tree: ast.AST, owner: str) -> Iterator[str]:

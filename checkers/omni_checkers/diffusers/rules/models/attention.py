@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
 from omni_checkers.diffusers.facts.code import (
     at,
-    attributes_set,
     calls,
     functions,
     is_a,
@@ -21,6 +20,7 @@ from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_kit.upstream.diffusers.package import package_root
 from omni_kit.upstream.python.interpret import ClassRef
+from omni_kit.upstream.python.reads import attributes_set
 from omni_kit.upstream.python.source import SourceFile, dotted
 
 _DISPATCH = "dispatch_attention_fn"

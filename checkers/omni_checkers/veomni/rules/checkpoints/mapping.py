@@ -9,6 +9,7 @@ from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_checkers.veomni.facts.cousins import by_hand
 from omni_kit.targets.veomni.model_dir import ModelDir
+from omni_kit.upstream.python.reads import attributes_set
 from omni_kit.upstream.python.source import dotted
 
 _MAPPING = "_checkpoint_conversion_mapping"
@@ -74,11 +75,7 @@ def _leading(node: ast.ClassDef) -> Iterator[tuple[ast.expr, str]]:
 
 def _parts(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> set[str] | None:
     """What the class and those above it set; None where one of them stands elsewhere, or sets what cannot be read."""
-    found = {
-        item.attr
-        for item in walked(node)
-        if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store) and dotted(item.value) == "self"
-    }
+    found = attributes_set(node)
     for base in node.bases:
         name = (dotted(base) or "").rpartition(".")[2]
         if name in classes:
