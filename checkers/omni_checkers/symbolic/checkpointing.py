@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
+from omni_checkers.symbolic.lines import spread
 
 _CHECKPOINTS = ("_gradient_checkpointing_func", "checkpoint")
 
@@ -17,11 +18,11 @@ def handed_otherwise(function: ast.AST) -> Iterator[tuple[ast.Call, str]]:
         return
     for node in (one for one in walked(function) if isinstance(one, ast.If)):
         held = [call for part in node.body for call in _checkpointed(part)]
-        if len(held) != 1 or not held[0].args or _spread(held[0]):
+        if len(held) != 1 or not held[0].args or spread(held[0]):
             continue
         block = ast.unparse(held[0].args[0]).removesuffix(".__call__")
         plain = [call for part in node.orelse for call in _calls(part) if ast.unparse(call.func) == block]
-        if len(plain) == 1 and not _spread(plain[0]):
+        if len(plain) == 1 and not spread(plain[0]):
             yield from ((held[0], what) for what in _differences(held[0].args[1:], plain[0]))
 
 
@@ -44,8 +45,3 @@ def _checkpointed(node: ast.AST) -> Iterator[ast.Call]:
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:
     return (one for one in walked(node) if isinstance(one, ast.Call))
-
-
-def _spread(call: ast.Call) -> bool:
-    """Whether a call is given arguments whose names cannot be read."""
-    return any(one.arg is None for one in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args)

@@ -129,6 +129,11 @@ def said(node: ast.AST) -> str:
     return type(node).__name__ if isinstance(node, OPERATORS) else ast.unparse(node)
 
 
+def spread(call: ast.Call) -> bool:
+    """Whether a call is given arguments whose names cannot be read."""
+    return any(one.arg is None for one in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args)
+
+
 def parameters(function: ast.FunctionDef) -> set[str]:
     """The names of the parameters of a function, without those for the rest."""
     arguments = function.args

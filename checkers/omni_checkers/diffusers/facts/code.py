@@ -62,11 +62,6 @@ def keyword(call: ast.Call, name: str) -> ast.expr | None:
     return next((one.value for one in call.keywords if one.arg == name), None)
 
 
-def spread(call: ast.Call) -> bool:
-    """Whether a call is given arguments whose names cannot be read."""
-    return any(one.arg is None for one in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args)
-
-
 def parameters(function: ast.FunctionDef) -> list[str]:
     """The named parameters after `self`."""
     named = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]

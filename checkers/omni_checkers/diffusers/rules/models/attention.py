@@ -13,11 +13,11 @@ from omni_checkers.diffusers.facts.code import (
     last_name,
     origin,
     parameters,
-    spread,
 )
 from omni_checkers.diffusers.facts.processors import processors_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
+from omni_checkers.symbolic.lines import spread
 from omni_kit.upstream.diffusers.package import package_root
 from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.reads import attributes_set

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from functools import cache
 
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
-from omni_checkers.diffusers.facts.code import at, calls, functions, last_name, spread
+from omni_checkers.diffusers.facts.code import at, calls, functions, last_name
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
+from omni_checkers.symbolic.lines import spread
 from omni_kit.upstream.python.interpret import ClassRef
 
 _LETTERS = {"query": "q", "key": "k", "value": "v", "q": "q", "k": "k", "v": "v"}

@@ -4,10 +4,11 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
-from omni_checkers.diffusers.facts.code import at, calls, keyword, last_name, origin, parameters, spread
+from omni_checkers.diffusers.facts.code import at, calls, keyword, last_name, origin, parameters
 from omni_checkers.diffusers.facts.pipelines import call_of, declared, methods_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
+from omni_checkers.symbolic.lines import spread
 from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.source import SourceFile, dotted
 

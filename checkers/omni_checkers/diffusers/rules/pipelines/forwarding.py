@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, TRANSFORMER, changed
-from omni_checkers.diffusers.facts.code import at, calls, functions, last_name, parameters, spread
+from omni_checkers.diffusers.facts.code import at, calls, functions, last_name, parameters
 from omni_checkers.diffusers.facts.flowing import going_into, going_on, variables
 from omni_checkers.diffusers.facts.pipelines import call_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
+from omni_checkers.symbolic.lines import spread
 from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.source import dotted
 
