@@ -4,18 +4,17 @@ from veomni.lora.target_mapping import convert_fused_moe_lora_targets
 from veomni.models.loader import MODELING_REGISTRY
 
 
-def _lora_targets(prefix):
-    """LoRA on the experts means their stacked parameters: there are no Linear modules to wrap."""
+def convert_olmoe_lora_targets(_model, lora_modules, target_parameter_patterns):
+    """LoRA on the experts means their stacked parameters: there are no Linear modules to wrap.
 
-    def convert(_model, lora_modules, target_parameter_patterns):
-        return convert_fused_moe_lora_targets(
-            lora_modules,
-            target_parameter_patterns,
-            f"{prefix}layers.*.mlp.experts.gate_up_proj",
-            f"{prefix}layers.*.mlp.experts.down_proj",
-        )
-
-    return staticmethod(convert)
+    A pattern begins with `*`, because each head names the part that holds the layers as it likes.
+    """
+    return convert_fused_moe_lora_targets(
+        lora_modules,
+        target_parameter_patterns,
+        "*layers.*.mlp.experts.gate_up_proj",
+        "*layers.*.mlp.experts.down_proj",
+    )
 
 
 @MODELING_REGISTRY.register("olmoe")
@@ -31,10 +30,10 @@ def register_olmoe_modeling(architecture: str | None):
         "OlmoeForCausalLM": modeling.OlmoeForCausalLM,
         "OlmoeModel": modeling.OlmoeModel,
     }
-    for name, model_class in classes.items():
+    for model_class in classes.values():
         model_class._create_checkpoint_tensor_converter = staticmethod(create_olmoe_checkpoint_tensor_converter)
         model_class._convert_fqn_to_index_mapping = staticmethod(convert_olmoe_fqn_to_index_mapping)
-        model_class._convert_lora_targets_to_parameters = _lora_targets("" if name.endswith("Model") else "model.")
+        model_class._convert_lora_targets_to_parameters = staticmethod(convert_olmoe_lora_targets)
 
     wanted = architecture or "OlmoeForCausalLM"
     if wanted not in classes:
