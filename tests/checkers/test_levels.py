@@ -10,6 +10,7 @@ import pytest
 from omni_checkers import Finding, Report, Rule, all_rules, check
 from omni_kit.cli import main
 from omni_kit.errors import BadInput
+from omni_kit.resources import resource_dir
 
 from .conftest import Edits
 from .variants import Variant, read_variants
@@ -140,3 +141,11 @@ def test_verdicts_of_runs_are_not_kept(olmoe: Path, tmp_path: Path) -> None:
     assert {result.rule for result in report.results} >= {"VEO101", "VEO901"}
     (kept,) = (tmp_path / "cache").rglob("*.json")
     assert set(json.loads(kept.read_text(encoding="utf-8"))["verdicts"]) & LIVE.keys() == set()
+
+
+def test_the_worked_examples_stand_when_their_hooks_are_run() -> None:
+    """Each class that an integration registers is asked, not the one that the parity levels run."""
+    paths = sorted(path.parent for path in (resource_dir("reference_models") / "veomni").glob("*/.omni-kit.toml"))
+    report = check(paths, level="import")
+    assert {result.model for result in report.results if result.rule == "VEO907"} >= set(paths)
+    assert not report.findings
