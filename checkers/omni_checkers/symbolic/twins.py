@@ -1,9 +1,10 @@
-"""Pairs of statements that say the same of two things, and a word that was forgotten when one was copied."""
+"""Pairs of statements or arguments that say the same of two things, and a word that was forgotten in a copy."""
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from omni_checkers.engine.files import remembered, walked
 from omni_checkers.symbolic.lines import said
@@ -11,6 +12,9 @@ from omni_checkers.symbolic.lines import said
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
 # Lines between two statements that are still read as a pair.
 _NEAR = 40
+
+Twin = ast.stmt | ast.keyword
+"""What may have a twin."""
 
 
 @dataclass(frozen=True)
@@ -28,23 +32,31 @@ class Forgotten:
     like: int
 
 
-def forgotten(function: ast.FunctionDef) -> Iterator[Forgotten]:
+def forgotten(function: ast.FunctionDef, members: Collection[str] = ()) -> Iterator[Forgotten]:
     """Names in a statement that are those of its twin, where all others are about another thing.
 
-    Twins have one shape, and their names differ by one word: `image_mask` and `video_mask`. A name is forgotten where
-    the function has the changed one, too.
+    Twins have one shape, and their names differ by one word: `image_mask` and `video_mask`. Two keyword arguments of
+    one call may be twins, too. A name is forgotten where the function has the changed one, too, or where it is one of
+    `members`, the names that objects of its file have.
     """
     known = {node.id for node in walked(function) if isinstance(node, ast.Name)}
+    known |= {node.attr for node in walked(function) if isinstance(node, ast.Attribute)}
+    known |= set(members)
     known |= {argument.arg for argument in walked(function) if isinstance(argument, ast.arg)}
     statements = [node for node in walked(function) if isinstance(node, (ast.Assign, ast.AugAssign, ast.Return))]
     statements.sort(key=lambda node: node.lineno)
-    shapes = [tuple(kind for kind, _ in _leaves(node)) for node in statements]
+    shapes = [_kinds(node) for node in statements]
     for number, first in enumerate(statements):
         for place, second in enumerate(statements[number + 1 :], number + 1):
             if second.lineno - first.lineno > _NEAR:
                 break
             if shapes[number] == shapes[place]:
                 yield from _between(first, second, known)
+    for call in walked(function):
+        if isinstance(call, ast.Call):
+            for one, other in combinations(call.keywords, 2):
+                if _kinds(one) == _kinds(other):
+                    yield from _between(one, other, known)
 
 
 def undivided(function: ast.FunctionDef) -> Iterator[tuple[ast.Assign, ast.Assign]]:
@@ -68,7 +80,7 @@ def _handed(body: Sequence[ast.stmt]) -> dict[str, ast.Assign]:
     return {name: node for node in body if isinstance(node, ast.Assign) and (name := _target(node))}
 
 
-def _between(first: ast.stmt, second: ast.stmt, known: set[str]) -> Iterator[Forgotten]:
+def _between(first: Twin, second: Twin, known: set[str]) -> Iterator[Forgotten]:
     """The name that was forgotten in one of two statements of one shape."""
     pairs = [(one, other) for (_, one), (_, other) in zip(_leaves(second), _leaves(first), strict=True)]
     words = {_change(other, one) for one, other in pairs if one != other}
@@ -85,7 +97,7 @@ def _between(first: ast.stmt, second: ast.stmt, known: set[str]) -> Iterator[For
         yield Forgotten(left[0], wanted[0], second.lineno, first.lineno)
 
 
-def _crossed(first: ast.stmt, second: ast.stmt, words: set[tuple[str, str] | None]) -> bool:
+def _crossed(first: Twin, second: Twin, words: set[tuple[str, str] | None]) -> bool:
     """Whether each of two statements makes its own of what the other is about: `q_out = f(k)` and `k_out = f(q)`."""
     if len(words) != 2 or None in words:
         return False
@@ -95,11 +107,15 @@ def _crossed(first: ast.stmt, second: ast.stmt, words: set[tuple[str, str] | Non
     return calls and one == other[::-1] and all(targets) and _change(*targets) in (one, other)
 
 
-def _target(node: ast.stmt) -> str:
+def _target(node: Twin) -> str:
     match node:
         case ast.Assign([ast.Name(name)]):
             return name
     return ""
+
+
+def _kinds(node: ast.AST) -> tuple[str, ...]:
+    return tuple(kind for kind, _ in _leaves(node))
 
 
 @remembered

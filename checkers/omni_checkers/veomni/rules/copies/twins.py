@@ -1,5 +1,8 @@
 """VEO423: what is done for two kinds of input is done for each with its own."""
 
+import ast
+
+from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
 from omni_checkers.symbolic.lines import said
 from omni_checkers.symbolic.twins import forgotten, undivided
@@ -61,11 +64,18 @@ class TwinsAreChanged(Rule):
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:
+            members = _members(item)
             for owner, function in item.patched:
-                for one in forgotten(function):
+                for one in forgotten(function, members):
                     where = f"{owner}.{function.name}" if owner else function.name
                     message = f"{where} has {one.name}, and after line {one.like} one expects {one.wanted}"
                     yield Finding(message, item.file.path, one.line)
                 for first, second in undivided(function):
                     message = f"both branches say {said(first)}, and differ in what they set beside it"
                     yield Finding(message, item.file.path, second.lineno)
+
+
+def _members(item: Generated) -> set[str]:
+    """What a file says `self.` of."""
+    found = (node for node in walked(item.source.tree) if isinstance(node, ast.Attribute))
+    return {node.attr for node in found if isinstance(node.value, ast.Name) and node.value.id == "self"}
