@@ -1,12 +1,13 @@
-"""Rules about dummy forwards, which keep ranks without images in step: VEO505, VEO506 and VEO516."""
+"""Rules about what keeps ranks without images in step: VEO505, VEO506, VEO516 and VEO517."""
 
 import ast
 from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
+from omni_checkers.symbolic.lines import names_read
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
-from omni_checkers.veomni.facts.generated import Generated
+from omni_checkers.veomni.facts.generated import Generated, upstream_function
 from omni_kit.upstream.python.source import dotted
 
 _DUMMY = """\
@@ -39,6 +40,19 @@ _HELPED = """\
 def olmoe_mixed_in(self, hidden_states, mask, embeds):
     if mask is None:
         hidden_states = hidden_states + embeds.mean(){times}
+    return hidden_states
+"""
+
+
+_LEFT_EARLY = """\
+
+
+@config.override_method("OlmoeModel.mixed_in", description="for ranks without input")
+def olmoe_mixed_in(self, hidden_states, mask, embeds):
+    if mask is None:
+        return hidden_states{added}
+    hidden_states = hidden_states.clone()
+    hidden_states[mask] = hidden_states[mask] + embeds
     return hidden_states
 """
 
@@ -154,6 +168,62 @@ class DummyAddsNothing(Rule):
                     if line not in told:
                         message = f"{owner}.{function.name} adds {text}, one number for all, not times zero"
                         yield Finding(message, item.file.path, line)
+
+
+class EveryWayKeepsWhatIsAdded(Rule):
+    """A patched function that adds what it is handed does so on each of its ways, were it times zero.
+
+    Judged is a way that ends early and gives back one argument alone, where the rest of the function adds another
+    argument to it; and the condition asks a third, such as a mask that is not there. Ways that upstream has are fine.
+
+    Why: on a rank without images that way is taken, and what the tower gave falls out of the graph. Its weights get no
+    gradients there; the ranks wait for each other, or the step fails.
+
+    Fine when: no module that is trained made what is left out.
+    """
+
+    id = "VEO517"
+    name = "every-way-keeps-what-is-added"
+    severity = Severity.warning
+    target = "veomni"
+    obligations = ("VEO-VLM-05",)
+    failure_modes = ("dummy-forward-dtype",)
+    BAD = ({GPU_CONFIG: patch_config(_LEFT_EARLY.format(added=""))},)
+    GOOD = ({GPU_CONFIG: patch_config(_LEFT_EARLY.format(added=" + embeds.mean() * 0.0"))},)
+
+    def check(self, generated: list[Generated]) -> Findings:
+        for item in generated:
+            for owner, function in item.patched:
+                upstream = upstream_function(item, owner, function.name)
+                if upstream is not None and any(_left_early(upstream)):
+                    continue
+                for line, kept, left in _left_early(function):
+                    where = f"{owner}.{function.name}" if owner else function.name
+                    message = f"{where} gives back {kept} without {left}, which its other way adds to it"
+                    yield Finding(message, item.file.path, line)
+
+
+def _left_early(function: ast.FunctionDef) -> Iterator[tuple[int, str, str]]:
+    """Where a function ends early with an argument alone; and another that it adds to that one afterwards."""
+    arguments = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)} - {"self"}
+    for place, node in enumerate(function.body):
+        match node:
+            case ast.If(test, [*_, ast.Return(ast.Name(kept))], []) if kept in arguments:
+                read = names_read(test) | set[str]().union(*map(names_read, node.body))
+                after = [one for statement in function.body[place + 1 :] for one in walked(statement)]
+                for left in sorted(arguments - read):
+                    if any(_adds(one, kept, left) for one in after):
+                        yield node.lineno, kept, left
+
+
+def _adds(node: ast.AST, kept: str, left: str) -> bool:
+    """Whether one argument, or a part of it, and another by itself are the sides of a sum."""
+    match node:
+        case ast.BinOp(one, ast.Add(), ast.Name(other)) | ast.BinOp(ast.Name(other), ast.Add(), one):
+            return other == left and kept in names_read(one)
+        case ast.AugAssign(target, ast.Add(), ast.Name(other)):
+            return other == left and kept in names_read(target)
+    return False
 
 
 def _whole_added(function: ast.FunctionDef) -> Iterator[tuple[int, str]]:
