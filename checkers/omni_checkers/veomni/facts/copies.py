@@ -36,10 +36,10 @@ class Override:
 
     def is_new(self, name: str) -> bool:
         """Whether a local name holds something that upstream's code of that name does not make."""
-        original = {line.text for line in self.copy.original}
+        original = {line.code for line in self.copy.original}
         patched = {function.name for _, function in self.item.patched}
         made = [line for line in self.copy.mine if _binds(line.node, name)]
-        return any(line.text not in original or _called(line.node) & patched for line in made)
+        return any(line.code not in original or _called(line.node) & patched for line in made)
 
     def mentions(self) -> set[str]:
         """The attributes, names and strings in it, and in the functions and own methods that it calls."""

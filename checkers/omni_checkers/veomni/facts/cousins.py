@@ -39,7 +39,7 @@ class Function:
     @cached_property
     def lines(self) -> frozenset[str]:
         """What it says, line by line."""
-        return frozenset(line.text for line in lines_of(self.node))
+        return frozenset(line.code for line in lines_of(self.node))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +64,8 @@ def kin(model_dir: ModelDir, files: dict[Path, File]) -> list[Kin]:
     found = []
     for file in files.values():
         for ours in functions_of(file) if by_hand(file.path, model_dir.path) else ():
-            texts = dict.fromkeys(line.text for line in lines_of(ours.node))
-            shared = Counter(other for text in texts for known in places for other in known.get(text, ()))
+            codes = dict.fromkeys(line.code for line in lines_of(ours.node))
+            shared = Counter(other for code in codes for known in places for other in known.get(code, ()))
             like = [other for other, count in shared.items() if count >= _LIKE * max(len(ours.lines), len(other.lines))]
             if like:
                 found.append(Kin(ours, [(other, Copy(ours.node, other.node)) for other in like]))
@@ -118,7 +118,7 @@ def places_in(directory: Path) -> Places:
     found: defaultdict[str, dict[Function, list[int]]] = defaultdict(dict)
     for function in functions_in(directory):
         for number, line in enumerate(lines_of(function.node)):
-            found[line.text].setdefault(function, []).append(number)
+            found[line.code].setdefault(function, []).append(number)
     return found
 
 

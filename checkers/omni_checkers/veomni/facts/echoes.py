@@ -55,7 +55,7 @@ def echoes(model_dir: ModelDir, files: dict[Path, File]) -> list[Echo]:
 def _of_function(function: Function, places: Sequence[Places]) -> Iterator[Echo]:
     lines = lines_of(function.node)
     for number, line in enumerate(lines):
-        if any(line.text in known for known in places):
+        if any(line.code in known for known in places):
             continue
         for other, there in _alike_around(lines, number, places):
             alike = line.kind is there.kind and (line.inside == there.inside or {*line.inside} & {*there.inside})
@@ -78,12 +78,12 @@ def _alike_around(lines: Sequence[Line], number: int, places: Sequence[Places]) 
         near = _near(lines, number, before, after)
         if sum(len(walked(line.node)) for line in near) < _LEAST:
             continue
-        texts = [line.text for line in near]
+        codes = [line.code for line in near]
         for known in places:
-            for other, starts in known.get(texts[0], {}).items():
+            for other, starts in known.get(codes[0], {}).items():
                 theirs = lines_of(other.node)
                 for place in (start + before for start in starts):
-                    if [line.text for line in _near(theirs, place, before, after)] == texts:
+                    if [line.code for line in _near(theirs, place, before, after)] == codes:
                         yield other, theirs[place]
 
 
