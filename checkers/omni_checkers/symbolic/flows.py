@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from omni_checkers.engine.files import within
 from omni_checkers.symbolic.arrangement import COMMUTING, SAME_VALUES
 from omni_checkers.symbolic.lines import code, said
 from omni_checkers.symbolic.spelling import SPACES, plain
@@ -297,6 +298,4 @@ def _apart(one: Use, other: Use, choices: Mapping[Number, frozenset[Number]]) ->
 
 
 def _stored(node: ast.AST) -> Iterator[str]:
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-            yield inner.id
+    return (inner.id for inner in within(node, ast.Name) if isinstance(inner.ctx, ast.Store))

@@ -76,14 +76,13 @@ def _alike_around(lines: Sequence[Line], number: int, places: Sequence[Places]) 
     """The lines of others that stand between the same lines as this one, where these are enough to know the place."""
     for before, after in _AROUND:
         near = _near(lines, number, before, after)
-        if sum(len(walked(line.node)) for line in near) < _LEAST:
-            continue
         codes = [line.code for line in near]
-        for known in places:
+        for known in places if near else ():
             for other, starts in known.get(codes[0], {}).items():
                 theirs = lines_of(other.node)
                 for place in (start + before for start in starts):
-                    if [line.code for line in _near(theirs, place, before, after)] == codes:
+                    same = [line.code for line in _near(theirs, place, before, after)] == codes
+                    if same and sum(len(walked(line.node)) for line in near) >= _LEAST:
                         yield other, theirs[place]
 
 
