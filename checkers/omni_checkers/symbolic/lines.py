@@ -20,7 +20,7 @@ _SAYING: dict[type[ast.AST], tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Line:
     """A statement without what is inside it: an assignment, or the head of a block.
 
