@@ -159,18 +159,19 @@ def _refused(tree: ast.Module) -> SyntaxError | None:
 
 def same_code(one: object, two: object) -> bool:
     """Whether two trees, or lists of trees, are the same code; positions and the spacing of docstrings do not count."""
-    if type(one) is not type(two):
+    kind = type(one)
+    if kind is not type(two):
         return False
     if isinstance(one, list) and isinstance(two, list):
         return len(one) == len(two) and all(map(same_code, one, two))
-    if not isinstance(one, ast.AST):
+    if kind not in _FIELDS:
         return one == two
-    if isinstance(one, ast.Expr):
+    if kind is ast.Expr:
         match one, two:
             case ast.Expr(ast.Constant(str(mine))), ast.Expr(ast.Constant(str(theirs))):
                 return mine.split() == theirs.split()
     here, there = one.__dict__, two.__dict__
-    for name in one._fields:
+    for name in kind._fields:
         own, other = here.get(name), there.get(name)
         if own is not other and not same_code(own, other):  # names and contexts are one object, mostly
             return False
