@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from omni_checkers.engine.rule import NotApplicable
@@ -44,10 +45,17 @@ class Facts:
     def call(self, function: Callable[..., Any]) -> Any:
         """Calls a function with the facts that its parameters name; a parameter with a default may go without."""
         given: dict[str, Any] = {}
-        for name, parameter in inspect.signature(function).parameters.items():
+        for name, needed in _parameters(getattr(function, "__func__", function)):
             try:
                 given[name] = self.get(name)
             except NotApplicable:
-                if parameter.default is inspect.Parameter.empty:
+                if needed:
                     raise
         return function(**given)
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> list[tuple[str, bool]]:
+    """The parameters of a function, or of the function behind a method, and whether each is needed."""
+    parameters = inspect.signature(function).parameters.items()
+    return [(name, one.default is inspect.Parameter.empty) for name, one in parameters if name != "self"]

@@ -63,6 +63,23 @@ def _below(node: ast.AST) -> list[ast.AST]:
     return found[1:]
 
 
+def within(node: ast.AST, *kinds: type[Node]) -> Iterator[Node]:
+    """The nodes of these types, of a node and all below it: type by type, each in the order of `walked`."""
+    for kind in kinds:
+        if type(node) is kind:
+            yield node
+        yield from _by_type(node).get(kind, ())  # type: ignore[misc]
+
+
+@remembered
+def _by_type(node: ast.AST) -> dict[type[ast.AST], list[ast.AST]]:
+    """All below a node, by type."""
+    found: dict[type[ast.AST], list[ast.AST]] = {}
+    for inner in _below(node):
+        found.setdefault(type(inner), []).append(inner)
+    return found
+
+
 @dataclass(eq=False)
 class File:
     """One Python file of a model.
@@ -76,17 +93,9 @@ class File:
     tree: ast.Module | None
     error: SyntaxError | None = None
 
-    @cached_property
-    def _index(self) -> dict[type[ast.AST], list[ast.AST]]:
-        found: dict[type[ast.AST], list[ast.AST]] = {}
-        for node in walked(self.tree) if self.tree is not None else ():
-            found.setdefault(type(node), []).append(node)
-        return found
-
     def nodes(self, *kinds: type[Node]) -> Iterator[Node]:
         """All nodes of these types; the file is walked once, however often it is asked."""
-        for kind in kinds:
-            yield from self._index.get(kind, ())  # type: ignore[misc]
+        return within(self.tree, *kinds) if self.tree is not None else iter(())
 
     def segment(self, node: ast.expr) -> str:
         """The text of an expression."""
@@ -150,18 +159,19 @@ def _refused(tree: ast.Module) -> SyntaxError | None:
 
 def same_code(one: object, two: object) -> bool:
     """Whether two trees, or lists of trees, are the same code; positions and the spacing of docstrings do not count."""
-    if type(one) is not type(two):
+    kind = type(one)
+    if kind is not type(two):
         return False
     if isinstance(one, list) and isinstance(two, list):
         return len(one) == len(two) and all(map(same_code, one, two))
-    if not isinstance(one, ast.AST):
+    if kind not in _FIELDS:
         return one == two
-    if isinstance(one, ast.Expr):
+    if kind is ast.Expr:
         match one, two:
             case ast.Expr(ast.Constant(str(mine))), ast.Expr(ast.Constant(str(theirs))):
                 return mine.split() == theirs.split()
     here, there = one.__dict__, two.__dict__
-    for name in one._fields:
+    for name in kind._fields:
         own, other = here.get(name), there.get(name)
         if own is not other and not same_code(own, other):  # names and contexts are one object, mostly
             return False

@@ -11,7 +11,7 @@ from itertools import pairwise
 from omni_checkers.engine.files import walked
 from omni_checkers.symbolic.arrangement import rearranged
 from omni_checkers.symbolic.differences import Difference, differences
-from omni_checkers.symbolic.lines import Line, changed, depend, lines_of, names_read, parameters, said, written
+from omni_checkers.symbolic.lines import Line, changed, code, depend, lines_of, names_read, parameters, written
 
 # In one statement: more small things than these were meant.
 _FEW = 3
@@ -42,11 +42,11 @@ class Copy:
 
     @cached_property
     def _mine(self) -> list[str]:
-        return [line.text for line in self.mine]
+        return [line.code for line in self.mine]
 
     @cached_property
     def _originals(self) -> list[str]:
-        return [line.text for line in self.original]
+        return [line.code for line in self.original]
 
     @cached_property
     def likeness(self) -> float:
@@ -59,7 +59,7 @@ class Copy:
         return SequenceMatcher(None, self._mine, self._originals, autojunk=False).get_opcodes()
 
     @cached_property
-    def _texts(self) -> tuple[set[str], set[str]]:
+    def _codes(self) -> tuple[set[str], set[str]]:
         return set(self._mine), set(self._originals)
 
     def altered(self) -> Iterator[tuple[Line, Line, list[Difference]]]:
@@ -71,9 +71,9 @@ class Copy:
         known = {node.id for node in walked(self.theirs) if isinstance(node, ast.Name)} | parameters(self.theirs)
         aliases = dict(_aliases(self.original))
         for here, there in self._replaced():
-            found = list(differences(here.node, there.node, known, aliases))
-            if found:
-                found = list(differences(here.plain, there.plain, known, aliases))
+            if not _begin(differences(here.node, there.node, known, aliases)):
+                continue
+            found = _begin(differences(here.plain, there.plain, known, aliases))
             if len(found) > 1 and rearranged(here.node, there.node):
                 found = [
                     Difference(f"'{here.text[:_SHOWN]}' has the parts of '{there.text[:_SHOWN]}' in another order")
@@ -83,12 +83,12 @@ class Copy:
 
     @cached_property
     def _apart(self) -> tuple[set[str], set[str]]:
-        """The texts that only the copy has, and those that only the original has, in whatever spelling."""
-        mine, original = self._texts
-        ours = {line.text: said(line.plain) for line in self.mine if line.text not in original}
-        theirs = {line.text: said(line.plain) for line in self.original if line.text not in mine}
+        """What only the copy says, and what only the original says, in whatever spelling."""
+        mine, original = self._codes
+        ours = {line.code: code(line.plain) for line in self.mine if line.code not in original}
+        theirs = {line.code: code(line.plain) for line in self.original if line.code not in mine}
         both = set(ours.values()) & set(theirs.values())
-        new, lost = ({text for text, spelt in one.items() if spelt not in both} for one in (ours, theirs))
+        new, lost = ({said for said, spelt in one.items() if spelt not in both} for one in (ours, theirs))
         return new, lost
 
     def _replaced(self) -> Iterator[tuple[Line, Line]]:
@@ -98,8 +98,8 @@ class Copy:
         for here, there in self._standing():
             seen.add((here.number, there.number))
             yield here, there
-        gone = [line for line in self.original if line.text in lost and _long(line)]
-        for here in (line for line in self.mine if line.text in new and _long(line)):
+        gone = [line for line in self.original if line.code in lost and _long(line)]
+        for here in (line for line in self.mine if line.code in new and _long(line)):
             like = [there for there in gone if _sets(there) == _sets(here) != ""]
             if len(like) == 1 and (here.number, like[0].number) not in seen:
                 yield here, like[0]
@@ -110,13 +110,13 @@ class Copy:
             if tag == "replace":
                 for here in self.mine[first:last]:
                     for there in self.original[start:end]:
-                        if here.kind is there.kind and here.text in new and there.text in lost:
+                        if here.kind is there.kind and here.code in new and there.code in lost:
                             yield here, there
 
     def beside_the_same(self, here: Line, there: Line) -> bool:
         """Whether the line before, or the one after, is the same in both: else the lines were written anew."""
         mine, original = self.mine.index(here), self.original.index(there)
-        ours, theirs = (["", *texts, ""] for texts in (self._mine, self._originals))
+        ours, theirs = (["", *codes, ""] for codes in (self._mine, self._originals))
         return ours[mine] == theirs[original] or ours[mine + 2] == theirs[original + 2]
 
     def _in_place(self, here: Line, there: Line) -> bool:
@@ -130,7 +130,7 @@ class Copy:
         ours = Counter(pairwise(self._mine))
         theirs = Counter(pairwise(self._originals))
         for first, second in pairwise(self.original):
-            way, back = (first.text, second.text), (second.text, first.text)
+            way, back = (first.code, second.code), (second.code, first.code)
             turned = ours[way] < theirs[way] and ours[back] > theirs[back]
             if turned and depend(first.node, second.node):
                 place = next(number for number, pair in enumerate(pairwise(self._mine)) if pair == back)
@@ -141,52 +141,52 @@ class Copy:
         """Lines that change a name from what it was, and that the copy lacks between one that sets it and one that
         reads it, both of the original.
         """
-        mine = self._texts[0]
+        mine = self._codes[0]
         for number, line in enumerate(self.original):
             name = changed(line.node)
-            if not name or line.text in mine:
+            if not name or line.code in mine:
                 continue
             before = [one for one in self.original[:number] if name in written(one.node)]
             after = next((one for one in self.original[number + 1 :] if name in names_read(one.node)), None)
-            if not before or after is None or not {before[-1].text, after.text} <= mine:
+            if not before or after is None or not {before[-1].code, after.code} <= mine:
                 continue
-            start, end = self._mine.index(before[-1].text), self._mine.index(after.text)
+            start, end = self._mine.index(before[-1].code), self._mine.index(after.code)
             if start < end and not any(name in written(one.node) for one in self.mine[start + 1 : end]):
                 yield line
 
     def left_out(self) -> Iterator[list[Line]]:
         """Lines of the original that the copy does not have, a few at a time, between lines that it has."""
-        mine = self._texts[0]
+        mine = self._codes[0]
         for tag, _, _, start, end in self._blocks:
             block = self.original[start:end]
-            moved = any(line.text in mine and not _asks(line) for line in block)
+            moved = any(line.code in mine and not _asks(line) for line in block)
             if tag == "insert" and len(block) <= _BLOCK and not moved:
                 yield block
 
     @cached_property
     def _made(self) -> set[str]:
         """The names that lines of the copy alone set."""
-        original = self._texts[1]
-        return {name for line in self.mine if line.text not in original for name in written(line.node)}
+        original = self._codes[1]
+        return {name for line in self.mine if line.code not in original for name in written(line.node)}
 
     def discarded(self) -> Iterator[tuple[Line, Line]]:
         """Calls whose result the original keeps, and the copy throws away."""
-        mine, original = self._texts
+        mine, original = self._codes
         kept = {
-            said(line.node.value): line
+            code(line.node.value): line
             for line in self.original
-            if isinstance(line.node, (ast.Assign, ast.Return)) and line.node.value and line.text not in mine
+            if isinstance(line.node, (ast.Assign, ast.Return)) and line.node.value and line.code not in mine
         }
         for here in self.mine:
             call = here.node.value if isinstance(here.node, ast.Expr) else None
-            if isinstance(call, ast.Call) and here.text not in original and said(call) in kept:
-                yield here, kept[said(call)]
+            if isinstance(call, ast.Call) and here.code not in original and code(call) in kept:
+                yield here, kept[code(call)]
 
     def recut(self) -> Iterator[tuple[Line, Line]]:
         """Lines that cut into halves what the original takes every second element of, or the other way round."""
-        mine, original = self._texts
-        theirs = [line for line in self.original if line.text not in mine and _sets(line)]
-        for here in (line for line in self.mine if line.text not in original):
+        mine, original = self._codes
+        theirs = [line for line in self.original if line.code not in mine and _sets(line)]
+        for here in (line for line in self.mine if line.code not in original):
             for there in theirs:
                 if _sets(here) == _sets(there) and {_cut(here.node), _cut(there.node)} == {_STEPS, _HALVES}:
                     yield here, there
@@ -200,6 +200,16 @@ class Copy:
                 read = names_read(here.node)
                 if _sets(here) == _sets(there) != "" and read <= known and not read & self._made:
                     yield here, there
+
+
+def _begin(found: Iterator[Difference | None]) -> list[Difference | None]:
+    """The first differences: so many that nothing behind them could make them few and small again."""
+    first: list[Difference | None] = []
+    for one in found:
+        first.append(one)
+        if len(first) > _FEW or (len(first) > 1 and None in first):
+            break
+    return first
 
 
 def _cut(node: ast.AST) -> str:
@@ -222,7 +232,7 @@ def _asks(line: Line) -> bool:
 
 
 def _sets(line: Line) -> str:
-    return said(line.node.targets[0]) if isinstance(line.node, ast.Assign) else ""
+    return code(line.node.targets[0]) if isinstance(line.node, ast.Assign) else ""
 
 
 def _aliases(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:

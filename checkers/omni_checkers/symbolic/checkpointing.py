@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from omni_checkers.engine.files import walked
+from omni_checkers.engine.files import within
 from omni_checkers.symbolic.lines import spread
 
 _CHECKPOINTS = ("_gradient_checkpointing_func", "checkpoint")
@@ -16,7 +16,7 @@ def handed_otherwise(function: ast.AST) -> Iterator[tuple[ast.Call, str]]:
     """
     if not any(_checkpointed(function)):
         return
-    for node in (one for one in walked(function) if isinstance(one, ast.If)):
+    for node in within(function, ast.If):
         held = [call for part in node.body for call in _checkpointed(part)]
         if len(held) != 1 or not held[0].args or spread(held[0]):
             continue
@@ -44,4 +44,4 @@ def _checkpointed(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:
-    return (one for one in walked(node) if isinstance(one, ast.Call))
+    return within(node, ast.Call)

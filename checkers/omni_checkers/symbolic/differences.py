@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from omni_checkers.symbolic.arrangement import COMMUTING
-from omni_checkers.symbolic.lines import OPERATORS, said
+from omni_checkers.symbolic.lines import OPERATORS, code, said
 from omni_checkers.symbolic.spelling import OPERATIONS
 
 _IGNORED = frozenset({"ctx", "kind", "type_comment", "annotation", "returns"})
@@ -18,7 +18,7 @@ class Difference:
     Attributes:
         what: in words.
         kept: what is left of an expression whose cast, factor or index is lost; None for other differences.
-        gone: the conditions that were joined to what is kept.
+        gone: the code of the conditions that were joined to what is kept.
         call: the copy's call to which an argument is not given; None for other differences.
         argument: that argument: a parameter's name, or the text of what stood in its place.
         about_text: a text that people read, or the name of a class, stands in the place of another.
@@ -57,7 +57,7 @@ def _calls(ours: ast.Call, theirs: ast.Call, known: set[str], aliases: dict[str,
     """Differences of two calls; keywords go by their names, and one that only ours has is no difference."""
     match ours.func, theirs.func:
         case ast.Attribute(here, one), ast.Attribute(there, other) if one != other and {one, other} <= OPERATIONS:
-            if said(here) == said(there):
+            if code(here) == code(there):
                 yield _instead(ours.func, theirs.func)  # which takes other arguments
                 return
     if not (_makes_output(ours) and _makes_output(theirs)):
@@ -68,12 +68,11 @@ def _calls(ours: ast.Call, theirs: ast.Call, known: set[str], aliases: dict[str,
             yield from differences(mine[keyword.arg], keyword.value, known, aliases)
         elif not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None):
             yield _lost(ours, keyword.arg or f"**{said(keyword.value)}", theirs)
-    given, wanted = [said(value) for value in ours.args], [said(value) for value in theirs.args]
+    given, wanted = [code(value) for value in ours.args], [code(value) for value in theirs.args]
     if len(given) < len(wanted):
-        gone = [arg for arg in wanted if arg not in given]
-        by_name = set(map(said, mine.values()))
+        known_here = {*given, *map(code, mine.values())}
         if [arg for arg in wanted if arg in given] == given:
-            yield from (_lost(ours, arg, theirs) for arg in gone if arg not in by_name)
+            yield from (_lost(ours, said(value), theirs) for value in theirs.args if code(value) not in known_here)
         else:
             yield None
     elif given != wanted and sorted(given) == sorted(wanted):
@@ -95,7 +94,7 @@ def _small(
     ours: ast.AST, theirs: ast.AST, known: set[str], aliases: dict[str, str]
 ) -> tuple[bool, list[Difference | None]]:
     """Whether two trees can be judged as a whole, and then how they differ."""
-    if said(ours) == said(theirs):
+    if code(ours) == code(theirs):
         return True, []
     if _is_literal(ours) and _is_literal(theirs):
         return True, [] if _same_number(ours, theirs) else [_instead(ours, theirs)]
@@ -103,35 +102,35 @@ def _small(
         case ast.Name(one), ast.Name(other):
             same = one == aliases.get(other) or other == aliases.get(one)
             return True, [] if same else [_instead(ours, theirs) if one in known else None]
-        case ast.Attribute(mine, one), ast.Attribute(yours, other) if one != other and said(mine) == said(yours):
+        case ast.Attribute(mine, one), ast.Attribute(yours, other) if one != other and code(mine) == code(yours):
             return True, [_instead(ours, theirs)]
         case ast.Constant(str()), ast.Name():
             return True, [_instead(ours, theirs)]
         case ast.Tuple(mine, ast.Store()), ast.Tuple(yours, ast.Store()) if _moved(mine, yours):
             return True, [_instead(ours, theirs)]
-        case ast.Subscript(mine, ast.Constant()), ast.Subscript(yours, _) if said(mine) == said(yours):
+        case ast.Subscript(mine, ast.Constant()), ast.Subscript(yours, _) if code(mine) == code(yours):
             return True, [_instead(ours, theirs)]
         case (ast.Tuple(mine), ast.Tuple(yours)) | (ast.List(mine), ast.List(yours)):
-            if sorted(map(said, mine)) == sorted(map(said, yours)):
+            if sorted(map(code, mine)) == sorted(map(code, yours)):
                 return True, [_instead(ours, theirs)]
         case ast.BinOp(left, one, right), ast.BinOp(first, other, second) if type(one) is type(other):
-            if said(left) == said(second) and said(right) == said(first):
+            if code(left) == code(second) and code(right) == code(first):
                 return True, [] if isinstance(one, COMMUTING) else [_instead(ours, theirs)]
         case _, _ if isinstance(ours, OPERATORS) and isinstance(theirs, OPERATORS):
             return True, [_instead(ours, theirs)]
-    if any(said(ours) == said(part) for part in _parts(theirs)):
+    if any(code(ours) == code(part) for part in _parts(theirs)):
         joined = theirs.values if isinstance(theirs, ast.BoolOp) else []
-        gone = tuple(said(part) for part in joined if said(part) != said(ours))
+        gone = tuple(code(part) for part in joined if code(part) != code(ours))
         return True, [Difference(f"'{said(theirs)}' is '{said(ours)}' here", kept=ours, gone=gone)]
-    if isinstance(ours, ast.UnaryOp) and said(ours.operand) == said(theirs):
+    if isinstance(ours, ast.UnaryOp) and code(ours.operand) == code(theirs):
         return True, [_instead(ours, theirs)]
     return False, []
 
 
 def _moved(ours: Sequence[ast.expr], theirs: Sequence[ast.expr]) -> bool:
     """Whether a name takes another of the values than before."""
-    places = {said(name): place for place, name in enumerate(theirs)}
-    return len(ours) == len(theirs) and any(places.get(said(name), place) != place for place, name in enumerate(ours))
+    places = {code(name): place for place, name in enumerate(theirs)}
+    return len(ours) == len(theirs) and any(places.get(code(name), place) != place for place, name in enumerate(ours))
 
 
 def _is_literal(node: ast.AST) -> bool:

@@ -13,6 +13,8 @@ from omni_checkers.symbolic.signals import Break, Continue, Raised, Return
 from omni_checkers.symbolic.values import Call, Class, Function, LazyScope, Opaque, Scope, Symbol, Value, hashable, show
 
 _CALL_DEPTH = 12
+# What executes each type of statements.
+_HANDLERS = {kind: f"_do_{kind.__name__.lower()}" for kind in ast.stmt.__subclasses__()}
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class Evaluator(Expressions):
         """Executes statements in order; kinds that mean nothing to a path are passed over."""
         for statement in body:
             self.step()
-            handler = getattr(self, f"_do_{type(statement).__name__.lower()}", None)
+            handler = getattr(self, _HANDLERS.get(type(statement), ""), None)
             if handler is not None:
                 handler(statement)
 

@@ -26,13 +26,16 @@ from omni_checkers.symbolic.values import (
     show,
 )
 
+# What tells the value of each type of expressions.
+_HANDLERS = {kind: f"_of_{kind.__name__.lower()}" for kind in ast.expr.__subclasses__()}
+
 
 class Expressions(Calls):
     """Evaluates expressions; what a statement does to the world is the Evaluator's."""
 
     def value(self, node: ast.expr) -> Value:
         """The value of an expression; Opaque for one that is not understood."""
-        handler = getattr(self, f"_of_{type(node).__name__.lower()}", None)
+        handler = getattr(self, _HANDLERS.get(type(node), ""), None)
         return handler(node) if handler is not None else Opaque(ast.unparse(node))
 
     # leaves

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from omni_checkers.engine.files import within
 from omni_checkers.symbolic.arrangement import COMMUTING, SAME_VALUES
-from omni_checkers.symbolic.lines import said
+from omni_checkers.symbolic.lines import code, said
 from omni_checkers.symbolic.spelling import SPACES, plain
 
 Number = int
@@ -163,7 +164,7 @@ class Flow:
                 if isinstance(inner, ast.Name):
                     env[inner.id] = self._numbers.of("set", held, where, value)
                 elif isinstance(target, ast.Attribute):
-                    env[said(target)] = value
+                    env[code(target)] = value
 
     def _value(self, node: ast.expr, env: Env) -> Number:
         number = self._number(node, env)
@@ -178,8 +179,8 @@ class Flow:
             case ast.Constant(value):
                 return of("constant", type(value).__name__, value)
             case ast.Attribute(inner, name):
-                text = said(node)
-                return env[text] if text in env else of("attribute", self._value(inner, env), name)
+                whole = code(node)
+                return env[whole] if whole in env else of("attribute", self._value(inner, env), name)
             case ast.Call():
                 return self._call(node, env)
             case ast.BinOp(left, op, right):
@@ -195,7 +196,7 @@ class Flow:
                 self._bind(target, found, env, value)
                 return found
             case ast.Lambda():
-                return of("lambda", said(node))
+                return of("lambda", code(node))
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 return self._comprehension(node, dict(env))
         parts = [self._part(getattr(node, name, None), env) for name in node._fields if name != "ctx"]
@@ -222,7 +223,7 @@ class Flow:
         match node.func:
             case ast.Attribute(inner, method) if method in SAME_VALUES:
                 return self._value(inner, env)
-            case ast.Attribute(inner, method) if said(inner) in SPACES:
+            case ast.Attribute(inner, method) if code(inner) in SPACES:
                 name = method
             case ast.Attribute(inner, method) if not name.startswith("self."):
                 name, slots["on"] = f".{method}", self._value(inner, env)
@@ -297,6 +298,4 @@ def _apart(one: Use, other: Use, choices: Mapping[Number, frozenset[Number]]) ->
 
 
 def _stored(node: ast.AST) -> Iterator[str]:
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-            yield inner.id
+    return (inner.id for inner in within(node, ast.Name) if isinstance(inner.ctx, ast.Store))

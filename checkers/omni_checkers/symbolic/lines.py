@@ -8,12 +8,19 @@ from itertools import zip_longest
 
 from omni_checkers.engine.files import remembered, walked
 from omni_checkers.symbolic.spelling import plain
+from omni_kit.upstream.python.source import dotted
 
 OPERATORS = (ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 """What a tree says by its type alone."""
+# The fields of each type of nodes in which two of them can say something else.
+_SAYING: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: tuple(name for name in kind._fields if name not in {"ctx", "kind", "type_comment"})
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Line:
     """A statement without what is inside it: an assignment, or the head of a block.
 
@@ -29,12 +36,17 @@ class Line:
 
     @cached_property
     def inside(self) -> tuple[str, ...]:
-        """The statements of the block, as text."""
-        return tuple(map(said, self.block))
+        """The statements of the block, to be compared."""
+        return tuple(map(code, self.block))
+
+    @cached_property
+    def code(self) -> str:
+        """What the statement says, to be compared."""
+        return code(self.node)
 
     @cached_property
     def text(self) -> str:
-        """The statement as text, whatever its spacing."""
+        """The statement as text, to be shown."""
         return said(self.node)
 
     @cached_property
@@ -126,7 +138,29 @@ def depend(first: ast.AST, second: ast.AST) -> bool:
 @remembered
 def said(node: ast.AST) -> str:
     """The text of a node, whatever its spacing."""
-    return type(node).__name__ if isinstance(node, OPERATORS) else ast.unparse(node)
+    return type(node).__name__ if isinstance(node, OPERATORS) else dotted(node) or ast.unparse(node)
+
+
+@remembered
+def code(node: ast.AST) -> str:
+    """What two nodes share if they say the same. It is no Python, but for dotted names, and is made of that of its
+    parts, which makes comparing many nodes cheaper than `said` does.
+    """
+    match node:
+        case ast.Name(name):
+            return name
+        case ast.Attribute(inner, name):
+            return f"{code(inner)}.{name}"
+        case ast.Expr(value):
+            return code(value)
+    parts = node.__dict__
+    return f"{type(node).__name__}({', '.join([_code_in(parts.get(name)) for name in _SAYING[type(node)]])})"
+
+
+def _code_in(part: object) -> str:
+    if isinstance(part, ast.AST):
+        return code(part)
+    return f"[{', '.join(map(_code_in, part))}]" if isinstance(part, list) else repr(part)
 
 
 def spread(call: ast.Call) -> bool:

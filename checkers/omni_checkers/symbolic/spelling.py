@@ -117,7 +117,9 @@ _SIDES = {ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 
 @remembered
 def plain(node: ast.AST) -> ast.AST:
-    """A statement or expression in one spelling, as a tree of its own: methods for functions, one name for aliases."""
+    """A statement or expression in one spelling, as a tree that shares its leaves: methods for functions, one name for
+    aliases.
+    """
     spelt = _spelt(node)
     if isinstance(node, ast.expr):
         _as_read(spelt)
@@ -146,8 +148,15 @@ def _spelt(node: ast.AST) -> ast.AST:
 
 def _part(part: Any) -> Any:
     if isinstance(part, ast.AST):
-        return _spelt(part) if part._fields else part
+        return part if _is_spelt(part) else _spelt(part)
     return [_part(one) for one in part] if type(part) is list else part
+
+
+def _is_spelt(node: ast.AST) -> bool:
+    """Whether a node has one spelling alone, which nobody changes: both trees may have it."""
+    if isinstance(node, ast.Name):
+        return isinstance(node.ctx, ast.Load)
+    return isinstance(node, ast.Constant) or not node._fields
 
 
 def _call(node: ast.Call) -> ast.AST:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from omni_checkers.engine.files import remembered, walked
-from omni_checkers.symbolic.lines import said
+from omni_checkers.symbolic.lines import code
 
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
 # Lines between two statements that are still read as a pair.
@@ -71,7 +71,7 @@ def undivided(function: ast.FunctionDef) -> Iterator[tuple[ast.Assign, ast.Assig
             plain = all(
                 isinstance(found[name].value, (ast.Name, ast.Attribute)) for found in (one, other) for name in both
             )
-            same = [name for name in both if said(one[name].value) == said(other[name].value)]
+            same = [name for name in both if code(one[name].value) == code(other[name].value)]
             if plain and len(same) == 1 < len(both):
                 yield one[same[0]], other[same[0]]
 
@@ -88,7 +88,7 @@ def _between(first: Twin, second: Twin, known: set[str]) -> Iterator[Forgotten]:
         theirs_name, ours_name = _target(first), _target(second)
         yield Forgotten(ours_name, theirs_name, second.lineno, first.lineno)
         return
-    if len(words) != 1 or None in words or said(first) == said(second):
+    if len(words) != 1 or None in words or code(first) == code(second):
         return
     ((old, new),) = [word for word in words if word is not None]
     left = [one for one, other in pairs if one == other and old in _words(one)]

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from omni_checkers.engine.files import walked
+from omni_checkers.engine.files import within
 from omni_kit.upstream.python.source import SourceFile, dotted
 
 _OPEN = {"can_return_tuple", "capture_outputs", "check_model_inputs", "merge_with_config_defaults"}
@@ -79,8 +79,8 @@ def spread(function: ast.FunctionDef, call: ast.Call) -> frozenset[str]:
     for keyword in call.keywords:
         if keyword.arg is None and isinstance(keyword.value, ast.Name):
             name = keyword.value.id
-            stores = [n for n in walked(function) if isinstance(n, ast.Name) and n.id == name and not _reads(n)]
-            made = [n.value for n in walked(function) if isinstance(n, ast.Assign) and stores[:1] == n.targets]
+            stores = [n for n in within(function, ast.Name) if n.id == name and not _reads(n)]
+            made = [n.value for n in within(function, ast.Assign) if stores[:1] == n.targets]
             if len(stores) == 1 and made and isinstance(made[0], ast.Dict):
                 found |= {
                     key.value for key in made[0].keys if isinstance(key, ast.Constant) and isinstance(key.value, str)
@@ -98,15 +98,9 @@ class Callees:
     def __init__(self, source: SourceFile, owner: str, function: ast.FunctionDef, modules: Mapping[str, str]) -> None:
         self.source = source
         self.owner = owner
-        self.local: set[str] = set()
-        for node in walked(function)[1:]:
-            if isinstance(node, ast.Name):
-                if not _reads(node):
-                    self.local.add(node.id)
-            elif isinstance(node, ast.arg):
-                self.local.add(node.arg)
-            elif isinstance(node, ast.FunctionDef):
-                self.local.add(node.name)
+        self.local = {node.id for node in within(function, ast.Name) if not _reads(node)}
+        self.local |= {node.arg for node in within(function, ast.arg)}
+        self.local |= {node.name for node in within(function, ast.FunctionDef) if node is not function}
         self.made = self.local - set(_keys(function))
         self.modules = modules
         self.loops = dict(_loops(function, self.modules))
@@ -179,8 +173,11 @@ def modules_of(source: SourceFile, owner: str) -> Iterator[tuple[str, str]]:
     """Attribute -> class in this file of a module that `__init__` makes; "" where it is not known, K[] for a list."""
     initialiser = own_method(source, owner, "__init__") if owner else None
     found: dict[str, set[str]] = {}
-    for node in walked(initialiser) if initialiser is not None else ():
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+    written: list[ast.Assign | ast.AnnAssign] = []
+    if initialiser is not None:
+        written = [*within(initialiser, ast.Assign), *within(initialiser, ast.AnnAssign)]
+    for node in written:
+        if node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 name = dotted(target) or ""
                 if name.startswith("self.") and name.count(".") == 1:
@@ -204,12 +201,10 @@ def _made(source: SourceFile, value: ast.expr) -> str:
 def _loops(function: ast.FunctionDef, modules: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Loop variable -> class, of loops over a list of modules; a name that means anything else, too, is left out."""
     stores: dict[str, int] = {}
-    for node in walked(function):
-        if isinstance(node, ast.Name) and not _reads(node):
-            stores[node.id] = stores.get(node.id, 0) + 1
-    for node in walked(function):
-        if not isinstance(node, ast.For):
-            continue
+    for name in within(function, ast.Name):
+        if not _reads(name):
+            stores[name.id] = stores.get(name.id, 0) + 1
+    for node in within(function, ast.For):
         over, target = node.iter, node.target
         if isinstance(over, ast.Call) and dotted(over.func) == "enumerate" and isinstance(target, ast.Tuple):
             over, target = over.args[0], target.elts[1]
@@ -227,7 +222,7 @@ def _crossed(own: str, name: str, parameters: Sequence[str], names: Sequence[str
 
 def _keys(function: ast.FunctionDef) -> Iterator[object]:
     """What a function puts into dicts, by key."""
-    for node in walked(function):
+    for node in (*within(function, ast.Subscript), *within(function, ast.Dict)):
         match node:
             case ast.Subscript(_, ast.Constant(key), ast.Store()):
                 yield key

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
-from omni_checkers.engine.files import walked
+from omni_checkers.engine.files import within
 from omni_checkers.symbolic.values import Opaque, Record, Value
 from omni_kit.upstream.python.interpret.classes import ClassRef
 from omni_kit.upstream.python.source import SourceFile
@@ -78,10 +78,6 @@ def _defined(source: SourceFile, class_name: str) -> frozenset[str]:
 
 
 def _own(node: ast.ClassDef) -> Iterator[str]:
-    for item in walked(node):
-        if isinstance(item, ast.FunctionDef):
-            yield item.name
-        elif isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            yield item.target.id
-        elif isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store):
-            yield item.attr
+    yield from (item.name for item in within(node, ast.FunctionDef))
+    yield from (item.target.id for item in within(node, ast.AnnAssign) if isinstance(item.target, ast.Name))
+    yield from (item.attr for item in within(node, ast.Attribute) if isinstance(item.ctx, ast.Store))

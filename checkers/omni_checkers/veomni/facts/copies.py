@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from omni_checkers.engine.files import walked
+from omni_checkers.engine.files import walked, within
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic.alterations import Copy
 from omni_checkers.symbolic.lines import parameters
@@ -36,10 +36,10 @@ class Override:
 
     def is_new(self, name: str) -> bool:
         """Whether a local name holds something that upstream's code of that name does not make."""
-        original = {line.text for line in self.copy.original}
+        original = {line.code for line in self.copy.original}
         patched = {function.name for _, function in self.item.patched}
         made = [line for line in self.copy.mine if _binds(line.node, name)]
-        return any(line.text not in original or _called(line.node) & patched for line in made)
+        return any(line.code not in original or _called(line.node) & patched for line in made)
 
     def mentions(self) -> set[str]:
         """The attributes, names and strings in it, and in the functions and own methods that it calls."""
@@ -52,7 +52,7 @@ class Override:
             seen.add(function)
             found |= _mentioned(function)
             callees = Callees(self.item.source, owner, function, dict(modules_of(self.item.source, owner)))
-            for call in (node for node in walked(function) if isinstance(node, ast.Call)):
+            for call in within(function, ast.Call):
                 callee = callees.of(call)
                 if callee is not None and callee.node.name not in {"forward", "__init__"}:
                     todo.append((callee.name.rpartition(".")[0], callee.node))

@@ -2,7 +2,7 @@
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -39,7 +39,7 @@ class Function:
     @cached_property
     def lines(self) -> frozenset[str]:
         """What it says, line by line."""
-        return frozenset(line.text for line in lines_of(self.node))
+        return frozenset(line.code for line in lines_of(self.node))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,21 +50,22 @@ class Kin:
     cousins: list[tuple[Function, Copy]]
 
 
+Places = Mapping[str, Mapping[Function, list[int]]]
+"""What a line says -> the functions that say it, and which of their lines that is."""
+
+
 def kin(model_dir: ModelDir, files: dict[Path, File]) -> list[Kin]:
     """Every function of the directory that others have, too.
 
     Raises:
         NotApplicable: no other integration has one that is like it.
     """
-    theirs = [function for directory in directories_beside(model_dir) for function in functions_in(directory)]
-    places: defaultdict[str, list[Function]] = defaultdict(list)
-    for function in theirs:
-        for line in function.lines:
-            places[line].append(function)
+    places = [places_in(directory) for directory in directories_beside(model_dir)]
     found = []
     for file in files.values():
         for ours in functions_of(file) if by_hand(file.path, model_dir.path) else ():
-            shared = Counter(other for line in ours.lines for other in places.get(line, ()))
+            codes = dict.fromkeys(line.code for line in lines_of(ours.node))
+            shared = Counter(other for code in codes for known in places for other in known.get(code, ()))
             like = [other for other, count in shared.items() if count >= _LIKE * max(len(ours.lines), len(other.lines))]
             if like:
                 found.append(Kin(ours, [(other, Copy(ours.node, other.node)) for other in like]))
@@ -109,6 +110,16 @@ def functions_in(directory: Path) -> tuple[Function, ...]:
     """The functions that somebody wrote in an integration's directory."""
     paths = [path for path in sorted(directory.rglob("*.py")) if by_hand(path, directory)]
     return tuple(function for path in paths for function in functions_of(read_file(path)))
+
+
+@cache
+def places_in(directory: Path) -> Places:
+    """Where the lines of an integration stand."""
+    found: defaultdict[str, dict[Function, list[int]]] = defaultdict(dict)
+    for function in functions_in(directory):
+        for number, line in enumerate(lines_of(function.node)):
+            found[line.code].setdefault(function, []).append(number)
+    return found
 
 
 def by_hand(path: Path, directory: Path) -> bool:

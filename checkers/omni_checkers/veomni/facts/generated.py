@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from omni_checkers.engine.files import File, same_code, same_statement, walked
+from omni_checkers.engine.files import File, same_code, same_statement, within
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Call, Evaluator, Oracle, Program
 from omni_checkers.symbolic.signals import Raised
@@ -186,8 +186,8 @@ def upstream_class_of(item: Generated, name: str) -> ast.ClassDef | None:
 
 def upstream_strings(item: Generated) -> set[str]:
     """Every string in upstream's file."""
-    nodes = walked(item.theirs.tree) if item.theirs is not None else []
-    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    nodes = within(item.theirs.tree, ast.Constant) if item.theirs is not None else ()
+    return {node.value for node in nodes if isinstance(node.value, str)}
 
 
 def upstream_own(item: Generated, node: ast.ClassDef) -> bool:

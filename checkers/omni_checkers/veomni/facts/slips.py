@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from omni_checkers.engine.files import walked
 from omni_checkers.symbolic.alterations import Copy
 from omni_checkers.symbolic.differences import Difference
-from omni_checkers.symbolic.lines import Line, names_read, parameters, said
+from omni_checkers.symbolic.lines import Line, code, names_read, parameters, said
 from omni_checkers.veomni.facts.copies import Override
 
 # Below this, a function was written anew.
@@ -41,7 +41,7 @@ def _meant(one: Override, difference: Difference) -> bool:
     if difference.call is not None:
         return _travels(one, difference.call, difference.argument) or _not_taken(one, difference)
     if difference.gone:  # or asked before
-        return set(difference.gone) <= {line.text for line in one.copy.mine}
+        return set(difference.gone) <= {line.code for line in one.copy.mine}
     kept = difference.kept
     return isinstance(kept, ast.Name) and one.is_new(kept.id)
 
@@ -74,8 +74,8 @@ def changes_a_value(copy: Copy, line: Line) -> bool:
         case ast.Assign([_], ast.Call(ast.Attribute(_, method))) if method in _SAME_VALUE:
             return False
         case ast.Assign([target], value):
-            name = said(target)
-            return any(said(inner) == name for inner in walked(value)) and _read(copy, target)
+            name = code(target)
+            return any(code(inner) == name for inner in walked(value)) and _read(copy, target)
         case ast.Expr(ast.Call(ast.Attribute(inner, name))) if name.endswith("_"):
             return _read(copy, inner)
     return False

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -125,7 +126,8 @@ def _outermost_package(path: Path) -> Path:
     return path
 
 
-def _registrations(tree: ast.Module) -> dict[str, int]:
+@lru_cache(maxsize=512)
+def _registrations(tree: ast.Module) -> Mapping[str, int]:
     """Registry key -> line, in source order; the first line wins where a key is registered twice."""
     names = _registry_names(tree)
     values = _string_values(tree)

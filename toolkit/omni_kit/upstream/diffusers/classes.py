@@ -9,7 +9,8 @@ from omni_kit.upstream.library import Library, find_library
 from omni_kit.upstream.python.interpret import ClassRef
 from omni_kit.upstream.python.source import read_source
 
-_CLASS = re.compile(r"^class (\w+)\b", re.MULTILINE)
+# A class at the beginning of a line; `^` would be looked for at every place of the library's text.
+_CLASS = re.compile(r"\nclass (\w+)\b")
 # Where the library keeps its classes; the first parts of a file's place tell what a class is.
 MODELS, TRANSFORMERS = "models", "models/transformers"
 PIPELINES, MODULAR, SCHEDULERS, GUIDERS = "pipelines", "modular_pipelines", "schedulers", "guiders"
@@ -89,9 +90,8 @@ def transformer_names(library: Library) -> list[str]:
 @cache
 def _defined(library: Library, part: str) -> dict[str, str]:
     """Class -> file, of all classes below a folder of the package."""
-    files = sorted((library.root / part).rglob("*.py"))
-    return {
-        name: file.relative_to(library.root).as_posix()
-        for file in reversed(files)
-        for name in _CLASS.findall(file.read_text(encoding="utf-8"))
-    }
+    found: dict[str, str] = {}
+    for file in sorted((library.root / part).rglob("*.py"), reverse=True):
+        place = file.relative_to(library.root).as_posix()
+        found |= dict.fromkeys(_CLASS.findall("\n" + file.read_text(encoding="utf-8")), place)
+    return found

@@ -105,13 +105,14 @@ def build_from_arguments(source: SourceFile, class_name: str, arguments: Mapping
 
 def _skeleton(root: Module, model_type: str) -> Skeleton:
     parameters = tuple(_parameters(root, "", True))
-    pretrained = [(path, module) for path, module in _modules(root, "") if module.pretrained]
+    modules = list(_modules(root, ""))
+    pretrained = [(path, module) for path, module in modules if module.pretrained]
     names = [parameter.name for parameter in parameters]
     return Skeleton(
         root.class_name,
         parameters,
         submodels=tuple((path, module.class_name, _model_type(module, model_type)) for path, module in pretrained),
-        unresolved=tuple(_unresolved(root, "")),
+        unresolved=tuple(_unresolved(modules)),
         base_prefix=str(_class_attribute(root, "base_model_prefix") or ""),
         tied=dict(_tied([one for one in pretrained if _config_ties(one[1])], names)),
         tieable=dict(_tied(pretrained, names)),
@@ -183,7 +184,7 @@ def _modules(module: Module, prefix: str) -> Iterator[tuple[str, Module]]:
                 yield from _modules(value, f"{prefix}.{name}" if prefix else name)
 
 
-def _unresolved(root: Module, prefix: str) -> Iterator[tuple[str, Any]]:
-    for path, module in _modules(root, prefix):
+def _unresolved(modules: Sequence[tuple[str, Module]]) -> Iterator[tuple[str, Any]]:
+    for path, module in modules:
         for name, expression in module.unresolved.items():
             yield (f"{path}.{name}" if path else name), expression

@@ -184,7 +184,8 @@ def _class_attributes(source: SourceFile, node: ast.ClassDef, below: tuple[ast.C
     return found
 
 
-def _annotations(source: SourceFile, node: ast.ClassDef) -> dict[str, ast.expr]:
+@cache
+def _annotations(source: SourceFile, node: ast.ClassDef) -> Mapping[str, ast.expr]:
     """The declared types of attributes, a subclass's over its base's; those of the class itself are left out."""
     found: dict[str, ast.expr] = {}
     for base in reversed(source.bases(node)):
@@ -193,8 +194,10 @@ def _annotations(source: SourceFile, node: ast.ClassDef) -> dict[str, ast.expr]:
             found.update(_annotations(*resolved))
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            found[item.target.id] = item.annotation
-    return {name: declared for name, declared in found.items() if "ClassVar" not in ast.unparse(declared)}
+            found.pop(item.target.id, None)
+            if "ClassVar" not in ast.unparse(item.annotation):
+                found[item.target.id] = item.annotation
+    return found
 
 
 def _record(found: dict[str, Value], name: str, node: ast.expr, source: SourceFile) -> None:

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator, Sequence
 
-from omni_checkers.engine.files import File, walked
+from omni_checkers.engine.files import File, walked, within
 from omni_kit.upstream.python.source import dotted
 
 
@@ -43,9 +43,7 @@ def called(node: ast.Call) -> str:
 
 def calls(node: ast.AST, *names: str) -> Iterator[ast.Call]:
     """The calls below a node of functions or methods of these names; of any without names."""
-    for item in walked(node):
-        if isinstance(item, ast.Call) and (not names or called(item) in names):
-            yield item
+    return (item for item in within(node, ast.Call) if not names or called(item) in names)
 
 
 def parameters(node: ast.FunctionDef) -> list[str]:

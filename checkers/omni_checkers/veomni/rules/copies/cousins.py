@@ -102,7 +102,7 @@ def _is_meant_alike(echo: Echo, configs: list[PatchConfigFile], transformers: Li
     if not _is_slip(echo.line, echo.there, echo.difference):
         return False
     upstream = upstream_lines(configs, transformers)
-    return echo.line.text not in upstream and not _other_config(echo.line, echo.there, upstream)
+    return echo.line.code not in upstream and not _other_config(echo.line, echo.there, upstream)
 
 
 def _place(function: Function, line: Line) -> str:
@@ -116,7 +116,7 @@ def _altered(
     for number in sorted(found := _by_line(one)):
         here, other, there, what = found[number]
         upstream = upstream_lines(configs, transformers)
-        if here.text not in upstream and not _other_config(here, there, upstream):
+        if here.code not in upstream and not _other_config(here, there, upstream):
             yield here, other, there, what
 
 
@@ -124,7 +124,7 @@ def _by_line(one: Kin) -> dict[int, tuple[Line, Function, Line, str]]:
     found: dict[int, tuple[Line, Function, Line, str]] = {}
     for other, copy in one.cousins:
         for here, there, differences in copy.altered():
-            alone = not any(here.text in cousin.lines for cousin, _ in one.cousins)
+            alone = not any(here.code in cousin.lines for cousin, _ in one.cousins)
             slip = copy.beside_the_same(here, there) and _is_slip(here, there, differences[0])
             if alone and len(differences) == 1 and slip:
                 found.setdefault(here.number, (here, other, there, differences[0].what))
@@ -159,7 +159,7 @@ def _left_out(one: Kin) -> Iterator[tuple[Function, Line]]:
     for other, copy in near:
         for there in chain(chain.from_iterable(copy.left_out()), copy.unset()):
             if changes_a_value(copy, there):
-                lost.setdefault(there.text, (other, there))
-    for text, (other, there) in lost.items():
-        if 2 * sum(text in cousin.lines for cousin, _ in near) > len(near):
+                lost.setdefault(there.code, (other, there))
+    for code, (other, there) in lost.items():
+        if 2 * sum(code in cousin.lines for cousin, _ in near) > len(near):
             yield other, there

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from omni_checkers.engine.files import File, walked
+from omni_checkers.engine.files import File, walked, within
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.examples import CONVERTER
 from omni_checkers.veomni.facts.generated import Generated
@@ -54,7 +54,7 @@ class NothingIsLeftBehind(Rule):
 
 def _unused_imports(file: File) -> Iterator[tuple[str, int]]:
     tried = {inner for node in file.nodes(ast.Try) for inner in walked(node)}
-    read = _read(walked(file.tree)) if file.tree is not None else set()
+    read = _read(file.tree) if file.tree is not None else set()
     imports: list[ast.Import | ast.ImportFrom] = [*file.nodes(ast.Import), *file.nodes(ast.ImportFrom)]
     for node in imports:
         future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
@@ -66,8 +66,9 @@ def _unused_imports(file: File) -> Iterator[tuple[str, int]]:
 
 def _unused_locals(function: ast.FunctionDef) -> Iterator[tuple[str, int]]:
     nodes = walked(function)
-    read = _read(nodes)
-    outer = {name for node in nodes if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
+    read = _read(function)
+    outer = {name for node in within(function, ast.Global) for name in node.names}
+    outer |= {name for node in within(function, ast.Nonlocal) for name in node.names}
     if "locals" in read:
         return
     for node in nodes:
@@ -82,11 +83,11 @@ def _in_class(nodes: list[ast.AST], statement: ast.AST) -> bool:
     return any(isinstance(node, ast.ClassDef) and statement in node.body for node in nodes)
 
 
-def _read(nodes: list[ast.AST]) -> set[str]:
+def _read(whole: ast.AST) -> set[str]:
     """Names that are read, deleted, changed in place, or spelled in a string such as those of `__all__`."""
-    found = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)}
-    found |= {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    changed = (node.target for node in nodes if isinstance(node, ast.AugAssign))
+    found = {node.id for node in within(whole, ast.Name) if not isinstance(node.ctx, ast.Store)}
+    found |= {node.value for node in within(whole, ast.Constant) if isinstance(node.value, str)}
+    changed = (node.target for node in within(whole, ast.AugAssign))
     return found | {target.id for target in changed if isinstance(target, ast.Name)}
 
 

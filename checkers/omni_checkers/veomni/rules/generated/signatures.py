@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from omni_checkers.engine.files import walked
+from omni_checkers.engine.files import within
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.callees import Callees, modules_of
@@ -50,7 +50,7 @@ class CallsFitSignatures(Rule):
             made = {owner: dict(modules_of(item.source, owner)) for owner in ("", *item.classes)}
             for owner, function in _functions(item.source):
                 callees = Callees(item.source, owner, function, made[owner])
-                for call in (node for node in walked(function) if isinstance(node, ast.Call)):
+                for call in within(function, ast.Call):
                     callee = callees.of(call)
                     wrong = callee.misfit(call, made=callees.made) if callee is not None else ""
                     if wrong and callee is not None:

@@ -49,6 +49,9 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.NotIn: lambda a, b: a not in b,
 }
 
+# What tells the value of each type of expressions.
+_GETTERS = {kind: f"get_{kind.__name__.lower()}" for kind in ast.expr.__subclasses__()}
+
 
 class Expressions(ABC):
     """Evaluates expressions in the scope of one method, or of one function."""
@@ -68,7 +71,7 @@ class Expressions(ABC):
 
     def value(self, node: ast.expr) -> Any:
         """What an expression is worth; UNKNOWN where that cannot be told."""
-        handler = getattr(self, f"get_{type(node).__name__.lower()}", None)
+        handler = getattr(self, _GETTERS.get(type(node), ""), None)
         if handler is None:
             return UNKNOWN
         try:

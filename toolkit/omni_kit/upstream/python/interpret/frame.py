@@ -16,6 +16,9 @@ _DEEPEST = 32
 _KEEPS = "register_to_config"  # how a constructor says that its arguments are the config
 _SETTERS = frozenset({"self.add_module", "self.register_module", "self.register_parameter", "setattr"})
 
+# What runs each type of statements.
+_DOERS = {kind: f"do_{kind.__name__.lower()}" for kind in ast.stmt.__subclasses__()}
+
 
 class _Return(Exception):
     pass
@@ -112,7 +115,7 @@ class Frame(Calls):
     def block(self, body: list[ast.stmt]) -> None:
         """Runs statements one after the other; those of other types are passed over."""
         for statement in body:
-            handler = getattr(self, f"do_{type(statement).__name__.lower()}", None)
+            handler = getattr(self, _DOERS.get(type(statement), ""), None)
             if handler is not None:
                 handler(statement)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from omni_kit.upstream.transformers.recipes.transform import Transform
 
@@ -62,10 +63,14 @@ class Recipe:
 
     def renamings(self, key: str) -> Iterator[tuple[Transform, str]]:
         """Each renaming that matches, with the name that it leads to."""
-        for transform in self.transforms:
-            if not transform.converts and (changed := transform.rename(key)) is not None:
+        for transform in self._renaming:
+            if (changed := transform.rename(key)) is not None:
                 key = changed
                 yield transform, key
+
+    @cached_property
+    def _renaming(self) -> list[Transform]:
+        return [transform for transform in self.transforms if not transform.converts]
 
     @property
     def operations(self) -> list[str]:

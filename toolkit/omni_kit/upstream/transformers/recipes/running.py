@@ -86,8 +86,9 @@ def to_hub(recipe: Recipe | None, tensors: Tensors, shapes: Shapes) -> Tensors:
     for name, tensor in _converted(scales, converters, {}).items():
         add(found, f"{name}{SCALE}", tensor)
     result: Tensors = {}
+    renamings = [t for t in inverses if not t.converts]
     for name, tensor in found.items():
-        add(result, _hub_name(recipe, [t for t in inverses if not t.converts], name, shapes), tensor)
+        add(result, _hub_name(recipe, renamings, name, shapes), tensor)
     return result
 
 
@@ -130,8 +131,8 @@ def _converted(tensors: Tensors, converters: Sequence[Transform], shapes: Shapes
 def _place(name: str, converters: Sequence[Transform]) -> tuple[int, int, str] | None:
     """Which converter takes a tensor, through which of its sources, and the name of its first target."""
     for number, transform in enumerate(converters):
-        for slot, source in enumerate(transform.sources):
-            target = replace(transform, sources=(source,)).rename(name)
+        for slot, one in enumerate(transform.by_source):
+            target = one.rename(name)
             if target is not None:
                 return number, slot, target
     return None

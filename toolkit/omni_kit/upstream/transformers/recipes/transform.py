@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 _LOOKAROUND = re.compile(r"\(\?.+?\)?\)")
@@ -47,6 +47,11 @@ class Transform:
         """Whether it changes tensors, and not only keys."""
         return bool(self.operations)
 
+    @cached_property
+    def by_source(self) -> tuple["Transform", ...]:
+        """The transform with one source alone, for each of them."""
+        return tuple(replace(self, sources=(source,)) for source in self.sources)
+
     @property
     def paired(self) -> bool:
         """Each source has a target of its own, and all wait for the first source to be seen."""
@@ -65,7 +70,7 @@ class Transform:
         if found is None:
             return None
         prefix, rest, match, source = found
-        _, starts = _compiled(self.sources, self.bounded)
+        _, starts = self._compiled
 
         def group(reference: re.Match[str]) -> str:
             text = match.group(starts[source] + int(reference.group(1))) or ""
@@ -89,11 +94,14 @@ class Transform:
         if prefix is None:
             return None
         rest = key[len(prefix) :]
-        pattern, _ = _compiled(self.sources, self.bounded)
-        match = pattern.search(rest)
+        match = self._compiled[0].search(rest)
         if match is None:
             return None
         return prefix, rest, match, next(i for i in range(len(self.sources)) if match.group(f"g{i}") is not None)
+
+    @cached_property
+    def _compiled(self) -> tuple[re.Pattern[str], tuple[int, ...]]:
+        return _compiled(self.sources, self.bounded)
 
     def substitution(self, source: int = 0, target: int = 0) -> tuple[str, str]:
         """A source as a regular expression on whole keys, scope included, and its target as the replacement text."""
