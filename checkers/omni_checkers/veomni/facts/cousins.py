@@ -112,6 +112,16 @@ def functions_in(directory: Path) -> tuple[Function, ...]:
     return tuple(function for path in paths for function in functions_of(read_file(path)))
 
 
+def own_helpers(one: Function, other: Function) -> set[str]:
+    """The functions that stand beside `other`, and not beside `one`."""
+    return _beside(other.file) - _beside(one.file)
+
+
+def _beside(path: Path) -> set[str]:
+    tree = read_file(path).tree
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} if tree is not None else set()
+
+
 @cache
 def places_in(directory: Path) -> Places:
     """Where the lines of an integration stand."""

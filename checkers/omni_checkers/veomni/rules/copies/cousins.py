@@ -8,8 +8,8 @@ from pathlib import Path
 from omni_checkers.engine.rule import Example, Finding, Findings, Rule, Severity
 from omni_checkers.symbolic.arrangement import same_values
 from omni_checkers.symbolic.differences import Difference
-from omni_checkers.symbolic.lines import Line
-from omni_checkers.veomni.facts.cousins import Function, Kin, upstream_lines
+from omni_checkers.symbolic.lines import Line, names_read
+from omni_checkers.veomni.facts.cousins import Function, Kin, own_helpers, upstream_lines
 from omni_checkers.veomni.facts.echoes import Echo
 from omni_checkers.veomni.facts.generated import PatchConfigFile
 from omni_checkers.veomni.facts.slips import changes_a_value
@@ -153,12 +153,16 @@ def _other_config(here: Line, there: Line, upstream: frozenset[str]) -> bool:
 
 
 def _left_out(one: Kin) -> Iterator[tuple[Function, Line]]:
-    """Lines that change a value, and that most of the cousins have which are alike almost throughout."""
+    """Lines that change a value, and that most of the cousins have which are alike almost throughout.
+
+    A line that calls a function of the cousin's file, which this one has not, is about another matter.
+    """
     near = [(other, copy) for other, copy in one.cousins if copy.likeness >= _NEAR]
     lost: dict[str, tuple[Function, Line]] = {}
     for other, copy in near:
+        foreign = own_helpers(one.function, other)
         for there in chain(chain.from_iterable(copy.left_out()), copy.unset()):
-            if changes_a_value(copy, there):
+            if changes_a_value(copy, there) and not foreign & names_read(there.node):
                 lost.setdefault(there.code, (other, there))
     for code, (other, there) in lost.items():
         if 2 * sum(code in cousin.lines for cousin, _ in near) > len(near):
