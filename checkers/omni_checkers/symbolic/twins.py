@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from omni_checkers.engine.files import remembered, walked
+from omni_checkers.engine.files import remembered, walked, within
 from omni_checkers.symbolic.lines import code
 
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
@@ -40,7 +40,7 @@ def forgotten(function: ast.FunctionDef, members: Collection[str] = ()) -> Itera
     `members`, the names that objects of its file have.
     """
     known = {node.id for node in walked(function) if isinstance(node, ast.Name)}
-    known |= {node.attr for node in walked(function) if isinstance(node, ast.Attribute)}
+    known |= {node.attr for node in within(function, ast.Attribute)}
     known |= set(members)
     known |= {argument.arg for argument in walked(function) if isinstance(argument, ast.arg)}
     statements = [node for node in walked(function) if isinstance(node, (ast.Assign, ast.AugAssign, ast.Return))]
@@ -52,11 +52,10 @@ def forgotten(function: ast.FunctionDef, members: Collection[str] = ()) -> Itera
                 break
             if shapes[number] == shapes[place]:
                 yield from _between(first, second, known)
-    for call in walked(function):
-        if isinstance(call, ast.Call):
-            for one, other in combinations(call.keywords, 2):
-                if _kinds(one) == _kinds(other):
-                    yield from _between(one, other, known)
+    for call in within(function, ast.Call):
+        for one, other in combinations(call.keywords, 2):
+            if _kinds(one) == _kinds(other):
+                yield from _between(one, other, known)
 
 
 def undivided(function: ast.FunctionDef) -> Iterator[tuple[ast.Assign, ast.Assign]]:

@@ -2,12 +2,13 @@
 
 import ast
 
-from omni_checkers.engine.files import walked
+from omni_checkers.engine.files import within
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
 from omni_checkers.symbolic.lines import said
 from omni_checkers.symbolic.twins import forgotten, undivided
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated
+from omni_kit.upstream.python.source import dotted
 
 _BOTH = """\
 
@@ -77,5 +78,4 @@ class TwinsAreChanged(Rule):
 
 def _members(item: Generated) -> set[str]:
     """What a file says `self.` of."""
-    found = (node for node in walked(item.source.tree) if isinstance(node, ast.Attribute))
-    return {node.attr for node in found if isinstance(node.value, ast.Name) and node.value.id == "self"}
+    return {node.attr for node in within(item.source.tree, ast.Attribute) if dotted(node.value) == "self"}

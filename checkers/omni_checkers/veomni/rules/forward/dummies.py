@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
-from omni_checkers.symbolic.lines import names_read
+from omni_checkers.symbolic.lines import names_read, parameters
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated, upstream_function
 from omni_kit.upstream.python.source import dotted
@@ -205,7 +205,7 @@ class EveryWayKeepsWhatIsAdded(Rule):
 
 def _left_early(function: ast.FunctionDef) -> Iterator[tuple[int, str, str]]:
     """Where a function ends early with an argument alone; and another that it adds to that one afterwards."""
-    arguments = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)} - {"self"}
+    arguments = parameters(function) - {"self"}
     for place, node in enumerate(function.body):
         match node:
             case ast.If(test, [*_, ast.Return(ast.Name(kept))], []) if kept in arguments:
