@@ -221,6 +221,14 @@ def test_the_short_form_of_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Usage: omni-kit inspect" in capsys.readouterr().out
 
 
+def test_help_flows_and_shows_square_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--help"]) == main(["patchgen", "run", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "[tool.patchgen]" in shown
+    said = next(line for line in shown.splitlines() if "[tool.omni-kit.check]" in line)
+    assert said.startswith(" Nothing of what is checked"), "one line of the source begins no line of the terminal"
+
+
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     for command in (
         "inspect",

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from omni_kit import __version__
+from omni_kit.cli.commands import Commands
 from omni_kit.errors import BadInput, Interrupted, MissingRequirement, OmniKitError
 from omni_kit.files import cache_directory, write_atomic
 from omni_kit.output import Format, Output
@@ -17,7 +18,7 @@ from omni_kit.stopping import asked, stoppable
 # Typer brings its own copy of click in newer releases; its public BadParameter leads to the base class in both.
 _ClickException: type[Exception] = typer.BadParameter.mro()[2]
 
-app = typer.Typer(
+app = Commands(
     name="omni-kit",
     help="Bring a new model into a training or serving framework, and prove that it is right.",
     no_args_is_help=True,

@@ -65,7 +65,7 @@ def check_command(
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Take [tool.omni-kit.check] from here, not from the working directory's."),
+        typer.Option(metavar="FILE", help="The pyproject.toml with the settings, instead of the working directory's."),
     ] = None,
     cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Use verdicts of earlier runs.")] = True,
     fmt: Annotated[CheckFormat, typer.Option("--format", help="How to show the findings.")] = CheckFormat.human,

@@ -2,14 +2,16 @@
 
 from enum import StrEnum
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from typer.core import TyperCommand
 
 from omni_kit.cli.app import app
+from omni_kit.cli.commands import Command
 from omni_kit.cli.options import FormatOption, FullOption
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output, table
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from omni_kit.parity.report.report import Proof
 
 
-class _Command(TyperCommand):
+class _Command(Command):
     """Its help text names the levels as they declare themselves; they are imported only when it is shown."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -32,7 +34,10 @@ def _levels() -> str:
     from omni_kit.parity.levels import BY_NAME
 
     width = max(map(len, BY_NAME))
-    rows = [f"{'*' if level.default else ' '} {name:{width}}  {level.says}" for name, level in BY_NAME.items()]
+    wrapped = TextWrapper(get_terminal_size().columns - 2, subsequent_indent=" " * (width + 4))
+    rows = [
+        wrapped.fill(f"{'*' if level.default else '-'} {name:{width}}  {level.says}") for name, level in BY_NAME.items()
+    ]
     head = "Levels; those with a star run unless --levels says otherwise, as far as both sides can run them:"
     return "\n".join([head, "", "\b", *rows])
 

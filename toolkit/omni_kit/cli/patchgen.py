@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from omni_kit.cli.app import app
+from omni_kit.cli.commands import Commands
 from omni_kit.cli.options import DryRunOption, FormatOption, FullOption, TransformersOption
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {"error": "red", "stale": "red", "orphan": "red", "warning": "yellow", "info": "dim"}
 
-patchgen_app = typer.Typer(
+patchgen_app = Commands(
     name="patchgen",
     help="Generate modeling files from upstream's by patch configs; nothing fails silently.",
     no_args_is_help=True,

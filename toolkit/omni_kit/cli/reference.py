@@ -8,13 +8,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from omni_kit.cli.app import app
+from omni_kit.cli.commands import Commands
 from omni_kit.cli.options import FormatOption, FullOption
 from omni_kit.output import Format, Output, shown, table
 
 if TYPE_CHECKING:
     from omni_kit.examples import Example
 
-reference_app = typer.Typer(help="Finished integrations to read and to copy.", no_args_is_help=True)
+reference_app = Commands(help="Finished integrations to read and to copy.", no_args_is_help=True)
 app.add_typer(reference_app, name="reference")
 
 _NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="An example, as `reference list` names it.")]

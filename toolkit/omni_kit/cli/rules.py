@@ -9,13 +9,14 @@ from rich.markup import escape
 from rich.syntax import Syntax
 
 from omni_kit.cli.app import app
+from omni_kit.cli.commands import Commands
 from omni_kit.cli.options import FormatOption, FullOption
 from omni_kit.output import Format, Output, table
 
 if TYPE_CHECKING:
     from omni_checkers import Rule
 
-rules_app = typer.Typer(help="The rules of check.", no_args_is_help=True)
+rules_app = Commands(help="The rules of check.", no_args_is_help=True)
 app.add_typer(rules_app, name="rules")
 
 

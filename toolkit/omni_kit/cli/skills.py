@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from omni_kit.cli.app import app
 from omni_kit.cli.check import CheckFormat, for_machines, ids, show_findings
+from omni_kit.cli.commands import Commands
 from omni_kit.cli.options import FormatOption, FullOption
 from omni_kit.output import Format, Output, table
 from omni_kit.skillpack import Agent, Place
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from omni_checkers import Report
     from omni_kit.skillpack import Change
 
-skills_app = typer.Typer(help="The skills that agents load.", no_args_is_help=True)
+skills_app = Commands(help="The skills that agents load.", no_args_is_help=True)
 app.add_typer(skills_app, name="skills")
 
 _NamesArgument = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Skills; all by default.")]
