@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from omni_checkers import check
+from omni_checkers import NotApplicable, check
 from omni_checkers.symbolic import Opaque
 from omni_checkers.veomni.examples_diffusion import CONDITION_CONFIGURATION, CONDITIONS, CONFIGURATION, MODELING
 from omni_checkers.veomni.facts.diffusion import mixtures, numbers
 from omni_checkers.veomni.facts.diffusion.mixtures import Mixture
 from omni_checkers.veomni.facts.diffusion.noising import on_every_path
 from omni_checkers.veomni.facts.diffusion.numbers import Flat
+from omni_checkers.veomni.facts.model import model_facts
 
 from .conftest import Subject, found, home_of
 
@@ -169,3 +170,34 @@ def test_what_is_wrong_on_every_path() -> None:
     paths = iter([["sign"], [], ["sign"]])
     assert on_every_path(paths) == set()
     assert list(paths) == [["sign"]]  # those after the one that is right are not followed
+
+
+class TestCopiesOfTheLibrary:
+    """Functions that VeOmni wrote by hand in the place of diffusers' own: a subclass, a renamed copy, a patched one."""
+
+    @pytest.mark.parametrize(
+        ("model", "folder", "rule", "old", "new"),
+        [
+            ("wan_t2v", "wan", "VEO415", "sin = freqs_sin[..., 1::2]", "sin = freqs_sin[..., 0::2]"),
+            ("wan_t2v", "wan", "VEO416", "        key = attn.norm_k(key)\n", ""),
+            ("wan_t2v", "wan", "VEO415", "* (1 + scale) + shift", "* scale + shift"),
+            ("qwen_image", "qwen_image", "VEO415", "img_key = attn.norm_k(img_key)", "img_key = attn.norm_q(img_key)"),
+            ("qwen_image", "qwen_image", "VEO415", "guidance.to(hidden_states.dtype) * 1000", "guidance * 1000"),
+        ],
+    )
+    def test_a_slip_is_found(self, model: str, folder: str, rule: str, old: str, new: str, subject: Subject) -> None:
+        modeling = f"{folder}_transformer/modeling_{folder}_transformer.py"
+        assert found(subject(model, {modeling: (old, new)}), rule)
+
+    @pytest.mark.parametrize("model", ["wan_t2v", "qwen_image"])
+    def test_what_is_meant_is_quiet(self, model: str, subject: Subject) -> None:
+        path = subject(model)
+        assert found(path, "VEO415") == found(path, "VEO416") == []
+        functions = {one.name for one in model_facts(path)[0].get("copies")}
+        assert any(name.endswith("SPAttnProcessor.__call__") for name in functions)
+        assert any(name.endswith("Model_forward") for name in functions)
+
+    def test_what_was_written_anew_is_no_copy(self, subject: Subject) -> None:
+        path = subject("ltx2_3")
+        with pytest.raises(NotApplicable, match="in the place of a library's"):
+            model_facts(path)[0].get("copies")

@@ -8,7 +8,7 @@ from functools import cached_property
 from omni_checkers.engine.files import walked, within
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic.alterations import Copy
-from omni_checkers.symbolic.lines import parameters
+from omni_checkers.symbolic.lines import Line, parameters
 from omni_checkers.veomni.facts.callees import Callees, modules_of
 from omni_checkers.veomni.facts.generated import Generated, upstream_function
 from omni_kit.upstream.python.source import dotted
@@ -34,12 +34,12 @@ class Override:
         """What its calls reach in the same file."""
         return Callees(self.item.source, self.owner, self.copy.ours, dict(modules_of(self.item.source, self.owner)))
 
-    def is_new(self, name: str) -> bool:
-        """Whether a local name holds something that upstream's code of that name does not make."""
-        original = {line.code for line in self.copy.original}
+    def is_new(self, name: str, line: Line) -> bool:
+        """Whether a local name holds something in a line that upstream's code of that name does not make."""
+        original = {one.code for one in self.copy.original}
         patched = {function.name for _, function in self.item.patched}
-        made = [line for line in self.copy.mine if _binds(line.node, name)]
-        return any(line.code not in original or _called(line.node) & patched for line in made)
+        made = [one for one in self.copy.mine if one is not line and _binds(one.node, name)]
+        return any(one.code not in original or _called(one.node) & patched for one in made)
 
     def mentions(self) -> set[str]:
         """The attributes, names and strings in it, and in the functions and own methods that it calls."""

@@ -16,6 +16,7 @@ from omni_checkers.veomni.facts.diffusion import diffusion, speaks_of_diffusion
 from omni_checkers.veomni.facts.echoes import echoes
 from omni_checkers.veomni.facts.experts import experts
 from omni_checkers.veomni.facts.generated import generated, patch_configs
+from omni_checkers.veomni.facts.handwritten import copies
 from omni_checkers.veomni.facts.libraries import libraries
 from omni_checkers.veomni.facts.origins import written_at
 from omni_checkers.veomni.facts.plan import plans, skeletons
@@ -92,6 +93,7 @@ PROVIDERS: dict[str, Callable[..., Any]] = {
     "generated": generated,
     "patch_configs": patch_configs,
     "overrides": overrides,
+    "copies": copies,
     "libraries": libraries,
     "kin": kin,
     "echoes": echoes,

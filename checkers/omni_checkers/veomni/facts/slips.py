@@ -18,7 +18,7 @@ _SAME_VALUE = {"contiguous", "clone", "cpu"}
 def altered(one: Override) -> Iterator[tuple[Line, Line, str]]:
     """Statements that say otherwise than the original's in whose place they stand, with the words for it."""
     for here, there, differences in one.copy.altered():
-        real = [difference.what for difference in differences if not _meant(one, difference)]
+        real = [difference.what for difference in differences if not _meant(one, here, difference)]
         if real and (len(differences) == 1 or all(difference.call for difference in differences)):
             yield here, there, " and ".join(real)
 
@@ -36,14 +36,14 @@ def left_out(one: Override) -> Iterator[Line]:
             yield line
 
 
-def _meant(one: Override, difference: Difference) -> bool:
+def _meant(one: Override, here: Line, difference: Difference) -> bool:
     """Whether a difference follows from what else was changed."""
     if difference.call is not None:
         return _travels(one, difference.call, difference.argument) or _not_taken(one, difference)
     if difference.gone:  # or asked before
         return set(difference.gone) <= {line.code for line in one.copy.mine}
     kept = difference.kept
-    return isinstance(kept, ast.Name) and one.is_new(kept.id)
+    return isinstance(kept, ast.Name) and one.is_new(kept.id, here)
 
 
 def _travels(one: Override, call: ast.Call, argument: str) -> bool:

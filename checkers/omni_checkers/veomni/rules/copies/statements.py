@@ -41,7 +41,8 @@ class CopiesSayTheSame(Rule):
     factor or an index that is lost, arguments in another order;
     or two statements, of which one needs the other, the other way round; or halves in the place of every second
     element; or a switch that upstream turns the other way wherever it gives it; or a place that gets a value which
-    upstream computes, too, and uses elsewhere, whatever the two are called. Code that was written anew is not judged.
+    upstream computes, too, and uses elsewhere, whatever the two are called. Code that was written anew is not judged. What stands
+    by hand in the place of a library's is a patch, too: a method of a subclass, a function that is set, a renamed copy.
 
     Why: a patch repeats dozens of lines that it does not want to change. A slip in one of them is a model that trains,
     and is another model than the one whose checkpoint it loads.
@@ -58,8 +59,8 @@ class CopiesSayTheSame(Rule):
     BAD = (_router(dim="0"),)
     GOOD = (_router(),)
 
-    def check(self, overrides: list[Override]) -> Findings:
-        for one in overrides:
+    def check(self, copies: list[Override]) -> Findings:
+        for one in copies:
             told = set[int]()
             for here, there, what in altered(one):
                 told.add(here.number)
@@ -105,8 +106,8 @@ class CopiesAreWhole(Rule):
     BAD = (_router(scale=""),)
     GOOD = (_router(),)
 
-    def check(self, overrides: list[Override]) -> Findings:
-        for one in overrides:
+    def check(self, copies: list[Override]) -> Findings:
+        for one in copies:
             for line in left_out(one):
                 message = f"{one.name} leaves out upstream's line {line.number}: {line.text[:100]}"
                 yield Finding(message, one.item.file.path, one.copy.ours.lineno)
