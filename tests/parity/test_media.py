@@ -50,9 +50,12 @@ def test_a_model_with_media_passes_in_every_form_that_it_is_fed_in(
     assert results["samples of different media, packed"].status == "pass"
     left_out = [one for one in results.values() if one.status == "refused"]
     wanting = {one.name for one in left_out if "wants what is prepared" in one.reason}
+    magnified = {one.name for one in left_out if "upstream itself magnifies rounding" in one.reason}
     assert all(
-        one.name.endswith(("audio_output=True", "AVAILABLE", "cache")) or one.name in wanting for one in left_out
+        one.name.endswith(("audio_output=True", "AVAILABLE", "cache")) or one.name in wanting | magnified
+        for one in left_out
     )
+    assert all("12" in name for name in magnified), "only a deep model may magnify so much"
     assert not any(name.startswith(("an image", "two images", "samples")) for name in wanting)
     if "omni" in model:
         assert results["a sound, unprepared"].status == "pass"

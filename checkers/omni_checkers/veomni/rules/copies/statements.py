@@ -41,8 +41,9 @@ class CopiesSayTheSame(Rule):
     factor or an index that is lost, arguments in another order;
     or two statements, of which one needs the other, the other way round; or halves in the place of every second
     element; or a switch that upstream turns the other way wherever it gives it; or a place that gets a value which
-    upstream computes, too, and uses elsewhere, whatever the two are called. Code that was written anew is not judged. What stands
-    by hand in the place of a library's is a patch, too: a method of a subclass, a function that is set, a renamed copy.
+    upstream computes, too, and uses elsewhere, whatever the two are called. Code that was written anew is not judged.
+    Code by hand in the place of a library's is a patch, too: a method of a subclass, a function that is set on a class,
+    a copy under another name.
 
     Why: a patch repeats dozens of lines that it does not want to change. A slip in one of them is a model that trains,
     and is another model than the one whose checkpoint it loads.

@@ -1,4 +1,4 @@
 #!/bin/bash
 set -e
 source "$(dirname "$0")/../solution/solve.sh"
-sed -i 's/noise_pred_uncond, noise_pred_text = /noise_pred_text, noise_pred_uncond = /' plugins/ltx_blocks/denoise.py
+sed -i 's/(block_state.prompt_embeds, block_state.negative_prompt_embeds)/(block_state.negative_prompt_embeds, block_state.prompt_embeds)/' plugins/ltx_blocks/denoise.py
