@@ -70,7 +70,8 @@ MEANT = {
 }
 
 
-def _function(text: str) -> ast.FunctionDef:
+def function(text: str) -> ast.FunctionDef:
+    """The function that a text holds."""
     node = ast.parse(textwrap.dedent(text)).body[0]
     assert isinstance(node, ast.FunctionDef)
     return node
@@ -78,7 +79,7 @@ def _function(text: str) -> ast.FunctionDef:
 
 def _copy(old: str, new: str) -> Copy:
     assert old in ORIGINAL
-    return Copy(_function(ORIGINAL.replace(old, new) if old else ORIGINAL), _function(ORIGINAL))
+    return Copy(function(ORIGINAL.replace(old, new) if old else ORIGINAL), function(ORIGINAL))
 
 
 @pytest.mark.parametrize("slip", SLIPS)
@@ -90,9 +91,9 @@ def test_a_slip_is_told_once(slip: str) -> None:
 
 def test_what_is_named_only_to_be_returned() -> None:
     named = ORIGINAL.replace("    return AttentionOutput(", "    output = AttentionOutput(") + "    return output\n"
-    assert list(Copy(_function(named), _function(ORIGINAL)).altered()) == []
+    assert list(Copy(function(named), function(ORIGINAL)).altered()) == []
     slip = named.replace("weights=weights", "weights=query")
-    assert len(list(Copy(_function(slip), _function(ORIGINAL)).altered())) == 1
+    assert len(list(Copy(function(slip), function(ORIGINAL)).altered())) == 1
 
 
 @pytest.mark.parametrize("meant", MEANT)
@@ -117,8 +118,8 @@ def test_what_is_left_out_is_told(lines: str) -> None:
 
 
 def test_what_was_written_anew_is_no_copy() -> None:
-    ours = _function("def forward(self, hidden_states):\n    weights = kernel(hidden_states)\n    return weights\n")
-    copy = Copy(ours, _function(ORIGINAL))
+    ours = function("def forward(self, hidden_states):\n    weights = kernel(hidden_states)\n    return weights\n")
+    copy = Copy(ours, function(ORIGINAL))
     assert copy.likeness == 0
     assert list(copy.altered()) == []
     assert list(copy.left_out()) == []
@@ -135,7 +136,7 @@ def test_two_lines_the_other_way_round() -> None:
 
 def test_a_link_of_a_chain() -> None:
     without = ORIGINAL.replace("    weights = self.dropout(weights)\n", "").replace("if mask is not None", "if mask")
-    copy = Copy(_function(without), _function(ORIGINAL))
+    copy = Copy(function(without), function(ORIGINAL))
     assert [line.text for line in copy.unset()] == ["weights = self.dropout(weights)"]
     assert list(_copy("", "").unset()) == []
 
@@ -145,7 +146,7 @@ def test_a_slip_in_a_line_that_stands_elsewhere() -> None:
     moved = ORIGINAL.replace(line, "").replace(
         "    total =", f"    if self.late:\n    {line.replace('2, 3', '1, 2')}    gather(weights)\n    total ="
     )
-    found = list(Copy(_function(moved), _function(ORIGINAL)).altered())
+    found = list(Copy(function(moved), function(ORIGINAL)).altered())
     assert [there.text for _, there, _ in found] == [line.strip()]
 
 

@@ -26,6 +26,7 @@ SAME = [
     ("a.type_as(b)", "a.to(b.dtype)"),
     ("a @ b.T", "torch.matmul(a, b.T)"),
     ("torch.softmax(a, dim=-1)", "a.softmax(-1)"),
+    ("ends[1:] - ends[:-1]", "torch.diff(ends)"),
 ]
 OTHER = [
     ("a.transpose(0, 1)", "a.reshape(4, 4)"),
@@ -34,6 +35,8 @@ OTHER = [
     ("torch.sum(a, dim=0)", "a.sum(1)"),
     ("a.repeat(2, 1)", "a.repeat_interleave(2, 1)"),
     ("a / 3", "a * 3"),
+    ("a[1:] - b[:-1]", "torch.diff(a)"),
+    ("a[:-1] - a[1:]", "torch.diff(a)"),
     ("a if a is None else b", "b if a is None else a"),
     ("a.softmax(-1)", "a.sigmoid()"),
 ]
@@ -51,7 +54,7 @@ def test_the_same_in_other_words(ours: str, theirs: str) -> None:
 @pytest.mark.parametrize(("ours", "theirs"), SAME)
 def test_torch_says_so_too(ours: str, theirs: str) -> None:
     a, b = torch.arange(16.0).reshape(4, 4) - 7.0, torch.full((4, 4), 0.25)
-    names = {"torch": torch, "a": a, "b": b}
+    names = {"torch": torch, "a": a, "b": b, "ends": torch.tensor([0, 3, 4, 9])}
     one, other, spelt = (eval(text, dict(names)) for text in (ours, theirs, _plain(ours)))
     for left, right, third in zip(*(x if isinstance(x, tuple) else (x,) for x in (one, other, spelt)), strict=True):
         assert torch.equal(torch.as_tensor(left), torch.as_tensor(right))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from omni_kit.upstream.python.source import parse_file
 
@@ -41,6 +41,27 @@ def remembered(function: Callable[[Any], Answer]) -> Callable[[Any], Answer]:
         return answer
 
     return asked
+
+
+def rebuilt(node: Node, instead: Callable[[ast.AST], ast.AST | None]) -> Node:
+    """A copy of a tree, without what is remembered about it.
+
+    Args:
+        instead: what stands in the place of a node; None for a copy of it.
+    """
+    return cast("Node", _rebuilt(node, instead))
+
+
+def _rebuilt(part: Any, instead: Callable[[ast.AST], ast.AST | None]) -> Any:
+    if isinstance(part, list):
+        return [_rebuilt(one, instead) for one in part]
+    if not isinstance(part, ast.AST):
+        return part
+    other = instead(part)
+    if other is not None:
+        return other
+    made = type(part)(**{name: _rebuilt(getattr(part, name, None), instead) for name in part._fields})
+    return ast.copy_location(made, part)
 
 
 def walked(node: ast.AST) -> list[ast.AST]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 
 from omni_checkers.engine.files import walked
 from omni_checkers.symbolic.arrangement import rearranged
@@ -106,12 +106,10 @@ class Copy:
 
     def _standing(self) -> Iterator[tuple[Line, Line]]:
         new, lost = self._apart
-        for tag, first, last, start, end in self._blocks:
-            if tag == "replace":
-                for here in self.mine[first:last]:
-                    for there in self.original[start:end]:
-                        if here.kind is there.kind and here.code in new and there.code in lost:
-                            yield here, there
+        for mine, original in self.rewritten_blocks():
+            for here, there in product(mine, original):
+                if here.kind is there.kind and here.code in new and there.code in lost:
+                    yield here, there
 
     def beside_the_same(self, here: Line, there: Line) -> bool:
         """Whether the line before, or the one after, is the same in both: else the lines were written anew."""
@@ -191,12 +189,18 @@ class Copy:
                 if _sets(here) == _sets(there) and {_cut(here.node), _cut(there.node)} == {_STEPS, _HALVES}:
                     yield here, there
 
+    def rewritten_blocks(self) -> Iterator[tuple[Sequence[Line], Sequence[Line]]]:
+        """Lines of the copy, and those of the original that they stand in the place of."""
+        for tag, first, last, start, end in self._blocks:
+            if tag == "replace":
+                yield self.mine[first:last], self.original[start:end]
+
     def rewritten(self) -> Iterator[tuple[Line, Line]]:
         """Lines that stand where the original sets the same name to another value, in words that the original knows."""
         known = {node.id for node in walked(self.theirs) if isinstance(node, ast.Name)} | parameters(self.theirs)
-        for tag, first, last, start, end in self._blocks:
-            if tag == "replace" and last - first == end - start == 1:
-                here, there = self.mine[first], self.original[start]
+        for mine, original in self.rewritten_blocks():
+            if len(mine) == len(original) == 1:
+                here, there = mine[0], original[0]
                 read = names_read(here.node)
                 if _sets(here) == _sets(there) != "" and read <= known and not read & self._made:
                     yield here, there

@@ -38,6 +38,7 @@ _METHODS = frozenset(
         "clamp",
         "cos",
         "cumsum",
+        "diff",
         "div",
         "exp",
         "flatten",
@@ -85,19 +86,12 @@ _METHODS = frozenset(
         "var",
     }
 )
-# Operations that give other values, and not the same ones in another shape.
-OPERATIONS = frozenset({"expand", "repeat", *_METHODS}) - {
-    "chunk",
-    "flatten",
-    "permute",
-    "reshape",
-    "split",
-    "squeeze",
-    "tensor_split",
-    "transpose",
-    "unbind",
-    "unsqueeze",
-}
+# Operations that give the same values in another shape.
+SHAPES = frozenset(
+    {"chunk", "flatten", "permute", "reshape", "split", "squeeze", "tensor_split", "transpose", "unbind", "unsqueeze"}
+)
+# Operations that give other values.
+OPERATIONS = frozenset({"expand", "repeat", *_METHODS}) - SHAPES
 # Methods of a tensor that give one tensor, and no tuple.
 ONE_TENSOR = frozenset({"contiguous", "expand", "repeat", "to", "type_as", "view", "view_as", *_METHODS}) - {
     "chunk",
@@ -207,6 +201,12 @@ def _operation(node: ast.BinOp) -> ast.AST:
             return ast.Call(ast.Attribute(left, "pow", ast.Load()), [ast.Constant(2)], [])
         case ast.BinOp(left, ast.Pow(), right):
             return ast.Call(ast.Attribute(left, "pow", ast.Load()), [right], [])
+        case ast.BinOp(  # of offsets, which have one dimension
+            ast.Subscript(behind, ast.Slice(ast.Constant(1), None, None)),
+            ast.Sub(),
+            ast.Subscript(before, ast.Slice(None, ast.UnaryOp(ast.USub(), ast.Constant(1)), None)),
+        ) if ast.unparse(behind) == ast.unparse(before):
+            return ast.Call(ast.Attribute(behind, "diff", ast.Load()), [], [])
         case ast.BinOp(left, ast.MatMult(), right):
             return ast.Call(ast.Attribute(left, "matmul", ast.Load()), [right], [])
     return node

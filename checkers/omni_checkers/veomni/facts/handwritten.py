@@ -2,12 +2,14 @@
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from omni_checkers.engine.files import File, within
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Program
 from omni_checkers.symbolic.alterations import Copy
+from omni_checkers.symbolic.renaming import renamed
 from omni_checkers.veomni.facts.copies import Override
 from omni_checkers.veomni.facts.generated import Generated
 from omni_kit.errors import BadInput, MissingRequirement
@@ -22,7 +24,8 @@ _COPIED = 0.6
 
 
 def copies(program: Program, files: dict[Path, File], overrides: list[Override] | None = None) -> list[Override]:
-    """Every function in the place of one of a library, in generated files and in hand-written ones, and those inside.
+    """Every function in the place of one of a library, in generated files and in hand-written ones, and those inside;
+    with the library's names for locals that are the same.
 
     Raises:
         NotApplicable: there is none.
@@ -30,7 +33,8 @@ def copies(program: Program, files: dict[Path, File], overrides: list[Override] 
     found = [*(overrides or ()), *_handwritten(program, files)]
     if not found:
         raise NotApplicable("no function stands in the place of a library's")
-    return [*found, *(inner for one in found for inner in _inside(one))]
+    found += [inner for one in found for inner in _inside(one)]
+    return [replace(one, copy=renamed(one.copy)) for one in found]
 
 
 def _inside(one: Override) -> Iterator[Override]:

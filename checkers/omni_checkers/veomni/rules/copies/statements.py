@@ -3,6 +3,7 @@
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
 from omni_checkers.symbolic.flows import exchanges
 from omni_checkers.symbolic.lines import said
+from omni_checkers.symbolic.merging import nested_otherwise
 from omni_checkers.symbolic.switches import switched
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.copies import Override
@@ -74,6 +75,11 @@ class CopiesSayTheSame(Rule):
             for here, there in one.copy.recut():
                 if here.number not in told:
                     message = f"{one.name}: '{here.text}' takes other elements than '{there.text}'"
+                    yield Finding(f"{message} (upstream's line {there.number})", one.item.file.path, here.number)
+            for here, there in nested_otherwise(one.copy):
+                if here.number not in told:
+                    told.add(here.number)
+                    message = f"{one.name}: '{here.text}' takes the steps of '{there.text}' in another order"
                     yield Finding(f"{message} (upstream's line {there.number})", one.item.file.path, here.number)
             for given in switched(one.copy.ours, one.copy.theirs):
                 if given.value.lineno not in told:
