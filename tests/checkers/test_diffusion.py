@@ -173,21 +173,21 @@ def test_what_is_wrong_on_every_path() -> None:
 
 
 class TestCopiesOfTheLibrary:
-    """Functions that VeOmni wrote by hand in the place of diffusers' own: a subclass, a renamed copy, a patched one."""
+    """What VeOmni wrote by hand in the place of diffusers' own: a subclass, a renamed copy, a patched one, a helper."""
 
     @pytest.mark.parametrize(
-        ("model", "folder", "rule", "old", "new"),
+        ("model", "part", "rule", "old", "new"),
         [
-            ("wan_t2v", "wan", "VEO415", "sin = freqs_sin[..., 1::2]", "sin = freqs_sin[..., 0::2]"),
-            ("wan_t2v", "wan", "VEO416", "        key = attn.norm_k(key)\n", ""),
-            ("wan_t2v", "wan", "VEO415", "* (1 + scale) + shift", "* scale + shift"),
-            ("qwen_image", "qwen_image", "VEO415", "img_key = attn.norm_k(img_key)", "img_key = attn.norm_q(img_key)"),
-            ("qwen_image", "qwen_image", "VEO415", "guidance.to(hidden_states.dtype) * 1000", "guidance * 1000"),
+            ("wan_t2v", "wan_transformer", "VEO415", "sin = freqs_sin[..., 1::2]", "sin = freqs_sin[..., 0::2]"),
+            ("wan_t2v", "wan_transformer", "VEO416", "        key = attn.norm_k(key)\n", ""),
+            ("wan_t2v", "wan_transformer", "VEO415", "* (1 + scale) + shift", "* scale + shift"),
+            ("qwen_image", "qwen_image_transformer", "VEO415", "attn.norm_k(img_key)", "attn.norm_q(img_key)"),
+            ("qwen_image", "qwen_image_transformer", "VEO415", "guidance.to(hidden_states.dtype) *", "guidance *"),
+            ("qwen_image", "qwen_image_condition", "VEO415", "permute(0, 2, 4, 1, 3, 5)", "permute(0, 2, 4, 3, 5, 1)"),
         ],
     )
-    def test_a_slip_is_found(self, model: str, folder: str, rule: str, old: str, new: str, subject: Subject) -> None:
-        modeling = f"{folder}_transformer/modeling_{folder}_transformer.py"
-        assert found(subject(model, {modeling: (old, new)}), rule)
+    def test_a_slip_is_found(self, model: str, part: str, rule: str, old: str, new: str, subject: Subject) -> None:
+        assert found(subject(model, {f"{part}/modeling_{part}.py": (old, new)}), rule)
 
     @pytest.mark.parametrize("model", ["wan_t2v", "qwen_image"])
     def test_what_is_meant_is_quiet(self, model: str, subject: Subject) -> None:

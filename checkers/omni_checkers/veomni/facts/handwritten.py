@@ -11,11 +11,13 @@ from omni_checkers.symbolic import Program
 from omni_checkers.symbolic.alterations import Copy
 from omni_checkers.symbolic.renaming import renamed
 from omni_checkers.veomni.facts.copies import Override
+from omni_checkers.veomni.facts.diffusion.pipelines import pipelines_with
+from omni_checkers.veomni.facts.diffusion.sides import Diffusion
 from omni_checkers.veomni.facts.generated import Generated
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.library import find_library
-from omni_kit.upstream.python.source import SourceFile, dotted
+from omni_kit.upstream.python.source import SourceFile, dotted, read_source
 
 # Its own file says which module a class comes from in tables alone.
 _LAZY = "diffusers"
@@ -23,14 +25,19 @@ _LAZY = "diffusers"
 _COPIED = 0.6
 
 
-def copies(program: Program, files: dict[Path, File], overrides: list[Override] | None = None) -> list[Override]:
+def copies(
+    program: Program,
+    files: dict[Path, File],
+    overrides: list[Override] | None = None,
+    diffusion: Diffusion | None = None,
+) -> list[Override]:
     """Every function in the place of one of a library, in generated files and in hand-written ones, and those inside;
     with the library's names for locals that are the same.
 
     Raises:
         NotApplicable: there is none.
     """
-    found = [*(overrides or ()), *_handwritten(program, files)]
+    found = [*(overrides or ()), *_handwritten(program, files), *(_of_pipelines(diffusion) if diffusion else ())]
     if not found:
         raise NotApplicable("no function stands in the place of a library's")
     found += [inner for one in found for inner in _inside(one)]
@@ -73,6 +80,23 @@ def _of(file: File, source: SourceFile) -> Iterator[Override]:
         owner, _, method = target.rpartition(".")
         if owner in taken and (copied := _copied(function, method, [taken[owner]])) is not None:
             yield Override(items[copied[0]], "", copied[1])
+
+
+def _of_pipelines(diffusion: Diffusion) -> Iterator[Override]:
+    """Functions and methods that pipelines with the same transformer have, too, under the same name."""
+    library, upstream = diffusion.library, diffusion.upstream
+    if library is None or upstream is None:
+        return
+    homes = [read_source(library, file) for file in pipelines_with(library.root, upstream.node.name)]
+    classes = [(home, name) for home in homes for name in home.classes]
+    for path, file in diffusion.files.items():
+        if file.tree is None:
+            continue
+        source = SourceFile(library, path.stem, path, file.text, file.tree)
+        owners = {function: node.name for node in source.classes.values() for function in node.body}
+        for function in file.nodes(ast.FunctionDef):
+            if (copied := _copied(function, function.name, classes)) is not None:
+                yield Override(Generated(file, source, copied[0], None, False), owners.get(function, ""), copied[1])
 
 
 def _class(source: SourceFile, name: str) -> tuple[SourceFile, str] | None:

@@ -17,7 +17,10 @@ _SAME_VALUE = {"contiguous", "clone", "cpu"}
 
 def altered(one: Override) -> Iterator[tuple[Line, Line, str]]:
     """Statements that say otherwise than the original's in whose place they stand, with the words for it."""
+    absent = parameters(one.copy.theirs) - parameters(one.copy.ours) - names_read(one.copy.ours)
     for here, there, differences in one.copy.altered():
+        if absent & names_read(there.node):  # what it does not take, it cannot say
+            continue
         real = [difference.what for difference in differences if not _meant(one, here, difference)]
         if real and (len(differences) == 1 or all(difference.call for difference in differences)):
             yield here, there, " and ".join(real)

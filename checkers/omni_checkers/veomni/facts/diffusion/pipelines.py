@@ -11,11 +11,12 @@ from omni_kit.upstream.library import Library
 @cache
 def divides_timestep(library: Library, transformer: str) -> bool | None:
     """Whether pipelines divide the timestep by 1000 before the transformer gets it; None where they disagree."""
-    found = {told for file in _pipelines(library.root, transformer) if (told := _divides(file)) is not None}
+    found = {told for file in pipelines_with(library.root, transformer) if (told := _divides(file)) is not None}
     return found.pop() if len(found) == 1 else None
 
 
-def _pipelines(root: Path, transformer: str) -> list[Path]:
+@cache
+def pipelines_with(root: Path, transformer: str) -> list[Path]:
     """The files of pipelines whose constructor takes this transformer."""
     files = sorted((root / "pipelines").rglob("pipeline_*.py"))
     return [file for file in files if f"transformer: {transformer}" in file.read_text(encoding="utf-8")]
