@@ -43,7 +43,7 @@ DENOISERS = {
     "ZImageTransformer2DModel": "takes and answers lists",
 }
 SHARES = {"Flux2Transformer2DModel"}
-QUICK = {"ctrl", "gpt_oss", "rembert", "olmo_hybrid", *REFUSED, "Flux2Transformer2DModel", "ZImageTransformer2DModel"}
+QUICK = {"ctrl", "gpt_oss", "rembert", "olmo_hybrid", *REFUSED, "ZImageTransformer2DModel"}
 
 
 def cases(names: Iterable[str]) -> list[Any]:

@@ -64,6 +64,7 @@ def test_a_model_with_media_passes_in_every_form_that_it_is_fed_in(
         )
 
 
+@pytest.mark.sweep
 def test_faults_show_in_the_scenes_and_forms_that_they_belong_to(plant: Plant, sides: Sides) -> None:
     """Frames that the collator takes together, positions made beforehand that know no films, and a switch of text."""
     edits = [

@@ -207,6 +207,7 @@ def test_a_missed_fault_is_no_success() -> None:
     assert str(Planted("n", "k", "m")) == "MISSED"
 
 
+@pytest.mark.sweep
 def test_faults_between_processes_are_noticed(plant: Plant, sides: Sides) -> None:
     model = plant("of_two_heads", {}, "llama")  # which four processes cannot share: two show the faults
     toy = toy_config(AutoConfig.for_model("llama").to_dict())

@@ -258,6 +258,7 @@ def test_nothing_of_ours_stands_beside_the_code_but_hidden_files(checkout: Path)
     }  # fmt: skip
 
 
+@pytest.mark.sweep
 def test_the_tests_in_a_checkout_pass(checkout: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],

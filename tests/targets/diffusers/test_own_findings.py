@@ -72,6 +72,7 @@ def _needs_what_is_not_here(path: Path) -> bool:
     return any(importlib.util.find_spec(name or other) is None for name, other in names)
 
 
+@pytest.mark.sweep
 def test_blocks_of_some_pipelines_have_no_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _judge(SOME, tmp_path, monkeypatch) == SOME
     text = (tmp_path / "blocks_sanapipeline" / "inputs.py").read_text(encoding="utf-8")

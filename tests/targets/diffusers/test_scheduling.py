@@ -217,6 +217,7 @@ def test_objects_that_cannot_be_told_are_left_to_a_person_in_one_line(
     assert said in told[0]
 
 
+@pytest.mark.sweep
 def test_the_delivered_tests_pass_and_blocks_take_the_scheduler(tmp_path: Path) -> None:
     made("tests_of", HEUN, tmp_path, kind="both")
     done = delivered(tmp_path, "tests_of/tests/test_scheduler_tests_of.py", "tests_of/tests/test_modular_tests_of.py")

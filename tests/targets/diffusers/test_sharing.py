@@ -116,6 +116,7 @@ def test_a_plan_that_names_tokens_positions_and_what_answers_is_written(
         del sys.modules[name]
 
 
+@pytest.mark.sweep
 def test_blocks_that_count_their_tokens_have_none(tmp_path: Path) -> None:
     """Shapes fit, and every process takes its tokens for the first ones."""
     own = "a, b = self.ada(temb)[:, None].chunk(2, dim=-1)\n"
