@@ -68,7 +68,11 @@ def _handwritten(program: Program, files: dict[Path, File]) -> Iterator[Override
 
 def _of(file: File, source: SourceFile) -> Iterator[Override]:
     """What one file has in the place of a library's own."""
-    taken = {name: found for name in source.imports if (found := _class(source, name)) is not None}
+    assigned = list(_set(file, source))
+    if not source.classes and not assigned:
+        return
+    named = [name for name in source.imports if name.lstrip("_")[:1].isupper()]  # as classes are
+    taken = {name: found for name in named if (found := _class(source, name)) is not None}
     items = {home.module: Generated(file, source, home.module, None, False) for home, _ in taken.values()}
     for node in source.classes.values():
         above = [taken[base] for base in source.bases(node) if base in taken]
@@ -76,7 +80,7 @@ def _of(file: File, source: SourceFile) -> Iterator[Override]:
         for function in (item for item in node.body if isinstance(item, ast.FunctionDef)):
             if (copied := _copied(function, function.name, above or others)) is not None:
                 yield Override(items[copied[0]], node.name, copied[1])
-    for target, function in _set(file, source):
+    for target, function in assigned:
         owner, _, method = target.rpartition(".")
         if owner in taken and (copied := _copied(function, method, [taken[owner]])) is not None:
             yield Override(items[copied[0]], "", copied[1])
