@@ -59,6 +59,7 @@ def test_what_transformers_writes_passes(library: Library, which: str) -> None:
 def test_types_are_refused_where_transformers_refuses_them(library: Library, which: str) -> None:
     """One value at a time; nothing else is refused, and of plain types all but whole numbers for floats."""
     from huggingface_hub.errors import StrictDataclassFieldValidationError
+    from transformers import PretrainedConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     rng, tried = random.Random(0), 0
@@ -81,7 +82,8 @@ def test_types_are_refused_where_transformers_refuses_them(library: Library, whi
             }
             lenient = not declared <= PLAIN or (value in (3, [1], [[1]]) and "float" in declared)
             told = bool(refused(library, name, {field: value}))
-            assert told == wrong or (wrong and lenient), (name, field, value)
+            unchecked = told and field in PretrainedConfig.__annotations__  # newer releases check what a class adds
+            assert told == wrong or (wrong and lenient) or unchecked, (name, field, value)
             tried += 1
     assert tried > 100
 
