@@ -43,7 +43,7 @@ def remembered(function: Callable[[Any], Answer]) -> Callable[[Any], Answer]:
     return asked
 
 
-def rebuilt(node: Node, instead: Callable[[ast.AST], ast.AST | None]) -> Node:
+def rebuilt(node: Node, instead: Callable[[ast.AST], ast.AST | None] = lambda _: None) -> Node:
     """A copy of a tree, without what is remembered about it.
 
     Args:

@@ -17,8 +17,6 @@ from omni_checkers.symbolic.lines import Line, changed, code, depend, lines_of, 
 _FEW = 3
 # Lines that are left out together: more were left out on purpose.
 _BLOCK = 3
-# Nodes of a statement that is known again wherever it stands.
-_LONG = 8
 _SHOWN = 90
 _STEPS, _HALVES = "every second element", "halves"
 
@@ -121,7 +119,7 @@ class Copy:
         """Whether two lines do the same: blocks share a statement, and short lines stand in a function that is kept."""
         if here.inside or there.inside:
             return bool(set(here.inside) & set(there.inside))
-        return self.likeness >= 0.5 or len(walked(there.node)) >= _LONG
+        return self.likeness >= 0.5 or there.long
 
     def exchanged(self) -> Iterator[tuple[Line, Line]]:
         """Two lines that follow each other, the other way round than in the original, where one needs the other."""
@@ -227,7 +225,7 @@ def _cut(node: ast.AST) -> str:
 
 
 def _long(line: Line) -> bool:
-    return line.kind is ast.Assign and len(walked(line.node)) >= _LONG
+    return line.kind is ast.Assign and line.long
 
 
 def _asks(line: Line) -> bool:

@@ -1,12 +1,11 @@
 """The same parts in another order, where the order means something."""
 
 import ast
-import copy
 from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import TypeGuard
 
-from omni_checkers.engine.files import walked
+from omni_checkers.engine.files import rebuilt, walked
 from omni_checkers.symbolic.axes import said_alike
 
 COMMUTING = (ast.Add, ast.Mult, ast.BitOr, ast.BitAnd)
@@ -31,7 +30,7 @@ def same_values(ours: ast.AST, theirs: ast.AST) -> bool:
     if _ordered(ours) == _ordered(theirs):
         return True
     named = {node.arg for tree in (ours, theirs) for node in walked(tree) if _says_twice(node)}
-    return bool(named) and len({_ordered(_Named(named).visit(copy.deepcopy(tree))) for tree in (ours, theirs)}) == 1
+    return bool(named) and len({_ordered(_Named(named).visit(rebuilt(tree))) for tree in (ours, theirs)}) == 1
 
 
 def _says_twice(node: ast.AST) -> TypeGuard[ast.keyword]:

@@ -1,7 +1,8 @@
 """Axes and sizes that two statements say in different ways, and that may be the same."""
 
 import ast
-import copy
+
+from omni_checkers.engine.files import rebuilt
 
 # Their arguments are sizes, one of which may be left to be worked out.
 _SIZES = frozenset({"reshape", "view"})
@@ -22,7 +23,7 @@ def said_alike(ours: ast.AST, theirs: ast.AST) -> ast.AST:
     These may be the same: an axis counted from the front, and one counted from the back, of a tensor with two axes or
     more; a size, and one that is left to be worked out; tensors in a list, and the same in a tuple.
     """
-    made = copy.deepcopy(theirs)
+    made = rebuilt(theirs)
     _align(ours, made)
     return made
 

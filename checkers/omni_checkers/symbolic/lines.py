@@ -12,6 +12,8 @@ from omni_kit.upstream.python.source import dotted
 
 OPERATORS = (ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 """What a tree says by its type alone."""
+# Nodes of a statement that is known again.
+_LONG = 8
 # The fields of each type of nodes in which two of them can say something else.
 _SAYING: dict[type[ast.AST], tuple[str, ...]] = {
     kind: tuple(name for name in kind._fields if name not in {"ctx", "kind", "type_comment"})
@@ -48,6 +50,11 @@ class Line:
     def text(self) -> str:
         """The statement as text, to be shown."""
         return said(self.node)
+
+    @cached_property
+    def long(self) -> bool:
+        """Whether the statement says so much that it is known again wherever it stands."""
+        return len(walked(self.node)) >= _LONG
 
     @cached_property
     def plain(self) -> ast.AST:

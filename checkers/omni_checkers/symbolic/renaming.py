@@ -8,10 +8,7 @@ from functools import partial
 
 from omni_checkers.engine.files import rebuilt, walked
 from omni_checkers.symbolic.alterations import Copy
-from omni_checkers.symbolic.lines import Line, parameters
-
-# Nodes of a line that is known again by more than its shape.
-_LONG = 8
+from omni_checkers.symbolic.lines import parameters
 
 
 def renamed(one: Copy) -> Copy:
@@ -33,7 +30,7 @@ def _meant(one: Copy) -> dict[str, str]:
     lost = {line.code for line in one.original if line.code not in here}
     found: Counter[tuple[str, str]] = Counter()
     for line in one.mine:
-        if line.code not in there and _is_long(line):
+        if line.code not in there and line.long:
             for name in mine & _words(line.code):
                 found.update((name, other) for other in original if re.sub(rf"\b{name}\b", other, line.code) in lost)
     names: dict[str, str] = {}
@@ -52,10 +49,6 @@ def _own_names(function: ast.FunctionDef, other: ast.FunctionDef) -> set[str]:
 
 def _words(code: str) -> set[str]:
     return set(re.findall(r"\w+", code))
-
-
-def _is_long(line: Line) -> bool:
-    return len(walked(line.node)) >= _LONG
 
 
 def _with(names: Mapping[str, str], node: ast.AST) -> ast.AST | None:
