@@ -18,7 +18,18 @@ UPSTREAM = {"diffusers"}
 ROOMS = [
     *(
         KIT / room
-        for room in ("cli", "output", "layout", "convert", "patchgen", "toys", "scaffold", "parity", "skillpack")
+        for room in (
+            "isolation",
+            "cli",
+            "output",
+            "layout",
+            "convert",
+            "patchgen",
+            "toys",
+            "scaffold",
+            "parity",
+            "skillpack",
+        )
     ),
     *(KIT / f"targets/{name}.py" for name in ("__init__", "protocol", "sides", "registry")),
     KIT / "upstream",

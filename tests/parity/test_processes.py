@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.parity import run_parity
 from omni_kit.parity.processes.steps import MakeToy, Open, OpenCheckpoint
-from omni_kit.parity.processes.workers import Sides, StepError, Worker
+from omni_kit.parity.processes.workers import SERVICE, Sides
 from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS
 
 from .conftest import MODELING, Edits, Plant
@@ -19,7 +20,7 @@ ROUTER = "router_logits = torch.nn.functional.linear(hidden_states, self.weight)
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    with Worker("reference", tmp_path_factory.mktemp("worker"), timeout=60) as running:
+    with Worker("reference", tmp_path_factory.mktemp("worker"), timeout=60, service=SERVICE) as running:
         running.ask(Open(TRANSFORMERS, feed=LANGUAGE, forbidden=["no_such_framework"]))
         yield running
 
@@ -67,7 +68,7 @@ def test_an_unknown_builder_is_named(worker: Worker) -> None:
 
 
 def test_a_worker_that_ended_is_said_to_have_ended(tmp_path: Path) -> None:
-    with Worker("candidate", tmp_path, timeout=60) as worker:
+    with Worker("candidate", tmp_path, timeout=60, service=SERVICE) as worker:
         worker.close_stdin()
         with pytest.raises(StepError, match="the candidate process ended with code 0 in 'open'"):
             worker.ask(OPEN)

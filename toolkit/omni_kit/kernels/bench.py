@@ -5,11 +5,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.kernels.steps import Choices, Make, Prove, Scale, Time
 from omni_kit.kernels.timing import Broken, Sample
 from omni_kit.parity.processes.step import R, Step
 from omni_kit.parity.processes.steps import Open
-from omni_kit.parity.processes.workers import StepError, Worker
+from omni_kit.parity.processes.workers import SERVICE
 from omni_kit.targets.sides import Bindable, Candidate, KernelChoice
 
 _UPSTREAM, _CANDIDATE = "reference", "candidate"
@@ -132,7 +133,7 @@ class Room:
         if name in self._workers and self._workers[name].alive:
             return self._workers[name]
         self._end(name)
-        worker = self._workers[name] = Worker(name, self._where, timeout=self._timeout)
+        worker = self._workers[name] = Worker(name, self._where, timeout=self._timeout, service=SERVICE)
         candidate = self._candidate
         builder = candidate.builder if name == _CANDIDATE else candidate.reference
         options = candidate.options if name == _CANDIDATE else candidate.told

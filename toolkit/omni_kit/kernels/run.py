@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.isolation.worker import StepError
 from omni_kit.kernels.bench import UPSTREAM, Room
 from omni_kit.kernels.result import USABLE, KernelReport, KernelResult, Point, SlotResult, shape_class
 from omni_kit.kernels.search import DEFAULT, Found, Search
 from omni_kit.kernels.timing import Broken, Measured, interleaved
 from omni_kit.kernels.verdicts import slot_result, untimed, verdict
 from omni_kit.parity.candidate import find_candidate, require
-from omni_kit.parity.processes.workers import StepError
 from omni_kit.targets.sides import Ability, Bindable, Candidate, KernelChoice
 
 _LONGEST_PROOF = 4096  # tokens: the reference keeps every expert's answer to every token

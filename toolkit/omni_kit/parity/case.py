@@ -4,6 +4,7 @@ from functools import cached_property
 
 import torch
 
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.attention import attention_differences
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.compare.modules import Blame, Compared, divergence, first_backward, first_forward, owner
@@ -13,7 +14,6 @@ from omni_kit.parity.evidence import Evidence
 from omni_kit.parity.processes.answers import NUDGED, REFERENCE
 from omni_kit.parity.processes.builder import made_feed
 from omni_kit.parity.processes.pair import Pair
-from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import Divergence
 from omni_kit.targets.sides import Ability
 from omni_kit.toys.feeds.protocol import Feed

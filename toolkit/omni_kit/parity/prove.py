@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.case import Case
 from omni_kit.parity.compare.files import same_tensors
 from omni_kit.parity.evidence import PlantedEvidence
@@ -11,7 +12,6 @@ from omni_kit.parity.faults.processes import PROCESS_FAULTS
 from omni_kit.parity.levels import BY_NAME, PROCESS_LEVELS, judge
 from omni_kit.parity.levels.mesh import judge_trained
 from omni_kit.parity.processes.answers import CANDIDATE, REFERENCE
-from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.prove_calls import prove_calls
 from omni_kit.parity.prove_stages import prove_stages
 from omni_kit.parity.report.report import Planted, Proof, proof_of

@@ -3,12 +3,12 @@
 import shutil
 from collections.abc import Callable
 
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.case import Case
 from omni_kit.parity.compare.files import load_tensors, same_tensors
 from omni_kit.parity.levels import judge
 from omni_kit.parity.levels.stages import Stages, compared_stages, first_stages
 from omni_kit.parity.processes.answers import CANDIDATE
-from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import Planted, Proof, proof_of
 from omni_kit.targets.sides import StageFault
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from omni_kit import __version__
 from omni_kit.errors import BadInput
-from omni_kit.parity.processes.confining import can_confine
+from omni_kit.isolation.confinement import can_confine
 from omni_kit.targets.sides import Candidate
 from omni_kit.upstream.subject import open_source
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_checkers.engine.apart import forked
-from omni_kit.parity.processes.failures import lacking_package
+from omni_kit.isolation.failures import lacking_package
 
 LIMIT = 120.0
 """Seconds in which a model is imported, built and asked."""

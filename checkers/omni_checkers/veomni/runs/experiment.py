@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_checkers.engine.apart import forked
-from omni_kit.parity.processes.failures import lacking_package
+from omni_kit.isolation.failures import lacking_package
 
 IMPORT_LIMIT = 120.0
 """Seconds in which a model is imported, registered and built."""

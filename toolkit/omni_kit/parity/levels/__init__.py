@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omni_kit.errors import BadInput, OmniKitError
+from omni_kit.isolation.failures import one_line
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import NothingToCompare
 from omni_kit.parity.levels.backward import Backward
 from omni_kit.parity.levels.dtype import Dtype
@@ -24,8 +26,6 @@ from omni_kit.parity.levels.scenarios import Scenarios
 from omni_kit.parity.levels.sp import Sp
 from omni_kit.parity.levels.stages import Stages
 from omni_kit.parity.levels.steps import Steps
-from omni_kit.parity.processes.failures import one_line
-from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import LevelResult
 from omni_kit.targets.sides import OF_MODELS, Ability
 

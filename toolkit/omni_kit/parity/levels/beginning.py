@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import listed
-from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import ScenarioResult
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
-from omni_kit.parity.processes.workers import StepError
 from omni_kit.targets.sides import Ability, Slot
 
 if TYPE_CHECKING:

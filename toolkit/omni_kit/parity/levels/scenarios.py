@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.backward import Backward
 from omni_kit.parity.levels.beginning import beginnings
@@ -9,7 +10,6 @@ from omni_kit.parity.levels.forward import Forward
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.levels.roundtrip import Roundtrip
 from omni_kit.parity.levels.variants import varied
-from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import ScenarioResult
 from omni_kit.targets.sides import Ability
 

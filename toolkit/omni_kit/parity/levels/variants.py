@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison, NothingToCompare
-from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import ScenarioResult
 
 if TYPE_CHECKING:

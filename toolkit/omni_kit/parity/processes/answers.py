@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Protocol, TypeVar, cast
 
-from omni_kit.parity.processes.workers import StepError
+from omni_kit.isolation.worker import StepError
 from omni_kit.toys.tensors import Tensors
 
 _T = TypeVar("_T")

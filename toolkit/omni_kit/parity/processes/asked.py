@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.parity.compare.attention import load_calls
 from omni_kit.parity.compare.files import config_difference, load_tensors
 from omni_kit.parity.compare.pairing import pair_calls
@@ -33,7 +34,6 @@ from omni_kit.parity.processes.steps import (
     Ways,
 )
 from omni_kit.parity.processes.training import Training
-from omni_kit.parity.processes.workers import StepError, Worker
 from omni_kit.targets.sides import Ability, AttentionCalls, Candidate, Slot
 from omni_kit.toys.tensors import Tensors
 

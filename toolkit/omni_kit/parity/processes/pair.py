@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.files import load_tensors
 from omni_kit.parity.compare.trace import Recording
 from omni_kit.parity.processes.answers import CANDIDATE, REFERENCE, Called, paired
@@ -32,7 +33,6 @@ from omni_kit.parity.processes.steps import (
     Variants,
 )
 from omni_kit.parity.processes.training import Trained
-from omni_kit.parity.processes.workers import StepError
 from omni_kit.targets.sides import StageFault
 from omni_kit.toys.configs.noise import write_with_noise
 from omni_kit.toys.tensors import Tensors

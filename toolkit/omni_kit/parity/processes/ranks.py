@@ -24,11 +24,11 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from omni_kit.errors import OmniKitError
 from omni_kit.files import write_atomic
+from omni_kit.isolation.failures import lacks_package, one_line
 from omni_kit.parity.compare.files import save_tensors
 from omni_kit.parity.faults.processes import process_fault
 from omni_kit.parity.processes.batches import load_batches
 from omni_kit.parity.processes.builder import made
-from omni_kit.parity.processes.failures import lacks_package, one_line
 from omni_kit.targets.sides import Distributed, Mesh
 
 PLANTED = "planted"  # left beside the results where a planted fault changed what a process received

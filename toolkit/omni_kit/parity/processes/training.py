@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.parity.compare.files import load_tensors
 from omni_kit.parity.processes.steps import Launch, Meshes, Open
-from omni_kit.parity.processes.workers import GRACE, StepError, Worker
+from omni_kit.parity.processes.workers import GRACE
 from omni_kit.targets.sides import Candidate, Mesh
 from omni_kit.toys.tensors import Tensors
 

@@ -1,258 +1,29 @@
-"""The parent's end of a worker process: start, ask, time out, say what went wrong in one line."""
+"""The two processes of a comparison, and the one that launches several."""
 
-import json
-import os
-import select
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
-import time
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-import omni_kit
-from omni_kit.parity.processes.confining import beside, can_confine
-from omni_kit.parity.processes.step import R, Step
-from omni_kit.stopping import go_on
+from omni_kit.isolation.worker import Worker
+from omni_kit.targets.sides import TRANSFORMERS
 
 LAUNCHER = "ranks"
 GRACE = 30.0  # seconds that a launcher has to say which of its processes hung
-_LAST_WORDS = 5.0  # seconds that a process has to end by itself
-_LONGEST_REPLY = 1 << 26  # bytes
+SERVICE = "omni_kit.parity.processes.service:service"
 _OF_CANDIDATE = {"candidate", LAUNCHER}
-_ROOT = Path(omni_kit.__file__).resolve().parents[1]
+_STEPS = ("omni_kit.parity.processes.side", "omni_kit.parity.processes.steps")
 
 
-class StepError(Exception):
-    """A step that gave no result.
+def preloaded(reference: str) -> tuple[str, ...]:
+    """Return the modules that both sides of a comparison with this upstream import in any case.
 
-    Attributes:
-        blames_candidate: the integration's own code raised; False where the reference raised, or a process died, hung
-            or lacks a package.
-        blames_reference: upstream's own code is broken: it cannot be compared with.
-        reported: a level has already shown it.
-    """
-
-    def __init__(self, message: str, *, blames_candidate: bool = False, blames_reference: bool = False) -> None:
-        super().__init__(message)
-        self.blames_candidate = blames_candidate
-        self.blames_reference = blames_reference
-        self.reported = False
-
-
-class Worker:
-    """One side in its own process. Use as a context manager: leaving it ends the process.
+    They never include the target framework, so that one server forks both sides.
 
     Args:
-        name: "reference", "candidate" or "ranks", for messages and the log's name.
-        log_dir: where NAME.log is written.
-        timeout: seconds that one step may take.
-        threads: how many threads it may compute with; None shares the cores between two processes.
-        closed: a directory below which it can open nothing, where the system can keep it from that.
+        reference: "module:Class" of upstream's side.
     """
-
-    def __init__(
-        self,
-        name: str,
-        log_dir: Path,
-        *,
-        timeout: float = 300.0,
-        threads: int | None = None,
-        closed: Path | None = None,
-    ) -> None:
-        self.name = name
-        self.log = log_dir / f"{name}.log"
-        self.timeout = timeout
-        log_dir.mkdir(parents=True, exist_ok=True)
-        self._log_file = self.log.open("ab")
-        self._scratch = tempfile.mkdtemp(prefix="omni-kit-scratch-")
-        confined = closed is not None and can_confine()
-        self._open = beside(closed) if closed is not None and confined else [Path("/")]
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                "omni_kit.parity.processes.worker",
-                name,
-                *([str(closed)] if confined else []),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log_file,
-            env={**_environment(threads or max(1, _cores() // 2)), "TMPDIR": self._scratch},
-            cwd=self._scratch,
-            start_new_session=True,  # so that whatever it starts ends with it
-        )
-        self._unread = b""
-        self._awaited: list[Step[Any]] = []
-
-    def __enter__(self) -> "Worker":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close(at_once=kind is not None)
-
-    def ask(self, step: Step[R]) -> R:
-        """Takes a step and returns its result.
-
-        Raises:
-            StepError: the step raised, timed out, or the process ended.
-        """
-        self.send(step)
-        return self.receive(step)
-
-    def send(self, step: Step[Any]) -> None:
-        """Asks without waiting for the reply; a reply that nobody took before is dropped.
-
-        Raises:
-            StepError: the process has ended.
-        """
-        go_on()
-        while self._awaited:
-            with suppress(StepError):
-                self.receive(self._awaited[0])
-        self._check_silent(step.title())
-        line = step.as_line() + "\n"
-        stdin = self._process.stdin
-        assert stdin is not None
-        try:
-            stdin.write(line.encode())
-            stdin.flush()
-        except (BrokenPipeError, ValueError):  # it ended, or its stdin was closed
-            raise self._died(step.title()) from None
-        self._awaited.append(step)
-
-    def receive(self, step: Step[R]) -> R:
-        """Waits for the reply to what was sent.
-
-        Raises:
-            StepError: as `ask`.
-        """
-        self._awaited.remove(step)
-        reply = self._reply(step.title())
-        if "error" in reply:
-            blames = self.name != "reference" and reply["blames_candidate"]
-            broken = self.name == "reference" and reply["blames_reference"]
-            raise StepError(reply["error"], blames_candidate=blames, blames_reference=broken)
-        result: R = reply["result"]
-        return result
-
-    def reaches(self, place: Path) -> bool:
-        """Whether it can open files below a directory: one that is confined cannot, where that was made later."""
-        place = place.resolve()
-        return any(place.is_relative_to(each) for each in self._open)
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process has not ended."""
-        return self._process.poll() is None
-
-    def close_stdin(self) -> None:
-        """Tells the process that no more requests will come; it ends after the one it is at."""
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
-
-    def close(self, *, at_once: bool = False) -> None:
-        """Ends the process and whatever it started, and removes what they left in the directory for such things.
-
-        Args:
-            at_once: does not wait for the step that it is at.
-        """
-        if self.alive and not at_once:
-            self.close_stdin()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_LAST_WORDS)
-        self._kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):
-                if stream is not None:
-                    stream.close()
-        self._log_file.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
-
-    def _kill(self) -> None:
-        """Ends the whole group: no signal that a process ignores, and none that stops it, keeps it from that."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-    def _reply(self, step: str) -> dict[str, Any]:
-        """The next line from the process.
-
-        Raises:
-            StepError: there is none, or it is none of ours: the process's own code has written there.
-        """
-        line = self._read_line(step)
-        try:
-            reply = json.loads(line)
-        except (ValueError, RecursionError):
-            reply = None
-        if not isinstance(reply, dict) or not ("result" in reply or {"error", "blames_candidate"} <= reply.keys()):
-            raise self._garbled(step)
-        return reply
-
-    def _check_silent(self, step: str) -> None:
-        """Nothing was asked, so nothing may have been said: what waits here would be taken for the next answer."""
-        stdout = self._process.stdout
-        assert stdout is not None
-        ready, _, _ = select.select([stdout], [], [], 0)
-        said = os.read(stdout.fileno(), 65536) if ready else b""
-        if self._unread or said:
-            raise self._garbled(step)
-        if ready:
-            raise self._died(step)
-
-    def _garbled(self, step: str) -> StepError:
-        self._kill()
-        message = f"the {self.name} process wrote among its answers in '{step}': what it answers cannot be told"
-        return StepError(message, blames_candidate=self.name != "reference")
-
-    def _read_line(self, step: str) -> bytes:
-        stdout = self._process.stdout
-        assert stdout is not None
-        deadline = time.monotonic() + self.timeout
-        while b"\n" not in self._unread:
-            ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                raise self._hung(step)
-            chunk = os.read(stdout.fileno(), 65536)
-            if not chunk:
-                raise self._died(step)
-            self._unread += chunk
-            if len(self._unread) > _LONGEST_REPLY:
-                raise self._garbled(step)
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line
-
-    def _hung(self, step: str) -> StepError:
-        """Aborts the process, which writes its stacks to the log; ends it where it does not care."""
-        self._process.send_signal(signal.SIGABRT)
-        self._process.send_signal(signal.SIGCONT)  # it may have stopped itself
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_LAST_WORDS)
-        self._kill()
-        message = (
-            f"the {self.name} process did not finish '{step}' in {self.timeout:.0f} s; its stacks are in {self.log}"
-        )
-        return StepError(message)
-
-    def _died(self, step: str) -> StepError:
-        code = self._process.wait()
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        return StepError(f"the {self.name} process {how} in '{step}'{self._last_words()}")
-
-    def _last_words(self) -> str:
-        lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-        last = next((line for line in reversed(lines) if not line.startswith((" ", "---"))), "")
-        return f": {last.strip()[:300]}" if last else ""
+    return (*_STEPS, reference.partition(":")[0])
 
 
 class Sides:
@@ -272,6 +43,7 @@ class Sides:
         self._timeout = timeout
         self._workers: dict[str, Worker] = {}
         self._seen: set[Path] = set()
+        self._modules = preloaded(TRANSFORMERS)
         self.closed = Path(tempfile.mkdtemp(prefix="omni-kit-closed-")).resolve()
 
     def __enter__(self) -> "Sides":
@@ -284,13 +56,17 @@ class Sides:
             worker.close(at_once=kind is not None)
         shutil.rmtree(self.closed, ignore_errors=True)
 
-    def workers(self, path: Path, place: Path, editable: bool = True) -> tuple[Worker, Worker]:
+    def workers(
+        self, path: Path, place: Path, editable: bool = True, reference: str = TRANSFORMERS
+    ) -> tuple[Worker, Worker]:
         """The reference's and the candidate's process, for the integration at `path`.
 
         Args:
             place: where the candidate's files are put.
             editable: the files may have changed since the same path was compared before.
+            reference: "module:Class" of upstream's side, whose imports both processes share if they are not running.
         """
+        self._modules = preloaded(reference)
         running = [self._workers[name] for name in _OF_CANDIDATE & self._workers.keys()]
         blind = not all(worker.reaches(each) for worker in running for each in (path, place))
         if blind or (editable and path in self._seen):
@@ -304,27 +80,16 @@ class Sides:
         """The process of a side; started if there is none yet, and again if it has ended."""
         if name not in self._workers or not self._workers[name].alive:
             closed = self.closed if name in _OF_CANDIDATE else None
-            self._workers[name] = Worker(name, self.log_dir, timeout=self._timeout, closed=closed)
+            self._workers[name] = Worker(
+                name, self.log_dir, timeout=self._timeout, closed=closed, service=SERVICE, modules=self._modules
+            )
         return self._workers[name]
 
     def launcher(self) -> Worker:
         """The process from which those of a launch are forked: it has one thread, because threads do not fork."""
         if LAUNCHER not in self._workers or not self._workers[LAUNCHER].alive:
             self._workers[LAUNCHER] = Worker(
-                LAUNCHER, self.log_dir, timeout=self._timeout + GRACE, threads=1, closed=self.closed
-            )
+                LAUNCHER, self.log_dir, timeout=self._timeout + GRACE, threads=1, closed=self.closed,
+                service=SERVICE, modules=self._modules,
+            )  # fmt: skip
         return self._workers[LAUNCHER]
-
-
-def _environment(threads: int) -> dict[str, str]:
-    """Offline, quiet, and with no more threads than cores."""
-    offline = dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"), "1")
-    limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-    path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    repeatable = {"PYTHONHASHSEED": "0"}  # upstream iterates over sets: both sides must do it in the same order
-    quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    return {**os.environ, **offline, **limits, **quiet, **repeatable, "PYTHONPATH": path}
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.candidate import find_candidate, require
-from omni_kit.parity.processes.workers import Sides, StepError
+from omni_kit.parity.processes.workers import Sides
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def derive(path: Path, *, target: str | None = None, seconds: float = 120.0) -> 
         from omni_kit.parity.processes.pair import Pair
         from omni_kit.parity.processes.steps.deriving import as_rows
 
-        workers = sides.workers(candidate.path, Path(place), candidate.editable)
+        workers = sides.workers(candidate.path, Path(place), candidate.editable, candidate.reference)
         pair = Pair(candidate, Path(place), Path(place, "hidden"), workers)  # read by the search itself
         try:
             said = pair.derived(f"convert_{candidate.path.name}_checkpoint", seconds)

@@ -1,9 +1,9 @@
 """The error of every module, not only of the first that adds any."""
 
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.case import Case
 from omni_kit.parity.compare.modules import Compared
 from omni_kit.parity.compare.trace import ModuleCall, Recording
-from omni_kit.parity.processes.workers import StepError
 from omni_kit.parity.report.report import ModuleError
 from omni_kit.targets.sides import Ability
 

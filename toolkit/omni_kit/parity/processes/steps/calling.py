@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from omni_kit.errors import MissingRequirement
+from omni_kit.isolation.failures import lacks_package, one_line
 from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.faults.calling import CALL_FAULTS, mistaken
 from omni_kit.parity.processes.builder import TargetFault
-from omni_kit.parity.processes.failures import lacks_package, one_line
 from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.parity.processes.steps.running import nudging

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.isolation.failures import lacking_package, lacks_package, one_line
 from omni_kit.parity import run_parity
-from omni_kit.parity.processes.failures import lacking_package, lacks_package, one_line
 
 OLMOE = Path(__file__).parents[2] / "reference_models" / "veomni" / "olmoe"
 

@@ -1,0 +1,181 @@
+"""A fork of a server does what a fresh process does, and ends as one."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omni_kit.isolation.servers import can_fork, close_servers
+from omni_kit.isolation.worker import StepError, Worker
+from omni_kit.parity.processes.steps import MakeToy, Open, Run
+from omni_kit.parity.processes.workers import SERVICE, preloaded
+from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS
+
+pytestmark = pytest.mark.skipif(not can_fork(), reason="this system's libraries do not survive a fork")
+
+ROOT = Path(__file__).parents[2]
+EXPRESSIONS = "tests.isolation.services:expressions"
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """A request: an expression, without blanks at its ends."""
+
+    text: str
+
+    @classmethod
+    def title(cls) -> str:
+        """Return its name."""
+        return "evaluate"
+
+    def as_line(self) -> str:
+        """Return the expression."""
+        return self.text
+
+    def take(self, side: Any) -> Any:
+        """Return nothing: the service evaluates it."""
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    return tmp_path
+
+
+def worker(logs: Path, *modules: str, timeout: float = 60.0) -> Worker:
+    return Worker("candidate", logs, service=EXPRESSIONS, modules=modules, timeout=timeout)
+
+
+def parent(one: Worker) -> str:
+    line = Path(f"/proc/{one.ask(Evaluate('os.getppid()'))}/cmdline").read_bytes()
+    return line.decode().replace("\0", " ")
+
+
+def test_workers_are_forks_of_one_server(logs: Path) -> None:
+    with worker(logs, "json.tool") as one, worker(logs, "json.tool") as other:
+        parents = {each.ask(Evaluate("os.getppid()")) for each in (one, other)}
+        assert len(parents) == 1
+        assert os.getpid() not in parents
+        assert one.ask(Evaluate("'json.tool' in sys.modules"))
+        assert one.ask(Evaluate("os.getpid()")) == one.ask(Evaluate("os.getsid(0)"))
+
+
+def test_a_fork_holds_no_file_of_its_server(logs: Path) -> None:
+    names = "os.readlink(f'/proc/self/fd/{n}').partition(':')[0] for n in os.listdir('/proc/self/fd')[:-1]"
+    files = Evaluate(f"sorted({names})")
+    with worker(logs, "json.tool") as fork, worker(logs) as fresh:
+        assert fork.ask(files) == fresh.ask(files)
+
+
+def test_modules_that_start_threads_give_fresh_processes(logs: Path) -> None:
+    with worker(logs, "tests.isolation.threaded") as one:
+        assert one.ask(Evaluate("len(os.listdir('/proc/self/task'))")) == 1
+        assert one.ask(Evaluate("sys.orig_argv[3]")) == "omni_kit.isolation.serving"
+
+
+@pytest.mark.parametrize(("text", "how"), [
+    ("os.kill(os.getpid(), 11)", "was ended by SIGSEGV"), ("sys.exit(0)", "ended with code 0"),
+    ("os._exit(3)", "ended with code 3"),
+])  # fmt: skip
+def test_the_end_of_a_fork_is_an_error(text: str, how: str, logs: Path) -> None:
+    with worker(logs, "json.tool") as one:
+        with pytest.raises(StepError, match=how):
+            one.ask(Evaluate(text))
+        assert not one.alive
+
+
+def test_the_end_of_a_server_ends_its_workers_and_the_next_one_gets_another(logs: Path) -> None:
+    with worker(logs, "json.tool") as one:
+        server = one.ask(Evaluate("os.getppid()"))
+        os.kill(server, signal.SIGKILL)
+        _wait_for_end(server)
+        assert not one.alive
+        with pytest.raises(StepError, match="the candidate process"):
+            one.ask(Evaluate("1 + 1"))
+    with worker(logs, "json.tool") as other:
+        assert other.ask(Evaluate("1 + 1")) == 2
+
+
+def test_a_module_that_ends_its_server_is_an_error(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (logs / "ends_it.py").write_text("import os; os._exit(7)")
+    monkeypatch.setenv("PYTHONPATH", f"{os.environ['PYTHONPATH']}{os.pathsep}{logs}")
+    with worker(logs, "ends_it") as one, pytest.raises(StepError, match="the candidate process"):
+        one.ask(Evaluate("1 + 1"))
+
+
+def test_a_fork_that_hangs_leaves_its_stack(logs: Path) -> None:
+    with worker(logs, "json.tool", timeout=2) as one:
+        with pytest.raises(StepError, match="did not finish 'evaluate' in 2 s"):
+            one.ask(Evaluate("__import__('time').sleep(600)"))
+        assert "Fatal Python error: Aborted" in one.log.read_text(encoding="utf-8")
+
+
+def test_no_process_outlives_the_one_that_started_it(logs: Path) -> None:
+    program = f"""
+import os, time
+from pathlib import Path
+from tests.isolation.test_forks import Evaluate, worker
+one = worker(Path({str(logs)!r}), "json.tool")
+print(one.ask(Evaluate("os.getpid()")), one.ask(Evaluate("os.getppid()")), flush=True)
+one.send(Evaluate("__import__('time').sleep(600)"))
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT) as started:
+        assert started.stdout is not None
+        numbers = [int(number) for number in started.stdout.readline().split()]
+        started.kill()
+    _wait_for_end(*numbers)
+    assert [number for number in numbers if _runs(number)] == []
+
+
+def _wait_for_end(*numbers: int) -> None:
+    deadline = time.monotonic() + 20
+    while any(_runs(number) for number in numbers) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def _runs(number: int) -> bool:
+    status = Path(f"/proc/{number}/stat")
+    return status.is_file() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_servers_that_are_closed_are_gone(logs: Path) -> None:
+    with worker(logs, "json.tool") as one:
+        server = one.ask(Evaluate("os.getppid()"))
+    close_servers()
+    assert not Path(f"/proc/{server}").exists()
+
+
+def test_figures_of_a_fork_are_those_of_a_fresh_process(tmp_path: Path) -> None:
+    """Weights, outputs and gradients of a toy, bit by bit; and the state of torch's random numbers before."""
+    found = []
+    for name, modules in (("fork", preloaded(TRANSFORMERS)), ("fresh", ())):
+        place = tmp_path / name
+        with Worker("reference", place, service=SERVICE, modules=modules) as one:
+            one.ask(Open(TRANSFORMERS, feed=LANGUAGE, forbidden=["no_such_framework"]))
+            one.ask(MakeToy("qwen3_moe", place, "hub"))
+            one.ask(Run(place / "inputs.safetensors", place / "out"))
+        files = sorted(file for file in place.rglob("*.safetensors"))
+        found.append({str(file.relative_to(place)): file.read_bytes() for file in files})
+    assert {"inputs.safetensors", "out/outputs.safetensors", "out/gradients.safetensors"} <= found[0].keys()
+    assert found[0] == found[1]
+
+
+def test_a_fork_has_the_threads_of_a_fresh_process_and_no_random_state_of_its_server(logs: Path) -> None:
+    threads = Evaluate("__import__('torch').get_num_threads()")
+    draws = (
+        "__import__('torch').initial_seed()",
+        "__import__('numpy').random.random()",
+        "__import__('random').random()",
+    )
+    modules = preloaded(TRANSFORMERS)
+    with worker(logs, *modules) as fork, worker(logs, *modules) as other, worker(logs) as fresh:
+        assert fork.ask(threads) == fresh.ask(threads)
+        for draw in draws:
+            assert fork.ask(Evaluate(draw)) != other.ask(Evaluate(draw))

@@ -1,0 +1,1 @@
+"""Start processes, limit them and read their replies."""

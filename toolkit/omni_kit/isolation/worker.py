@@ -1,0 +1,286 @@
+"""The parent's end of a worker: start, send requests, limit their time, report errors in one line."""
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+import omni_kit
+from omni_kit.isolation.confinement import beside, can_confine
+from omni_kit.isolation.servers import Start, start
+from omni_kit.stopping import go_on
+
+_LAST_WORDS = 5.0  # seconds that a process has to end by itself
+_LONGEST_REPLY = 1 << 26  # bytes
+_ROOT = Path(omni_kit.__file__).resolve().parents[1]
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Request(Protocol[R_co]):
+    """A request whose reply is of type R; its service knows how to read the line."""
+
+    @classmethod
+    def title(cls) -> str:
+        """Return its name, for messages."""
+
+    def as_line(self) -> str:
+        """Return the request as one line."""
+
+    def take(self, side: Any) -> R_co:
+        """Return the reply, in the worker."""
+
+
+class StepError(Exception):
+    """A step that gave no result.
+
+    Attributes:
+        blames_candidate: the integration's own code raised; False where the reference raised, or a process died, hung
+            or lacks a package.
+        blames_reference: upstream's own code is broken: it cannot be compared with.
+        reported: a level has already shown it.
+    """
+
+    def __init__(self, message: str, *, blames_candidate: bool = False, blames_reference: bool = False) -> None:
+        super().__init__(message)
+        self.blames_candidate = blames_candidate
+        self.blames_reference = blames_reference
+        self.reported = False
+
+
+class Worker:
+    """One side in its own process. Use as a context manager: leaving it ends the process.
+
+    Args:
+        name: "reference", "candidate" or "ranks", for messages and the log's name.
+        log_dir: where NAME.log is written.
+        timeout: seconds that one step may take.
+        threads: how many threads it may compute with; None shares the cores between two processes.
+        closed: a directory below which it can open nothing, where the system can keep it from that.
+        service: what replies to its requests; see `serving.serve`.
+        modules: what it imports in any case, so that it can be the fork of a server that has imported them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        log_dir: Path,
+        *,
+        timeout: float = 300.0,
+        threads: int | None = None,
+        closed: Path | None = None,
+        service: str,
+        modules: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self.log = log_dir / f"{name}.log"
+        self.timeout = timeout
+        log_dir.mkdir(parents=True, exist_ok=True)
+        self._log_file = self.log.open("ab")
+        self._scratch = tempfile.mkdtemp(prefix="omni-kit-scratch-")
+        confined = closed is not None and can_confine()
+        self._open = beside(closed) if closed is not None and confined else [Path("/")]
+        stdin, self._stdin = os.pipe()
+        self._stdout, stdout = os.pipe()
+        how = Start(
+            service=service,
+            name=name,
+            closed=[str(closed)] if confined else [],
+            environment={**_environment(threads or max(1, _cores() // 2)), "TMPDIR": self._scratch},
+            directory=self._scratch,
+            modules=tuple(modules),
+        )
+        try:
+            self._process = start(how, stdin, stdout, self._log_file.fileno())
+        finally:
+            os.close(stdin)
+            os.close(stdout)
+        self._unread = b""
+        self._awaited: list[Request[Any]] = []
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close(at_once=kind is not None)
+
+    def ask(self, step: Request[R]) -> R:
+        """Takes a step and returns its result.
+
+        Raises:
+            StepError: the step raised, timed out, or the process ended.
+        """
+        self.send(step)
+        return self.receive(step)
+
+    def send(self, step: Request[Any]) -> None:
+        """Asks without waiting for the reply; a reply that nobody took before is dropped.
+
+        Raises:
+            StepError: the process has ended.
+        """
+        go_on()
+        while self._awaited:
+            with suppress(StepError):
+                self.receive(self._awaited[0])
+        self._check_silent(step.title())
+        line = step.as_line() + "\n"
+        try:
+            _write(self._stdin, line.encode())
+        except OSError:  # it ended, or its stdin was closed
+            raise self._died(step.title()) from None
+        self._awaited.append(step)
+
+    def receive(self, step: Request[R]) -> R:
+        """Waits for the reply to what was sent.
+
+        Raises:
+            StepError: as `ask`.
+        """
+        self._awaited.remove(step)
+        reply = self._reply(step.title())
+        if "error" in reply:
+            blames = self.name != "reference" and reply["blames_candidate"]
+            broken = self.name == "reference" and reply["blames_reference"]
+            raise StepError(reply["error"], blames_candidate=blames, blames_reference=broken)
+        result: R = reply["result"]
+        return result
+
+    def reaches(self, place: Path) -> bool:
+        """Whether it can open files below a directory: one that is confined cannot, where that was made later."""
+        place = place.resolve()
+        return any(place.is_relative_to(each) for each in self._open)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
+    def close_stdin(self) -> None:
+        """Tells the process that no more requests will come; it ends after the one it is at."""
+        if self._stdin >= 0:
+            os.close(self._stdin)
+            self._stdin = -1
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Ends the process and whatever it started, and removes what they left in the directory for such things.
+
+        Args:
+            at_once: does not wait for the step that it is at.
+        """
+        if self.alive and not at_once:
+            self.close_stdin()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LAST_WORDS)
+        self._kill()
+        self.close_stdin()
+        if self._stdout >= 0:
+            os.close(self._stdout)
+            self._stdout = -1
+        self._log_file.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _kill(self) -> None:
+        """Ends the whole group: no signal that a process ignores, and none that stops it, keeps it from that."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):  # one that its server has not forked yet finds its stdin closed
+            self._process.wait(_LAST_WORDS)
+
+    def _reply(self, step: str) -> dict[str, Any]:
+        """The next line from the process.
+
+        Raises:
+            StepError: there is none, or it is none of ours: the process's own code has written there.
+        """
+        line = self._read_line(step)
+        try:
+            reply = json.loads(line)
+        except (ValueError, RecursionError):
+            reply = None
+        if not isinstance(reply, dict) or not ("result" in reply or {"error", "blames_candidate"} <= reply.keys()):
+            raise self._garbled(step)
+        return reply
+
+    def _check_silent(self, step: str) -> None:
+        """Nothing was asked, so nothing may have been said: what waits here would be taken for the next answer."""
+        ready, _, _ = select.select([self._stdout], [], [], 0)
+        said = os.read(self._stdout, 65536) if ready else b""
+        if self._unread or said:
+            raise self._garbled(step)
+        if ready:
+            raise self._died(step)
+
+    def _garbled(self, step: str) -> StepError:
+        self._kill()
+        message = f"the {self.name} process wrote among its answers in '{step}': what it answers cannot be told"
+        return StepError(message, blames_candidate=self.name != "reference")
+
+    def _read_line(self, step: str) -> bytes:
+        deadline = time.monotonic() + self.timeout
+        while b"\n" not in self._unread:
+            ready, _, _ = select.select([self._stdout], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise self._hung(step)
+            chunk = os.read(self._stdout, 65536)
+            if not chunk:
+                raise self._died(step)
+            self._unread += chunk
+            if len(self._unread) > _LONGEST_REPLY:
+                raise self._garbled(step)
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def _hung(self, step: str) -> StepError:
+        """Aborts the process, which writes its stacks to the log; ends it where it does not care."""
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGABRT)
+            os.kill(self._process.pid, signal.SIGCONT)  # it may have stopped itself
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_LAST_WORDS)
+        self._kill()
+        message = (
+            f"the {self.name} process did not finish '{step}' in {self.timeout:.0f} s; its stacks are in {self.log}"
+        )
+        return StepError(message)
+
+    def _died(self, step: str) -> StepError:
+        code = self._process.wait()
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        return StepError(f"the {self.name} process {how} in '{step}'{self._last_words()}")
+
+    def _last_words(self) -> str:
+        lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+        last = next((line for line in reversed(lines) if not line.startswith((" ", "---"))), "")
+        return f": {last.strip()[:300]}" if last else ""
+
+
+def _write(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """Offline, quiet, and with no more threads than cores."""
+    offline = dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"), "1")
+    limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads)) | {"OPENBLAS_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    repeatable = {"PYTHONHASHSEED": "0"}  # upstream iterates over sets: both sides must do it in the same order
+    quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**os.environ, **offline, **limits, **quiet, **repeatable, "PYTHONPATH": path}
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,20 @@
+"""What a side's process replies to a step."""
+
+from collections.abc import Callable
+from typing import Any
+
+from omni_kit.parity.processes.side import Side
+
+
+def service(name: str) -> Callable[[str], Any]:
+    """Return the function that takes a step, given as a line, on the side of this name."""
+    side = Side(name)
+
+    def take(line: str) -> Any:
+        from omni_kit.parity.processes.steps import step_of
+
+        result = step_of(line).take(side)
+        side.check_imports()
+        return result
+
+    return take
