@@ -56,3 +56,16 @@ def test_what_is_installed_and_broken_is_said(tmp_path: Path, monkeypatch: pytes
     found = {item["name"]: item for item in data["components"]}
     assert (code, found["accelerate"]["status"], found["torch"]["status"]) == (3, "broken", "ok")
     assert found["accelerate"]["fix"] == "pip install torch accelerate --force-reinstall"
+
+
+def test_a_program_that_is_gone_or_does_not_run_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "ruff"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(doctor, "ruff_binary", lambda: str(broken))
+    monkeypatch.setattr(doctor, "_ty", lambda: None)
+    monkeypatch.setattr(doctor, "imported", lambda modules: {})
+    code, data = run_cli("doctor", "--target", "veomni")
+    found = {item["name"]: item for item in data["components"]}
+    assert (code, found["ruff"]["status"], found["ruff"]["problem"]) == (3, "broken", "`--version` ends with code 3")
+    assert (found["ty"]["status"], found["ty"]["problem"]) == ("broken", "its program is missing")

@@ -5,9 +5,13 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import sysconfig
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from omni_kit.errors import OmniKitError
+from omni_kit.files import ruff_binary
 from omni_kit.targets.protocol import Requirement
 from omni_kit.targets.registry import chosen, faults
 
@@ -31,6 +35,7 @@ class Component:
 
 
 _BASE = ("transformers", "diffusers", "libcst", "safetensors", "huggingface-hub")
+_ASKING = 10.0  # seconds that a program may take to print its version
 _TIMEOUT = 120.0  # seconds that all imports together may take
 # Each import is told before it begins: of one that ends the process, or never ends, the name is known.
 _IMPORTS = """
@@ -67,7 +72,14 @@ def examine(target: str | None = None) -> list[Component]:
     tried = [_tried(found, problems.get(_module(needed), ""), needed.install) for needed, found in looked_at]
     python = Component("python", sys.version.split()[0], "everything", "ok", "")
     unusable = [_unusable(name, why) for name, why in faults().items() if target in (None, name)]
-    return [python, *tried[: len(own)], _ruff(), *tried[len(own) :], *unusable]
+    return [
+        python,
+        *tried[: len(own)],
+        _program("ruff", "new-model, patchgen", ruff_binary),
+        *_type_checker(),
+        *tried[len(own) :],
+        *unusable,
+    ]
 
 
 def _module(needed: Requirement) -> str:
@@ -119,8 +131,34 @@ def _try(modules: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _ruff() -> Component:
-    found = _package("ruff", "new-model, patchgen", "pip install ruff")
-    if found.status == "missing" and shutil.which("ruff"):
-        return Component("ruff", "on PATH", found.needed_by, "ok", "")
-    return found
+def _program(name: str, needed_by: str, binary: Callable[[], str | None]) -> Component:
+    """Run `--version`: a package's metadata stays when its program is gone."""
+    fix = f"pip install {name}"
+    found = _package(name, needed_by, fix)
+    try:
+        program = binary()
+    except OmniKitError:
+        program = None
+    if program is None:
+        if found.status == "missing":
+            return found
+        return replace(found, status="broken", fix=f"{fix} --force-reinstall", problem="its program is missing")
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=_ASKING, check=False)
+        problem = f"`--version` ends with code {done.returncode}" if done.returncode else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        problem = f"{type(error).__name__}: {error}"
+    if problem:
+        return replace(found, status="broken", fix=f"{fix} --force-reinstall", problem=problem)
+    return replace(found, version=found.version or "on PATH", status="ok", fix="")
+
+
+def _ty() -> str | None:
+    beside = Path(sysconfig.get_path("scripts"), "ty")
+    return str(beside) if beside.is_file() else shutil.which("ty")
+
+
+def _type_checker() -> list[Component]:
+    """Return the optional type checker, where its package is installed."""
+    found = _program("ty", "check --level import", _ty)
+    return [] if found.status == "missing" else [found]

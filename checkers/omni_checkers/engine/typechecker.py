@@ -12,7 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from omni_kit.errors import MissingRequirement
+
 PACKAGE = "ty"
+_REINSTALL = f"pip install --force-reinstall {PACKAGE}"
 _TIMEOUT = 300
 _LINE = re.compile(r"(?P<path>.+?):(?P<line>\d+):\d+: \w+\[(?P<rule>[\w-]+)\] (?P<said>.*)")
 # Rules of ty that mean drift; the others are noise in modeling code.
@@ -50,7 +53,7 @@ def drifted(files: Sequence[Path], upstream: Sequence[Path]) -> list[Diagnostic]
     """What the type checker says of `files` and not of upstream's, both read in one run; in the order of lines.
 
     Raises:
-        RuntimeError: it cannot be run.
+        MissingRequirement: it is installed and cannot run.
     """
     found = list(_run([*files, *upstream]))
     theirs = Counter((one.rule, one.said) for one in found if one.path in set(upstream))
@@ -66,11 +69,15 @@ def _run(files: Sequence[Path]) -> Iterator[Diagnostic]:
     for rule in _RULES:
         command += ["--error", rule]
     place = _root(files[0])  # paths below it are said relative to it
-    done = subprocess.run(
-        [*command, *map(str, files)], capture_output=True, text=True, timeout=_TIMEOUT, check=False, cwd=place
-    )
+    try:
+        done = subprocess.run(
+            [*command, *map(str, files)], capture_output=True, text=True, timeout=_TIMEOUT, check=False, cwd=place
+        )
+    except subprocess.TimeoutExpired:
+        raise MissingRequirement(f"{PACKAGE} did not finish in {_TIMEOUT} s", _REINSTALL) from None
     if done.returncode:
-        raise RuntimeError(f"{PACKAGE} ended with code {done.returncode}: {done.stderr.strip()[-300:]}")
+        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "no message").strip()
+        raise MissingRequirement(f"{PACKAGE} cannot run: it ended with code {done.returncode}: {last}", _REINSTALL)
     for line in done.stdout.splitlines():
         if match := _LINE.fullmatch(line):
             path = Path(place, match["path"]).resolve()
