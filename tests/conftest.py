@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from omni_kit.parity.processes.workers import Sides
-from omni_kit.upstream.library import Library, find_library
+from omni_kit.pysource.library import Library, find_library
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 

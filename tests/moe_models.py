@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from omni_kit.pysource.library import find_library
 from omni_kit.toys.configs.language import toy_config
-from omni_kit.upstream.library import find_library
 
 # Why a class is left out.
 NOT_BUILT = {

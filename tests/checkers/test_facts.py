@@ -12,7 +12,7 @@ from omni_checkers.veomni.facts.configs import ConfigRecord, ModelRecord, nested
 from omni_checkers.veomni.facts.constants import constant, veomni_package
 from omni_checkers.veomni.facts.model import model_facts
 from omni_checkers.veomni.facts.upstream import config_of, upstream_class
-from omni_kit.upstream.library import find_library
+from omni_kit.pysource.library import find_library
 from omni_kit.upstream.transformers.configs import config_class
 from omni_kit.upstream.transformers.defaults import default_config
 from omni_kit.upstream.transformers.traits import expert_parameters

@@ -15,7 +15,7 @@ from omni_checkers.engine.command import run_check
 from omni_checkers.engine.settings import Settings, find_settings
 from omni_kit.cli import main
 from omni_kit.errors import BadInput
-from omni_kit.upstream.library import Library, find_library
+from omni_kit.pysource.library import Library, find_library
 from tests.conftest import run_cli
 
 from .conftest import Subject

@@ -11,7 +11,7 @@ from omni_checkers.symbolic import tensors
 from omni_checkers.symbolic.tensors import NotATensor, Tiny
 from omni_checkers.veomni.facts.model import model_facts
 from omni_checkers.veomni.facts.trial import EXPERTS, WIDTH, _values, cases
-from omni_kit.upstream.library import find_library
+from omni_kit.pysource.library import find_library
 from omni_kit.upstream.transformers.configs import config_class
 from omni_kit.upstream.transformers.recipes.transform import Operation, Transform
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from omni_kit.convert import convert
-from omni_kit.upstream.library import Library, find_library
+from omni_kit.pysource.library import Library, find_library
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
 from omni_kit.upstream.transformers.models import upstream_model
 from omni_kit.upstream.transformers.recipes.rope import with_heads

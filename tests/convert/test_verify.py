@@ -12,7 +12,7 @@ from omni_kit.convert.forms import Form
 from omni_kit.convert.plan import Shard, make_plan
 from omni_kit.convert.verify import inverse
 from omni_kit.layout import read_checkpoint
-from omni_kit.upstream.library import find_library
+from omni_kit.pysource.library import find_library
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.models import upstream_model
 from omni_kit.upstream.transformers.recipes.expression import Expression

@@ -20,6 +20,7 @@ ROOMS = [
         KIT / room
         for room in (
             "isolation",
+            "pysource",
             "cli",
             "output",
             "layout",

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from omni_kit.patchgen import ConfigResult, run_configs
-from omni_kit.upstream.library import find_library
+from omni_kit.pysource.library import find_library
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "patchgen"
 World = Callable[..., Path]

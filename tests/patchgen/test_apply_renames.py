@@ -8,8 +8,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from omni_kit.cli import main
+from omni_kit.pysource.library import find_library
 from omni_kit.resources import resource_dir
-from omni_kit.upstream.library import find_library
 from tests.cli.test_schemas import validate
 from tests.conftest import run_cli
 

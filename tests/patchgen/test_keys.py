@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from omni_kit.patchgen.keys import KeyDrift, key_drift, write_rename_maps
-from omni_kit.upstream.library import Library, find_library
+from omni_kit.pysource.library import Library, find_library
 
 MODULE = "transformers.models.olmoe.modeling_olmoe"
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from omni_kit.pysource.reads import attributes_read
 from omni_kit.toys.configs.variants import TIED, variants
-from omni_kit.upstream.python.reads import attributes_read
 
 TOY: dict[str, Any] = {
     "num_hidden_layers": 2, "num_experts": 10, "num_experts_per_tok": 3, "head_dim": 16, "rms_norm_eps": 1e-6,

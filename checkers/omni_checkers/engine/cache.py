@@ -14,7 +14,7 @@ from omni_checkers.engine.registry import all_rules, find_rule
 from omni_checkers.engine.rule import Edit, Finding, Severity
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.files import write_atomic
-from omni_kit.upstream.library import find_library
+from omni_kit.pysource.library import find_library
 
 _T = TypeVar("_T", str, int)
 

@@ -10,7 +10,7 @@ from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from omni_kit.upstream.python.source import parse_file
+from omni_kit.pysource.source import parse_file
 
 Node = TypeVar("Node", bound=ast.AST)
 Answer = TypeVar("Answer")

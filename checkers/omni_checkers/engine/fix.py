@@ -5,7 +5,7 @@ from pathlib import Path
 
 from omni_checkers.engine.rule import Edit, Finding
 from omni_kit.files import write_atomic
-from omni_kit.upstream.python.source import read_source
+from omni_kit.pysource.source import read_source
 
 
 def apply_fixes(findings: Iterable[Finding]) -> list[Finding]:

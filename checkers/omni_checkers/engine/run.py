@@ -15,9 +15,9 @@ from omni_checkers.engine.rule import Result, Rule, Severity
 from omni_checkers.engine.settings import Settings
 from omni_checkers.engine.suppress import RuleFailed
 from omni_kit.errors import BadInput
+from omni_kit.pysource.source import without_collection
 from omni_kit.targets.protocol import Target
 from omni_kit.targets.registry import chosen, find_integrations, get_target, integration_at
-from omni_kit.upstream.python.source import without_collection
 
 __all__ = ["Report", "check"]
 _WORKERS, _MANY = 8, 3

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from omni_checkers.engine.files import remembered, walked
 from omni_checkers.symbolic.spelling import plain
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 
 OPERATORS = (ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 """What a tree says by its type alone."""

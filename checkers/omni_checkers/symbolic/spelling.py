@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from omni_checkers.engine.files import remembered
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 
 # Names of one operation, by the name that stands for all of them. Source: torch's documentation of its aliases.
 _NAMES = {

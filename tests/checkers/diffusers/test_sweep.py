@@ -9,9 +9,9 @@ import pytest
 from omni_checkers import all_rules
 from omni_checkers.diffusers.facts.model import model_facts
 from omni_checkers.engine.rule import NotApplicable
+from omni_kit.pysource.library import find_library
 from omni_kit.targets.diffusers.finding import find
 from omni_kit.upstream.diffusers.package import package_parts, part_files
-from omni_kit.upstream.library import find_library
 
 # How often each rule speaks of each file.
 KNOWN = {

@@ -8,7 +8,7 @@ import pytest
 
 from omni_checkers.sglang_diffusion.examples import QWEN
 from omni_kit.errors import MissingRequirement
-from omni_kit.upstream.library import find_library
+from omni_kit.pysource.library import find_library
 
 STAND_IN = Path(__file__).parents[2] / "fixtures" / "sglang"
 Plugin = Callable[[Mapping[str, str]], Path]

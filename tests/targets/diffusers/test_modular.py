@@ -19,11 +19,11 @@ from omni_kit.errors import BadInput, Refusal
 from omni_kit.parity import run_parity
 from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE
 from omni_kit.parity.processes.workers import Sides
+from omni_kit.pysource.library import find_library
 from omni_kit.scaffold import new_model
 from omni_kit.targets.protocol import TODO_MARK
 from omni_kit.upstream.diffusers.guidance import Formula
 from omni_kit.upstream.diffusers.guiders import guider_for
-from omni_kit.upstream.library import find_library
 
 from .checkouts import copied_checkout
 

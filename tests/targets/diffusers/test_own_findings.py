@@ -12,9 +12,9 @@ import pytest
 
 from omni_checkers import Finding, check
 from omni_kit.errors import BadInput, Refusal
+from omni_kit.pysource.library import find_library
 from omni_kit.scaffold import new_model
 from omni_kit.upstream.diffusers.classes import PIPELINES, find_class
-from omni_kit.upstream.library import find_library
 
 # Constants of other pipelines, a name of an older class, setters, a base's methods in a round, a round left whole.
 SOME = ["SanaPipeline", "Lumina2Text2ImgPipeline", "BriaPipeline", "WanAnimatePipeline", "HeliosPipeline"]

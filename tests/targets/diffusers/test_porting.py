@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.pysource.library import find_library
 from omni_kit.targets.diffusers.porting.port import Port, port
-from omni_kit.upstream.library import find_library
 from omni_kit.upstream.repositories.reference import find_reference
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.pysource.source import read_source
 from omni_kit.scaffold import new_model
 from omni_kit.scaffold.update import update
-from omni_kit.upstream.python.source import read_source
 
 UPSTREAM = Path(__file__).parents[3] / "reference_models" / "diffusers" / "_upstream"
 

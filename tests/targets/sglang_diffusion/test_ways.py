@@ -9,11 +9,11 @@ import pytest
 from omni_checkers.engine.judge import judge
 from omni_checkers.sglang_diffusion.rules.scaffold.unfinished import NothingIsUnfinished
 from omni_kit.errors import BadInput, Refusal
+from omni_kit.pysource.library import find_library
 from omni_kit.scaffold import Scaffold, new_model, update
 from omni_kit.targets.protocol import TODO_MARK
 from omni_kit.targets.registry import get_target
 from omni_kit.upstream.diffusers.classes import PIPELINES, class_names, is_diffusers_class, place_of
-from omni_kit.upstream.library import find_library
 
 TARGET = "sglang-diffusion"
 # Pipeline -> what a person read in its loop, or after it, that no stage of SGLang does.

@@ -4,14 +4,14 @@ import ast
 
 import pytest
 
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.library import Library, find_library
 from omni_kit.upstream.diffusers.affine import Affine, evaluate
 from omni_kit.upstream.diffusers.blocks import block_classes, joined_streams
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.models import component_model
 from omni_kit.upstream.diffusers.pipelines import pipeline_of
-from omni_kit.upstream.library import Library, find_library
-from omni_kit.upstream.python.interpret import ClassRef
 
 STREAMS = ("hidden_states", "encoder_hidden_states")
 

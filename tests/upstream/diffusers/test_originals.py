@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from omni_kit.pysource.library import find_library
 from omni_kit.upstream.diffusers.models import component_model
 from omni_kit.upstream.diffusers.originals import converter_of, original_layout
-from omni_kit.upstream.library import find_library
 from tests.diffusers_models import WAN, shallow_config, shapes_on_meta
 
 DIFFUSERS = find_library("diffusers")

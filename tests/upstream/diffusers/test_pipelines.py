@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.library import find_library
 from omni_kit.upstream.diffusers.pipelines import Pipeline, find_pipeline
-from omni_kit.upstream.library import find_library
 from tests.diffusers_models import model_class
 
 DIFFUSERS = find_library("diffusers")

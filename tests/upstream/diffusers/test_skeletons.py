@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.library import find_library
 from omni_kit.upstream.diffusers.classes import transformer_names
 from omni_kit.upstream.diffusers.models import component_model
-from omni_kit.upstream.library import find_library
 from tests.diffusers_models import model_class, shallow_config, shapes_on_meta
 
 DIFFUSERS = find_library("diffusers")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.library import find_library
 from omni_kit.upstream.diffusers.classes import is_diffusers_class, place_of
 from omni_kit.upstream.kinds import Kind
-from omni_kit.upstream.library import find_library
 from omni_kit.upstream.subject import open_source
 from tests.conftest import run_cli
 from tests.diffusers_models import WAN, save

@@ -4,10 +4,10 @@ import inspect
 
 import pytest
 
+from omni_kit.pysource.library import find_library
 from omni_kit.upstream.diffusers.classes import transformer_names
 from omni_kit.upstream.diffusers.models import component_model
 from omni_kit.upstream.diffusers.traits import profile
-from omni_kit.upstream.library import find_library
 from omni_kit.upstream.profile import ModelProfile
 from tests.diffusers_models import model_class
 

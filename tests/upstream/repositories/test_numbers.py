@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.source import read_source
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import read_source
 from omni_kit.upstream.repositories.numbers import called
 from omni_kit.upstream.repositories.vectors import Untold
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.library import Library
+from omni_kit.pysource.library import Library
 from omni_kit.upstream.transformers.config_values import check_values
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class, model_types
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.library import Library
+from omni_kit.pysource.library import Library
 from omni_kit.upstream.transformers.recipes.book import RecipeBook
 from omni_kit.upstream.transformers.recipes.reading import recipe_book
 from omni_kit.upstream.transformers.recipes.transform import Transform

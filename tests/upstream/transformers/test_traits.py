@@ -2,7 +2,7 @@
 
 import pytest
 
-from omni_kit.upstream.library import Library
+from omni_kit.pysource.library import Library
 from omni_kit.upstream.transformers.configs import config_class
 from omni_kit.upstream.transformers.defaults import default_config
 from omni_kit.upstream.transformers.models import upstream_model

@@ -8,9 +8,9 @@ from omni_kit.coverage.case import Case, Outcome, as_markdown, in_shares, proof
 from omni_kit.errors import OmniKitError
 from omni_kit.parity import make_toy_checkpoint, run_parity
 from omni_kit.parity.processes.workers import Sides
+from omni_kit.pysource.library import find_library
 from omni_kit.scaffold import new_model
 from omni_kit.upstream.diffusers.classes import transformer_names
-from omni_kit.upstream.library import find_library
 
 TARGET = "veomni"
 _SHARED, _ALONE = "equal", "no plan"

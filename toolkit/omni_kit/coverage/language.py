@@ -9,8 +9,8 @@ from omni_kit.errors import BadInput, OmniKitError
 from omni_kit.parity import make_toy_checkpoint
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.patchgen import run_config
+from omni_kit.pysource.library import find_library
 from omni_kit.scaffold import new_model
-from omni_kit.upstream.library import find_library
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table
 

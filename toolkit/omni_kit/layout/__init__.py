@@ -10,7 +10,7 @@ from omni_kit.layout.expected import expect
 from omni_kit.layout.findings import LayoutFinding
 from omni_kit.layout.originals import read_weights, refuse_original
 from omni_kit.layout.verdict import LayoutVerdict, judge, prove
-from omni_kit.upstream.python.source import without_collection
+from omni_kit.pysource.source import without_collection
 from omni_kit.upstream.subject import Subject, open_source
 
 __all__ = ["Checkpoint", "LayoutVerdict", "check_layout", "judge", "read_checkpoint", "read_weights", "refuse_original"]

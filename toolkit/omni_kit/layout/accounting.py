@@ -11,7 +11,7 @@ from omni_kit.layout.groups import ExpertGroup
 from omni_kit.layout.ignoring import Ignoring
 from omni_kit.layout.quantised import packs, unpacked
 from omni_kit.upstream.model import Model
-from omni_kit.upstream.python.skeleton import Parameter
+from omni_kit.upstream.skeleton import Parameter
 from omni_kit.upstream.transformers.recipes.book import Route
 from omni_kit.upstream.transformers.recipes.rope import with_heads
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from omni_kit.errors import BadInput
 from omni_kit.files import is_file
 from omni_kit.layout.headers import TensorInfo, read_header
+from omni_kit.pysource.source import without_collection
 from omni_kit.upstream.hub import HubRepo, hub_headers
 from omni_kit.upstream.places import INDEX_SUFFIX, read_json
-from omni_kit.upstream.python.source import without_collection
 
 LAYOUT_MARK, CANONICAL = "experts", "canonical"
 _SHARD = re.compile(r"(?P<stem>.*)-[0-9]{5}-of-(?P<count>[0-9]{5})\.safetensors")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.python.skeleton import Parameter
+from omni_kit.upstream.skeleton import Parameter
 from omni_kit.upstream.transformers.recipes.expression import Expression
 from omni_kit.upstream.transformers.recipes.operations import Slots, run_operation
 from omni_kit.upstream.transformers.recipes.transform import Transform

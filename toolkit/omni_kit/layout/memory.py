@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from omni_kit.layout.taxonomy import PAIRS, RETRIEVAL, Memory, pair_orientation, plain
+from omni_kit.pysource.source import read_source
 from omni_kit.upstream.model import Model
-from omni_kit.upstream.python.skeleton import Parameter
-from omni_kit.upstream.python.source import read_source
+from omni_kit.upstream.skeleton import Parameter
 
 _EXPERT = re.compile(r"\.(?:expert_)?[0-9]+\.[^.]+\.(?:weight|bias)$")
 

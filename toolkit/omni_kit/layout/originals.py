@@ -4,8 +4,8 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.layout.checkpoint import Checkpoint, read_checkpoint
+from omni_kit.pysource.library import Library, find_library
 from omni_kit.upstream.diffusers.originals import Original, original_layout
-from omni_kit.upstream.library import Library, find_library
 from omni_kit.upstream.subject import DIFFUSERS, Subject
 
 

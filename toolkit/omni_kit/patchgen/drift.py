@@ -18,8 +18,8 @@ from omni_kit.patchgen.merge import Merge, merge
 from omni_kit.patchgen.project import find_project
 from omni_kit.patchgen.source import SourceModule, read_source
 from omni_kit.patchgen.write import compiles
-from omni_kit.upstream.library import find_library
-from omni_kit.upstream.python.source import without_collection
+from omni_kit.pysource.library import find_library
+from omni_kit.pysource.source import without_collection
 
 RANKS = ("vanished", "signature", "copied-lines", "body", "decorators", "cosmetic", "unchanged")
 

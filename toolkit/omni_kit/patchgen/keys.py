@@ -1,6 +1,6 @@
 """What a newer upstream means for saved checkpoints: parameters of other names or shapes, gone ones and new ones.
 
-Both versions are read from source, without torch; see `omni_kit.upstream.python.skeleton`.
+Both versions are read from source, without torch; see `omni_kit.upstream.skeleton`.
 """
 
 import json
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.skeleton import Parameter
+from omni_kit.pysource.library import Library
+from omni_kit.upstream.skeleton import Parameter
 from omni_kit.upstream.transformers.configs import config_class, model_types
 from omni_kit.upstream.transformers.defaults import default_config
 from omni_kit.upstream.transformers.models import upstream_model

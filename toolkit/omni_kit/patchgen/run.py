@@ -15,7 +15,7 @@ from omni_kit.patchgen.project import Project, find_project
 from omni_kit.patchgen.result import ConfigResult, Draft, Loaded, Product, Rejected
 from omni_kit.patchgen.source import read_source
 from omni_kit.patchgen.write import compiles, diff_path, holds, in_the_way, is_ours, normalise, settings_of
-from omni_kit.upstream.python.source import without_collection
+from omni_kit.pysource.source import without_collection
 
 _Pending = tuple[ConfigResult, Draft]
 

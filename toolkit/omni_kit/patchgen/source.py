@@ -10,7 +10,7 @@ from typing import Any, Literal
 from omni_kit.errors import BadInput
 from omni_kit.patchgen.locate import Libraries
 from omni_kit.patchgen.spans import Source, first_line
-from omni_kit.upstream.python.source import parse_file
+from omni_kit.pysource.source import parse_file
 
 DefinitionNode = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Role = Literal["plain", "overload", "getter", "setter", "deleter"]

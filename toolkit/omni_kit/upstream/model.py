@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.skeleton import Skeleton
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile
+from omni_kit.upstream.skeleton import Skeleton
 from omni_kit.upstream.transformers.recipes.book import Recipe
 
 

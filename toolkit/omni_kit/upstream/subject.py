@@ -10,6 +10,7 @@ from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.files import is_file
+from omni_kit.pysource.library import Library, find_library
 from omni_kit.upstream.diffusers import traits as diffusers_traits
 from omni_kit.upstream.diffusers.classes import (
     MODULAR,
@@ -25,7 +26,6 @@ from omni_kit.upstream.diffusers.models import ComponentModel, component_model
 from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline, find_pipeline
 from omni_kit.upstream.hub import SCHEME, HubRepo, hub_file, parse_hub
 from omni_kit.upstream.kinds import Kind
-from omni_kit.upstream.library import Library, find_library
 from omni_kit.upstream.places import INDEX_SUFFIX, one_of_several, path_of, pickled_at, read_json, weights_at
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.repositories import traits as repository_traits

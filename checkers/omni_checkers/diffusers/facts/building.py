@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from omni_checkers.diffusers.facts.code import functions, origin
 from omni_checkers.engine.files import walked
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.reads import attributes_set
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.reads import attributes_set
+from omni_kit.pysource.source import dotted
 
 _LEAF_NAMES = frozenset({"weight", "bias", "running_mean", "running_var"})
 _GENERAL = frozenset({"Module", "ModelMixin", "ConfigMixin", "PushToHubMixin"})

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import Imported, SourceFile, dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import Imported, SourceFile, dotted
 
 
 def at(source: SourceFile, node: ast.AST, message: str) -> Finding:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile
 
 _MARK = re.compile(r"^(?P<indent>\s*)# Copied from diffusers\.(?P<place>\S+)(?P<rest>.*)$")
 _CHANGE = re.compile(r"([^\s,]+)->([^\s,]+)")

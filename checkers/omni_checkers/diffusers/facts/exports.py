@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.source import SourceFile
 
 _TABLE = "_import_structure"
 _DUMMY = "dummy_"

@@ -8,8 +8,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.source import SourceFile, read_source
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile, read_source
 
 _ASSUMED = frozenset({"torch", "transformers", "diffusers"})
 """What a pipeline is made of: diffusers itself asks whether they are there before it imports one."""

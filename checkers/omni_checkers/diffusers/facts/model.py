@@ -9,9 +9,9 @@ from omni_checkers.diffusers.facts.sources import home_of, library_of, own_files
 from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.files import File, read_file
 from omni_checkers.engine.rule import NotApplicable
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile
 
 
 def model_facts(path: Path) -> tuple[Facts, list[File]]:

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.diffusers.facts.code import calls, is_a
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import dotted
 
 _DECLARED = ("_default_processor_cls", "_available_processors")
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.pysource.library import Library, find_library
+from omni_kit.pysource.source import SourceFile, read_source
 from omni_kit.upstream.diffusers.package import package_root, part_files
-from omni_kit.upstream.library import Library, find_library
-from omni_kit.upstream.python.source import SourceFile, read_source
 
 PACKAGE = "diffusers"
 

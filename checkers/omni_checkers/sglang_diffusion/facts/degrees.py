@@ -4,7 +4,7 @@ import ast
 from collections.abc import Mapping
 
 from omni_checkers.sglang_diffusion.facts.code import assigned, last_name, returns
-from omni_kit.upstream.python.source import SourceFile, dotted
+from omni_kit.pysource.source import SourceFile, dotted
 
 Degree = Mapping[str, int]
 """Name -> power; empty for a plain number."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from omni_checkers.sglang_diffusion.facts.registering import Registration
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.source import SourceFile
 
 _SAME = {"lower", "strip", "casefold"}
 

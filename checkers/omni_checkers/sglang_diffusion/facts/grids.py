@@ -4,8 +4,8 @@ import ast
 from collections.abc import Mapping
 
 from omni_checkers.sglang_diffusion.facts.code import assigned, calls, keyword, last_name, returns
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import dotted
 
 STEPS = 10
 _PASSED = frozenset({"tolist", "astype", "to", "array", "float", "list", "tensor", "asarray", "flip_none"})

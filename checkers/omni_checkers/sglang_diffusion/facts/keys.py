@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from omni_checkers.engine.files import walked
 from omni_checkers.sglang_diffusion.facts.code import assigned, last_name, returns
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import SourceFile, dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import SourceFile, dotted
 
 _DEEPEST = 6
 

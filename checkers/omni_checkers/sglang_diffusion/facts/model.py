@@ -12,9 +12,9 @@ from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.sources import Sources, sources_of
 from omni_checkers.sglang_diffusion.facts.stages import StageUse, before_denoising, stages_of
 from omni_kit.errors import BadInput
+from omni_kit.pysource.eval import ClassRef
 from omni_kit.targets.sglang_diffusion.pipeline_dir import PipelineDir, find_pipeline_dir
 from omni_kit.upstream.kinds import Kind
-from omni_kit.upstream.python.interpret import ClassRef
 
 Files = dict[Path, File]
 # Where the parts of a pipeline of SGLang's own stand, each in a file that is named as its folder of stages.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from omni_checkers.engine.files import walked
 from omni_checkers.sglang_diffusion.facts.sources import class_named, local_imports
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import SourceFile, dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import SourceFile, dotted
 
 REGISTERS = ("register_configs", "register_pipeline")
 MODEL_KEYWORDS = ("sampling_param_cls", "pipeline_config_cls")
@@ -77,7 +77,7 @@ def _model(source: SourceFile, value: ast.expr) -> ClassRef | None:
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         module, _, name = value.value.partition(":")
         file = source.library.module_file(module)
-        from omni_kit.upstream.python.source import read_source
+        from omni_kit.pysource.source import read_source
 
         found = read_source(source.library, file).resolve_class(name) if file is not None else None
         return ClassRef(*found) if found is not None else None

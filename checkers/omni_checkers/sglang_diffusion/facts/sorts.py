@@ -6,8 +6,8 @@ from enum import Enum
 from omni_checkers.engine.files import walked
 from omni_checkers.sglang_diffusion.facts.code import last_name, returns
 from omni_checkers.sglang_diffusion.facts.requests import Use
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import SourceFile, dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import SourceFile, dotted
 
 _DEEPEST = 6
 _TENSOR_METHODS = frozenset(

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.library import Library, find_library
+from omni_kit.pysource.source import Imported, SourceFile, absolute_module, dotted, read_source
 from omni_kit.targets.sglang_diffusion.pipeline_dir import PipelineDir
-from omni_kit.upstream.library import Library, find_library
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import Imported, SourceFile, absolute_module, dotted, read_source
 
 SGLANG = "sglang"
 DIFFUSION = "sglang.multimodal_gen"

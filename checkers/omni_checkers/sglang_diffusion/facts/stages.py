@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omni_checkers.sglang_diffusion.facts.sources import class_named, is_a
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import SourceFile, dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import SourceFile, dotted
 
 BUILDS = "create_pipeline_stages"
 DENOISING, STANDARD = "DenoisingStage", "runtime/pipelines_core/stages/"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from omni_kit.upstream.python.source import absolute_module, dotted, parse_file
+from omni_kit.pysource.source import absolute_module, dotted, parse_file
 
 _DEEPEST = 12
 """How many names of names are followed."""

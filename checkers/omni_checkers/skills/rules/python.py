@@ -14,7 +14,7 @@ from omni_checkers.skills.facts.installed import Absent, Dead, Installed, normal
 from omni_checkers.skills.facts.mentions import FILE, Told
 from omni_checkers.skills.rules.paths import HEAD
 from omni_checkers.skills.subject import PYTHON, Subject
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 
 _PLACEHOLDER = re.compile(r"(?:my|your|new|some|example|foo|bar)_?\w*", re.IGNORECASE)
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?=\(.*\)$|$)")

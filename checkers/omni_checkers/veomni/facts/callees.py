@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from omni_checkers.engine.files import within
-from omni_kit.upstream.python.source import SourceFile, dotted
+from omni_kit.pysource.source import SourceFile, dotted
 
 _OPEN = {"can_return_tuple", "capture_outputs", "check_model_inputs", "merge_with_config_defaults"}
 _RENAMING = "deprecate_kwarg"

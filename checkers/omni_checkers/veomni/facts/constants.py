@@ -9,8 +9,8 @@ from typing import Any
 
 from omni_checkers.symbolic import Evaluator, Module, Oracle, Program
 from omni_checkers.symbolic.signals import Raised
+from omni_kit.pysource.source import parse_file
 from omni_kit.targets.veomni.model_dir import ModelDir
-from omni_kit.upstream.python.source import parse_file
 
 _CONSTANTS = (str, int, float, tuple, list, dict, set, frozenset, re.Pattern)
 

@@ -11,7 +11,7 @@ from omni_checkers.symbolic.alterations import Copy
 from omni_checkers.symbolic.lines import Line, parameters
 from omni_checkers.veomni.facts.callees import Callees, modules_of
 from omni_checkers.veomni.facts.generated import Generated, upstream_function
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 
 _ARITHMETIC = {"getattr", "int", "float", "min", "max", "math.sqrt"}
 

@@ -13,8 +13,8 @@ from omni_checkers.symbolic.alterations import Copy
 from omni_checkers.symbolic.lines import lines_of
 from omni_checkers.veomni.facts.constants import veomni_package
 from omni_checkers.veomni.facts.generated import PatchConfigFile
+from omni_kit.pysource.library import Library
 from omni_kit.targets.veomni.model_dir import ModelDir
-from omni_kit.upstream.library import Library
 
 # Of the lines of either, those that both have; below this, two functions have no more than a habit in common.
 _LIKE = 0.6

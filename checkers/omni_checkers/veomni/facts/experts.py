@@ -8,9 +8,9 @@ from omni_checkers.symbolic.values import Value
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.plan import Skeletons
 from omni_checkers.veomni.facts.upstream import config_of, upstream_class
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.skeleton import Parameter, Skeleton
-from omni_kit.upstream.python.source import SourceFile, read_source
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile, read_source
+from omni_kit.upstream.skeleton import Parameter, Skeleton
 from omni_kit.upstream.transformers.configs import ConfigClass
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.recipes.transform import Transform

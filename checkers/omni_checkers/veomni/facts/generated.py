@@ -16,8 +16,8 @@ from omni_kit.errors import BadInput
 from omni_kit.patchgen.importing import CONFIG_SUFFIX
 from omni_kit.patchgen.loader import read_config
 from omni_kit.patchgen.locate import Libraries, package_of
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.source import SourceFile, read_source
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile, read_source
 from omni_kit.upstream.transformers.configs import ConfigClass
 
 _SOURCE = re.compile(r"^#\s+Source:\s*([\w.]+)\s*$", re.MULTILINE)

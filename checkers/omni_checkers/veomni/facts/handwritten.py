@@ -15,9 +15,9 @@ from omni_checkers.veomni.facts.diffusion.pipelines import pipelines_with
 from omni_checkers.veomni.facts.diffusion.sides import Diffusion
 from omni_checkers.veomni.facts.generated import Generated
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.pysource.library import find_library
+from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.diffusers.classes import find_class
-from omni_kit.upstream.library import find_library
-from omni_kit.upstream.python.source import SourceFile, dotted, read_source
 
 # Its own file says which module a class comes from in tables alone.
 _LAZY = "diffusers"

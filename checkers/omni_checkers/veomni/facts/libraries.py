@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from omni_checkers.symbolic import Program
 from omni_checkers.veomni.facts.callees import Callee
 from omni_checkers.veomni.facts.constants import package_program, veomni_package
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.model_dir import ModelDir
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.source import dotted
 
 _HOPS = 5
 

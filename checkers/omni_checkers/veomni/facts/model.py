@@ -24,9 +24,9 @@ from omni_checkers.veomni.facts.regenerate import regenerated
 from omni_checkers.veomni.facts.registry import MODELING, Registration, registrations, returned
 from omni_checkers.veomni.facts.upstream import upstream_class
 from omni_kit.errors import BadInput
+from omni_kit.pysource.library import Library, find_library
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 from omni_kit.upstream.kinds import Kind
-from omni_kit.upstream.library import Library, find_library
 from omni_kit.upstream.transformers.configs import config_class
 from omni_kit.upstream.transformers.defaults import default_config
 from omni_kit.upstream.transformers.models import upstream_model

@@ -8,7 +8,7 @@ from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.regenerate import Regenerated
 from omni_kit.patchgen.fragment import Fragment
 from omni_kit.patchgen.spec import Origin
-from omni_kit.upstream.python.source import parse_file
+from omni_kit.pysource.source import parse_file
 
 Place = tuple[Path, int]
 

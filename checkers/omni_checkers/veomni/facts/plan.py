@@ -12,7 +12,7 @@ from omni_checkers.symbolic.values import Value
 from omni_checkers.veomni.facts.generated import Generated
 from omni_kit.errors import BadInput
 from omni_kit.upstream.places import read_json
-from omni_kit.upstream.python.skeleton import Skeleton, build_skeleton
+from omni_kit.upstream.skeleton import Skeleton, build_skeleton
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.configs import ConfigClass, ModelConfig
 from omni_kit.upstream.transformers.defaults import default_config

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.source import SourceFile, dotted, read_source
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.transformers.autoclasses import find_class
 from omni_kit.upstream.transformers.configs import ConfigClass, config_class, model_types
 from omni_kit.upstream.transformers.defaults import as_config, default_config

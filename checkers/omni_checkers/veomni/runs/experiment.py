@@ -137,7 +137,7 @@ def _faults(made: Any) -> list[tuple[str, str]]:
 def _hub_names(name: str, config: Any) -> list[str]:
     """The keys on the hub of a class with this config, as transformers declares them."""
     from omni_kit.layout.expected import expected_checkpoint
-    from omni_kit.upstream.library import find_library
+    from omni_kit.pysource.library import find_library
     from omni_kit.upstream.transformers.configs import ModelConfig, config_class
     from omni_kit.upstream.transformers.models import upstream_model
 

@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from omni_kit.errors import BadInput, OmniKitError, Refusal
+from omni_kit.pysource.library import find_library
 from omni_kit.scaffold import new_model
 from omni_kit.targets.protocol import Request
 from omni_kit.targets.veomni.dit.plan import make_plan
 from omni_kit.upstream.diffusers.classes import transformer_names
-from omni_kit.upstream.library import find_library
 from omni_kit.upstream.subject import open_source
 
 SOURCE = "SD3Transformer2DModel"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from omni_kit.pysource.library import Library
 from omni_kit.targets.veomni.text.patches import derive_patches
 from omni_kit.targets.veomni.text.sites import SLOTS, find_sites
-from omni_kit.upstream.library import Library
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 from omni_kit.upstream.transformers.traits import profile

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.library import Library, find_library
-from omni_kit.upstream.python.source import parse_file
+from omni_kit.pysource.library import Library, find_library
+from omni_kit.pysource.source import parse_file
 
 PACKAGE = "src/diffusers"
 TOCTREE = "docs/source/en/_toctree.yml"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.python.source import dotted, parse_file
+from omni_kit.pysource.source import dotted, parse_file
 
 _TOY, _TOY_IN_TREE = "toy_config.json", ".omni-kit.toy.json"
 _SAMPLER, _SAMPLER_IN_TREE = "authors_sampling.py", ".omni-kit.sampling.py"

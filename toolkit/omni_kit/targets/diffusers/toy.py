@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.toys.configs.denoiser import toy_denoiser
 from omni_kit.upstream.diffusers.signatures import Argument
-from omni_kit.upstream.python.interpret import UNKNOWN
 
 # What authors call the width of the whole, and other widths, in the words that toys are made by.
 _WHOLE = re.compile(

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.stages import noting
 from omni_kit.toys.feeds.pipeline import Scenario, scenarios_of
 from omni_kit.toys.feeds.protocol import Feed
@@ -20,7 +21,6 @@ from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
 from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline, find_pipeline
-from omni_kit.upstream.library import find_library
 
 _SCALE = 4.0  # of guidance
 _UNGUIDED = 1.0

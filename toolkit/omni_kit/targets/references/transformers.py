@@ -22,6 +22,7 @@ from transformers import (
 )
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.reads import attributes_read
 from omni_kit.targets.references.attention import attention_recorded
 from omni_kit.targets.sides import AttentionCalls
 from omni_kit.toys.configs.language import toy_config
@@ -33,7 +34,6 @@ from omni_kit.toys.feeds.ways import answered
 from omni_kit.toys.reach import unexercised
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
-from omni_kit.upstream.python.reads import attributes_read
 
 _TRIES = 8
 _SHARDS = 3  # a toy checkpoint has an index, as a real one

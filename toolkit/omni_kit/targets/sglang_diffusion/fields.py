@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from omni_kit.upstream.python.interpret import UNKNOWN
+from omni_kit.pysource.eval import UNKNOWN
 
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 

@@ -18,7 +18,7 @@ from omni_kit.layout.fitting import Misfit
 from omni_kit.layout.verdict import LayoutVerdict
 from omni_kit.targets.sglang_diffusion.installing import INSTALL_SGLANG
 from omni_kit.upstream.diffusers.pipelines import INDEX
-from omni_kit.upstream.python.skeleton import Parameter
+from omni_kit.upstream.skeleton import Parameter
 from omni_kit.upstream.subject import Subject
 
 _WORKER = "omni_kit.targets.sglang_diffusion.runtime.loading_worker"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.sglang_diffusion.context import ASKED, Text
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.upstream.diffusers.calling import call_arguments
@@ -12,7 +13,6 @@ from omni_kit.upstream.diffusers.composing import ENCODE, NOISE, Composition, Re
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.diffusers.wording import NotTold, Wording
 from omni_kit.upstream.places import read_json
-from omni_kit.upstream.python.source import dotted
 
 _WORDS = {
     "height": "batch.height", "width": "batch.width", "num_frames": "batch.num_frames",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.python.source import parse_file
+from omni_kit.pysource.source import parse_file
 
 STAGES = "runtime/pipelines_core/stages/model_specific_stages"
 PIPELINES = "runtime/pipelines"

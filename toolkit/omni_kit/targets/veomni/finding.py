@@ -5,13 +5,13 @@ from functools import partial
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.library import find_library
 from omni_kit.targets.folders import integrations_below
 from omni_kit.targets.protocol import Integration
 from omni_kit.targets.veomni.checkout import DIFFUSION_MODELS, MODELS, find_checkout
 from omni_kit.targets.veomni.dit.directories import denoiser_class
 from omni_kit.targets.veomni.model_dir import ModelDir, cannot_be_parsed, find_model_dir, registers
 from omni_kit.upstream.kinds import Kind
-from omni_kit.upstream.library import find_library
 from omni_kit.upstream.transformers.configs import config_class
 from omni_kit.upstream.transformers.defaults import default_config
 from omni_kit.upstream.transformers.models import upstream_model

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.python.source import parse_file
+from omni_kit.pysource.source import parse_file
 
 REGISTRY = "MODELING_REGISTRY"
 _HINT = "give the directory of one model, whose __init__.py registers it with MODELING_REGISTRY"

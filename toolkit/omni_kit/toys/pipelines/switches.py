@@ -5,9 +5,9 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from omni_kit.pysource.reads import attributes_read
 from omni_kit.toys.pipelines.fitting import Changed
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
-from omni_kit.upstream.python.reads import attributes_read
 
 _CHANCE = "stochastic"  # draws noise at each step from a generator that nobody hands over: no two runs are alike
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 
 # Methods that change the shape, the kind or the place of a tensor, and none of its values.
 _SAME = frozenset(

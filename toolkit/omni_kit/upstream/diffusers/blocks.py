@@ -3,9 +3,9 @@
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.parts import built_classes
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import dotted
 
 # What a class of the library says of its blocks, the most to the point first.
 _SAID = ("_no_split_modules", "_repeated_blocks")

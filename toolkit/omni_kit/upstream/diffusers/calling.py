@@ -4,10 +4,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
-from omni_kit.upstream.python.interpret import UNKNOWN
-from omni_kit.upstream.python.source import dotted
 
 # Arguments of `__call__` that hold a medium which the pipeline starts from.
 _MEDIA = (

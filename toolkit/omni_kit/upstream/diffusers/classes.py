@@ -5,9 +5,9 @@ import re
 from functools import cache
 from pathlib import Path
 
-from omni_kit.upstream.library import Library, find_library
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import read_source
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.library import Library, find_library
+from omni_kit.pysource.source import read_source
 
 # A class at the beginning of a line; `^` would be looked for at every place of the library's text.
 _CLASS = re.compile(r"\nclass (\w+)\b")

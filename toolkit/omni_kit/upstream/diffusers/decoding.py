@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.pipelines import Pipeline
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import dotted
 
 _UNPACK = "_unpack"
 _SWITCH = "return_dict"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.calling import call_arguments, media_of
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
-from omni_kit.upstream.python.interpret import UNKNOWN
-from omni_kit.upstream.python.source import dotted
 
 _KNOWN = {"XLA_AVAILABLE": False, "use_resolution_binning": False}  # sizes are taken as they are asked for
 _OF_MEDIA = ("image", "video", "mask")

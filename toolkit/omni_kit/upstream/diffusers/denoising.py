@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.affine import Affine, evaluate
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.diffusers.signatures import STEP_NAMES, arguments
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import dotted
 
 _SWITCH = "return_dict"
 _MEAN, _DEVIATION, _SHIFT, _SCALE, _NORM = "latents_mean", "latents_std", "shift_factor", "scaling_factor", "bn"

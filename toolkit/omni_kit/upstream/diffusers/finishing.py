@@ -4,10 +4,10 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.defaults import Defaults
 from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.looping import loop_of, shown
-from omni_kit.upstream.python.source import dotted
 
 _CASTS = frozenset({"to", "float", "contiguous", "clone"})
 _UNPACK, _PROCESSED = "_unpack", ("postprocess", "postprocess_video", "resize_and_crop_tensor")

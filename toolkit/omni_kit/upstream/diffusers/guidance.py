@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.denoising import denoiser_calls
 from omni_kit.upstream.diffusers.pipelines import Pipeline
-from omni_kit.upstream.python.source import dotted
 
 
 class Formula(StrEnum):

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.guidance import Formula
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import dotted
 from omni_kit.upstream.repositories.numbers import Worker
 from omni_kit.upstream.repositories.vectors import Untold
 

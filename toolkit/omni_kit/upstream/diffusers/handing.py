@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.denoising import Denoising
-from omni_kit.upstream.python.source import dotted
 
 _DEEPEST = 12
 

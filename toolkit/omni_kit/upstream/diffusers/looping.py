@@ -4,11 +4,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.defaults import Defaults
 from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.guidance import is_combination
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER
-from omni_kit.upstream.python.source import dotted
 
 _STEP = f"self.{SCHEDULER}.step"
 # Methods and functions that change neither values nor their order, or only how often they are there.

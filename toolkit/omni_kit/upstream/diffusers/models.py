@@ -6,12 +6,12 @@ from functools import cached_property
 from typing import Any
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.eval import UNKNOWN, ClassRef
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.diffusers.classes import find_class, is_model
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.interpret import UNKNOWN, ClassRef
-from omni_kit.upstream.python.skeleton import Skeleton, build_from_arguments
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.upstream.skeleton import Skeleton, build_from_arguments
 
 # Layers are built one by one: far more than any model has, and few enough to be gone through.
 _MOST_LAYERS = 1000

@@ -8,11 +8,11 @@ from functools import cache
 from itertools import takewhile
 from typing import Any
 
+from omni_kit.pysource.eval import Interpreter, Tensor
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.models import ComponentModel
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.interpret import Interpreter, Tensor
-from omni_kit.upstream.python.source import SourceFile, dotted, read_source
 
 # Where diffusers keeps its tables, and what they are called there.
 _KEYS_FILE, _CLASSES_FILE = "loaders/single_file_utils.py", "loaders/single_file_model.py"

@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.library import Library
 from omni_kit.upstream.diffusers.classes import (
     GUIDERS,
     MODELS,
@@ -20,9 +22,7 @@ from omni_kit.upstream.diffusers.classes import (
     place_of,
 )
 from omni_kit.upstream.diffusers.signatures import arguments
-from omni_kit.upstream.library import Library
 from omni_kit.upstream.profile import Component
-from omni_kit.upstream.python.interpret import ClassRef
 
 INDEX = "model_index.json"
 SCHEDULER = "scheduler"  # what pipelines with one call it

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from omni_kit.upstream.python.interpret import UNKNOWN, ClassRef
+from omni_kit.pysource.eval import UNKNOWN, ClassRef
 
 # What forwards of denoisers call the step that they are at.
 STEP_NAMES = ("timestep", "timesteps", "t")

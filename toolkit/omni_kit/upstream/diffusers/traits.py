@@ -4,16 +4,16 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from omni_kit.pysource.eval import UNKNOWN, ClassRef
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.classes import MODULAR, TRANSFORMERS, place_of
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.originals import converter_of
 from omni_kit.upstream.diffusers.parts import built_classes, parts_of
 from omni_kit.upstream.diffusers.signatures import STEP_NAMES, Argument, arguments
 from omni_kit.upstream.kinds import Kind, Signs, derive
-from omni_kit.upstream.library import Library
 from omni_kit.upstream.profile import Component, ModelProfile, Trait
-from omni_kit.upstream.python.interpret import UNKNOWN, ClassRef
-from omni_kit.upstream.python.source import dotted
 
 # Arguments of the constructor -> the trait that they are.
 _SIZES = {

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.defaults import Defaults
 from omni_kit.upstream.diffusers.pipelines import Pipeline
-from omni_kit.upstream.python.source import dotted
 
 _DEEPEST = 20
 _BUILTINS = frozenset({"int", "float", "len", "min", "max", "math", "np", "torch", "round", "abs"})

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 
 

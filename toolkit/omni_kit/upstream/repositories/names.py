@@ -3,7 +3,7 @@
 import ast
 from dataclasses import dataclass
 
-from omni_kit.upstream.python.source import SourceFile, absolute_module, dotted, read_source
+from omni_kit.pysource.source import SourceFile, absolute_module, dotted, read_source
 
 MODULES = ("torch.nn.Module", "torch.nn.modules.module.Module")
 STAR = "*"

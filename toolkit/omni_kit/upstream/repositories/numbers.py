@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.repositories.names import Defined, absolute, resolve
 from omni_kit.upstream.repositories.vectors import (
     BUILTIN,

@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.places import path_of, refuse_other_formats
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import SourceFile, dotted, read_source
 from omni_kit.upstream.repositories.closure import Closure, closure_of
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.repository import REPOSITORY, Repository, repository_of

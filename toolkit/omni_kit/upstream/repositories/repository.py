@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from omni_kit.upstream.library import Library
+from omni_kit.pysource.library import Library
 
 REPOSITORY = "repository"
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})

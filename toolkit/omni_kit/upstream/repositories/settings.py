@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from omni_kit.pysource.eval import UNKNOWN, ClassRef
+from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.diffusers.signatures import Argument
-from omni_kit.upstream.python.interpret import UNKNOWN, ClassRef
-from omni_kit.upstream.python.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, absolute, resolve
 
 _FACTORIES: dict[str, Any] = {"list": [], "dict": {}, "tuple": ()}

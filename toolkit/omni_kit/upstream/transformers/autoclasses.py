@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.source import SourceFile, dotted, read_source
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.transformers.configs import ConfigClass, named_config_class
 
 # The table of what the library calls a causal language model.

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.source import SourceFile, read_source
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile, read_source
 
 # Values that a layer, or a type of layers, has instead of those of the config.
 BY_LAYER = "per_layer_config"

@@ -4,7 +4,7 @@ import ast
 from typing import Any
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.transformers.configs import ConfigClass, ModelConfig, config_class
 
 _LAYERS = ("num_hidden_layers", "depth", "num_layers", "encoder_layers", "decoder_layers")

@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import Any
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.interpret import UNKNOWN
-from omni_kit.upstream.python.skeleton import Skeleton, build_skeleton
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile
+from omni_kit.upstream.skeleton import Skeleton, build_skeleton
 from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table, find_class
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.configs import ModelConfig, Value

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from omni_kit.upstream.kinds import Kind, Signs, derive
 from omni_kit.upstream.profile import Experts, ModelProfile, Trait
-from omni_kit.upstream.python.skeleton import Parameter, Skeleton
+from omni_kit.upstream.skeleton import Parameter, Skeleton
 from omni_kit.upstream.transformers.autoclasses import auto_table
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.configs import ModelConfig, Value

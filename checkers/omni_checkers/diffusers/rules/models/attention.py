@@ -18,10 +18,10 @@ from omni_checkers.diffusers.facts.processors import processors_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_checkers.symbolic.lines import spread
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.reads import attributes_set
+from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.diffusers.package import package_root
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.reads import attributes_set
-from omni_kit.upstream.python.source import SourceFile, dotted
 
 _DISPATCH = "dispatch_attention_fn"
 _DIRECT = frozenset({"scaled_dot_product_attention", "memory_efficient_attention", "flash_attn_func"}) | frozenset(

@@ -9,8 +9,8 @@ from omni_checkers.diffusers.facts.building import Built, built, held
 from omni_checkers.diffusers.facts.code import at, is_a, keyword, last_name, parameters, strings
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.reads import attributes_set
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.reads import attributes_set
 
 _CLASSES = ("_no_split_modules", "_repeated_blocks")
 _PATTERNS = {"_skip_layerwise_casting_patterns": False, "_keep_in_fp32_modules": True}

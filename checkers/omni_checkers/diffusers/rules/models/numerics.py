@@ -9,9 +9,9 @@ from omni_checkers.diffusers.facts.imports import foreign_imports
 from omni_checkers.diffusers.facts.processors import processors_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile
 
 _LOW = frozenset({"torch.bfloat16", "torch.float16", "torch.half"})
 _LOW_METHODS = frozenset({"bfloat16", "half"})

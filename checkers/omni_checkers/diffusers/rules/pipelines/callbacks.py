@@ -7,8 +7,8 @@ from omni_checkers.diffusers.facts.code import at, calls, last_name
 from omni_checkers.diffusers.facts.pipelines import call_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import dotted
 
 _CALLBACK = "callback"
 _ABOUT = ("_inputs", "_steps")  # how what is said about a callback ends

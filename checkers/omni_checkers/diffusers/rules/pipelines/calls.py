@@ -9,8 +9,8 @@ from omni_checkers.diffusers.facts.pipelines import call_of, declared, methods_o
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
 from omni_checkers.symbolic.lines import spread
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import SourceFile, dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import SourceFile, dotted
 
 _DRAWS = frozenset({"randn", "rand", "randint", "normal", "bernoulli", "multinomial", "randperm"})
 _LIKE = frozenset({"randn_like", "rand_like", "randint_like"})

@@ -8,8 +8,8 @@ from omni_checkers.diffusers.facts.code import at, is_a, last_name
 from omni_checkers.diffusers.facts.pipelines import call_of, components_of, declared
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import dotted
 
 _BASE = "DiffusionPipeline"
 _IMPORT = "from diffusers.pipelines.pipeline_utils import DiffusionPipeline"

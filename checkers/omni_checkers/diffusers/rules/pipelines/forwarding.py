@@ -12,8 +12,8 @@ from omni_checkers.diffusers.facts.pipelines import call_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
 from omni_checkers.symbolic.lines import spread
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import dotted
 
 _ENCODES = re.compile(r"_*encode")
 _SORTS = ("mask", "pooled")

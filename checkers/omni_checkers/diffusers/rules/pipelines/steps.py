@@ -9,8 +9,8 @@ from omni_checkers.diffusers.facts.code import at, calls, functions, is_a, keywo
 from omni_checkers.diffusers.facts.pipelines import call_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import dotted
 
 _STEP = "self.scheduler.step(noise_pred, t, latents, return_dict=False)[0]"
 _POPPED = 'prompt_embeds = changed.pop("prompt_embeds", prompt_embeds)'

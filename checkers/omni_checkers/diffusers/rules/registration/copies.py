@@ -3,8 +3,8 @@
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
 from omni_checkers.diffusers.facts.copies import copies_in, original_of, same_copy
 from omni_checkers.engine.rule import Finding, Findings, Rule
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile
 
 _CLASS = "\n\nclass LumenPipeline(DiffusionPipeline)"
 _SHIFT = """

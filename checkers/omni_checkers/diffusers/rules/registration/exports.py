@@ -9,9 +9,9 @@ from omni_checkers.diffusers.facts.exports import Exports, exports_of
 from omni_checkers.diffusers.facts.sources import PACKAGE
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_kit.errors import BadInput
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile, read_source
 from omni_kit.upstream.diffusers.package import package_root
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.source import SourceFile, read_source
 
 _HEAD = """\
 from typing import TYPE_CHECKING

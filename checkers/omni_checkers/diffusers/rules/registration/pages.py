@@ -7,8 +7,8 @@ from pathlib import Path
 from omni_checkers.diffusers.facts.code import at
 from omni_checkers.diffusers.rules.registration.exports import _CONFIG
 from omni_checkers.engine.rule import Findings, NotApplicable, Rule, Severity
+from omni_kit.pysource.eval import ClassRef
 from omni_kit.upstream.diffusers.package import package_root
-from omni_kit.upstream.python.interpret import ClassRef
 
 _WORD = re.compile(r"\w+")
 _PAGES, _TESTS = "docs/source/en/api", "tests"

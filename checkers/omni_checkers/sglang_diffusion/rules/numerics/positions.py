@@ -8,9 +8,9 @@ from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.sglang_diffusion.examples import DIT, QWEN, changed
 from omni_checkers.sglang_diffusion.facts.code import at, keyword, last_name
 from omni_checkers.sglang_diffusion.facts.serving import Serving
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.diffusers.classes import find_class
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import SourceFile, dotted
 
 _FLAGS = ("neox", "interleave", "rope_type", "rotary_type", "rope_layout", "rope_style")
 _STYLE = "is_neox_style"

@@ -9,11 +9,11 @@ from omni_checkers.sglang_diffusion.facts.code import assigned, at, constant, re
 from omni_checkers.sglang_diffusion.facts.degrees import Degree, degree, pair
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_kit.errors import BadInput
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.denoising import Denoising, LatentScale
 from omni_kit.upstream.diffusers.models import ComponentModel
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import SourceFile
 
 _METHOD = "get_decode_scale_and_shift"
 _MEANS = ("mean", "shift")

@@ -10,8 +10,8 @@ from omni_checkers.sglang_diffusion.facts.code import at, decorated, fields, par
 from omni_checkers.sglang_diffusion.facts.serving import Serving, own_methods
 from omni_checkers.sglang_diffusion.facts.sources import Sources, is_a, own_classes, unseen_bases
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import dotted
 
 _CONFIGS = ("PipelineConfig", "SamplingParams", "ModelConfig", "ArchConfig", "DiTConfig", "DiTArchConfig")
 _HEADS, _WIDTH, _HEAD = "num_attention_heads", "hidden_size", "attention_head_dim"

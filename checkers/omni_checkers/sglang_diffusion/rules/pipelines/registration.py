@@ -11,8 +11,8 @@ from omni_checkers.sglang_diffusion.facts.registering import Registration, calls
 from omni_checkers.sglang_diffusion.facts.serving import Serving, entries
 from omni_checkers.sglang_diffusion.facts.sources import is_a, own_classes, unseen_bases
 from omni_kit.errors import BadInput
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import SourceFile
 
 _REGISTER = "register"
 _COMMON = {"sampling_param_cls", "pipeline_config_cls", "hf_model_paths", "model_detectors"}

@@ -11,8 +11,8 @@ from omni_checkers.sglang_diffusion.facts.code import assigned, at, calls, const
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
 from omni_kit.errors import BadInput
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import SourceFile, dotted
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import SourceFile, dotted
 
 _HOW = frozenset({"output_hidden_states", "return_dict", "use_cache", "output_attentions", "input_ids"})
 _MASK = "attention_mask"

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from omni_checkers.engine.files import File, walked, within
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 
 
 def imports(file: File) -> dict[str, str]:

@@ -19,8 +19,8 @@ from omni_checkers.symbolic import (
 )
 from omni_checkers.symbolic.signals import Raised
 from omni_checkers.symbolic.values import Record, Value, show
+from omni_kit.pysource.eval import ClassRef
 from omni_kit.upstream.diffusers.signatures import arguments
-from omni_kit.upstream.python.interpret import ClassRef
 
 # What transformers' PretrainedConfig.to_dict gives besides the attributes.
 _INHERITED = ("dtype", "model_type", "transformers_version", "architectures")

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from omni_checkers.engine.files import read_file, walked
-from omni_kit.upstream.library import Library
+from omni_kit.pysource.library import Library
 
 
 @cache

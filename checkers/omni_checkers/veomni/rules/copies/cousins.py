@@ -13,7 +13,7 @@ from omni_checkers.veomni.facts.cousins import Function, Kin, own_helpers, upstr
 from omni_checkers.veomni.facts.echoes import Echo
 from omni_checkers.veomni.facts.generated import PatchConfigFile
 from omni_checkers.veomni.facts.slips import changes_a_value
-from omni_kit.upstream.library import Library
+from omni_kit.pysource.library import Library
 
 _COUSIN = """\
 from veomni.models.loader import MODELING_REGISTRY

@@ -8,7 +8,7 @@ from omni_checkers.symbolic.lines import said
 from omni_checkers.symbolic.twins import forgotten, undivided
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 
 _BOTH = """\
 

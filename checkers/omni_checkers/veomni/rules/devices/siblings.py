@@ -11,7 +11,7 @@ from omni_checkers.veomni.examples import GPU_CONFIG, NPU_CONFIG, REGISTER, REGI
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.regenerate import Regenerated
 from omni_checkers.veomni.facts.registry import Returned
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 
 _DEVICES = ("_gpu", "_npu", "_mlu")
 _NORM = """\

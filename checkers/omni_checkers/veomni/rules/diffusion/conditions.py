@@ -11,8 +11,8 @@ from omni_checkers.veomni.examples_diffusion import CONDITION, CONDITION_CONFIG,
 from omni_checkers.veomni.facts.diffusion import Diffusion, Side
 from omni_checkers.veomni.facts.diffusion.code import assignments, calls, parameters
 from omni_checkers.veomni.facts.diffusion.sides import Method
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.kinds import Kind
-from omni_kit.upstream.python.source import dotted
 
 _HOOK = CONDITION_CONFIGURATION[CONDITION_CONFIGURATION.index("\n    @classmethod") :]
 _INHERITED = re.compile(

@@ -9,9 +9,9 @@ from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.code import imports
 from omni_checkers.veomni.facts.diffusion.mixtures import Mixture
 from omni_checkers.veomni.facts.diffusion.noising import on_every_path, steps
+from omni_kit.pysource.eval import ClassRef
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.kinds import Kind
-from omni_kit.upstream.python.interpret import ClassRef
 
 _MEAN, _SPREAD = ("latents_mean", "shift_factor", "running_mean"), ("latents_std", "scaling_factor", "running_var")
 _CONFIG = re.compile(r"config\.(\w+)")

@@ -10,9 +10,9 @@ from omni_checkers.veomni.examples_diffusion import MODEL, MODELING, PARALLEL, P
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.code import defaults, parameters
 from omni_checkers.veomni.facts.diffusion.patches import patched_forward
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.kinds import Kind
-from omni_kit.upstream.python.interpret import UNKNOWN
 
 _ORDER = "    encoder_hidden_states,\n    encoder_hidden_states_image=None,\n"
 

@@ -8,7 +8,7 @@ from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.veomni.facts.configs import ConfigRecord
 from omni_checkers.veomni.facts.generated import Generated
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.transformers.configs import ConfigClass
 from omni_kit.upstream.transformers.defaults import sub_config
 

@@ -7,7 +7,7 @@ from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
 from omni_checkers.veomni.examples import GPU_CONFIG, LOSS, OUTPUT, loss_contract, patch_config
 from omni_checkers.veomni.facts.generated import Generated
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 
 _HEADS = ("ForCausalLM", "ForConditionalGeneration", "ForSequenceClassification")
 _LOSS_VALUES = 3

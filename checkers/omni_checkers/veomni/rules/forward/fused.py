@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Example, Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.facts.generated import Generated, upstream_function
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 
 _LOGITS = "logits"
 _FILE = "generated/patched_modeling_gemma3_gpu.py"

@@ -13,8 +13,8 @@ from omni_checkers.veomni.facts.configs import nested_text_configs
 from omni_checkers.veomni.facts.constants import veomni_package
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.plan import Skeletons
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.model_dir import ModelDir
-from omni_kit.upstream.python.source import dotted
 from omni_kit.upstream.transformers.configs import ConfigClass, ModelConfig
 from omni_kit.upstream.transformers.defaults import default_config
 

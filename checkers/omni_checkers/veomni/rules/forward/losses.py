@@ -9,7 +9,7 @@ from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.examples import GPU_CONFIG, LOSS, OUTPUT, loss_contract, patch_config
 from omni_checkers.veomni.facts.generated import Generated, upstream_function
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 
 _HEADS = ("ForCausalLM", "ForConditionalGeneration", "ForSequenceClassification", "ForTokenClassification")
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)

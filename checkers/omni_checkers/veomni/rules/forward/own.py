@@ -12,9 +12,9 @@ from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.constants import veomni_package
 from omni_checkers.veomni.facts.generated import Generated, upstream_function
 from omni_kit.errors import MissingRequirement
+from omni_kit.pysource.library import find_library
+from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.veomni.model_dir import ModelDir
-from omni_kit.upstream.library import find_library
-from omni_kit.upstream.python.source import SourceFile, dotted
 
 _PATCH = """\
 

@@ -8,8 +8,8 @@ from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.examples import GENERATED, GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated, PatchConfigFile, upstream_function
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import dotted
 
 _REGISTER = {"override_method", "replace_class", "replace_function", "modify_init"}
 _COMMAND = re.compile(r"patchgen(?:\s+run)?\s+([\w./]+)")

@@ -11,7 +11,7 @@ from omni_checkers.symbolic import Module, Program
 from omni_checkers.veomni.examples import GENERATED, GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated, exported, upstream_own
 from omni_checkers.veomni.facts.regenerate import Regenerated, difference
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 
 _MODULE_NAMES = {*dir(builtins), "__file__", "__name__", "__package__", "__doc__", "__spec__", "__loader__", "__path__"}
 _SOURCE = "# Source: transformers.models.olmoe.modeling_olmoe\n"

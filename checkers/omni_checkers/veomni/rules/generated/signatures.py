@@ -8,7 +8,7 @@ from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.callees import Callees, modules_of
 from omni_checkers.veomni.facts.generated import Generated
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.source import SourceFile
 
 _PATCH = """\
 

@@ -7,7 +7,7 @@ from typing import Any
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.registry import MODELING, Registration
-from omni_kit.upstream.library import Library
+from omni_kit.pysource.library import Library
 from omni_kit.upstream.transformers.configs import model_types
 
 Imported = Mapping[str, Any]

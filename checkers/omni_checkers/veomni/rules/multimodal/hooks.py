@@ -9,8 +9,8 @@ from omni_checkers.symbolic import Class
 from omni_checkers.veomni.facts.callees import modules_of
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.registry import Returned
+from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.kinds import MULTIMODAL
-from omni_kit.upstream.python.source import SourceFile, dotted
 
 POSITIONS, METADATA = "get_position_id_func", "get_metadata_collate_func"
 _FILE = "generated/patched_modeling_qwen3_vl_gpu.py"

@@ -8,8 +8,8 @@ from pathlib import Path
 from omni_checkers.engine.files import File, read_file, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.veomni.facts.constants import veomni_package
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.model_dir import ModelDir
-from omni_kit.upstream.python.source import dotted
 
 _MEDIA = {"audio", "audios", "image", "images", "video", "videos"}
 _HEAD = """\

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.facts.generated import Generated
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.kinds import MULTIMODAL
-from omni_kit.upstream.python.source import dotted
 
 _FILE = "generated/patched_modeling_qwen3_vl_gpu.py"
 _HEAD = """\

@@ -3,8 +3,8 @@
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.upstream import config_names
+from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.kinds import Kind
-from omni_kit.upstream.python.source import SourceFile
 from omni_kit.upstream.transformers.configs import ConfigClass
 from omni_kit.upstream.transformers.defaults import as_config, sub_config
 

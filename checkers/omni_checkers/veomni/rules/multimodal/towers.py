@@ -7,8 +7,8 @@ from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.facts.callees import modules_of
 from omni_checkers.veomni.facts.generated import Generated
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.kinds import MULTIMODAL
-from omni_kit.upstream.python.source import dotted
 
 DUMMY = "dummy_forward"
 _SIZES = 4

@@ -11,8 +11,8 @@ from omni_checkers.symbolic.signals import Raised
 from omni_checkers.symbolic.values import Value
 from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.registry import CONFIG, Registration, Returned
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.transformers.configs import model_types
 
 PROCESSOR = "MODEL_PROCESSOR_REGISTRY"

@@ -10,8 +10,8 @@ from omni_checkers.symbolic.signals import Raised
 from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.registry import CONFIG, MODELING, Registration
+from omni_kit.pysource.library import Library
 from omni_kit.targets.veomni.model_dir import ModelDir, place_of, registered_in
-from omni_kit.upstream.library import Library
 from omni_kit.upstream.transformers.configs import model_types
 
 

@@ -14,10 +14,10 @@ from omni_checkers.engine.files import File, read_file
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.facts.constants import veomni_package
 from omni_kit.errors import BadInput
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.model_dir import ModelDir
 from omni_kit.upstream.kinds import MULTIMODAL, Kind
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.source import dotted
 from omni_kit.upstream.transformers.configs import config_class, model_types
 
 _UP = "../../../../"

@@ -11,10 +11,10 @@ from omni_checkers.veomni.facts.experts import Experts, StackedExperts
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.plan import METHOD, ShardingPlan, Skeletons
 from omni_checkers.veomni.facts.registry import Returned
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.text.sites import find_sites
 from omni_kit.upstream.kinds import WITH_EXPERTS
-from omni_kit.upstream.python.skeleton import Skeleton
-from omni_kit.upstream.python.source import dotted
+from omni_kit.upstream.skeleton import Skeleton
 from omni_kit.upstream.transformers.traits import expert_parameters, profile, stacked_parameters
 
 _BASE = """\

@@ -8,12 +8,12 @@ from functools import cached_property
 import libcst as cst
 
 from omni_kit.errors import Refusal
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.names import Names, names, together, tree
 from omni_kit.targets.diffusers.modular.opened import Opened
 from omni_kit.targets.diffusers.porting.syntax import after_docstring
 from omni_kit.upstream.diffusers.guiders import COMPONENT
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER
-from omni_kit.upstream.python.source import dotted
 
 INPUT, TEXT, TIMESTEPS, LATENTS = "input", "text_encoder", "set_timesteps", "prepare_latents"
 CONDITIONS, DENOISE, DECODE = "prepare_conditions", "denoise", "decode"

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.names import tree
 from omni_kit.upstream.diffusers.guiders import COMPONENT, SCALE
-from omni_kit.upstream.python.source import dotted
 
 
 class Stead(cst.CSTTransformer):

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import libcst as cst
 
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.guided_names import ByGuider, Stead
 from omni_kit.targets.diffusers.modular.names import tree
 from omni_kit.targets.diffusers.modular.opened import Method, Opened
@@ -16,7 +17,6 @@ from omni_kit.targets.diffusers.modular.undoubled import Kept, undoubled
 from omni_kit.targets.diffusers.porting.syntax import visited
 from omni_kit.upstream.diffusers.guidance import guidance_of, is_combination
 from omni_kit.upstream.diffusers.guiders import COMPONENT, SCALE, Guider, guider_for
-from omni_kit.upstream.python.source import dotted
 
 _CACHED = "cache_context"
 _HOMES = {"FrozenDict": "diffusers.configuration_utils"}

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.names import of_tree
 from omni_kit.targets.diffusers.modular.opened import Method, Opened
 from omni_kit.upstream.diffusers.classes import find_class
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import dotted
 
 MODULAR = "ModularPipeline"
 

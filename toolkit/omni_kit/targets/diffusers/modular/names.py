@@ -7,7 +7,7 @@ from functools import cache
 
 import libcst as cst
 
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 
 _SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda, ast.FunctionDef)
 

@@ -7,11 +7,11 @@ from functools import cache, cached_property
 import libcst as cst
 
 from omni_kit.errors import Refusal
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.diffusers.modular.names import of_tree
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.pipelines import Pipeline
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.source import SourceFile, dotted
 
 BASE = "DiffusionPipeline"
 _PLAIN = (ast.FunctionDef, ast.ClassDef)

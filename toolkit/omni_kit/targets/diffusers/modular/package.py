@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.python.source import dotted, parse_file
+from omni_kit.pysource.source import dotted, parse_file
 
 _BASE, _FILE, _BLOCKS = "ModularPipeline", "modular_pipeline.py", "modular_blocks_*.py"
 _HINT = f"give a package with {_FILE}, in which a class is a {_BASE}, and modular_blocks_<name>.py"

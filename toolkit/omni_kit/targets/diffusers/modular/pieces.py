@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 import libcst as cst
 
+from omni_kit.pysource.source import Imported, SourceFile, absolute_module
 from omni_kit.targets.diffusers.modular.opened import Method, definitions
 from omni_kit.targets.diffusers.modular.rewriting import Told, rewritten
-from omni_kit.upstream.python.source import Imported, SourceFile, absolute_module
 
 _FUTURE = Imported("__future__", "annotations")
 _STANDARD = "diffusers.pipelines."

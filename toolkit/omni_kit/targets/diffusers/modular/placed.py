@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.source import parse_file
 from omni_kit.targets.diffusers.checkout import PACKAGE, TOCTREE, Checkout, checkout_at
 from omni_kit.targets.diffusers.transformer.entries import stand_in
 from omni_kit.targets.protocol import (
@@ -20,7 +21,6 @@ from omni_kit.targets.protocol import (
     Todo,
 )
 from omni_kit.upstream.diffusers.classes import MODULAR
-from omni_kit.upstream.python.source import parse_file
 
 _STRUCTURE = "_import_structure"
 _FILE, _TESTER = "modular_pipeline.py", "ModularPipelineTesterMixin"

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from omni_kit.pysource.library import Library
 from omni_kit.targets.diffusers.checkout import PACKAGE
 from omni_kit.targets.diffusers.modular.plan import Proposal
 from omni_kit.targets.protocol import NewFile, Request
 from omni_kit.upstream.diffusers.classes import PIPELINES, TRANSFORMERS
 from omni_kit.upstream.diffusers.pipelines import find_pipeline
-from omni_kit.upstream.library import Library
 
 FOLDER = "modular"
 """Where the blocks lie, in the integration's own package."""

@@ -8,11 +8,11 @@ from functools import cached_property
 
 import libcst as cst
 
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.names import tree
 from omni_kit.targets.diffusers.modular.opened import Method, Opened
 from omni_kit.targets.diffusers.porting.syntax import visited
 from omni_kit.upstream.diffusers.guidance import is_combination
-from omni_kit.upstream.python.source import dotted
 
 _JOINS = ("cat", "concat", "concatenate")
 

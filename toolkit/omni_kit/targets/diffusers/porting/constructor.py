@@ -6,6 +6,7 @@ from typing import Any
 
 import libcst as cst
 
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.targets.diffusers.porting.parts import Parts
 from omni_kit.targets.diffusers.porting.syntax import (
     after_docstring,
@@ -18,7 +19,6 @@ from omni_kit.targets.diffusers.porting.syntax import (
     with_method,
 )
 from omni_kit.upstream.diffusers.signatures import Argument
-from omni_kit.upstream.python.interpret import UNKNOWN
 from omni_kit.upstream.repositories.reference import Reference
 
 MIXINS = ("ModelMixin", "ConfigMixin", "AttentionMixin", "PeftAdapterMixin", "FromOriginalModelMixin", "CacheMixin")

@@ -9,6 +9,7 @@ from pathlib import Path
 import libcst as cst
 
 from omni_kit.files import format_python
+from omni_kit.pysource.library import Library
 from omni_kit.targets.diffusers.porting.attention import Attended, port_attention
 from omni_kit.targets.diffusers.porting.constructor import attributes_taken, port_constructor
 from omni_kit.targets.diffusers.porting.forward import Forward, lists_of_blocks, port_forward
@@ -30,7 +31,6 @@ from omni_kit.targets.diffusers.porting.syntax import (
     with_mark,
 )
 from omni_kit.targets.diffusers.porting.written_out import as_calls
-from omni_kit.upstream.library import Library
 from omni_kit.upstream.repositories.attending import attending_in
 from omni_kit.upstream.repositories.reference import Reference
 

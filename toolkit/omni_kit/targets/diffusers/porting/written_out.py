@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined, definitions
 

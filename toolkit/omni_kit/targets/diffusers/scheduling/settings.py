@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.repositories.names import Defined, resolve
 
 TRAINED = "num_train_timesteps"

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.source import dotted, parse_file
 from omni_kit.targets.diffusers.installing import INSTALL_DIFFUSERS
 from omni_kit.targets.diffusers.model_dir import ModelDir, find_model_dir
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import Ability, Candidate
-from omni_kit.upstream.python.source import dotted, parse_file
 from omni_kit.upstream.repositories.recorded import recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN
 from omni_kit.upstream.subject import Subject

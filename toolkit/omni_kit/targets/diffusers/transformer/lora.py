@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile, read_source
 from omni_kit.targets.diffusers.checkout import PACKAGE
 from omni_kit.targets.protocol import DefinitionEntry, Edit, ImportEntry, ItemEntry, KeyedEntry
-from omni_kit.upstream.library import Library
-from omni_kit.upstream.python.source import SourceFile, read_source
 
 _HOME, _ADAPTERS = "loaders/lora_pipeline.py", "loaders/peft.py"
 _SCALES = "_SET_ADAPTER_SCALE_FN_MAPPING"

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from omni_kit.errors import BadInput, Refusal
+from omni_kit.pysource.library import Library, find_library
 from omni_kit.targets.diffusers.checkout import PACKAGE, Checkout, checkout_at
 from omni_kit.targets.diffusers.model_dir import sampler_name, toy_name
 from omni_kit.targets.diffusers.modular.placed import Placed
@@ -22,7 +23,6 @@ from omni_kit.targets.diffusers.transformer.lora import LoraMixin, lora_mixin
 from omni_kit.targets.diffusers.transformer.pipeline import PipelineFacts, pipeline_facts, text_width
 from omni_kit.targets.protocol import Decision, Edit, IntegrationPlan, NewFile, Request, Todo
 from omni_kit.targets.recorded import ALONE
-from omni_kit.upstream.library import Library, find_library
 from omni_kit.upstream.repositories.recorded import SIGNED
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.traits import foreign

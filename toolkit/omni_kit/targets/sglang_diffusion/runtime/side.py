@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.pipelines import asked, read_pipeline
 from omni_kit.targets.references.stages import Noted, noting
 from omni_kit.targets.sglang_diffusion.runtime.engine import Opened, open_pipeline
@@ -24,7 +25,6 @@ from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.guidance import guidance_of
 from omni_kit.upstream.diffusers.models import component_model
-from omni_kit.upstream.library import find_library
 
 _FILM = 5
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from omni_kit.errors import BadInput, Refusal
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request, Todo
 from omni_kit.targets.veomni.checkout import DIFFUSION_MODELS, find_checkout, registrants
 from omni_kit.targets.veomni.dit.conditions import ConditionContext, Conditions
@@ -18,7 +19,6 @@ from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.pipelines import pipeline_of
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.diffusers.traits import attention_kernels
-from omni_kit.upstream.python.interpret import UNKNOWN
 from omni_kit.upstream.subject import Subject
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from omni_kit.pysource.library import find_library
 from omni_kit.targets.sides import Mesh
 from omni_kit.targets.veomni.dit.taught import GET, IN_FULL, MODEL, PROCESS, Fault, NotTried, faults_of, lesson, toy
 from omni_kit.targets.veomni.dit.train import in_low_precision, shares_by_flash, step
@@ -20,7 +21,6 @@ from omni_kit.toys.feeds.protocol import Batch, Way
 from omni_kit.toys.feeds.ways import answered_whole
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.pipelines import pipeline_of
-from omni_kit.upstream.library import find_library
 
 _SHARDS = 3
 _LATENTS = "latents"

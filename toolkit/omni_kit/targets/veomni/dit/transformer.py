@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from omni_kit.pysource.eval import UNKNOWN, ClassRef
 from omni_kit.targets.protocol import Request
 from omni_kit.targets.veomni.checkout import shipped_diffusers_keys
 from omni_kit.targets.veomni.text.converter import class_prefix
@@ -14,7 +15,6 @@ from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.parts import parts_of
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.diffusers.traits import attention_kernels
-from omni_kit.upstream.python.interpret import UNKNOWN, ClassRef
 
 DISPATCH = "dispatch_attention_fn"
 _NOT_FED = "return_dict"

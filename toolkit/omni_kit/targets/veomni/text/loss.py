@@ -7,7 +7,7 @@ logits (`veomni.ops.kernels.cross_entropy`).
 import ast
 from dataclasses import dataclass
 
-from omni_kit.upstream.python.source import dotted
+from omni_kit.pysource.source import dotted
 
 # upstream's output class -> VeOmni's, which also carries fused_linear_aux (veomni.utils.model_outputs)
 OUTPUTS = {

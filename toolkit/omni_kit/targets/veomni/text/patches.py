@@ -10,10 +10,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from omni_kit.pysource.match import body_without_docstring
+from omni_kit.pysource.source import SourceFile
 from omni_kit.targets.veomni.text.loss import OUTPUTS, balancing_call, output_call, output_class, read_loss
 from omni_kit.targets.veomni.text.sites import SLOTS, Site
-from omni_kit.upstream.python.match import body_without_docstring
-from omni_kit.upstream.python.source import SourceFile
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 _GUARD = "# Modification: the kernel bound to this slot, if any; otherwise the upstream code below."

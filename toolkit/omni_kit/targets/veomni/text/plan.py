@@ -10,6 +10,7 @@ from typing import Any
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.layout.expected import expect
 from omni_kit.layout.loading import Loading
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request, Todo
 from omni_kit.targets.veomni.checkout import MODELS, find_checkout, registrants, shipped_model_types
 from omni_kit.targets.veomni.text.context import TextContext, models_package, text_context
@@ -20,7 +21,6 @@ from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
 from omni_kit.targets.veomni.text.sites import Site, answers_with_a_loss, causal_head, find_sites
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.configs.sizes import OPEN
-from omni_kit.upstream.python.interpret import UNKNOWN
 from omni_kit.upstream.subject import Subject
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.models import UpstreamModel

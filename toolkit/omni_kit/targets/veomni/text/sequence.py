@@ -4,8 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.veomni.text.sites import Site
-from omni_kit.upstream.python.source import SourceFile, dotted
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 # Parameters of layers that mix neighbouring tokens otherwise than by attention: convolutions over time, and states.

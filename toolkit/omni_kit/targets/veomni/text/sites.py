@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from omni_kit.layout.taxonomy import Memory, pair_orientation
+from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.match import match_function
+from omni_kit.pysource.source import dotted, read_source
 from omni_kit.targets.veomni.text.loss import OUTPUTS, balancing_call, output_class, own_loss, read_loss
 from omni_kit.upstream.profile import ModelProfile
-from omni_kit.upstream.python.interpret import ClassRef
-from omni_kit.upstream.python.match import match_function
-from omni_kit.upstream.python.source import dotted, read_source
 from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import CAUSAL_ENDINGS, expert_parameters

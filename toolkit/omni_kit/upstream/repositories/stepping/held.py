@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from omni_kit.upstream.python.source import SourceFile, dotted
+from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.stepping.flow import Unmoved
 from omni_kit.upstream.repositories.stepping.members import methods_of

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.library import Library
+from omni_kit.pysource.library import Library
 from omni_kit.upstream.transformers.recipes.book import RecipeBook
 from omni_kit.upstream.transformers.recipes.transform import Operation, Transform
 

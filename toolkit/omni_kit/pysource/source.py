@@ -10,7 +10,7 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.library import Library
+from omni_kit.pysource.library import Library
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from omni_kit.upstream.python.interpret.classes import ClassRef, ClassTable, FunctionRef
-from omni_kit.upstream.python.interpret.values import UNKNOWN, Config, Module, Tensor
-from omni_kit.upstream.python.source import Imported, SourceFile
+from omni_kit.pysource.eval.classes import ClassRef, ClassTable, FunctionRef
+from omni_kit.pysource.eval.values import UNKNOWN, Config, Module, Tensor
+from omni_kit.pysource.source import Imported, SourceFile
 
 MAX_ITEMS = 4096
 

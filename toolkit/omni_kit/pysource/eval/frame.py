@@ -4,13 +4,13 @@ import ast
 from typing import Any, cast
 
 from omni_kit.errors import BadInput
-from omni_kit.upstream.python.interpret.binding import argument_names, bind
-from omni_kit.upstream.python.interpret.calls import Calls
-from omni_kit.upstream.python.interpret.classes import ClassRef, FunctionRef, readable
-from omni_kit.upstream.python.interpret.expressions import BINARY, MAX_ITEMS
-from omni_kit.upstream.python.interpret.layers import layer_parameters
-from omni_kit.upstream.python.interpret.values import UNKNOWN, Arguments, Config, Module, Tensor
-from omni_kit.upstream.python.source import Imported, SourceFile, absolute_module, dotted
+from omni_kit.pysource.eval.binding import argument_names, bind
+from omni_kit.pysource.eval.calls import Calls
+from omni_kit.pysource.eval.classes import ClassRef, FunctionRef, readable
+from omni_kit.pysource.eval.expressions import BINARY, MAX_ITEMS
+from omni_kit.pysource.eval.layers import layer_parameters
+from omni_kit.pysource.eval.values import UNKNOWN, Arguments, Config, Module, Tensor
+from omni_kit.pysource.source import Imported, SourceFile, absolute_module, dotted
 
 _DEEPEST = 32
 _KEEPS = "register_to_config"  # how a constructor says that its arguments are the config

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from omni_kit.upstream.python.match import match_function
+from omni_kit.pysource.match import match_function
 
 PATTERN = """
 def forward(self, x):

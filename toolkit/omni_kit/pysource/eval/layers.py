@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from omni_kit.upstream.python.interpret.values import UNKNOWN, Module, Tensor
+from omni_kit.pysource.eval.values import UNKNOWN, Module, Tensor
 
 _EMPTY = frozenset(
     {"Identity", "Dropout", "SiLU", "GELU", "ReLU", "LeakyReLU", "Sigmoid", "Tanh", "Softmax", "Softplus", "Module"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from omni_kit.upstream.library import Library
+from omni_kit.pysource.library import Library
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
 from omni_kit.upstream.transformers.models import upstream_model
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import BadInput, MissingRequirement
-from omni_kit.upstream.library import Library, find_library
+from omni_kit.pysource.library import Library, find_library
 
 
 def test_installed_version_is_read(library: Library) -> None:
@@ -19,7 +19,7 @@ def test_installed_version_is_read(library: Library) -> None:
 
 def test_nothing_is_imported() -> None:
     code = (
-        "import sys; from omni_kit.upstream.library import find_library; find_library('transformers').version;"
+        "import sys; from omni_kit.pysource.library import find_library; find_library('transformers').version;"
         "print(sorted(m for m in ('torch', 'transformers') if m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

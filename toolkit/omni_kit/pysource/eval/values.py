@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from omni_kit.upstream.python.interpret.classes import ClassRef
-from omni_kit.upstream.python.source import SourceFile
+from omni_kit.pysource.eval.classes import ClassRef
+from omni_kit.pysource.source import SourceFile
 
 
 class _Unknown:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from omni_kit.upstream.python.source import SourceFile, dotted
+from omni_kit.pysource.source import SourceFile, dotted
 
 # What a function may consist of for its value to be told: anything else could change it unseen.
 _FOLLOWED = (

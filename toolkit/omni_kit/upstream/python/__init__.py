@@ -1,1 +1,0 @@
-"""Reading Python: an index of files, matching of functions, and an interpreter of constructors."""
