@@ -15,7 +15,14 @@ TIERS = (
     ("omni_kit.layout", "omni_kit.patchgen", "omni_kit.skillpack"),
     ("omni_kit.toys", "omni_kit.convert"),
     ("omni_kit.targets",),
-    ("omni_kit.scaffold", "omni_kit.parity", "omni_kit.doctor", "omni_kit.examples", "omni_kit.inspection"),
+    (
+        "omni_kit.scaffold",
+        "omni_kit.parity",
+        "omni_kit.doctor",
+        "omni_kit.examples",
+        "omni_kit.nearest",
+        "omni_kit.inspection",
+    ),
     (
         "omni_checkers",
         "omni_checkers.coverage",

@@ -1,17 +1,13 @@
 """inspect: the profile of a model, and what an integration of it would take in each target."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput
-from omni_kit.examples import FOLDER
 from omni_kit.layout import refuse_original
-from omni_kit.resources import resource_dir
-from omni_kit.scaffold.answers import ANSWERS, load_answers
-from omni_kit.targets.protocol import Integration, IntegrationPlan, Request, Target, handler_of, package_of
+from omni_kit.nearest import nearest
+from omni_kit.targets.protocol import IntegrationPlan, Request, handler_of
 from omni_kit.targets.registry import targets
-from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.subject import Subject, open_source
 
@@ -41,9 +37,11 @@ def inspect(source: str, transformers: Path | None = None, diffusers: Path | Non
             notes.append(f"{name}: {error.message}")
             continue
         plans[name] = _summary(plan)
+    alike = nearest(subject)
     return {
         **facts.as_json(),
-        "nearest_reference": _nearest(facts),
+        "nearest_reference": alike[0].path if alike else None,
+        "nearest": [one.to_json() for one in alike],
         "targets": plans,
         "notes": [*subject.notes, *notes, *_unread(subject)],
     }
@@ -77,27 +75,3 @@ def _summary(plan: IntegrationPlan) -> dict[str, Any]:
     count = sum(1 for patch in patches if patch["decision"] == "patch")
     complexity = "low" if count <= 4 and len(plan.files) <= 6 else "medium"
     return {"complexity": complexity, "files": [file.path for file in plan.files], "patches": patches}
-
-
-def _nearest(facts: ModelProfile) -> str | None:
-    """The reference model to read first: the model itself, else the first one of the same kind."""
-    root = resource_dir(FOLDER)
-    found = [one for target in targets().values() for one in _references(root, target, facts.kind)]
-    own = (one for one in found if facts.model_type in (one.path.name, _made_from(one.path)))
-    alike = (one for one in found if one.kind == facts.kind)
-    nearest = next(own, None) or next(alike, None)
-    return f"{root.name}/{nearest.path.relative_to(root.resolve()).as_posix()}" if nearest is not None else None
-
-
-def _made_from(path: Path) -> str:
-    """The SOURCE that a worked example was made from; empty where that is not recorded."""
-    file = path / ANSWERS
-    return load_answers(file).answers.get("source", "") if file.is_file() else ""
-
-
-def _references(root: Path, target: Target, kind: Kind) -> Sequence[Integration]:
-    """The worked examples of a target that takes this kind."""
-    try:
-        return target.find((root / package_of(target)).resolve()) if kind in target.kinds else ()
-    except BadInput:  # it has none yet
-        return ()

@@ -38,9 +38,12 @@ def _render(report: dict[str, Any], console: Console) -> None:
     if experts:
         shown = f"{experts['count']} experts, top {experts['top_k']}, width {experts['intermediate_size']}"
         console.print(f"experts   {shown}, {experts['shared']} shared")
-    if report["nearest_reference"]:
-        name = report["nearest_reference"].partition("/")[2]
-        console.print(escape(f"nearest   {name}; read it with: omni-kit reference show {name}"), soft_wrap=True)
+    for place, one in enumerate(report["nearest"]):
+        shares = f"{one['kind']}, {len(one['shared'])} of {len(one['shared'] + one['missing'])} traits shared"
+        line = f"{one['name']} ({shares}); read it with: omni-kit reference show {one['name']}"
+        console.print(escape(f"{'' if place else 'nearest':<10}{line}"), soft_wrap=True)
+    if not report["nearest"]:
+        console.print(f"nearest   none: no reference model integrates a model of kind {report['kind']}")
     rows = table("trait", "value", "evidence")
     for trait in report["traits"]:
         rows.add_row(trait["name"], escape(str(trait["value"])), escape(trait["evidence"]))
