@@ -84,8 +84,12 @@ def test_a_card_run_again_says_what_became_different(verified: tuple[Path, Card]
     assert "self.act_fn(gate) * up\n" in text
     modeling.write_text(text.replace("self.act_fn(gate) * up\n", "self.act_fn(gate) * up * 1.01\n"), encoding="utf-8")
 
-    again = verify_again(file)
+    lines: list[str] = []
+    again = verify_again(file, lines.append)
 
+    assert "generated: failed: " in "".join(lines)  # the reason is printed with the stage, not only at the end
+    assert next(line for line in lines if line.startswith("forward: ")).startswith("forward: fail: ")
+    assert "keys: pass" in lines
     assert {"generated: failed, the card says passed", "forward: failed, the card says passed"} <= {*again.differences}
     assert "files: generated/patched_modeling_olmoe_gpu.py differs" in again.differences
     assert again.card.exit_code == 1

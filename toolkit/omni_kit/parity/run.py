@@ -149,7 +149,8 @@ def _judged(case: "Case", asked: Options, *, every_module: bool, say: Callable[[
     results: list[LevelResult] = []
     for level in asked.levels:
         results.append(judge(level, case))
-        say(f"{level}: {results[-1].status}")
+        failed = results[-1].status in ("fail", "error")
+        say(f"{level}: {results[-1].status}{f': {results[-1].reason}' if failed else ''}")
     proof = prove(case, asked.levels, say) if asked.prove else None
     return ParityReport(
         path=asked.path,

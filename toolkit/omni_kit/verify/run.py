@@ -97,8 +97,12 @@ class _Run:
             stage = Stage(run.__name__.strip("_"), "not tested", error.message)
         except OmniKitError as error:
             stage = Stage(run.__name__.strip("_"), "failed", error.message)
-        self.say(f"{stage.stage}: {stage.status}")  # the levels say so themselves
+        self._announce(stage)
         return replace(stage, seconds=round(time.monotonic() - started, 2))
+
+    def _announce(self, stage: Stage) -> None:
+        """Print a stage as it ends; the levels of a comparison are printed by the comparison."""
+        self.say(f"{stage.stage}: {stage.status}{f': {stage.reason}' if stage.status == 'failed' else ''}")
 
     def _layout(self) -> Stage:
         if self.weights is None:
@@ -159,7 +163,9 @@ class _Run:
                 yield Stage(name, "not tested", report, command=command)
             elif name == PROVE:
                 rest = spent - sum(level.seconds for level in by_name.values())
-                yield replace(_proven(report, command), seconds=round(max(0.0, rest), 2))
+                proven = replace(_proven(report, command), seconds=round(max(0.0, rest), 2))
+                self._announce(proven)
+                yield proven
             else:
                 yield _judged(by_name[name], command)
 
