@@ -134,7 +134,7 @@ class TestPreCommit:
     def test_a_model_that_is_right_passes(self, configured: Path) -> None:
         done = self.run(configured, "--all-files")
         assert done.returncode == 0, done.stdout
-        assert "checked 1 models" in done.stdout
+        assert "checked 1 model," in done.stdout
 
     def test_a_mistake_stops_the_commit(self, configured: Path) -> None:
         _break(configured)

@@ -139,7 +139,7 @@ def show_findings(report: "Report", data: dict[str, Any], console: Console) -> N
             if one["rule"] not in explained and one["why"]:
                 explained.add(one["rule"])
                 console.print(f"      [dim]why: {escape(one['why'])}[/dim]", soft_wrap=True)
-    checked = ", ".join(f"{count} {what}" for what, count in data["checked"].items())
+    checked = ", ".join(f"{count} {what if count != 1 else what[:-1]}" for what, count in data["checked"].items())
     counts = [f"{count} {kind}" for kind in _COLOURS if (count := _count(data["findings"], kind))]
     counts += [
         f"{count} {what}" for what, count in (("suppressed", report.suppressed), ("known", report.matched)) if count
