@@ -37,7 +37,7 @@ def test_a_card_is_read_as_it_was_written(suffix: str, tmp_path: Path) -> None:
     written = card("passed", "failed", "not tested")
     file.write_text(written.markdown() if suffix == ".md" else written.dumps(), encoding="utf-8")
 
-    assert load_card(file).to_json() == written.to_json()
+    assert load_card(file).card.to_json() == written.to_json()
 
 
 @pytest.mark.parametrize(("old", "new"), [
@@ -57,25 +57,36 @@ def test_a_card_that_was_changed_is_refused(old: str, new: str, tmp_path: Path) 
         load_card(file)
 
 
-def test_a_seal_made_anew_does_not_hide_a_verdict_that_the_stages_do_not_bear(tmp_path: Path) -> None:
-    from omni_kit.verify.card import _seal
+def test_a_recomputed_checksum_does_not_hide_a_verdict_that_the_stages_do_not_bear(tmp_path: Path) -> None:
+    from omni_kit.verify.card import _checksum
 
     body = json.loads(card("failed").dumps())
-    del body["seal"]
+    del body["checksum"]
     body["passed"] = True
     file = tmp_path / "card.json"
-    file.write_text(json.dumps({**body, "seal": _seal(body)}), encoding="utf-8")
+    file.write_text(json.dumps({**body, "checksum": _checksum(body)}), encoding="utf-8")
 
     with pytest.raises(BadInput, match="was changed"):
         load_card(file)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"seal": 1}', "no card"])
+def test_a_card_of_an_earlier_version_names_its_checksum_seal(tmp_path: Path) -> None:
+    file = tmp_path / "card.json"
+    text = card("passed").dumps().replace('"checksum"', '"seal"')
+    file.write_text(text, encoding="utf-8")
+    assert load_card(file).card.to_json() == card("passed").to_json()
+
+    file.write_text(text.replace('"passed": true', '"passed": false'), encoding="utf-8")
+    with pytest.raises(BadInput, match="was changed"):
+        load_card(file)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"checksum": 1}', '{"seal": 1}', "no card"])
 def test_what_is_no_card_is_said_to_be_none(text: str, tmp_path: Path) -> None:
     file = tmp_path / "card.json"
     file.write_text(text, encoding="utf-8")
 
-    with pytest.raises(BadInput, match="is no card"):
+    with pytest.raises(BadInput, match="is not a card"):
         load_card(file)
 
 

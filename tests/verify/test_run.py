@@ -57,7 +57,7 @@ def test_a_quick_verdict_passes_and_is_not_complete(verified: tuple[Path, Card])
 
 
 def test_its_json_is_what_the_schema_says(verified: tuple[Path, Card]) -> None:
-    head = {"schema": "omni-kit/verify/1", "ok": False, "omni_kit": "0", "differences": [], "notes": []}
+    head = {"schema": "omni-kit/verify/1", "ok": False, "omni_kit": "0", "differences": [], "signer": None, "notes": []}
     validate({**head, **verified[1].to_json()})
 
 

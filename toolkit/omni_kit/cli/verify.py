@@ -29,6 +29,13 @@ def verify_command(
         Path | None,
         typer.Option(metavar="FILE", help="Write the card, as JSON or .md; without PATH, run that card again."),
     ] = None,
+    sign: Annotated[
+        Path | None, typer.Option(metavar="KEY", help="Sign the card with this SSH private key (Ed25519).")
+    ] = None,
+    signed_by: Annotated[
+        Path | None,
+        typer.Option(metavar="KEY.pub", help="Without PATH: refuse a card that this SSH key did not sign."),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The static stages and the default levels alone.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Also run what passed before on the same files.")] = False,
     device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Where to compute.")] = "cpu",
@@ -41,10 +48,12 @@ def verify_command(
     passed, and something was not tested. What is to be reached is fixed: no option, no variable and no file of the
     integration changes it. Settings of a project do not count here, and what comments silence is named on the card.
 
-    The card says what was run, on which files, with which versions. It is sealed: one that was changed is refused.
-    `omni-kit verify --card FILE` runs it again, all of it, and says what differs.
+    The card records what was run, on which files, with which versions, and a checksum of this record. The checksum
+    shows damage. It does not show who wrote the card: anybody can compute it. `--sign KEY` adds an SSH signature.
+    `omni-kit verify --card FILE` runs a card again, all of it, and says what differs.
     """
     from omni_kit.verify import verify, verify_again
+    from omni_kit.verify.signature import Signer
 
     output = Output("verify", fmt, full)
     if path is None and card is None:
@@ -52,26 +61,34 @@ def verify_command(
     if path is None and card is not None:
         if weights or quick or device != "cpu":
             raise BadInput("a card says what was run", "leave out --weights, --quick and --device")
+        if sign is not None:
+            raise BadInput(
+                "--sign signs the card of a verified PATH", "give PATH, or check a signature with --signed-by"
+            )
         with output.status(f"running {card} again"):
-            again = verify_again(card, output.say)
-        found, differences = again.card, again.differences
+            again = verify_again(card, output.say, signed_by)
+        found, differences, signer = again.card, again.differences, again.signer
     elif path is not None:
+        if signed_by is not None or (sign is not None and card is None):
+            raise BadInput("--signed-by reads a card without PATH; --sign writes one", "give --card FILE")
+        key = Signer(sign) if sign is not None else None
+        signer = key.fingerprint if key is not None else ""
         with output.status(f"verifying {path}"):
             found = verify(path, weights=weights, quick=quick, fresh=fresh, device=device, say=output.say)
         differences = ()
         if card is not None:
-            write_atomic(card, found.markdown() if card.suffix == ".md" else found.dumps())
-            output.say(f"wrote {card}")
+            write_atomic(card, found.markdown(key) if card.suffix == ".md" else found.dumps(key))
+            output.say(f"wrote {card}, {f'signed by {signer}' if signer else 'not signed'}")
     output.finish(
-        {**found.to_json(), "differences": list(differences)},
+        {**found.to_json(), "differences": list(differences), "signer": signer or None},
         ok=found.exit_code == 0 and not differences,
-        human=lambda console: _show(console, found, differences),
+        human=lambda console: _show(console, found, differences, signer),
         exit_code=1 if differences else found.exit_code,
     )
 
 
-def _show(console: Console, card: "Card", differences: tuple[str, ...]) -> None:
-    """The stages, and what the verdict is."""
+def _show(console: Console, card: "Card", differences: tuple[str, ...], signer: str) -> None:
+    """Print the stages, what differs, who signed the card, and the verdict."""
     rows = table("stage", "status", "seconds", "figure, or why")
     for stage in card.stages:
         colour = _COLOURS[stage.status]
@@ -82,5 +99,7 @@ def _show(console: Console, card: "Card", differences: tuple[str, ...]) -> None:
         console.print(f"silenced: {escape(line)}", soft_wrap=True)
     for line in differences:
         console.print(f"differs: {escape(line)}", soft_wrap=True)
+    if signer:
+        console.print(f"signed by {signer}", soft_wrap=True)
     word = "passed" if card.passed else "failed" if card.exit_code == 1 else "nothing passed"
     console.print(f"{word}{'' if card.complete else ', not complete: some stages were not tested'}")

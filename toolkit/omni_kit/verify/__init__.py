@@ -1,4 +1,4 @@
-"""One verdict on an integration: every stage passed, failed, not tested or not applicable, on a card that is sealed.
+"""One verdict on an integration: every stage passed, failed, not tested or not applicable, on a card.
 
 from omni_kit.verify import verify
 card = verify(Path("plugins/olmoe"))

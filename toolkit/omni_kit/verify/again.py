@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from omni_kit.errors import BadInput
 from omni_kit.verify.card import Card, load_card
 from omni_kit.verify.run import verify
+from omni_kit.verify.signature import fingerprint_of
 
 _MACHINE = "machine"  # another machine is no other verdict
 
@@ -18,19 +20,30 @@ class Again:
     Attributes:
         card: what came of it this time.
         differences: one line each: stages whose status is another, pins that are.
+        signer: the fingerprint of the key that signed the card's file; empty for a card without a signature.
     """
 
     card: Card
     differences: tuple[str, ...]
+    signer: str
 
 
-def verify_again(file: Path, say: Callable[[str], None] = lambda line: None) -> Again:
-    """Runs what a card says was run, afresh.
+def verify_again(file: Path, say: Callable[[str], None] = lambda line: None, signed_by: Path | None = None) -> Again:
+    """Run again what a card records, reusing no earlier stage.
+
+    Args:
+        signed_by: a public key file; a card that this key did not sign is refused.
 
     Raises:
-        BadInput: the file is no card, or was changed; or as `verify`.
+        BadInput: the file is not a card, was changed, or is not signed by that key; or as `verify`.
+        MissingRequirement: the card is signed and `cryptography` is not installed; or as `verify`.
     """
-    old = load_card(file)
+    wanted = fingerprint_of(signed_by) if signed_by is not None else ""
+    loaded = load_card(file)
+    if wanted and loaded.signer != wanted:
+        found = f"the key {loaded.signer} signed it" if loaded.signer else "it has no signature"
+        raise BadInput(f"{signed_by} did not sign {file}: {found}", "ask the signer for the card, or verify PATH")
+    old = loaded.card
     options = old.options
     card = verify(
         Path(old.path),
@@ -40,7 +53,7 @@ def verify_again(file: Path, say: Callable[[str], None] = lambda line: None) -> 
         device=str(options.get("device") or "cpu"),
         say=say,
     )
-    return Again(card, tuple(_differences(old, card)))
+    return Again(card, tuple(_differences(old, card)), loaded.signer)
 
 
 def _differences(old: Card, new: Card) -> list[str]:

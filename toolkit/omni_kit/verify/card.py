@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from omni_kit.errors import BadInput
+from omni_kit.verify.signature import Signer, signer_of
 
 SCHEMA = "omni-kit/card/1"
 StageStatus = Literal["passed", "failed", "not tested", "not applicable"]
@@ -83,12 +84,14 @@ class Card:
             "pins": dict(self.pins),
         }
 
-    def dumps(self) -> str:
-        """The card as a file, with its seal: a card that was changed by hand does not fit it."""
+    def dumps(self, signer: Signer | None = None) -> str:
+        """Return the card as a file, with a checksum of its content and, with a key, a signature of the checksum."""
         body = {"schema": SCHEMA, **self.to_json()}
-        return json.dumps({**body, "seal": _seal(body)}, indent=2, ensure_ascii=False) + "\n"
+        checksum = _checksum(body)
+        signed = {"signature": signer.sign(checksum)} if signer is not None else {}
+        return json.dumps({**body, "checksum": checksum, **signed}, indent=2, ensure_ascii=False) + "\n"
 
-    def markdown(self) -> str:
+    def markdown(self, signer: Signer | None = None) -> str:
         """The card as a block for a pull request."""
         word = "passed" if self.passed else "failed" if self.exit_code == 1 else "nothing passed"
         lines = [
@@ -103,7 +106,7 @@ class Card:
             "<details><summary>card</summary>",
             "",
             "```json",
-            self.dumps().rstrip(),
+            self.dumps(signer).rstrip(),
             "```",
             "",
             "</details>",
@@ -116,11 +119,24 @@ def _cell(stage: Stage) -> str:
     return " ".join((stage.reason or stage.figure).replace("|", "\\|").split())
 
 
-def load_card(file: Path) -> Card:
-    """The card in a file, from JSON or from the block of a pull request.
+@dataclass(frozen=True)
+class LoadedCard:
+    """A card as a file holds it.
+
+    Attributes:
+        signer: the fingerprint of the key that signed it; empty for a card without a signature.
+    """
+
+    card: Card
+    signer: str
+
+
+def load_card(file: Path) -> LoadedCard:
+    """Return the card in a file, from JSON or from the block of a pull request.
 
     Raises:
-        BadInput: there is none, it is not sealed, or it was changed since.
+        BadInput: the file is not a card, its checksum does not match its content, or its signature does not.
+        MissingRequirement: the card is signed and `cryptography` is not installed.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -130,16 +146,18 @@ def load_card(file: Path) -> Card:
         text = text.partition("```json\n")[2].partition("\n```")[0]
     try:
         body = json.loads(text)
-        seal = body.pop("seal")
+        signature = str(body.pop("signature", ""))
+        # Cards of earlier versions name the checksum "seal".
+        checksum = body.pop("seal") if "seal" in body else body.pop("checksum")
         stages = [Stage(**stage) for stage in body["stages"]]
         card = Card(body["path"], body["options"], stages, body["suppressions"], body["baseline"], body["pins"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadInput(f"{file} is no card", "write one with `omni-kit verify PATH --card FILE`") from error
-    if seal != _seal(body) or {"schema": SCHEMA, **card.to_json()} != body:
-        raise BadInput(f"{file} was changed after it was written: its seal does not fit", "verify again")
-    return card
+        raise BadInput(f"{file} is not a card", "write one with `omni-kit verify PATH --card FILE`") from error
+    if checksum != _checksum(body) or {"schema": SCHEMA, **card.to_json()} != body:
+        raise BadInput(f"{file} was changed after it was written: its checksum does not match", "verify again")
+    return LoadedCard(card, signer_of(checksum, signature) if signature else "")
 
 
-def _seal(body: Mapping[str, Any]) -> str:
+def _checksum(body: Mapping[str, Any]) -> str:
     text = json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
