@@ -23,7 +23,7 @@ class Nearest:
     """A reference model that integrates a similar model.
 
     Attributes:
-        name: as `omni-kit reference show` accepts it, as "veomni/olmoe".
+        name: as `omni-kit reference show` accepts it.
         shared: the traits that both models have; `missing`, those that the reference's model lacks.
     """
 
@@ -35,7 +35,7 @@ class Nearest:
 
     @property
     def path(self) -> str:
-        """Its place among the reference models, as "reference_models/veomni/olmoe"."""
+        """Its directory, relative to the data of the installation."""
         return f"{FOLDER}/{self.name}"
 
     def to_json(self) -> dict[str, Any]:
