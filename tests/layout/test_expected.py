@@ -54,3 +54,14 @@ def test_no_layout_can_be_told(tmp_path: Path) -> None:
         check_layout(str(tmp_path / "config.json"))
     with pytest.raises(BadInput, match="has no safetensors files"):
         check_layout("olmoe", against_model=True)
+
+
+@pytest.mark.parametrize(("weights", "code"), [("pytorch_model.bin", 2), ("README.md", 0)])
+def test_a_directory_with_pickles_only_is_refused_and_a_config_alone_is_not(
+    weights: str, code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "olmoe"}', encoding="utf-8")
+    (tmp_path / weights).write_bytes(b"")
+    found, answer = run_cli("check-layout", str(tmp_path))
+    assert found == code
+    assert ("only pickled weights (pytorch_model.bin)" in answer.get("error", "")) == bool(code)

@@ -11,6 +11,7 @@ from omni_kit.layout.findings import LayoutFinding
 from omni_kit.layout.originals import read_weights, refuse_original
 from omni_kit.layout.verdict import LayoutVerdict, judge, prove
 from omni_kit.pysource.source import without_collection
+from omni_kit.upstream.places import path_of, refuse_pickles
 from omni_kit.upstream.subject import Subject, open_source
 
 __all__ = ["Checkpoint", "LayoutVerdict", "check_layout", "judge", "read_checkpoint", "read_weights", "refuse_original"]
@@ -48,6 +49,8 @@ def check_layout(
     if subject.weights is None and consumer is not None:
         raise BadInput(f"{subject.given} has no weights for {consumer.name} to load", "give a checkpoint directory")
     if subject.weights is None:
+        if (path := path_of(source)) is not None and path.is_dir():
+            refuse_pickles(path)
         return _expected(subject, against_model)
     with without_collection():
         checkpoint = read_weights(subject)

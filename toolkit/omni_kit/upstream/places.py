@@ -36,8 +36,7 @@ def weights_at(path: Path, given: str) -> Path | None:
     if path.is_dir():
         has_weights = any(path.glob("*.safetensors")) or any(path.glob(f"*{INDEX_SUFFIX}"))
         if not has_weights and not (path / "config.json").is_file():
-            if pickled := pickled_at(path):
-                raise BadInput(f"{given} has only pickled weights ({pickled[0]})", "save it as safetensors first")
+            refuse_pickles(path)
             raise BadInput(f"{given} holds neither config.json nor safetensors files")
         return path if has_weights else None
     if path.suffix == ".safetensors" or path.name.endswith(INDEX_SUFFIX):
@@ -54,9 +53,14 @@ def refuse_other_formats(path: Path, given: str) -> None:
         raise BadInput(f"{given} is no safetensors file", way)
 
 
-def pickled_at(directory: Path) -> list[str]:
-    """The names of the pickles in a directory, in order."""
-    return sorted(item.name for item in directory.iterdir() if item.suffix in _PICKLES)
+def refuse_pickles(directory: Path) -> None:
+    """Raise BadInput if a directory has pickles; to be called if it has no safetensors files."""
+    pickled = sorted(item.name for item in directory.iterdir() if item.suffix in _PICKLES)
+    if pickled:
+        raise BadInput(
+            f"{directory} has only pickled weights ({pickled[0]}), which can run code when they are read",
+            "save them with save_pretrained(..., safe_serialization=True) first",
+        )
 
 
 def one_of_several(path: Path) -> bool:

@@ -26,7 +26,7 @@ from omni_kit.upstream.diffusers.models import ComponentModel, component_model
 from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline, find_pipeline
 from omni_kit.upstream.hub import SCHEME, HubRepo, hub_file, parse_hub
 from omni_kit.upstream.kinds import Kind
-from omni_kit.upstream.places import INDEX_SUFFIX, one_of_several, path_of, pickled_at, read_json, weights_at
+from omni_kit.upstream.places import INDEX_SUFFIX, one_of_several, path_of, read_json, refuse_pickles, weights_at
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.repositories import traits as repository_traits
 from omni_kit.upstream.repositories.recorded import SIGNED, recorded_reference
@@ -252,8 +252,8 @@ def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     if SIGNED in values:
         return _recorded(given, beside, values, directory)
     found = _described(given, libraries, directory, weights_at(path, given), values)
-    if found.library.name == DIFFUSERS and path.is_dir():
-        _refuse_pickles(directory, found.weights)
+    if found.library.name == DIFFUSERS and path.is_dir() and found.weights is None:
+        refuse_pickles(directory)
     if one_of_several(path):
         note = f"{path.name} is one shard of several: read as {directory}"
         return replace(found, weights=directory, notes=(note,))
@@ -264,15 +264,6 @@ def _recorded(given: str, file: Path, values: dict[str, Any], directory: Path) -
     """The class of a repository that a config says it is of."""
     found = recorded_reference(file)
     return Subject(given, found.repository, found.class_name, directory, None, values, reference=found)
-
-
-def _refuse_pickles(directory: Path, weights: Path | HubRepo | None) -> None:
-    """Weights that lie there as pickles alone are not read; a config alone is fine."""
-    if weights is None and (pickled := pickled_at(directory)):
-        raise BadInput(
-            f"{directory} has only pickled weights ({pickled[0]}), which can run code when they are read",
-            "save them with save_pretrained(..., safe_serialization=True) first",
-        )
 
 
 def _pipeline_index(path: Path) -> Path | None:
@@ -291,8 +282,8 @@ def _pipeline(given: str, libraries: _Libraries, index: Path, config: Path | Non
     beside = config or folder / "config.json"
     values = read_json(beside) if beside.exists() or config else {}
     weights = weights_at(folder, str(folder)) if (folder / "config.json").is_file() else None
-    if folder.is_dir():
-        _refuse_pickles(folder, weights)
+    if folder.is_dir() and weights is None:
+        refuse_pickles(folder)
     return _denoiser(given, pipeline, values, folder if folder.is_dir() else index.parent, weights)
 
 
