@@ -80,3 +80,35 @@ def test_upstreams_docstring_stays_the_docstring(head: str, more: str, world: Wo
     upstream = path.parent / "upstream_module.py"
     upstream.write_text(head + upstream.read_text(encoding="utf-8"), encoding="utf-8")
     assert ast.get_docstring(ast.parse(run_config(path).text)) == "What it is about."
+
+
+PATCH = "\n\n@config.override_method('C.m')\ndef m(self):\n    return 2\n"
+
+
+@pytest.mark.parametrize(
+    "line", ["import no_such_package", "from no_such_package.deep import X", "import os, no_such.y"]
+)
+def test_a_config_that_imports_what_is_not_installed(line: str, world: World) -> None:
+    ((code, at),) = errors(run_config(path := world(UPSTREAM, f"{line}\n{PATCH}")))
+    assert code == "config-import"
+    assert path.read_text().splitlines()[at - 1] == line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import json, math, _ssl",
+        "import yaml",
+        "from veomni.patchgen.patch_spec import PatchConfig",
+        "import some_framework.patchgen.patch_spec",
+        "try:\n    import no_such_package\nexcept ImportError:\n    pass",
+        "if False:\n    import no_such_package",
+    ],
+)
+def test_a_config_that_imports_what_is_installed(line: str, world: World) -> None:
+    assert errors(run_config(world(UPSTREAM, f"{line}\n{PATCH}"))) == []
+
+
+def test_a_missing_import_of_upstream_is_not_the_configs_mistake(world: World) -> None:
+    upstream = "import no_such_accelerator\n\n\nclass C:\n    def m(self):\n        return 1\n"
+    assert errors(run_config(world(upstream, f"import no_such_accelerator\n{PATCH}"))) == []

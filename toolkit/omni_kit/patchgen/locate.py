@@ -80,6 +80,15 @@ def unpacked_library(name: str, path: Path) -> Path:
 
 
 @lru_cache(maxsize=256)
+def is_installed(top: str) -> bool:
+    """Return whether Python would find a top-level module, of whatever kind; it is not imported."""
+    try:
+        return importlib.util.find_spec(top) is not None
+    except (ImportError, ValueError, AttributeError):  # a module in sys.modules that says nothing of its origin
+        return top in sys.modules
+
+
+@lru_cache(maxsize=256)
 def installed_places(top: str) -> tuple[Path, ...]:
     """Directories (or the single file, without its suffix) of an installed top-level package; it is not imported."""
     try:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from omni_kit.patchgen.checks.facts import Facts
 from omni_kit.patchgen.diagnostics import Diagnostic, error, info, warning
+from omni_kit.patchgen.importing import DSL
 from omni_kit.patchgen.imports import absolute, bound_by, import_line
-from omni_kit.patchgen.locate import Libraries, package_of
+from omni_kit.patchgen.locate import Libraries, is_installed, package_of
 from omni_kit.patchgen.source import read_module
 from omni_kit.patchgen.spec import Origin
 
@@ -33,9 +34,18 @@ def config_imports(facts: Facts) -> Iterator[Diagnostic]:
     """The config itself imports what is not there: it was loaded without importing, so that nobody would notice."""
     path = facts.made.loaded.path
     libraries = Libraries(facts.libraries.unpacked, (package_of(path)[0], *facts.libraries.roots))
+    # Upstream's file imports these, too: where they are missing, no generated file runs.
+    expected = facts.made.loaded.frameworks | {module.split(".")[0] for module in _upstream_bindings(facts).values()}
     for node in read_module(path.stem, path).tree.body:
-        if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in _UPSTREAM:
-            yield from _absent(node, libraries, "config-import", Origin(str(path), node.lineno))
+        origin = Origin(str(path), getattr(node, "lineno", 0))
+        for top in dict.fromkeys(module.split(".")[0] for module in _modules(node)):
+            if not (
+                libraries.has(top) or is_installed(top) or top in expected or (path.parent / f"{top}.py").is_file()
+            ):
+                message = f"the config imports {top}, which is not installed: correct the name, or install it"
+                yield error("config-import", message, origin, [top])
+            elif top in _UPSTREAM and isinstance(node, ast.ImportFrom):
+                yield from _absent(node, libraries, "config-import", origin)
 
 
 def collisions(facts: Facts) -> Iterator[Diagnostic]:
@@ -65,6 +75,15 @@ def collisions(facts: Facts) -> Iterator[Diagnostic]:
     if unknown:
         message = f"drop_import_names: upstream imports no {', '.join(unknown)}"
         yield info("nothing-dropped", message, facts.config.origin, unknown)
+
+
+def _modules(node: ast.stmt) -> list[str]:
+    """The modules of an absolute import, without those of the DSL."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    else:
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+    return [name for name in names if not DSL.fullmatch(name)]
 
 
 _UPSTREAM = ("transformers", "diffusers")
