@@ -54,6 +54,7 @@ def known() -> dict[str, Callable[..., Any]]:
         if inspect.isfunction(one) and one.__module__ == __name__ and not name.startswith("_")
     }
     del own["call"]
+    own["_grouped_mm"] = grouped_mm
     return own | _POINTWISE | _BINARY | _COMPARED | _REDUCED | _CASTS
 
 
@@ -285,16 +286,12 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1, alph
     return addmm(input, batch1, batch2, beta, alpha)
 
 
-def _grouped_mm(input: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+def grouped_mm(input: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
     ends = [int(one) for one in (offs.data if offs is not None else [])]
     data = np.zeros((input.shape[0], mat2.shape[-1]))
     for index, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
         data[start:end] = input.data[start:end] @ mat2.data[index]
     return Tensor(data, _floats(input, mat2))
-
-
-def grouped_mm(input: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-    return _grouped_mm(input, mat2, offs, bias)
 
 
 # Along dimensions
@@ -364,8 +361,13 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     return Tensor(total if keepdim else np.squeeze(total, _axis(dim)), promoted(input, 1.0))
 
 
-def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
-    return input.like(np.diff(input.data, n, axis=dim))
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
+    if n == 0:
+        return input
+    parts = [one for one in (prepend, input, append) if one is not None]
+    return input.like(np.diff(cat(parts, dim).data, n, axis=dim))
 
 
 def var(
@@ -449,7 +451,7 @@ def unique(
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     data = np.bincount(input.data, None if weights is None else weights.data, minlength)
-    return Tensor(data, INT64 if weights is None else weights.dtype)
+    return Tensor(data, INT64 if weights is None else DTYPES["float64"])
 
 
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
@@ -784,7 +786,9 @@ def arange(*bounds: Any, dtype: Dtype | None = None, **named: Any) -> Tensor:
 
 
 def linspace(start: float, end: float, steps: int, dtype: Dtype | None = None) -> Tensor:
-    return Tensor(np.linspace(start, end, steps), dtype or FLOAT32)
+    if dtype is not None and dtype.kind == "i":
+        raise NotKnown("linspace of integers is not known")
+    return Tensor(np.linspace(_data(start), _data(end), steps), dtype or FLOAT32)
 
 
 def eye(n: int, m: int | None = None, dtype: Dtype | None = None) -> Tensor:

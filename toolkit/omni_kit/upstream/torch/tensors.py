@@ -38,13 +38,15 @@ class Dtype:
         return {"b": np.bool_, "i": np.int64, "f": np.float64, "c": np.complex128}[self.kind]
 
 
+_KINDS = {
+    "b": "bool",
+    "i": "uint8 int8 int16 int32 int64",
+    "f": "float8_e4m3fn float8_e5m2 float16 bfloat16 float32 float64",
+    "c": "complex64 complex128",
+}
 DTYPES = {
     name: Dtype(rank, name, kind)
-    for rank, (name, kind) in enumerate(
-        [("bool", "b"), ("uint8", "i"), ("int8", "i"), ("int16", "i"), ("int32", "i"), ("int64", "i")]
-        + [("float8_e4m3fn", "f"), ("float8_e5m2", "f"), ("float16", "f"), ("bfloat16", "f"), ("float32", "f")]
-        + [("float64", "f"), ("complex64", "c"), ("complex128", "c")]
-    )
+    for rank, (kind, name) in enumerate((kind, name) for kind, names in _KINDS.items() for name in names.split())
 }
 DTYPES |= {short: DTYPES[name] for short, name in {
     "int": "int32", "long": "int64", "short": "int16", "half": "float16", "float": "float32", "double": "float64",
