@@ -10,11 +10,11 @@ from types import CodeType
 from typing import Any
 
 from omni_kit.patchgen.locate import Libraries, package_of
-from omni_kit.patchgen.reader.values import Written
 from omni_kit.patchgen.source import DefinitionNode, SourceModule, inner_blocks, read_module
 from omni_kit.patchgen.spans import Edit, Source, first_line, last_line, shift, splice
 from omni_kit.patchgen.spec import Origin
 from omni_kit.patchgen.standins import StandIn
+from omni_kit.pysource.eval import Function
 
 _LAMBDA = "a lambda has no definition to copy; write a def"
 
@@ -82,7 +82,7 @@ def fragment_of(replacement: Any, origin: Origin | None, registrations: set[Orig
     """
     if isinstance(replacement, StandIn):
         return _of_standin(replacement, registrations, libraries)
-    if isinstance(replacement, Written):
+    if isinstance(replacement, Function):
         if isinstance(replacement.node, ast.Lambda):
             raise NoSource(_LAMBDA)
         return cut(read_module(replacement.path.stem, replacement.path), replacement.node, registrations)

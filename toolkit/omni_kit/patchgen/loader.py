@@ -11,10 +11,11 @@ from omni_kit.errors import BadInput
 from omni_kit.patchgen import spec
 from omni_kit.patchgen.importing import Session
 from omni_kit.patchgen.locate import Libraries, package_of
-from omni_kit.patchgen.reader import Reader, Unreadable, settled
+from omni_kit.patchgen.reader import Reader, settled
 from omni_kit.patchgen.runner import Runner, really_import
 from omni_kit.patchgen.spec import Origin, PatchConfig
 from omni_kit.patchgen.standins import NeedsReal
+from omni_kit.pysource.eval import Unreadable
 
 
 @dataclass
@@ -96,10 +97,11 @@ def read_config(path: Path, libraries: Libraries) -> LoadedConfig:
             if isinstance(config, PatchConfig):
                 _settled(config)
         except Unreadable as why:
-            where = f"{Path(why.origin.path).name}:{why.origin.line}" if why.origin else path.name
+            origin = Origin(str(why.path), why.line) if why.path is not None and why.line is not None else None
+            where = f"{Path(origin.path).name}:{origin.line}" if origin else path.name
             message = f"{where} cannot be read without running it: it {why}"
             hint = "say it by the methods of PatchConfig, with plain values"
-            raise CannotLoad(message, hint, "unreadable", why.origin) from why
+            raise CannotLoad(message, hint, "unreadable", origin) from why
         return _loaded(config, path, reader, registrations)
 
 

@@ -12,8 +12,8 @@ from functools import cached_property
 from itertools import cycle
 from typing import Any
 
-from omni_kit.pysource.eval import Config, Interpreter, Module, Tensor
 from omni_kit.pysource.source import SourceFile
+from omni_kit.upstream.construction import Config, Interpreter, Module, Tensor
 
 _TIES = "tie_word_embeddings"
 _LAYER = re.compile(r"(?<=\.)\d+(?=\.|$)")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from omni_checkers.diffusers.facts.code import calls, functions, is_a, keyword, last_name
 from omni_checkers.engine.files import walked
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 
 _COMPOSED = ("Sequential", "LoopSequential", "Conditional", "Auto")
 _BASE, _PIPELINE = "ModularPipelineBlocks", "ModularPipeline"

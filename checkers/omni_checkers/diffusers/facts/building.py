@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from omni_checkers.diffusers.facts.code import functions, origin
 from omni_checkers.engine.files import walked
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.reads import attributes_set
 from omni_kit.pysource.source import dotted
 

@@ -9,7 +9,7 @@ from omni_checkers.diffusers.facts.sources import home_of, library_of, own_files
 from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.files import File, read_file
 from omni_checkers.engine.rule import NotApplicable
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile
 

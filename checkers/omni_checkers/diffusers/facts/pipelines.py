@@ -3,7 +3,7 @@
 import ast
 
 from omni_checkers.diffusers.facts.code import calls, functions, is_a, parameters, strings
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 
 
 def components_of(cls: ClassRef) -> set[str] | None:

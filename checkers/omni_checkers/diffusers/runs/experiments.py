@@ -12,7 +12,7 @@ from omni_checkers.diffusers.runs.experiment import LIMIT
 from omni_checkers.engine.apart import answer_of
 from omni_checkers.engine.rule import NotApplicable
 from omni_kit.errors import MissingRequirement
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.targets.diffusers.model_dir import toy_name
 from omni_kit.targets.registry import get_target
 from omni_kit.upstream.diffusers.package import package_root

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Mapping
 
 from omni_checkers.sglang_diffusion.facts.code import assigned, calls, keyword, last_name, returns
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import dotted
 
 STEPS = 10

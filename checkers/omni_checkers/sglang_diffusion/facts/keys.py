@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from omni_checkers.engine.files import walked
 from omni_checkers.sglang_diffusion.facts.code import assigned, last_name, returns
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted
 
 _DEEPEST = 6

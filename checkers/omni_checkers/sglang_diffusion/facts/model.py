@@ -12,7 +12,7 @@ from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.sources import Sources, sources_of
 from omni_checkers.sglang_diffusion.facts.stages import StageUse, before_denoising, stages_of
 from omni_kit.errors import BadInput
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.targets.sglang_diffusion.pipeline_dir import PipelineDir, find_pipeline_dir
 from omni_kit.upstream.kinds import Kind
 

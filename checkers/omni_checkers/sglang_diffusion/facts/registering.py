@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from omni_checkers.engine.files import walked
 from omni_checkers.sglang_diffusion.facts.sources import class_named, local_imports
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted
 
 REGISTERS = ("register_configs", "register_pipeline")

@@ -11,7 +11,7 @@ from omni_checkers.sglang_diffusion.facts.detectors import detects
 from omni_checkers.sglang_diffusion.facts.registering import Registration, registered_models, registrations
 from omni_checkers.sglang_diffusion.facts.sources import Sources, class_named, is_a, own_classes
 from omni_kit.errors import BadInput, MissingRequirement
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import find_library
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.diffusers.pipelines import Pipeline, find_pipeline

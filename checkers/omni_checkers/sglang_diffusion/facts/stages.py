@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omni_checkers.sglang_diffusion.facts.sources import class_named, is_a
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted
 
 BUILDS = "create_pipeline_stages"

@@ -11,7 +11,8 @@ from omni_checkers.sglang_diffusion.facts.model import model_facts
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.runs.experiment import LIMIT
 from omni_kit.errors import MissingRequirement
-from omni_kit.pysource.eval import UNKNOWN, ClassRef
+from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.targets.registry import get_target
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.pipelines import Pipeline

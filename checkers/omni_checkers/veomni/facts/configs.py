@@ -6,7 +6,7 @@ from functools import cache
 
 from omni_checkers.engine.files import within
 from omni_checkers.symbolic.values import Opaque, Record, Value
-from omni_kit.pysource.eval.classes import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.transformers.configs import ConfigClass
 from omni_kit.upstream.transformers.defaults import sub_config

@@ -1,7 +1,7 @@
-"""An interpreter of constructors: what `__init__` of a model's classes builds, without torch."""
+"""The interpreter of Python: it goes through source and never runs it."""
 
-from omni_kit.pysource.eval.classes import ClassRef
-from omni_kit.pysource.eval.frame import Interpreter
-from omni_kit.pysource.eval.values import UNKNOWN, Config, Module, Tensor
+from omni_kit.pysource.eval.domain import Domain
+from omni_kit.pysource.eval.frame import Frame
+from omni_kit.pysource.eval.values import UNKNOWN, Function, Native, Scope, Unreadable
 
-__all__ = ["UNKNOWN", "ClassRef", "Config", "Interpreter", "Module", "Tensor"]
+__all__ = ["UNKNOWN", "Domain", "Frame", "Function", "Native", "Scope", "Unreadable"]

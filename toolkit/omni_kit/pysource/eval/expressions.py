@@ -1,270 +1,281 @@
-"""The values of expressions in a constructor: names, attributes, arithmetic, containers."""
+"""The values of expressions."""
 
 import ast
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from omni_kit.pysource.eval.classes import ClassRef, ClassTable, FunctionRef
-from omni_kit.pysource.eval.values import UNKNOWN, Config, Module, Tensor
-from omni_kit.pysource.source import Imported, SourceFile
-
-MAX_ITEMS = 4096
-
-
-def _times(left: Any, right: Any) -> Any:
-    """A product; a sequence only as often as can be gone through."""
-    for items, times in ((left, right), (right, left)):
-        if isinstance(items, (list, tuple, str)) and isinstance(times, int) and len(items) * times > MAX_ITEMS:
-            raise OverflowError("longer than anything that is gone through")
-    return left * right
-
-
-def _power(left: Any, right: Any) -> Any:
-    if isinstance(right, int) and abs(right) > 64:
-        raise OverflowError("larger than any size")
-    return left**right
-
-
-BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: _times,
-    ast.FloorDiv: operator.floordiv,
-    ast.Div: operator.truediv,
-    ast.Mod: operator.mod,
-    ast.Pow: _power,
-}
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-}
-
-# What tells the value of each type of expressions.
-_GETTERS = {kind: f"get_{kind.__name__.lower()}" for kind in ast.expr.__subclasses__()}
+from omni_kit.pysource.eval import python
+from omni_kit.pysource.eval.domain import Domain
+from omni_kit.pysource.eval.values import COLLECTIONS, Function, Native, Scope, Unreadable, bounded, is_plain, plain
 
 
 class Expressions(ABC):
-    """Evaluates expressions in the scope of one method, or of one function."""
+    """Evaluates expressions in a scope.
 
-    def __init__(self, home: ClassRef | FunctionRef, scope: dict[str, Any]) -> None:
-        self.home = home
-        self.source = home.source
-        self.scope = scope
+    Attributes:
+        at: the expression or statement whose operation is being asked of the domain.
+    """
+
+    domain: Domain
+    scope: Scope
+    at: ast.AST
 
     @abstractmethod
-    def from_table(self, table: ClassTable, key: Any) -> Any:
-        """What a table of classes makes of the one that it holds for `key`."""
+    def written(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Function:
+        """The function that a definition makes."""
 
     @abstractmethod
     def bind(self, target: ast.expr, value: Any) -> None:
-        """Gives a name its value, or several names theirs."""
+        """Gives a value to what an assignment or a loop names."""
+
+    @abstractmethod
+    def inner(self) -> "Expressions":
+        """The same in a scope of its own, as a comprehension has it."""
+
+    @abstractmethod
+    def located(self, error: Exception, node: ast.AST) -> Unreadable:
+        """An error with the place where it came up, unless it has one already."""
 
     def value(self, node: ast.expr) -> Any:
-        """What an expression is worth; UNKNOWN where that cannot be told."""
-        handler = getattr(self, _GETTERS.get(type(node), ""), None)
-        if handler is None:
-            return UNKNOWN
-        try:
-            return handler(node)
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError, OverflowError):
-            return UNKNOWN
+        """What an expression is worth.
 
-    def get_constant(self, node: ast.Constant) -> Any:
+        Raises:
+            Unreadable: that cannot be told.
+        """
+        self.domain.spend()
+        reader = getattr(self, f"of_{type(node).__name__.lower()}", None)
+        if reader is None:
+            raise Unreadable(f"has an expression that is not read ({type(node).__name__})")
+        return reader(node)
+
+    def truth(self, node: ast.expr) -> bool:
+        """Whether an expression is true."""
+        return self.is_true(self.value(node))
+
+    def is_true(self, value: Any) -> bool:
+        """Whether a value is true."""
+        return bool(value) if is_plain(value) else self.domain.truth(value, self)  # type: ignore[arg-type]
+
+    def items(self, node: ast.expr) -> Sequence[Any]:
+        """The items of what is gone through."""
+        return self.items_of(self.value(node))
+
+    def items_of(self, value: Any) -> Sequence[Any]:
+        """The items of a value."""
+        if isinstance(value, (str, range, *COLLECTIONS)):
+            return list(value)
+        if is_plain(value):
+            raise Unreadable(f"goes through a {type(value).__name__}")
+        return self.domain.items(value, self)  # type: ignore[arg-type]
+
+    def of_constant(self, node: ast.Constant) -> Any:
         """A literal."""
-        return node.value
+        return bounded(node.value)
 
-    def get_name(self, node: ast.Name) -> Any:
-        """A variable of the method, a constant or a class of the file."""
-        if node.id in self.scope:
-            return self.scope[node.id]
-        if (defined := self.defined(self.source, node.id)) is not UNKNOWN:
-            return defined
-        constant = self.source.constants.get(node.id)
-        if constant is not None:
-            return self.value(constant)
-        return self.class_table(node.id)
+    def of_name(self, node: ast.Name) -> Any:
+        """A name of the file, or a built-in that is known."""
+        holder = self.scope.holder(node.id)
+        if holder is not None:
+            return readable(holder.names[node.id])
+        try:
+            return self.domain.name(node.id, self)  # type: ignore[arg-type]
+        except Unreadable:
+            if node.id not in python.BUILTINS:
+                raise
+            return Native(python.BUILTINS[node.id])
 
-    def defined(self, source: SourceFile, name: str) -> Any:
-        """The class or the function that a name means in a file."""
-        if (cls := source.resolve_class(name)) is not None:
-            return ClassRef(*cls)
-        function = source.resolve_function(name)
-        return FunctionRef(*function) if function is not None else UNKNOWN
-
-    def imported(self, imported: Imported) -> Any:
-        """The class or the function of the library that an import brings."""
-        home = self.source.home_of(imported)
-        return self.defined(*home) if home is not None else UNKNOWN
-
-    def class_table(self, name: str) -> Any:
-        """A table of classes of another file, as activations have one: a dict, or `Maker(dict)`, which makes them."""
-        found = self.source.resolve_constant(name)
-        if found is None:
-            return UNKNOWN
-        source, table = found
-        makes = isinstance(table, ast.Call) and len(table.args) == 1
-        if isinstance(table, ast.Call) and makes:
-            table = table.args[0]
-        if isinstance(table, ast.Name):
-            source, table = source.resolve_constant(table.id) or (source, table)
-        return ClassTable(source, table, makes) if isinstance(table, ast.Dict) else UNKNOWN
-
-    def get_attribute(self, node: ast.Attribute) -> Any:
-        """An attribute of self, of a config or of a module."""
+    def of_attribute(self, node: ast.Attribute) -> Any:
+        """An attribute of whatever stands before the dot."""
         base = self.value(node.value)
-        if isinstance(base, Config):
-            return base.get(node.attr)
-        if isinstance(base, Tensor):
-            return base.shape if node.attr == "shape" and base.shape is not None else UNKNOWN
-        if isinstance(base, Module) and node.attr == "config" and "config" not in base.attributes:
-            return UNKNOWN
-        if isinstance(base, Module):
-            alternatives = base.attributes.get(node.attr)
-            if alternatives is None:
-                return self.class_attribute(base, node.attr)
-            return alternatives[0] if len(alternatives) == 1 else UNKNOWN
-        return UNKNOWN
+        self.at = node
+        return self.attribute(base, node.attr)
 
-    def class_attribute(self, module: Module, name: str) -> Any:
-        """What the class assigns in its body."""
-        found = module.cls.assigned(name) if module.cls is not None else None
-        return ast.literal_eval(found[1]) if found is not None else UNKNOWN
+    def attribute(self, base: Any, name: str) -> Any:
+        """An attribute of a value."""
+        if isinstance(base, Function):
+            return self.member(base, name)
+        if is_plain(base) and type(base) in {str, list, tuple, dict, set, int, float}:
+            return python.method(base, name)
+        return self.domain.attribute(base, name, self)  # type: ignore[arg-type]
 
-    def get_subscript(self, node: ast.Subscript) -> Any:
-        """An item of a list, a dict or a container of modules."""
+    def member(self, owner: Function, name: str) -> Any:
+        """What a class defines or inherits, or the name of a definition."""
+        if name in {"__name__", "__qualname__", "__module__"}:
+            return getattr(owner, name)
+        if name in owner.members:
+            return owner.members[name]
+        for base in owner.bases:
+            if isinstance(base, Function) and base is not owner:
+                return self.member(base, name)
+        raise Unreadable(f"uses {owner.__name__}.{name}")
+
+    def of_subscript(self, node: ast.Subscript) -> Any:
+        """An item, or a slice."""
         base, key = self.value(node.value), self.value(node.slice)
-        if isinstance(base, ClassTable):
-            return self.from_table(base, key)
-        if isinstance(base, Module) and key is not UNKNOWN:
-            return base.attributes[str(key)][-1]
-        return UNKNOWN if base is UNKNOWN or key is UNKNOWN else base[key]
+        self.at = node
+        if type(base) not in {str, list, tuple, dict} or not is_plain(key):
+            return self.domain.item(base, key, self)  # type: ignore[arg-type]
+        return base[key if isinstance(key, slice) else plain(key)]
 
-    def get_slice(self, node: ast.Slice) -> Any:
-        """A slice, as Python takes it."""
-        parts = [None if p is None else self.value(p) for p in (node.lower, node.upper, node.step)]
-        return UNKNOWN if UNKNOWN in parts else slice(*parts)
+    def of_slice(self, node: ast.Slice) -> slice:
+        """A slice."""
+        return slice(*(self.value(part) if part else None for part in (node.lower, node.upper, node.step)))
 
-    def get_binop(self, node: ast.BinOp) -> Any:
-        """An operation on two known values."""
-        left, right = self.value(node.left), self.value(node.right)
-        if isinstance(left, Tensor) != isinstance(right, Tensor):  # a number scales or shifts it
-            return left if isinstance(left, Tensor) else right
-        return UNKNOWN if UNKNOWN in (left, right) else BINARY[type(node.op)](left, right)
-
-    def get_unaryop(self, node: ast.UnaryOp) -> Any:
-        """A sign, or `not`."""
-        operand = self.value(node.operand)
-        if operand is UNKNOWN:
-            return UNKNOWN
-        return not operand if isinstance(node.op, ast.Not) else -operand
-
-    def get_boolop(self, node: ast.BoolOp) -> Any:
-        """`and` and `or`, as far as the parts that are known decide."""
-        decisive = isinstance(node.op, ast.Or)
-        value: Any = UNKNOWN
-        for item in node.values:
-            value = self.value(item)
-            if value is UNKNOWN:
-                return UNKNOWN
-            if bool(value) == decisive:
-                return value
-        return value
-
-    def get_compare(self, node: ast.Compare) -> Any:
-        """A comparison of known values."""
-        left = self.value(node.left)
-        for op, item in zip(node.ops, node.comparators, strict=True):
-            right = self.value(item)
-            if left is UNKNOWN or right is UNKNOWN:
-                return UNKNOWN
-            if not _COMPARE[type(op)](left, right):
-                return False
-            left = right
-        return True
-
-    def get_ifexp(self, node: ast.IfExp) -> Any:
-        """The branch that the condition chooses; where it cannot be told, a module of either."""
-        test = self.value(node.test)
-        if test is not UNKNOWN:
-            return self.value(node.body if test else node.orelse)
-        both = [self.value(node.body), self.value(node.orelse)]
-        modules = [v for v in both if isinstance(v, (Module, Tensor, ClassRef))]
-        return modules[0] if len(modules) == 1 else UNKNOWN
-
-    def get_list(self, node: ast.List) -> Any:
-        """A list."""
-        return self.elements(node.elts)
-
-    def get_tuple(self, node: ast.Tuple) -> Any:
+    def of_tuple(self, node: ast.Tuple) -> Any:
         """A tuple."""
         return tuple(self.elements(node.elts))
 
-    def get_dict(self, node: ast.Dict) -> Any:
+    def of_list(self, node: ast.List) -> Any:
+        """A list."""
+        return self.elements(node.elts)
+
+    def of_set(self, node: ast.Set) -> Any:
+        """A set."""
+        return set(plain(self.elements(node.elts)))
+
+    def of_dict(self, node: ast.Dict) -> Any:
         """A dict."""
-        return {self.value(k): self.value(v) for k, v in zip(node.keys, node.values, strict=True) if k is not None}
-
-    def get_joinedstr(self, node: ast.JoinedStr) -> Any:
-        """A formatted string, if all its parts are known."""
-        parts = [self.value(p.value if isinstance(p, ast.FormattedValue) else p) for p in node.values]
-        return UNKNOWN if UNKNOWN in parts else "".join(str(p) for p in parts)
-
-    def get_listcomp(self, node: ast.ListComp | ast.GeneratorExp) -> Any:
-        """A list comprehension over known items."""
-        return self.comprehended(node.generators, lambda: self.value(node.elt))
-
-    get_generatorexp = get_listcomp
-
-    def get_dictcomp(self, node: ast.DictComp) -> Any:
-        """A dict comprehension over known items."""
-        pairs = self.comprehended(node.generators, lambda: (self.value(node.key), self.value(node.value)))
-        return pairs if pairs is UNKNOWN else dict(pairs)
-
-    def comprehended(self, generators: list[ast.comprehension], element: Callable[[], Any]) -> Any:
-        """What `element` gives for each item of one loop; UNKNOWN for several loops, and over what is not known."""
-        items = self.value(generators[0].iter)
-        if items is UNKNOWN or len(generators) != 1 or not hasattr(items, "__len__") or len(items) > MAX_ITEMS:
-            return UNKNOWN
-        saved = dict(self.scope)
-        result = []
-        for item in items:
-            self.bind(generators[0].target, item)
-            if all(self.value(test) for test in generators[0].ifs):
-                result.append(element())
-        self.scope = saved
-        return result
-
-    def args(self, node: ast.Call) -> list[Any]:
-        """The positional arguments of a call, starred ones spread out."""
-        return self.elements(node.args)
-
-    def elements(self, nodes: list[ast.expr]) -> list[Any]:
-        """The values of several expressions, starred ones spread out."""
-        values: list[Any] = []
-        for item in nodes:
-            if isinstance(item, ast.Starred):
-                inner = self.value(item.value)
-                values.extend(inner if isinstance(inner, (list, tuple)) else [UNKNOWN])
+        found: dict[Any, Any] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is not None:
+                found[plain(self.value(key))] = self.value(value)
+            elif isinstance(inside := self.value(value), dict):
+                found.update(inside)
             else:
-                values.append(self.value(item))
-        return values
+                raise Unreadable("unpacks what is no dict")
+        return bounded(found)
 
-    def kwargs(self, node: ast.Call) -> dict[str, Any]:
-        """The named arguments of a call, `**` of dicts and configs spread out."""
-        found: dict[str, Any] = {}
+    def elements(self, nodes: Sequence[ast.expr]) -> list[Any]:
+        """The values of several expressions; starred ones are unpacked."""
+        found: list[Any] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                found += self.items(node.value)
+            else:
+                found.append(self.value(node))
+        bounded(found)
+        return found
+
+    def of_binop(self, node: ast.BinOp) -> Any:
+        """An operation of two values."""
+        return self.operation(node.op, [self.value(node.left), self.value(node.right)], node)
+
+    def operation(self, op: ast.AST, operands: list[Any], node: ast.AST) -> Any:
+        """What an operator makes of values."""
+        self.at = node
+        name = python.OPERATORS[type(op)]
+        if all(map(is_plain, operands)):
+            return python.operation(name, *operands)
+        return self.domain.operation(name, operands, self)  # type: ignore[arg-type]
+
+    def of_unaryop(self, node: ast.UnaryOp) -> Any:
+        """A sign, or `not`."""
+        operand = self.value(node.operand)
+        if isinstance(node.op, ast.Not):
+            return not self.is_true(operand)
+        return self.operation(node.op, [operand], node)
+
+    def of_boolop(self, node: ast.BoolOp) -> Any:
+        """`and` and `or`, of which the parts behind the decisive one are not looked at."""
+        value: Any = None
+        for part in node.values:
+            value = self.value(part)
+            if part is not node.values[-1] and self.is_true(value) == isinstance(node.op, ast.Or):
+                return value
+        return value
+
+    def of_compare(self, node: ast.Compare) -> Any:
+        """Comparisons, each of which has to hold."""
+        left, holds = self.value(node.left), None
+        for op, comparator in zip(node.ops, node.comparators, strict=True):
+            right = self.value(comparator)
+            holds = self.operation(op, [left, right], node)
+            if comparator is not node.comparators[-1] and not self.is_true(holds):
+                return holds
+            left = right
+        return holds
+
+    def of_ifexp(self, node: ast.IfExp) -> Any:
+        """One of two values."""
+        return self.value(node.body if self.truth(node.test) else node.orelse)
+
+    def of_namedexpr(self, node: ast.NamedExpr) -> Any:
+        """A value that gets a name."""
+        value = self.value(node.value)
+        self.bind(node.target, value)
+        return value
+
+    def of_joinedstr(self, node: ast.JoinedStr) -> Any:
+        """A text with values in it."""
+        parts = []
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue) and (part.format_spec or part.conversion != -1):
+                raise Unreadable("formats by more than names")
+            value = self.value(part.value if isinstance(part, ast.FormattedValue) else part)
+            if not is_plain(value):
+                return self.domain.formatted(value, self)  # type: ignore[arg-type]
+            parts.append(python.BUILTINS["str"](value))
+        return bounded("".join(parts))
+
+    def of_lambda(self, node: ast.Lambda) -> Any:
+        """A function without a name."""
+        return self.written(node)
+
+    def of_call(self, node: ast.Call) -> Any:
+        """A call; its arguments come first."""
+        function = self.value(node.func)
+        arguments = self.elements(node.args)
+        keywords: dict[str, Any] = {}
         for keyword in node.keywords:
             value = self.value(keyword.value)
             if keyword.arg is not None:
-                found[keyword.arg] = value
-            elif isinstance(value, (dict, Config)):
-                found |= value if isinstance(value, dict) else value.given
-        return found
+                keywords[keyword.arg] = value
+            elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
+                keywords.update(value)
+            else:
+                raise Unreadable("unpacks what is no dict of names")
+        self.at = node
+        return self.domain.call(function, arguments, keywords, self, node)  # type: ignore[arg-type]
+
+    def of_listcomp(self, node: ast.ListComp | ast.GeneratorExp) -> Any:
+        """A list by comprehension; of a generator, the list of what it would give."""
+        return bounded([inside.value(node.elt) for inside in self.passes(node.generators)])
+
+    of_generatorexp = of_listcomp
+
+    def of_setcomp(self, node: ast.SetComp) -> Any:
+        """A set by comprehension."""
+        return set(plain([inside.value(node.elt) for inside in self.passes(node.generators)]))
+
+    def of_dictcomp(self, node: ast.DictComp) -> Any:
+        """A dict by comprehension."""
+        found = {}
+        for inside in self.passes(node.generators):
+            found[plain(inside.value(node.key))] = inside.value(node.value)
+        return bounded(found)
+
+    def passes(self, generators: Sequence[ast.comprehension]) -> Iterator["Expressions"]:
+        """The evaluation of each pass through nested loops."""
+        first, *rest = generators
+        if first.is_async:
+            raise Unreadable("waits for something")
+        for item in self.items(first.iter):
+            inside = self.inner()
+            inside.bind(first.target, item)
+            if all(inside.truth(test) for test in first.ifs):
+                if rest:
+                    yield from inside.passes(rest)
+                else:
+                    yield inside
+
+
+def readable(value: Any) -> Any:
+    """A value that a name has.
+
+    Raises:
+        Unreadable: the name has one that cannot be told.
+    """
+    if isinstance(value, Unreadable):
+        raise value
+    return value

@@ -1,372 +1,321 @@
-"""Runs constructors: statements that make a tree of modules."""
+"""Statements, one after the other, in the scope of a module, of a class or of a function."""
 
 import ast
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
-from omni_kit.errors import BadInput
-from omni_kit.pysource.eval.binding import argument_names, bind
-from omni_kit.pysource.eval.calls import Calls
-from omni_kit.pysource.eval.classes import ClassRef, FunctionRef, readable
-from omni_kit.pysource.eval.expressions import BINARY, MAX_ITEMS
-from omni_kit.pysource.eval.layers import layer_parameters
-from omni_kit.pysource.eval.values import UNKNOWN, Arguments, Config, Module, Tensor
-from omni_kit.pysource.source import Imported, SourceFile, absolute_module, dotted
-
-_DEEPEST = 32
-_KEEPS = "register_to_config"  # how a constructor says that its arguments are the config
-_SETTERS = frozenset({"self.add_module", "self.register_module", "self.register_parameter", "setattr"})
-
-# What runs each type of statements.
-_DOERS = {kind: f"do_{kind.__name__.lower()}" for kind in ast.stmt.__subclasses__()}
+from omni_kit.pysource.eval.domain import Domain
+from omni_kit.pysource.eval.expressions import Expressions
+from omni_kit.pysource.eval.python import OPERATORS
+from omni_kit.pysource.eval.values import Function, Scope, Unreadable, bounded, is_plain, plain
 
 
 class _Return(Exception):
-    pass
+    """A function gives its value."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
 
 
-class Interpreter:
-    """Builds modules from the classes that one modeling file can see."""
+class _Break(Exception):
+    """A loop ends."""
 
-    def __init__(self, source: SourceFile) -> None:
-        self.source = source
 
-    def build(self, class_name: str, args: list[Any], kwargs: dict[str, Any]) -> Module:
-        """The module that calling `class_name` gives.
+class _Continue(Exception):
+    """A pass of a loop ends."""
+
+
+class Frame(Expressions):
+    """Goes through statements.
+
+    Args:
+        domain: what is said of values that are not plain.
+        path, module: the file, and its dotted name.
+        scope: where names are looked up and stored.
+        home: what the domain wants to know of the place; a function has that of its definition.
+    """
+
+    def __init__(self, domain: Domain, path: Path, module: str, scope: Scope, home: Any = None) -> None:
+        self.domain, self.path, self.module, self.scope, self.home = domain, path, module, scope, home
+        self.at = ast.Pass()
+
+    def run(self, body: Sequence[ast.stmt]) -> None:
+        """Goes through statements.
 
         Raises:
-            BadInput: the file neither defines nor imports the class.
+            Unreadable: the effect of one of them cannot be told.
         """
-        found = self.source.resolve_class(class_name)
-        if found is None:
-            raise BadInput(f"{self.source.path.name} has no class {class_name}")
-        return construct(ClassRef(*found), args, kwargs)
+        for node in body:
+            self.domain.spend()
+            runner: Callable[[Any], None] | None = getattr(self, f"run_{type(node).__name__.lower()}", None)
+            try:
+                if runner is None:
+                    raise Unreadable(f"has a statement that is not read ({type(node).__name__.lower()})")
+                runner(node)
+            except (_Return, _Break, _Continue):
+                raise
+            except Exception as error:
+                raise self.located(error, node) from error
 
-    def call(self, function_name: str, kwargs: dict[str, Any]) -> Any:
-        """What a function of the file returns for named arguments; UNKNOWN where that cannot be told, or it has none.
+    def located(self, error: Exception, node: ast.AST) -> Unreadable:
+        """The error with the line of the statement, unless one further in has it already."""
+        found = error if isinstance(error, Unreadable) else Unreadable(f"ends in {type(error).__name__}: {error}")
+        if found.path is None:
+            found.path, found.line = self.path, getattr(node, "lineno", None)
+        return found
 
-        Plain values, and tensors of which the shape counts, are what it can work with.
-        """
-        node = self.source.functions.get(function_name)
-        if node is None:
-            return UNKNOWN
-        function = FunctionRef(self.source, node)
-        return Frame(function, Module(function_name), {}).run_function(function, [], kwargs)
-
-
-def construct(cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module:
-    """The module that calling a class gives."""
-    module = Module(cls.node.name, cls=cls)
-    _initialise(cls.mro, module, args, kwargs)
-    return module
-
-
-def _initialise(mro: tuple[ClassRef | str, ...], module: Module, args: list[Any], kwargs: dict[str, Any]) -> None:
-    """Runs the first constructor of `mro`; it calls the next by `super()`."""
-    for entry in mro:
-        if isinstance(entry, str):
-            if _initialise_root(entry, module, args, kwargs):
-                return
-        elif (init := entry.defines("__init__")) is not None:
-            scope = bind(init, [module, *args], kwargs)
-            if any((dotted(decorator) or "").endswith(_KEEPS) for decorator in init.decorator_list):
-                _keep(module, {name: scope[name] for name in argument_names(init)[1:]})
-            Frame(entry, module, scope).run(init.body)
-            return
-
-
-def _keep(module: Module, values: dict[str, Any]) -> None:
-    """Arguments become a part of the module's config; those of a base's constructor join those of the class."""
-    found = module.attributes.setdefault("config", [Arguments(module.class_name, {})])[0]
-    for name, value in values.items() if isinstance(found, Arguments) else ():
-        found.set(name, value, certain=True)
-
-
-def _initialise_root(name: str, module: Module, args: list[Any], kwargs: dict[str, Any]) -> bool:
-    """The constructors of PreTrainedModel and of torch.nn; whether it was one of these."""
-    if name == "PreTrainedModel":
-        module.pretrained = True
-        module.attributes.setdefault("config", [args[0] if args else kwargs.get("config", UNKNOWN)])
-    elif name.startswith("nn.") and module.cls is not None:
-        where = module.cls.source.where(module.cls.node)
-        module.attributes.update(layer_parameters(name.removeprefix("nn."), args, kwargs, where) or {})
-    return name == "PreTrainedModel" or name.startswith("nn.")
-
-
-class Frame(Calls):
-    """The execution of the body of one method, or of one function."""
-
-    def __init__(
-        self, home: ClassRef | FunctionRef, owner: Module | Config, scope: dict[str, Any], depth: int = 0
-    ) -> None:
-        super().__init__(home, scope)
-        self.owner = owner
-        self.depth = depth
-        self.uncertain = 0
-        self.returned: Any = UNKNOWN
-        self.undecided = False
-
-    def run(self, body: list[ast.stmt]) -> None:
-        """Runs a method body to its end, or to the first `return`."""
-        try:
-            self.block(body)
-        except _Return:
-            return
-
-    def block(self, body: list[ast.stmt]) -> None:
-        """Runs statements one after the other; those of other types are passed over."""
-        for statement in body:
-            handler = getattr(self, _DOERS.get(type(statement), ""), None)
-            if handler is not None:
-                handler(statement)
+    def inner(self) -> "Frame":
+        """A comprehension's own scope."""
+        return Frame(self.domain, self.path, self.module, Scope({}, self.scope.enclosing()), self.home)
 
     # statements
 
-    def do_assign(self, node: ast.Assign) -> None:
+    def run_expr(self, node: ast.Expr) -> None:
+        """An expression for its effect; a text alone is a comment."""
+        if not isinstance(node.value, ast.Constant):
+            self.value(node.value)
+
+    def run_pass(self, node: ast.Pass) -> None:
+        """Nothing."""
+
+    def run_assign(self, node: ast.Assign) -> None:
         """`a = b = value`."""
         value = self.value(node.value)
         for target in node.targets:
-            self.store(target, value, node.value)
+            self.bind(target, value)
 
-    def do_annassign(self, node: ast.AnnAssign) -> None:
-        """`a: T = value`."""
+    def run_annassign(self, node: ast.AnnAssign) -> None:
+        """`a: T = value`; without a value it is a comment."""
         if node.value is not None:
-            self.store(node.target, self.value(node.value), node.value)
+            self.bind(node.target, self.value(node.value))
 
-    def do_augassign(self, node: ast.AugAssign) -> None:
-        """`a += value`."""
-        old, step = self.value(node.target), self.value(node.value)
-        known = old is not UNKNOWN and step is not UNKNOWN and type(node.op) in BINARY
+    def run_augassign(self, node: ast.AugAssign) -> None:
+        """`a += value`; a list or a set grows in place."""
+        before, value = self.value(node.target), self.value(node.value)
+        self.at = node
+        if isinstance(before, list) and isinstance(node.op, ast.Add) and isinstance(value, (list, tuple, set)):
+            before.extend(value)
+            bounded(before)
+        elif isinstance(before, set) and isinstance(node.op, ast.BitOr) and isinstance(value, (set, frozenset)):
+            before.update(value)
+        elif is_plain(before):
+            self.bind(node.target, self.operation(node.op, [before, value], node))
+        else:
+            self.bind(node.target, self.domain.updated(OPERATORS[type(node.op)], before, value, self))
+
+    def run_delete(self, node: ast.Delete) -> None:
+        """`del name`."""
+        for target in node.targets:
+            if not isinstance(target, ast.Name) or target.id not in self.scope.names:
+                raise Unreadable("deletes what is no name")
+            del self.scope.names[target.id]
+
+    def run_assert(self, node: ast.Assert) -> None:
+        """A claim, which must hold."""
+        if not self.truth(node.test):
+            raise Unreadable("fails in an assertion")
+
+    def run_raise(self, node: ast.Raise) -> None:
+        """An error."""
+        raise Unreadable(f"raises {ast.unparse(node.exc) if node.exc is not None else 'an error'}")
+
+    def run_if(self, node: ast.If) -> None:
+        """The branch that is taken."""
+        self.run(node.body if self.truth(node.test) else node.orelse)
+
+    def run_for(self, node: ast.For) -> None:
+        """Every pass of a loop over known items."""
+        for item in self.items(node.iter):
+            self.bind(node.target, item)
+            try:
+                self.run(node.body)
+            except _Continue:
+                continue
+            except _Break:
+                break
+        else:
+            self.run(node.orelse)
+
+    def run_while(self, node: ast.While) -> None:
+        """Every pass of a loop as long as its condition holds."""
+        while self.truth(node.test):
+            try:
+                self.run(node.body)
+            except _Continue:
+                continue
+            except _Break:
+                break
+        else:
+            self.run(node.orelse)
+
+    def run_break(self, node: ast.Break) -> None:
+        """Ends a loop."""
+        raise _Break
+
+    def run_continue(self, node: ast.Continue) -> None:
+        """Ends a pass of a loop."""
+        raise _Continue
+
+    def run_with(self, node: ast.With) -> None:
+        """The body, inside of what the domain makes of the contexts."""
+        with ExitStack() as stack:
+            for item in node.items:
+                value = self.value(item.context_expr)
+                self.at = item.context_expr
+                entered = stack.enter_context(self.domain.entered(value, self))
+                if item.optional_vars is not None:
+                    self.bind(item.optional_vars, entered)
+            self.run(node.body)
+
+    def run_try(self, node: ast.Try) -> None:
+        """What is tried; a handler where the domain says so."""
         try:
-            value = BINARY[type(node.op)](old, step) if known else UNKNOWN
-        except (TypeError, ValueError, ZeroDivisionError, OverflowError):
-            value = UNKNOWN
-        self.store(node.target, value, node.value)
-
-    def do_if(self, node: ast.If) -> None:
-        """The branch that the condition chooses; both, as uncertain, where it cannot be told."""
-        test = self.value(node.test)
-        if test is UNKNOWN:
-            self.uncertain += 1
-            self.block(node.body)
-            self.block(node.orelse)
-            self.uncertain -= 1
+            self.run(node.body)
+        except Unreadable as error:
+            if not node.handlers or not self.domain.handles(error, node):
+                raise
+            self.run(node.handlers[0].body)
         else:
-            self.block(node.body if test else node.orelse)
+            self.run(node.orelse)
+        self.run(node.finalbody)
 
-    def do_for(self, node: ast.For) -> None:
-        """A loop over known items."""
-        items = self.value(node.iter)
-        if isinstance(items, Module):
-            items = items.items()
-        if items is UNKNOWN or not isinstance(items, (list, tuple, range)) or len(items) > MAX_ITEMS:
-            made = any(isinstance(part, ast.Call) and self.may_be_module(part) for part in ast.walk(node))
-            # calls for their effect on the items, as on all parameters of a module, leave what is returned as it is
-            self.undecided |= made or not all(isinstance(part, ast.Expr) for part in node.body)
-            if made and isinstance(self.owner, Module):
-                self.owner.unresolved["*"] = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"
-            return
-        for item in items:
-            self.store(node.target, item, node.iter)
-            self.block(node.body)
-
-    def do_importfrom(self, node: ast.ImportFrom) -> None:
-        """An import inside of a method: classes and functions of the library."""
-        module = absolute_module(self.source.package, node)
+    def run_import(self, node: ast.Import) -> None:
+        """`import a.b` and `import a.b as c`."""
         for alias in node.names:
-            self.scope[alias.asname or alias.name] = self.imported(Imported(module, alias.name))
+            module = self.domain.imported(alias.name, (), 0, self)
+            first, *rest = alias.name.split(".")
+            for part in rest if alias.asname else ():
+                module = self.attribute(module, part)
+            self.scope.names[alias.asname or first] = module
 
-    def do_with(self, node: ast.With) -> None:
-        """The body of a `with`."""
-        self.block(node.body)
+    def run_importfrom(self, node: ast.ImportFrom) -> None:
+        """`from a import b`."""
+        names = tuple(alias.name for alias in node.names)
+        module = self.domain.imported(node.module or "", names, node.level, self)
+        for alias in node.names:
+            found = self.domain.attribute(module, alias.name, self)
+            self.scope.names |= found if alias.name == "*" else {alias.asname or alias.name: found}
 
-    def do_return(self, node: ast.Return) -> None:
-        """Ends the method, unless it is not certain that it is reached."""
-        if self.uncertain:
-            self.undecided = True
-            return
-        self.returned = self.value(node.value) if node.value is not None else None
-        raise _Return
+    def run_functiondef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """A function, and what its decorators make of it."""
+        decorators = [self.value(decorator) for decorator in node.decorator_list]
+        made = self.domain.decorated(self.written(node), decorators, node.decorator_list, self)
+        self.scope.names[node.name] = made
 
-    def do_raise(self, node: ast.Raise) -> None:
-        """Ends a function without a value, unless it is not certain that it is reached."""
-        if self.depth and not self.uncertain:
-            raise _Return
+    run_asyncfunctiondef = run_functiondef
 
-    def do_expr(self, node: ast.Expr) -> None:
-        """A call for its effect: `super().__init__`, `register_buffer`, `append` and methods of modules."""
-        if not isinstance(node.value, ast.Call):
-            return
-        call = node.value
-        if self.is_super(call, "__post_init__") and isinstance(self.owner, Config):
-            left = self.scope.get("kwargs")
-            for name, value in left.items() if isinstance(left, dict) else ():  # the base sets what no field took
-                self.owner.set(name, value, certain=not self.uncertain)
-            return
-        if self.is_super(call, "__init__") and isinstance(self.owner, Module):
-            _initialise(self.above(self.owner), self.owner, self.args(call), self.kwargs(call))
-            return
-        if (dotted(call.func) or "") == f"self.{_KEEPS}" and isinstance(self.owner, Module):
-            _keep(self.owner, self.kwargs(call))
-            return
-        if (method := self.super_method(call) or self.module_method(call)) is not None:
-            module, cls, body = method
-            Frame(cls, module, bind(body, [module, *self.args(call)], self.kwargs(call))).run(body.body)
-        elif (dotted(call.func) or "") == "self.register_buffer":
-            self.register_buffer(call)
-        elif (dotted(call.func) or "") in _SETTERS:
-            args = self.args(call)[-2:]
-            if len(args) == 2 and isinstance(args[0], str):
-                self.set_attribute(args[0], args[1], call)
-        elif isinstance(call.func, ast.Attribute) and call.func.attr in {"append", "insert"}:
-            self.add_item(call.func, call)
-        else:
-            self.value(call)
+    def run_classdef(self, node: ast.ClassDef) -> None:
+        """A class, whose body is gone through, and what its decorators make of it."""
+        decorators = [self.value(decorator) for decorator in node.decorator_list]
+        bases = [self.value(base) for base in node.bases]
+        scope = Scope({}, self.scope.enclosing(), is_class=True)
+        with self.domain.defining(node, self):
+            Frame(self.domain, self.path, self.module, scope).run(node.body)
+        cls = Function(node, self.path, self.module, self.scope.enclosing(), members=scope.names, bases=bases)
+        self.scope.names[node.name] = self.domain.decorated(cls, decorators, node.decorator_list, self)
 
-    def add_item(self, function: ast.Attribute, call: ast.Call) -> None:
-        """`.append(x)` or `.insert(i, x)`, to a list or to a container of modules; its items count on from 0."""
-        target, args = self.value(function.value), self.args(call) or [UNKNOWN]
-        place, item = (args[0], args[-1]) if function.attr == "insert" and len(args) > 1 else (None, args[0])
-        items = target.items() if isinstance(target, Module) else target
-        if place is UNKNOWN or not isinstance(items, list):
-            self.undecided = True
-            return
-        items.insert(len(items) if place is None else place, item)
-        if isinstance(target, Module):
-            target.attributes.update({str(number): [one] for number, one in enumerate(items)})
-            if item is UNKNOWN:
-                target.unresolved[str(len(items) - 1)] = ast.unparse(call)
+    def run_return(self, node: ast.Return) -> None:
+        """Gives a function's value."""
+        raise _Return(self.value(node.value) if node.value is not None else None)
 
-    def module_method(self, call: ast.Call) -> tuple[Module, ClassRef, ast.FunctionDef] | None:
-        """The module and the method that `self.name(...)` or `self.part.name(...)` calls, if the library defines it."""
-        if not isinstance(call.func, ast.Attribute) or not (dotted(call.func) or "").startswith("self."):
-            return None
-        module = self.value(call.func.value)
-        found = module.cls.method(call.func.attr) if isinstance(module, Module) and module.cls is not None else None
-        return (module, *found) if found is not None else None
+    # functions
 
-    def super_method(self, call: ast.Call) -> tuple[Module, ClassRef, ast.FunctionDef] | None:
-        """This module and the method that `super().name(...)` calls, if the library defines it."""
-        function, owner = call.func, self.owner
-        if not isinstance(function, ast.Attribute) or not self.is_super(call, function.attr):
-            return None
-        for entry in self.above(owner) if isinstance(owner, Module) else ():
-            if isinstance(entry, ClassRef) and (found := entry.defines(function.attr)) is not None:
-                return cast(Module, owner), entry, found
+    def written(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Function:
+        """The function that a definition makes."""
+        made = Function(node, self.path, self.module, self.scope.enclosing(), self.domain.home(self))
+        made.defaults = self.defaults(node.args)
+        return made
+
+    def defaults(self, arguments: ast.arguments) -> dict[str, Any]:
+        """Parameter -> its default, or why that cannot be told, which matters only to whoever calls the function."""
+        positional = [*arguments.posonlyargs, *arguments.args]
+        pairs = list(zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True))
+        pairs += [(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None]
+        found: dict[str, Any] = {}
+        for argument, node in pairs:
+            try:
+                found[argument.arg] = self.value(node)
+            except Unreadable as error:
+                found[argument.arg] = error
+        return found
+
+    def entered(self, function: Function, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+        """What a function gives for arguments: its body is gone through.
+
+        Raises:
+            Unreadable: the arguments do not fit, or the body cannot be told.
+        """
+        assert isinstance(function.node, (ast.FunctionDef, ast.Lambda))
+        names = _arguments(function.node.args, function.defaults, [*function.bound, *arguments], keywords)
+        frame = Frame(self.domain, function.path, function.module, Scope(names, function.scope), function.home)
+        self.domain.depth -= 1
+        try:
+            if self.domain.depth < 0:
+                raise Unreadable(f"calls {function.__name__} without end")
+            if isinstance(function.node, ast.Lambda):
+                return frame.value(function.node.body)
+            frame.run(function.node.body)
+        except _Return as given:
+            return given.value
+        finally:
+            self.domain.depth += 1
         return None
 
-    def above(self, owner: Module) -> tuple[ClassRef | str, ...]:
-        """The classes that `super()` looks at here."""
-        return owner.cls.after(self.home) if owner.cls is not None and isinstance(self.home, ClassRef) else ()
-
-    def is_super(self, call: ast.Call, method: str) -> bool:
-        """Whether a call is `super().method(...)`."""
-        func = call.func
-        return (
-            isinstance(func, ast.Attribute)
-            and func.attr == method
-            and isinstance(func.value, ast.Call)
-            and dotted(func.value.func) == "super"
-        )
-
-    def register_buffer(self, call: ast.Call) -> None:
-        """Keeps a persistent buffer as an attribute of the module."""
-        args, kwargs = self.args(call), self.kwargs(call)
-        name = args[0] if args else kwargs.get("name", UNKNOWN)
-        persistent = args[2] if len(args) > 2 else kwargs.get("persistent", True)
-        tensor = args[1] if len(args) > 1 else kwargs.get("tensor", UNKNOWN)
-        if isinstance(name, str) and persistent is not False and tensor is not None:
-            shape = tensor.shape if isinstance(tensor, Tensor) else None
-            self.set_attribute(name, Tensor(shape, self.source.where(call), buffer=True), call)
-
-    # stores
+    # names
 
     def bind(self, target: ast.expr, value: Any) -> None:
-        """Gives a variable of a comprehension its value."""
-        self.store(target, value, target)
-
-    def store(self, target: ast.expr, value: Any, origin: ast.expr) -> None:
-        """Assigns to a name, an attribute, an item, or a tuple of those."""
+        """Gives a value to a name, to several, to an attribute, or to an item."""
         if isinstance(target, ast.Name):
-            known = self.scope.get(target.id, UNKNOWN)
-            self.scope[target.id] = value if not self.uncertain or known is UNKNOWN else UNKNOWN
-        elif isinstance(target, ast.Attribute) and dotted(target.value) == "self":
-            self.set_attribute(target.attr, value, origin)
-        elif isinstance(target, ast.Attribute):
-            self.store_below(self.value(target.value), target.attr, value)
+            self.scope.names[target.id] = value
         elif isinstance(target, (ast.Tuple, ast.List)):
-            values = value if isinstance(value, (list, tuple)) and len(value) == len(target.elts) else None
-            for index, item in enumerate(target.elts):
-                self.store(item, values[index] if values is not None else UNKNOWN, origin)
+            self._unpacked(target, list(self.items_of(value)))
+        elif isinstance(target, ast.Attribute):
+            self.domain.set_attribute(self.value(target.value), target.attr, value, self)
         elif isinstance(target, ast.Subscript):
-            container, key = self.value(target.value), self.value(target.slice)
-            if isinstance(container, Module) and key is not UNKNOWN:
-                container.attributes[str(key)] = [value]
-            elif isinstance(container, dict) and key is not UNKNOWN:
-                container[key] = value if not self.uncertain else UNKNOWN
+            base, key = self.value(target.value), self.value(target.slice)
+            if isinstance(base, (dict, list)) and is_plain(key):
+                base[plain(key) if not isinstance(key, slice) else key] = value
+                bounded(base)
+            else:
+                self.domain.set_item(base, key, value, self)
+        else:
+            raise Unreadable("assigns to what is not read")
 
-    def store_below(self, owner: Any, name: str, value: Any) -> None:
-        """Sets an attribute of a config, or of a module that was built before."""
-        if isinstance(owner, Config):
-            owner.set(name, value, certain=not self.uncertain)
-        elif isinstance(owner, Module) and self.uncertain:
-            owner.uncertain.add(name)
-            owner.attributes.setdefault(name, []).append(value)
-        elif isinstance(owner, Module):
-            owner.attributes[name] = [value]
+    def _unpacked(self, target: ast.Tuple | ast.List, values: list[Any]) -> None:
+        starred = [place for place, inside in enumerate(target.elts) if isinstance(inside, ast.Starred)]
+        if starred and len(values) >= len(target.elts) - 1:
+            end = len(values) - (len(target.elts) - starred[0] - 1)
+            values = [*values[: starred[0]], values[starred[0] : end], *values[end:]]
+        if len(values) != len(target.elts):
+            raise Unreadable("unpacks what does not fit")
+        for inside, item in zip(target.elts, values, strict=True):
+            self.bind(inside.value if isinstance(inside, ast.Starred) else inside, item)
 
-    def set_attribute(self, name: str, value: Any, origin: ast.AST) -> None:
-        """Sets an attribute of self; as an alternative where it is not certain that it is set."""
-        owner = self.owner
-        if isinstance(owner, Config):
-            owner.set(name, value, certain=not self.uncertain)
-            return
-        if isinstance(value, (Module, Tensor)):
-            owner.unresolved.pop(name, None)
-        elif value is UNKNOWN and isinstance(origin, ast.Call) and self.may_be_module(origin):
-            owner.unresolved[name] = ast.unparse(origin)
-        if self.uncertain:
-            owner.uncertain.add(name)
-            owner.attributes.setdefault(name, []).append(value)
-            return
-        owner.attributes[name] = [value]
-        if isinstance(origin, ast.IfExp) and self.value(origin.test) is UNKNOWN:
-            owner.uncertain.add(name)
 
-    def run_function(self, function: FunctionRef, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """What a function returns; UNKNOWN where that hangs on what is not known, or where calls go too deep."""
-        return self.returned_by(function, self.owner, function.node, bind(function.node, args, kwargs))
+def _arguments(
+    parameters: ast.arguments, defaults: Any, arguments: list[Any], keywords: dict[str, Any]
+) -> dict[str, Any]:
+    """Parameter -> value, as Python binds them.
 
-    def method_call(self, node: ast.Call, args: list[Any]) -> Any:
-        """What a method of this module, or of a part of it, returns; else as plain values answer."""
-        found = self.module_method(node)
-        if found is None:
-            return super().method_call(node, args)
-        module, cls, body = found
-        return self.returned_by(cls, module, body, bind(body, [module, *args], self.kwargs(node)))
-
-    def returned_by(
-        self, home: ClassRef | FunctionRef, owner: Module | Config, node: ast.FunctionDef, scope: dict[str, Any]
-    ) -> Any:
-        """Runs a function to its end."""
-        if self.depth >= _DEEPEST or not readable(node):
-            return UNKNOWN
-        frame = Frame(home, owner, scope, self.depth + 1)
-        frame.run(node.body)
-        return UNKNOWN if frame.undecided else frame.returned
-
-    def may_be_module(self, call: ast.Call) -> bool:
-        """Whether a call that could not be read may make a module: `Name(...)`, `CLASSES[...](...)`, a function of the
-        file that uses torch.nn."""
-        if isinstance(call.func, ast.Subscript):
-            return True
-        name = dotted(call.func) or ""
-        last = name.rpartition(".")[2]
-        function = self.source.functions.get(name)
-        makes = function is not None and "nn." in ast.unparse(function)
-        wraps = any(isinstance(argument, ast.Call) and self.may_be_module(argument) for argument in call.args)
-        return makes or wraps or last[:1].isupper() or last.endswith("from_config")
-
-    def construct(self, cls: ClassRef, args: list[Any], kwargs: dict[str, Any]) -> Module | Config:
-        """A config where one is being built, else the module that calling the class gives."""
-        made = self.owner.make(cls, kwargs) if isinstance(self.owner, Config) else None
-        return made or construct(cls, args, kwargs)
+    Raises:
+        Unreadable: the arguments do not fit.
+    """
+    positional = [one.arg for one in (*parameters.posonlyargs, *parameters.args)]
+    names = dict(zip(positional, arguments, strict=False))
+    if len(arguments) > len(positional) and parameters.vararg is None:
+        raise Unreadable("gives too many arguments")
+    if parameters.vararg is not None:
+        names[parameters.vararg.arg] = tuple(arguments[len(positional) :])
+    every = {*positional, *(one.arg for one in parameters.kwonlyargs)}
+    more = {name: value for name, value in keywords.items() if name not in every}
+    if parameters.kwarg is not None:
+        names[parameters.kwarg.arg] = more
+    elif more:
+        raise Unreadable(f"gives an argument {next(iter(more))} that is not taken")
+    given = {**defaults, **names, **{name: value for name, value in keywords.items() if name in every}}
+    if missing := every - given.keys():
+        raise Unreadable(f"does not give {min(missing)}")
+    return given

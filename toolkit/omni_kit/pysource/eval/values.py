@@ -1,12 +1,15 @@
-"""What expressions of a constructor can be worth, besides plain Python values."""
+"""What expressions are worth, besides plain Python values and the values of a domain."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+import ast
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from omni_kit.pysource.eval.classes import ClassRef
-from omni_kit.pysource.source import SourceFile
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+SCALARS = (str, bytes, int, float, complex, bool, type(None), type(...))
+COLLECTIONS = (list, tuple, dict, set, frozenset)
+_MAX_TEXT, _MAX_ITEMS, _MAX_BITS, _MAX_PARTS = 1_000_000, 20_000, 128, 20_000
 
 
 class _Unknown:
@@ -15,108 +18,119 @@ class _Unknown:
 
 
 UNKNOWN: Any = _Unknown()
+"""A value that the source alone does not tell."""
 
 
-@dataclass(frozen=True)
-class Tensor:
-    """A parameter or buffer; a dimension that could not be read is None, and so is a shape."""
+class Unreadable(Exception):
+    """Something whose value or effect cannot be told without running it; the message says what.
 
-    shape: tuple[int | None, ...] | None
-    where: str = ""
-    buffer: bool = False
+    Attributes:
+        path, line: where it stands; None until that is known.
+    """
+
+    path: Path | None = None
+    line: int | None = None
 
 
 @dataclass
-class Module:
-    """A module instance: attribute -> alternatives, one unless a condition could not be decided."""
+class Scope:
+    """Names and their values, and the scope around them."""
 
-    class_name: str
-    attributes: dict[str, list[Any]] = field(default_factory=dict)
-    uncertain: set[str] = field(default_factory=set)
-    unresolved: dict[str, str] = field(default_factory=dict)
-    pretrained: bool = False
-    cls: ClassRef | None = None
+    names: dict[str, Any]
+    outer: "Scope | None" = None
+    is_class: bool = False
 
-    def items(self) -> list[Any]:
-        """The elements of a list-like module."""
-        return [alternatives[-1] for name, alternatives in self.attributes.items() if name.isdigit()]
+    def holder(self, name: str) -> "Scope | None":
+        """The innermost scope that has a name."""
+        scope: Scope | None = self
+        while scope is not None and name not in scope.names:
+            scope = scope.outer
+        return scope
 
-
-class Config(ABC):
-    """A config as a constructor sees it: an object with attributes, some of which it sets."""
-
-    @property
-    @abstractmethod
-    def given(self) -> Mapping[str, Any]:
-        """What was said, without the defaults of its class."""
-
-    @property
-    @abstractmethod
-    def model_type(self) -> str:
-        """What the config says that its model is."""
-
-    @abstractmethod
-    def model_class(self, source: SourceFile, name: str) -> "ClassRef | None":
-        """The class that `name`, in a file, builds from this config: itself, or what an Auto class stands for."""
-
-    @abstractmethod
-    def get(self, name: str) -> Any:
-        """The value of an attribute, UNKNOWN where it cannot be read."""
-
-    @abstractmethod
-    def has(self, name: str) -> bool:
-        """Whether there is such an attribute, be its value known or not."""
-
-    @abstractmethod
-    def set(self, name: str, value: Any, certain: bool) -> None:
-        """Sets an attribute; where it is not certain that it is set, its value becomes unknown."""
-
-    @abstractmethod
-    def make(self, cls: ClassRef, values: dict[str, Any]) -> "Config | None":
-        """The config that calling another class of configs gives; None for any other class."""
-
-    @abstractmethod
-    def copy(self) -> "Config":
-        """A config of its own with the same values."""
+    def enclosing(self) -> "Scope":
+        """The scope that functions defined here see: the body of a class is none of theirs."""
+        return self.outer if self.is_class and self.outer is not None else self
 
 
-class Arguments(Config):
-    """The arguments of a constructor that keeps them as its config."""
+@dataclass(eq=False)
+class Function:
+    """A function, class or lambda, where it is written.
 
-    def __init__(self, class_name: str, values: Mapping[str, Any]) -> None:
-        self._class_name = class_name
-        self._values = dict(values)
+    Attributes:
+        home: what the domain wants to know while its body is gone through.
+        scope: where its body looks for names.
+        members: what the body of a class defines.
+        defaults: the values of a function's parameters that have one; an Unreadable for one that cannot be told.
+        bases: what a class inherits from.
+        bound: arguments that come before those of a call: the object whose method it is.
+    """
 
-    @property
-    def given(self) -> Mapping[str, Any]:
-        """See `Config`; nothing tells here what was given from what is so by default."""
-        return self._values
+    node: Definition
+    path: Path
+    module: str
+    scope: Scope
+    home: Any = None
+    members: dict[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    bases: Sequence[Any] = ()
+    bound: tuple[Any, ...] = ()
 
-    @property
-    def model_type(self) -> str:
-        """See `Config`; it is the class whose constructor it is."""
-        return self._class_name
+    def __post_init__(self) -> None:
+        self.__name__ = self.__qualname__ = getattr(self.node, "name", "<lambda>")
+        self.__module__ = self.module
 
-    def model_class(self, source: SourceFile, name: str) -> "ClassRef | None":
-        """See `Config`; no class is chosen by such a config."""
-        return None
+    def __deepcopy__(self, memo: object) -> "Function":
+        """Itself: what is copied refers to the same definitions."""
+        return self
 
-    def get(self, name: str) -> Any:
-        """See `Config`."""
-        return self._values.get(name, UNKNOWN)
 
-    def has(self, name: str) -> bool:
-        """See `Config`."""
-        return name in self._values
+@dataclass(frozen=True, eq=False)
+class Native:
+    """A function of Python that is safe to call on plain values, or one that a domain vouches for."""
 
-    def set(self, name: str, value: Any, certain: bool) -> None:
-        """See `Config`."""
-        self._values[name] = value if certain else UNKNOWN
+    function: Callable[..., Any]
 
-    def make(self, cls: ClassRef, values: dict[str, Any]) -> "Config | None":
-        """See `Config`; it makes none."""
-        return None
 
-    def copy(self) -> "Arguments":
-        """See `Config`."""
-        return Arguments(self._class_name, self._values)
+@dataclass(frozen=True, eq=False)
+class Partial:
+    """`functools.partial`: a callable with some of its arguments."""
+
+    function: Any
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is Python's own; what a collection holds is not looked at."""
+    return isinstance(value, (*SCALARS, *COLLECTIONS, slice))
+
+
+def bounded(value: Any) -> Any:
+    """A value, unless it is larger than anything that is gone through.
+
+    Raises:
+        Unreadable: it is.
+    """
+    size = len(value) if isinstance(value, (str, bytes, *COLLECTIONS)) else 0
+    if size > (_MAX_TEXT if isinstance(value, (str, bytes)) else _MAX_ITEMS):
+        raise Unreadable("makes something very large")
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        raise Unreadable("makes a very large number")
+    return value
+
+
+def plain(value: Any) -> Any:
+    """A value, if it consists of a moderate number of plain parts, so that comparing and hashing it is quick.
+
+    Raises:
+        Unreadable: it does not.
+    """
+    pending, seen = [value], 0
+    while pending:
+        item = pending.pop()
+        seen += 1
+        if seen > _MAX_PARTS or not isinstance(item, (*SCALARS, *COLLECTIONS)):
+            raise Unreadable("compares or collects what is no plain value")
+        if isinstance(item, COLLECTIONS):
+            pending += [*item.keys(), *item.values()] if isinstance(item, dict) else item
+    return value

@@ -5,7 +5,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import Library, find_library
 from omni_kit.pysource.source import read_source
 

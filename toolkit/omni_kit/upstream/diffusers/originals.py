@@ -8,9 +8,9 @@ from functools import cache
 from itertools import takewhile
 from typing import Any
 
-from omni_kit.pysource.eval import Interpreter, Tensor
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile, dotted, read_source
+from omni_kit.upstream.construction import Interpreter, Tensor
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.models import ComponentModel
 

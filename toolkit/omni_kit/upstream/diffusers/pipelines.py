@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from omni_kit.errors import BadInput
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import Library
 from omni_kit.upstream.diffusers.classes import (
     GUIDERS,

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from omni_kit.pysource.eval import UNKNOWN, ClassRef
+from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import UNKNOWN
 
 # What forwards of denoisers call the step that they are at.
 STEP_NAMES = ("timestep", "timesteps", "t")

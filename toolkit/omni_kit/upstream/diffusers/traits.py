@@ -4,7 +4,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from omni_kit.pysource.eval import UNKNOWN, ClassRef
+from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.classes import MODULAR, TRANSFORMERS, place_of

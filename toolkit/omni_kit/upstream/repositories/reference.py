@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.places import path_of, refuse_other_formats

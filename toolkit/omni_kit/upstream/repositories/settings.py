@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from omni_kit.pysource.eval import UNKNOWN, ClassRef
+from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.diffusers.signatures import Argument
 from omni_kit.upstream.repositories.names import Defined, absolute, resolve

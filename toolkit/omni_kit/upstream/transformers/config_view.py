@@ -5,10 +5,11 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from omni_kit.pysource.eval.classes import ClassRef
-from omni_kit.pysource.eval.frame import Frame
-from omni_kit.pysource.eval.values import UNKNOWN, Config
+from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.upstream.construction.frame import Frame
+from omni_kit.upstream.construction.values import Config
 from omni_kit.upstream.transformers.autoclasses import auto_class, auto_model_table
 from omni_kit.upstream.transformers.configs import (
     BY_LAYER,

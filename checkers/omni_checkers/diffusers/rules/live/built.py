@@ -6,7 +6,7 @@ from typing import Any
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
 from omni_checkers.diffusers.facts.code import at
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 
 Constructed = Mapping[str, Any]
 _REQUIRES = ("torch", "diffusers")

@@ -8,7 +8,7 @@ from typing import TypeGuard
 from omni_checkers.diffusers.examples import LUMEN, LUMEN_PLAN, TRANSFORMER, changed
 from omni_checkers.diffusers.facts.code import at
 from omni_checkers.engine.rule import Edit, Findings, NotApplicable, Rule, Severity
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 
 _PLAN, _HOME = "_cp_plan", "_modeling_parallel"
 _IMPORTED = "ContextParallelInput, ContextParallelOutput"

@@ -7,7 +7,7 @@ from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
 from omni_checkers.diffusers.facts.code import at, calls, decorated, parameters
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 
 _ASKED = "return_dict"
 _LINEAR = "self.time_in = nn.Linear(1, dim)"

@@ -18,7 +18,7 @@ from omni_checkers.diffusers.facts.processors import processors_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_checkers.symbolic.lines import spread
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.reads import attributes_set
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.diffusers.package import package_root

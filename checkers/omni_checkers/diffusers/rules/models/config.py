@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, TRANSFORMER, changed
 from omni_checkers.diffusers.facts.code import at, decorated, is_a, parameters, strings
 from omni_checkers.engine.rule import Finding, Findings, Rule
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 
 _REGISTER, _CONFIG, _IGNORED = "register_to_config", "ConfigMixin", "ignore_for_config"
 _INIT = "in_channels: int = 4, dim: int = 32"

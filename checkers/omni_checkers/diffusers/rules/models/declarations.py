@@ -9,7 +9,7 @@ from omni_checkers.diffusers.facts.building import Built, built, held
 from omni_checkers.diffusers.facts.code import at, is_a, keyword, last_name, parameters, strings
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.reads import attributes_set
 
 _CLASSES = ("_no_split_modules", "_repeated_blocks")

@@ -9,7 +9,7 @@ from omni_checkers.diffusers.facts.imports import foreign_imports
 from omni_checkers.diffusers.facts.processors import processors_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile
 

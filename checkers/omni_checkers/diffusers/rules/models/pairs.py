@@ -10,7 +10,7 @@ from omni_checkers.diffusers.facts.code import at, calls, functions, last_name
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
 from omni_checkers.symbolic.lines import spread
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 
 _LETTERS = {"query": "q", "key": "k", "value": "v", "q": "q", "k": "k", "v": "v"}
 _KIND = re.compile(r"(^|_)(query|key|value|q|k|v)(_|$)")

@@ -7,7 +7,7 @@ from omni_checkers.diffusers.facts.building import held
 from omni_checkers.diffusers.facts.code import at, calls, functions, last_name, parameters
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import dotted
 
 _ROPE = '        "rope": {0: ContextParallelInput(split_dim=1, expected_dims=4, split_output=True)},\n'

@@ -7,7 +7,7 @@ from omni_checkers.diffusers.facts.blocks import asked_for, attributes, is_leaf,
 from omni_checkers.diffusers.facts.code import at, calls, functions, is_a
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule, Severity
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.diffusers.classes import is_component
 

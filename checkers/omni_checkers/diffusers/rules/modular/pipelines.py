@@ -6,7 +6,7 @@ from pathlib import Path
 
 from omni_checkers.diffusers.facts.code import at
 from omni_checkers.engine.rule import Findings, Rule
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, read_source
 from omni_kit.upstream.diffusers.classes import MODULAR
 from omni_kit.upstream.diffusers.package import package_root

@@ -8,7 +8,7 @@ from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
 from omni_checkers.diffusers.facts.code import at, functions, is_a, last_name
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 
 _COUNT = re.compile(r"num_\w+_per_prompt")
 _INTERLEAVED = "prompt_embeds.repeat_interleave(num_images_per_prompt, dim=0)"

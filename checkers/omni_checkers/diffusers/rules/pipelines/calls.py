@@ -9,7 +9,7 @@ from omni_checkers.diffusers.facts.pipelines import call_of, declared, methods_o
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
 from omni_checkers.symbolic.lines import spread
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted
 
 _DRAWS = frozenset({"randn", "rand", "randint", "normal", "bernoulli", "multinomial", "randperm"})

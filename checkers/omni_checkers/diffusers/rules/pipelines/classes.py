@@ -8,7 +8,7 @@ from omni_checkers.diffusers.facts.code import at, is_a, last_name
 from omni_checkers.diffusers.facts.pipelines import call_of, components_of, declared
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import dotted
 
 _BASE = "DiffusionPipeline"

@@ -12,7 +12,7 @@ from omni_checkers.diffusers.facts.pipelines import call_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
 from omni_checkers.symbolic.lines import spread
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import dotted
 
 _ENCODES = re.compile(r"_*encode")

@@ -8,7 +8,7 @@ from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
 from omni_checkers.diffusers.facts.code import at, calls, functions, is_a, last_name, parameters
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 
 _AGAINST = re.compile(r"(^|_)(neg|negative|uncond|unconditional|uncond\w*)(_|$)|negative")
 _SCALE = re.compile(r"guidance|cfg|(^|_)scale$")

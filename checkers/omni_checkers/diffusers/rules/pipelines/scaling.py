@@ -8,7 +8,7 @@ from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
 from omni_checkers.diffusers.facts.code import at, calls, functions, is_a
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 
 _SHIFT = re.compile(r"shift_factor$|latents?_mean$")
 _SCALING, _DEVIATION = re.compile(r"scaling_factor$"), re.compile(r"^latents?_std$")

@@ -9,7 +9,7 @@ from omni_checkers.diffusers.facts.code import at, calls, functions, is_a, keywo
 from omni_checkers.diffusers.facts.pipelines import call_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import dotted
 
 _STEP = "self.scheduler.step(noise_pred, t, latents, return_dict=False)[0]"

@@ -7,7 +7,7 @@ from pathlib import Path
 from omni_checkers.diffusers.facts.code import at
 from omni_checkers.diffusers.rules.registration.exports import _CONFIG
 from omni_checkers.engine.rule import Findings, NotApplicable, Rule, Severity
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.upstream.diffusers.package import package_root
 
 _WORD = re.compile(r"\w+")

@@ -8,7 +8,7 @@ from omni_checkers.sglang_diffusion.examples import CONFIG, QWEN, changed
 from omni_checkers.sglang_diffusion.facts.code import at
 from omni_checkers.sglang_diffusion.facts.requests import Use, request_parameter, uses_of
 from omni_checkers.sglang_diffusion.facts.serving import Serving, own_methods
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 
 _PAIRS = {
     "prompt_embeds": "negative_prompt_embeds",

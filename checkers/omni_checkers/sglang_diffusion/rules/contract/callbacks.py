@@ -9,7 +9,7 @@ from omni_checkers.sglang_diffusion.facts.code import at, parameters
 from omni_checkers.sglang_diffusion.facts.keys import Keys, keys_of, words_read
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.upstream.diffusers.signatures import arguments
 
 _POSITIVE, _NEGATIVE = "prepare_pos_cond_kwargs", "prepare_neg_cond_kwargs"

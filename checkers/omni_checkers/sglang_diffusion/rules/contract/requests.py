@@ -15,7 +15,7 @@ from omni_checkers.sglang_diffusion.facts.requests import Use, request_parameter
 from omni_checkers.sglang_diffusion.facts.serving import Serving, own_methods
 from omni_checkers.sglang_diffusion.facts.sorts import Sort, sort_of
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.signatures import arguments
 

@@ -10,7 +10,7 @@ from omni_checkers.sglang_diffusion.facts.code import at, constant, fields
 from omni_checkers.sglang_diffusion.facts.registering import Registration
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.sources import own_classes
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.upstream.diffusers.signatures import arguments
 
 _COMPARED = ("num_inference_steps", "guidance_scale", "true_cfg_scale", "num_frames")

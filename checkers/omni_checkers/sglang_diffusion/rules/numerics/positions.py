@@ -8,7 +8,7 @@ from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.sglang_diffusion.examples import DIT, QWEN, changed
 from omni_checkers.sglang_diffusion.facts.code import at, keyword, last_name
 from omni_checkers.sglang_diffusion.facts.serving import Serving
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.diffusers.classes import find_class
 

@@ -9,7 +9,7 @@ from omni_checkers.sglang_diffusion.facts.code import assigned, at, constant, re
 from omni_checkers.sglang_diffusion.facts.degrees import Degree, degree, pair
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_kit.errors import BadInput
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.denoising import Denoising, LatentScale

@@ -12,7 +12,7 @@ from omni_checkers.sglang_diffusion.facts.grids import grid, returned_grid, upst
 from omni_checkers.sglang_diffusion.facts.requests import uses_of
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted
 
 _SETTERS = ("set_timesteps", "retrieve_timesteps")

@@ -10,7 +10,7 @@ from omni_checkers.sglang_diffusion.facts.code import assigned, at, calls, keywo
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.sources import Sources
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted
 
 _SHARING = ("USPAttention", "UlyssesAttention", "UlyssesAttention_VSA", "MinimalA2AAttnOp")

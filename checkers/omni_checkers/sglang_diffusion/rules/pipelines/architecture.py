@@ -9,7 +9,8 @@ from omni_checkers.sglang_diffusion.examples import ARCH, QWEN, changed
 from omni_checkers.sglang_diffusion.facts.code import at, fields
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.sources import own_classes
-from omni_kit.pysource.eval import UNKNOWN, ClassRef
+from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.signatures import arguments
 

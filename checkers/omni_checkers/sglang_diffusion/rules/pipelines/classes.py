@@ -10,7 +10,7 @@ from omni_checkers.sglang_diffusion.facts.code import at, decorated, fields, par
 from omni_checkers.sglang_diffusion.facts.serving import Serving, own_methods
 from omni_checkers.sglang_diffusion.facts.sources import Sources, is_a, own_classes, unseen_bases
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import dotted
 
 _CONFIGS = ("PipelineConfig", "SamplingParams", "ModelConfig", "ArchConfig", "DiTConfig", "DiTArchConfig")

@@ -11,7 +11,7 @@ from omni_checkers.sglang_diffusion.facts.registering import Registration, calls
 from omni_checkers.sglang_diffusion.facts.serving import Serving, entries
 from omni_checkers.sglang_diffusion.facts.sources import is_a, own_classes, unseen_bases
 from omni_kit.errors import BadInput
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile
 
 _REGISTER = "register"

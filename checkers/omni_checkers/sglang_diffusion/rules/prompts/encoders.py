@@ -11,7 +11,7 @@ from omni_checkers.sglang_diffusion.facts.code import assigned, at, calls, const
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
 from omni_kit.errors import BadInput
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted
 
 _HOW = frozenset({"output_hidden_states", "return_dict", "use_cache", "output_attentions", "input_ids"})

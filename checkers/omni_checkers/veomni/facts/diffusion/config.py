@@ -19,7 +19,7 @@ from omni_checkers.symbolic import (
 )
 from omni_checkers.symbolic.signals import Raised
 from omni_checkers.symbolic.values import Record, Value, show
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.upstream.diffusers.signatures import arguments
 
 # What transformers' PretrainedConfig.to_dict gives besides the attributes.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from omni_checkers.engine.files import walked
 from omni_checkers.veomni.facts.diffusion.code import argument, called, calls, names_in
 from omni_checkers.veomni.facts.diffusion.flows import Flows
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 
 SLICES = ("slice_input_tensor", "slice_input_tensor_scale_grad", "sp_pad_and_slice")
 GATHERS = ("gather_outputs", "sp_gather_seqs")

@@ -13,7 +13,7 @@ from omni_checkers.symbolic.signals import Raised
 from omni_checkers.symbolic.values import Value
 from omni_checkers.veomni.facts.registry import CONFIG, MODELING, Registration
 from omni_kit.errors import BadInput, MissingRequirement
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import Library, find_library
 from omni_kit.targets.veomni.model_dir import ModelDir
 from omni_kit.upstream.diffusers.classes import find_class, is_diffusers_class, is_model

@@ -8,7 +8,7 @@ from omni_checkers.symbolic.values import Value
 from omni_checkers.veomni.examples_diffusion import ATTRIBUTES, MODEL, MODELING
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.sides import is_symbol
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.upstream.kinds import Kind
 
 

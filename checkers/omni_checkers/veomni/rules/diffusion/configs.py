@@ -11,7 +11,8 @@ from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.code import defaults, parameters
 from omni_checkers.veomni.facts.diffusion.config import ConfigRun, run_config
 from omni_checkers.veomni.facts.diffusion.sides import Method
-from omni_kit.pysource.eval import UNKNOWN, ClassRef
+from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.kinds import Kind
 

@@ -9,7 +9,7 @@ from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.code import imports
 from omni_checkers.veomni.facts.diffusion.mixtures import Mixture
 from omni_checkers.veomni.facts.diffusion.noising import on_every_path, steps
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.kinds import Kind
 

@@ -12,7 +12,7 @@ from omni_checkers.veomni.examples_diffusion import INIT, MODEL, MODELING, PROPE
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.code import calls, line_of, origin
 from omni_checkers.veomni.facts.diffusion.sides import Method, is_symbol
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.kinds import Kind

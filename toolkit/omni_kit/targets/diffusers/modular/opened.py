@@ -7,7 +7,7 @@ from functools import cache, cached_property
 import libcst as cst
 
 from omni_kit.errors import Refusal
-from omni_kit.pysource.eval import ClassRef
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.diffusers.modular.names import of_tree
 from omni_kit.upstream.diffusers.classes import find_class

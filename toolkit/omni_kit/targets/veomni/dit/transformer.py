@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from omni_kit.pysource.eval import UNKNOWN, ClassRef
+from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.targets.protocol import Request
 from omni_kit.targets.veomni.checkout import shipped_diffusers_keys
 from omni_kit.targets.veomni.text.converter import class_prefix

@@ -6,11 +6,12 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from omni_kit.pysource.eval.classes import ClassRef, ClassTable, FunctionRef
-from omni_kit.pysource.eval.expressions import MAX_ITEMS, Expressions
-from omni_kit.pysource.eval.layers import known_shape, layer_parameters
-from omni_kit.pysource.eval.values import UNKNOWN, Config, Module, Tensor
+from omni_kit.pysource.classes import ClassRef, ClassTable, FunctionRef
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.source import dotted
+from omni_kit.upstream.construction.expressions import MAX_ITEMS, Expressions
+from omni_kit.upstream.construction.layers import known_shape, layer_parameters
+from omni_kit.upstream.construction.values import Config, Module, Tensor
 
 _BUILTINS: dict[str, Callable[..., Any]] = {
     "int": int, "min": min, "max": max, "range": range, "list": list, "tuple": tuple, "sum": sum, "dict": dict,

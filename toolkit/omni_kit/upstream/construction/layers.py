@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from omni_kit.pysource.eval.values import UNKNOWN, Module, Tensor
+from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.upstream.construction.values import Module, Tensor
 
 _EMPTY = frozenset(
     {"Identity", "Dropout", "SiLU", "GELU", "ReLU", "LeakyReLU", "Sigmoid", "Tanh", "Softmax", "Softplus", "Module"}

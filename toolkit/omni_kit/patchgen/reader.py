@@ -1,4 +1,4 @@
-"""A config and its siblings, read."""
+"""A config and its siblings, read: nothing of theirs is run."""
 
 import ast
 from collections.abc import Iterator
@@ -7,35 +7,21 @@ from types import ModuleType
 from typing import Any
 
 from omni_kit.errors import BadInput
+from omni_kit.patchgen.dsl import AT_MODULE, ConfigValues
 from omni_kit.patchgen.importing import CONFIG_SUFFIX, Session
 from omni_kit.patchgen.locate import Libraries
-from omni_kit.patchgen.reader.frame import Frame
-from omni_kit.patchgen.reader.values import Scope, Unreadable, Written
 from omni_kit.patchgen.source import read_module
 from omni_kit.patchgen.spec import ImportSpec, Origin, Patch, PatchConfig, PositionedHelper
 from omni_kit.patchgen.standins import StandIn
-
-_STEPS = 200_000
+from omni_kit.pysource.eval import Frame, Function, Scope, Unreadable
 
 
 class Reader(Session):
-    """Reads configs; nothing of theirs is run."""
+    """Reads configs."""
 
     def __init__(self, libraries: Libraries) -> None:
         super().__init__(libraries)
-        self.position: Origin | None = None
-        self.depth = 0
-        self._left = _STEPS
-
-    def spend(self) -> None:
-        """Takes one step off the budget.
-
-        Raises:
-            Unreadable: it is spent.
-        """
-        self._left -= 1
-        if self._left < 0:
-            raise Unreadable("goes on for too long")
+        self._values = ConfigValues(self)
 
     def standard(self, name: str, names: tuple[str, ...]) -> Any:
         """A stand-in: the standard library can do anything."""
@@ -47,16 +33,16 @@ class Reader(Session):
         Raises:
             Unreadable: the effect of one of them cannot be told, or it is no Python.
         """
-        before = self.position
+        before = self._values.position
         try:
-            frame = Frame(self, path, module.__name__, Scope(vars(module)), at_module=True)
+            frame = Frame(self._values, path, module.__name__, Scope(vars(module)), AT_MODULE)
             frame.run(read_module(path.stem, path).tree.body)
         except BadInput as error:
             raise Unreadable(f"is no Python: {error.message}") from error
         except RecursionError as error:
             raise Unreadable("is nested too deeply") from error
         finally:
-            self.position = before
+            self._values.position = before
 
     def run(self, path: Path) -> ModuleType:
         """The module of a file; of one that has nothing to do with configs, the definitions are enough.
@@ -67,24 +53,25 @@ class Reader(Session):
         try:
             return super().run(path)
         except Unreadable:
-            if self._may_register(path):
+            if _may_register(path):
                 raise
         module = self.modules[path]
-        frame = Frame(self, path, module.__name__, Scope(vars(module)))
         for node in read_module(path.stem, path).tree.body:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                vars(module).setdefault(node.name, Written(node, path, module.__name__, frame.scope))
+                function = Function(node, path, module.__name__, Scope(vars(module)))
+                vars(module).setdefault(node.name, function)
         return module
 
-    def _may_register(self, path: Path) -> bool:
-        """Whether a file could add to a config: it is one, it imports one or the DSL, or it cannot be parsed."""
-        if path.stem.endswith(CONFIG_SUFFIX):
-            return True
-        try:
-            text = read_module(path.stem, path).text
-        except BadInput:
-            return True
-        return "patchgen" in text or CONFIG_SUFFIX in text
+
+def _may_register(path: Path) -> bool:
+    """Whether a file could add to a config: it is one, it imports one or the DSL, or it cannot be parsed."""
+    if path.stem.endswith(CONFIG_SUFFIX):
+        return True
+    try:
+        text = read_module(path.stem, path).text
+    except BadInput:
+        return True
+    return "patchgen" in text or CONFIG_SUFFIX in text
 
 
 def settled(config: PatchConfig) -> PatchConfig:
@@ -96,7 +83,8 @@ def settled(config: PatchConfig) -> PatchConfig:
     for value, what, origin in _said(config):
         if not isinstance(value, (str, bool, type(None))):
             unreadable = Unreadable(f"takes {what} from what is not known")
-            unreadable.origin = origin
+            if origin is not None:
+                unreadable.path, unreadable.line = Path(origin.path), origin.line
             raise unreadable
     return config
 

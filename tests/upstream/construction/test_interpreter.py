@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from omni_kit.errors import BadInput
-from omni_kit.pysource.eval import UNKNOWN, Config, Interpreter, Module, Tensor
-from omni_kit.pysource.eval.classes import ClassRef
+from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile, read_source
+from omni_kit.upstream.construction import Config, Interpreter, Module, Tensor
 
 VALUES = {
     "width": 12, "hidden": 20, "layers": 3, "experts": 4, "bias": False, "kinds": ["full", "slim", "full"], "act": None,

@@ -3,7 +3,7 @@
 import ast
 from typing import Any
 
-from omni_kit.pysource.eval.values import UNKNOWN
+from omni_kit.pysource.eval import UNKNOWN
 
 
 def argument_names(function: ast.FunctionDef) -> list[str]:

@@ -1,0 +1,139 @@
+"""What a value is that is no plain Python: whoever evaluates source says so by a domain of theirs."""
+
+import ast
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from omni_kit.pysource.eval.values import Function, Native, Partial, Unreadable, bounded, is_plain
+
+if TYPE_CHECKING:
+    from omni_kit.pysource.eval.frame import Frame
+
+
+class Domain:
+    """Values, what operations make of them, and how much work is allowed.
+
+    The interpreter evaluates plain Python by itself and comes here with everything else; as it stands here, a domain
+    has no values of its own, and whatever would need one is Unreadable.
+
+    Args:
+        steps: how many statements and expressions may be gone through.
+        depth: how many functions may be open at a time.
+    """
+
+    def __init__(self, steps: int = 200_000, depth: int = 30) -> None:
+        self.steps = steps
+        self.depth = depth
+
+    def spend(self) -> None:
+        """Takes one step off the budget.
+
+        Raises:
+            Unreadable: it is spent.
+        """
+        self.steps -= 1
+        if self.steps < 0:
+            raise Unreadable("goes on for too long")
+
+    def name(self, name: str, frame: "Frame") -> Any:
+        """What a name means that no scope has and that is no built-in."""
+        raise Unreadable(f"uses {name}")
+
+    def attribute(self, base: Any, name: str, frame: "Frame") -> Any:
+        """An attribute of a value that is not plain."""
+        raise Unreadable(f"uses {name} of {_shown(base)}")
+
+    def set_attribute(self, base: Any, name: str, value: Any, frame: "Frame") -> None:
+        """Sets an attribute."""
+        raise Unreadable(f"sets {name} of {_shown(base)}")
+
+    def item(self, base: Any, key: Any, frame: "Frame") -> Any:
+        """`base[key]`, one of which is not plain."""
+        raise Unreadable(f"takes an item of {_shown(base)}")
+
+    def set_item(self, base: Any, key: Any, value: Any, frame: "Frame") -> None:
+        """`base[key] = value`, where the base or the key is not plain."""
+        raise Unreadable(f"sets an item of {_shown(base)}")
+
+    def operation(self, name: str, operands: list[Any], frame: "Frame") -> Any:
+        """What an operator makes of operands, one of which is not plain; it has the name of `python.OPERATORS`."""
+        if name in {"is_", "is_not"}:
+            return (operands[0] is operands[1]) == (name == "is_")
+        raise Unreadable("computes what is not read")
+
+    def updated(self, name: str, target: Any, value: Any, frame: "Frame") -> Any:
+        """What `target op= value` leaves in its place."""
+        return self.operation(name, [target, value], frame)
+
+    def truth(self, value: Any, frame: "Frame") -> bool:
+        """Whether a value counts as true that is not plain."""
+        raise Unreadable(f"depends on {_shown(value)}")
+
+    def items(self, value: Any, frame: "Frame") -> list[Any]:
+        """The items of a value that is not plain."""
+        raise Unreadable(f"goes through {_shown(value)}")
+
+    def formatted(self, value: Any, frame: "Frame") -> Any:
+        """What stands for a value in a formatted text; None where the text cannot be told."""
+        raise Unreadable(f"formats {_shown(value)}")
+
+    def entered(self, value: Any, frame: "Frame") -> AbstractContextManager[Any]:
+        """What the body of `with value` is gone through in."""
+        raise Unreadable(f"enters {_shown(value)}")
+
+    def imported(self, name: str, names: tuple[str, ...], level: int, frame: "Frame") -> Any:
+        """The module that an import gives: the whole one where `names` come from it, else its first package."""
+        raise Unreadable(f"imports {name}")
+
+    def handles(self, error: Unreadable, node: ast.Try) -> bool:
+        """Whether the first handler of a `try` is gone through after an error in its body."""
+        return False
+
+    def decorated(self, definition: Function, decorators: list[Any], nodes: list[ast.expr], frame: "Frame") -> Any:
+        """A definition after its decorators, the last of which comes first."""
+        made: Any = definition
+        for decorator, node in zip(reversed(decorators), reversed(nodes), strict=True):
+            made = self.call(decorator, [made], {}, frame, node)
+        return made
+
+    def home(self, frame: "Frame") -> Any:
+        """What the domain wants to know while the body of a function is gone through that is defined in a frame."""
+        return frame.home
+
+    def defining(self, node: ast.ClassDef, frame: "Frame") -> AbstractContextManager[Any]:
+        """What the body of a class is gone through in."""
+        return nullcontext()
+
+    def call(
+        self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: "Frame", node: ast.expr
+    ) -> Any:
+        """What a call gives.
+
+        Args:
+            node: the call, or the decorator that is one.
+        """
+        if isinstance(function, Partial):
+            given = [*function.arguments, *arguments]
+            return self.call(function.function, given, {**function.keywords, **keywords}, frame, node)
+        if isinstance(function, Native) and function.function is getattr:
+            return self.with_default(arguments, frame)
+        if isinstance(function, Native) and all(map(is_plain, [*arguments, *keywords.values()])):
+            result = function.function(*arguments, **keywords)
+            return Native(result) if callable(result) else bounded(result)
+        if isinstance(function, Function) and isinstance(function.node, (ast.FunctionDef, ast.Lambda)):
+            return frame.entered(function, arguments, keywords)
+        what = function.__name__ if isinstance(function, Function) else _shown(function)
+        raise Unreadable(f"calls {what}")
+
+    def with_default(self, arguments: list[Any], frame: "Frame") -> Any:
+        """`getattr`; its default stands for any attribute that cannot be told to be there."""
+        try:
+            return frame.attribute(arguments[0], str(arguments[1]))
+        except Unreadable:
+            if len(arguments) < 3:
+                raise
+            return arguments[2]
+
+
+def _shown(value: Any) -> str:
+    return type(value).__name__

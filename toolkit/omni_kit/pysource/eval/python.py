@@ -1,0 +1,212 @@
+"""Python's own operators, functions and methods on plain values: none of them runs long or makes something large."""
+
+import ast
+import inspect
+import math
+import operator
+import re
+import string
+import textwrap
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from omni_kit.pysource.eval.values import COLLECTIONS, Native, Partial, Unreadable, bounded, plain
+
+_Functions = Mapping[str, Callable[..., Any]]
+
+
+def _text(value: Any = "") -> str:
+    if not isinstance(value, (str, int, float, bool, type(None))):
+        raise Unreadable("makes a text of what is no plain value")
+    return str(value)
+
+
+def listed(value: Any = ()) -> list[Any]:
+    """The items of a plain value.
+
+    Raises:
+        Unreadable: it is no text and no collection.
+    """
+    if not isinstance(value, (str, range, *COLLECTIONS)):
+        raise Unreadable("goes through what is no plain value")
+    return list(value)
+
+
+def _numbers(*bounds: int) -> list[int]:
+    found = range(*bounds)
+    if len(found) > 20_000:
+        raise Unreadable("counts very far")
+    return list(found)
+
+
+def _joined(separator: str, parts: Any) -> str:
+    texts = listed(parts)
+    if sum(len(part) + len(separator) for part in texts) > 1_000_000:
+        raise Unreadable("makes something very large")
+    return separator.join(texts)
+
+
+def _replaced(text: str, old: str, new: str, count: int = -1) -> str:
+    if (len(text) + 1) * (len(new) + 1) > 10_000_000:
+        raise Unreadable("makes something very large")
+    return text.replace(old, new, count)
+
+
+def _formatted(text: str, *arguments: Any, **named: Any) -> str:
+    for _, name, style, conversion in string.Formatter().parse(text):
+        if style or conversion or not (name or "a").isalnum():
+            raise Unreadable("formats by more than names")
+    if sum(len(_text(value)) for value in (*arguments, *named.values())) * (text.count("{") + 1) > 1_000_000:
+        raise Unreadable("makes something very large")
+    return text.format(*arguments, **named)
+
+
+def _multiplied(left: Any, right: Any) -> Any:
+    times, repeated = (left, right) if isinstance(left, int) else (right, left)
+    sized = isinstance(repeated, (str, list, tuple)) and isinstance(times, int)
+    if not (sized or (isinstance(left, (int, float)) and isinstance(right, (int, float)))):
+        raise Unreadable("computes what is not read")
+    if sized and len(repeated) * times > 20_000:
+        raise Unreadable("makes something very large")
+    return left * right
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        return left % right
+    values = right if isinstance(right, tuple) else (right,)
+    if not isinstance(left, str) or re.sub("%[sd%]", "", left).count("%"):
+        raise Unreadable("computes what is not read")
+    if sum(len(_text(value)) for value in values) + len(left) > 1_000_000:
+        raise Unreadable("makes something very large")
+    return left % values
+
+
+def _power(left: Any, right: Any) -> Any:
+    if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > 128:
+        raise Unreadable("makes a very large number")
+    return left**right
+
+
+def _shifted(left: int, right: int) -> int:
+    if right > 128:
+        raise Unreadable("makes a very large number")
+    return left << right
+
+
+# The operators of Python's syntax, by the name that Python's own `operator` has for them.
+OPERATORS: Mapping[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+    ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor",
+    ast.LShift: "lshift", ast.RShift: "rshift", ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert",
+    ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.In: "in",
+    ast.NotIn: "not in", ast.Is: "is_", ast.IsNot: "is_not",
+}  # fmt: skip
+_OWN: _Functions = {
+    "mul": _multiplied, "mod": _remainder, "pow": _power, "lshift": _shifted, "in": lambda a, b: a in b,
+    "not in": lambda a, b: a not in b,
+}  # fmt: skip
+_COMPARED = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "in", "not in"})
+
+
+def operation(name: str, *operands: Any) -> Any:
+    """What an operator of OPERATORS makes of plain values.
+
+    Raises:
+        Unreadable: the result is large, or comparing would take long.
+    """
+    if name in _COMPARED:
+        for operand in operands:
+            plain(operand)
+    return bounded((_OWN.get(name) or getattr(operator, name))(*operands))
+
+
+def _by_key(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, for arguments that are quick to hash: of a dict only the first one is a key."""
+
+    def checked(base: Any, *arguments: Any) -> Any:
+        plain(list(arguments[:1] if isinstance(base, dict) else arguments))
+        return method(base, *arguments)
+
+    return checked
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]]:
+    pairs = list(value.items()) if isinstance(value, dict) else [tuple(pair) for pair in listed(value)]
+    plain([key for key, *_ in pairs])
+    return pairs
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+BUILTINS: _Functions = {
+    "abs": abs, "all": lambda x: all(plain(listed(x))), "any": lambda x: any(plain(listed(x))),
+    "bool": lambda x=False: bool(plain(x)), "dict": lambda x=(), **more: dict(_pairs(x), **more), "divmod": divmod,
+    "enumerate": lambda x, start=0: list(enumerate(listed(x), start)), "float": lambda x=0: float(plain(x)),
+    "frozenset": lambda x=(): frozenset(plain(listed(x))), "int": lambda x=0: int(plain(x)), "len": len,
+    "list": listed, "max": lambda *x, **k: max(*plain(x), **k), "min": lambda *x, **k: min(*plain(x), **k),
+    "print": lambda *_, **__: None, "range": _numbers, "reversed": lambda x: listed(x)[::-1], "round": round,
+    "set": lambda x=(): set(plain(listed(x))), "slice": slice,
+    "sorted": lambda x, reverse=False: sorted(plain(listed(x)), reverse=reverse), "str": _text,
+    "sum": lambda x, start=0: sum(plain(listed(x)), start), "tuple": lambda x=(): tuple(listed(x)),
+    "zip": lambda *x, strict=False: list(zip(*map(listed, x), strict=strict)),
+    "getattr": getattr, "hasattr": hasattr, "isinstance": isinstance, "staticmethod": _itself, "classmethod": _itself,
+    "property": _itself,
+}  # fmt: skip
+"""Functions whose result depends on plain arguments alone, and some that the interpreter and domains give a meaning."""
+
+_MATH = """prod sqrt log log2 log10 log1p exp expm1 ceil floor cos sin tan atan atan2 tanh pow fabs trunc isclose isnan
+isinf gcd hypot degrees radians"""
+LIBRARY: _Functions = {
+    "textwrap.dedent": textwrap.dedent,
+    "inspect.cleandoc": inspect.cleandoc,
+    "functools.partial": lambda function, *arguments, **keywords: Partial(function, arguments, keywords),
+    **{f"math.{name}": getattr(math, name) for name in _MATH.split()},
+}
+"""Functions of the standard library, by dotted name."""
+
+CONSTANTS: Mapping[str, Any] = {
+    "typing.TYPE_CHECKING": False, "typing_extensions.TYPE_CHECKING": False, "math.pi": math.pi, "math.inf": math.inf,
+    "math.e": math.e, "math.nan": math.nan,
+}  # fmt: skip
+
+_TEXT: _Functions = {name: getattr(str, name) for name in (
+    "capitalize", "count", "endswith", "find", "index", "isdigit", "isidentifier", "lower", "lstrip", "partition",
+    "removeprefix", "removesuffix", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip",
+    "title", "upper",
+)} | {"join": _joined, "replace": _replaced, "format": _formatted}  # fmt: skip
+_METHODS: Mapping[type, _Functions] = {
+    str: _TEXT,
+    list: {name: getattr(list, name) for name in (
+        "append", "clear", "copy", "count", "extend", "index", "insert", "pop", "reverse",
+    )},
+    tuple: {"count": tuple.count, "index": tuple.index},
+    dict: {name: _by_key(getattr(dict, name)) for name in ("get", "pop", "setdefault")}
+    | {"update": lambda x, other=(), **more: x.update(_pairs(other), **more), "clear": dict.clear, "copy": dict.copy}
+    | {"keys": list, "values": lambda x: list(x.values()), "items": lambda x: list(x.items())},
+    set: {name: _by_key(getattr(set, name)) for name in (
+        "add", "clear", "copy", "difference", "discard", "intersection", "remove", "union", "update",
+    )},
+    int: {"bit_length": int.bit_length}, float: {"is_integer": float.is_integer},
+}  # fmt: skip
+
+
+def method(base: Any, name: str) -> Native:
+    """A method of a plain value.
+
+    Raises:
+        Unreadable: it has none that is known.
+    """
+    methods = _METHODS.get(type(base), {})
+    if name not in methods:
+        raise Unreadable(f"uses {name} of {type(base).__name__}")
+    return Native(partial(_applied, methods[name], base))
+
+
+def _applied(function: Callable[..., Any], base: Any, *arguments: Any, **keywords: Any) -> Any:
+    result = function(base, *arguments, **keywords)
+    bounded(base)
+    return result
