@@ -102,10 +102,15 @@ def _imports(file: Path, name: str) -> bool:
     return any(module.partition(".")[0] == name for module in (*froms, *plain))
 
 
+# Its functions are torch's, under torch's names, and torch explains them.
+EXPLAINED_ELSEWHERE = {"omni_kit.upstream.torch.functions"}
+
+
 def test_everything_public_is_explained() -> None:
     missing = [
         f"{module}:{node.lineno} {node.name}"
         for module, file in modules().items()
+        if module not in EXPLAINED_ELSEWHERE
         for node in _public(ast.parse(file.read_text(encoding="utf-8")))
         if not ast.get_docstring(node)
     ]

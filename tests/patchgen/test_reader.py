@@ -243,7 +243,7 @@ REFUSED = {
     "import sys\nsys.modules[__name__]\nglobals()['config']": "uses globals",
     "eval('config')": "uses eval",
     "x = {}\nfor i in range(60): x = {'a': x, 'b': x}\nx == x": "compares or collects",
-    "with open('x'): pass": "uses open",
+    "with open('x'): pass": "enters open",
     "x = lambda: (yield)\nx()": "not read (Yield)",
 }
 

@@ -2,12 +2,9 @@
 
 import ast
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omni_kit.pysource.eval.values import Function, Native, Partial, Unreadable, bounded, is_plain
-
-if TYPE_CHECKING:
-    from omni_kit.pysource.eval.frame import Frame
 
 
 class Domain:
@@ -15,6 +12,8 @@ class Domain:
 
     The interpreter evaluates plain Python by itself and comes here with everything else; as it stands here, a domain
     has no values of its own, and whatever would need one is Unreadable.
+
+    Every method is told the `Frame` in which the code stands: its scope, its place, and `at`, the node.
 
     Args:
         steps: how many statements and expressions may be gone through.
@@ -35,53 +34,53 @@ class Domain:
         if self.steps < 0:
             raise Unreadable("goes on for too long")
 
-    def name(self, name: str, frame: "Frame") -> Any:
+    def name(self, name: str, frame: Any) -> Any:
         """What a name means that no scope has and that is no built-in."""
         raise Unreadable(f"uses {name}")
 
-    def attribute(self, base: Any, name: str, frame: "Frame") -> Any:
+    def attribute(self, base: Any, name: str, frame: Any) -> Any:
         """An attribute of a value that is not plain."""
         raise Unreadable(f"uses {name} of {_shown(base)}")
 
-    def set_attribute(self, base: Any, name: str, value: Any, frame: "Frame") -> None:
+    def set_attribute(self, base: Any, name: str, value: Any, frame: Any) -> None:
         """Sets an attribute."""
         raise Unreadable(f"sets {name} of {_shown(base)}")
 
-    def item(self, base: Any, key: Any, frame: "Frame") -> Any:
+    def item(self, base: Any, key: Any, frame: Any) -> Any:
         """`base[key]`, one of which is not plain."""
         raise Unreadable(f"takes an item of {_shown(base)}")
 
-    def set_item(self, base: Any, key: Any, value: Any, frame: "Frame") -> None:
+    def set_item(self, base: Any, key: Any, value: Any, frame: Any) -> None:
         """`base[key] = value`, where the base or the key is not plain."""
         raise Unreadable(f"sets an item of {_shown(base)}")
 
-    def operation(self, name: str, operands: list[Any], frame: "Frame") -> Any:
+    def operation(self, name: str, operands: list[Any], frame: Any) -> Any:
         """What an operator makes of operands, one of which is not plain; it has the name of `python.OPERATORS`."""
         if name in {"is_", "is_not"}:
             return (operands[0] is operands[1]) == (name == "is_")
         raise Unreadable("computes what is not read")
 
-    def updated(self, name: str, target: Any, value: Any, frame: "Frame") -> Any:
+    def updated(self, name: str, target: Any, value: Any, frame: Any) -> Any:
         """What `target op= value` leaves in its place."""
         return self.operation(name, [target, value], frame)
 
-    def truth(self, value: Any, frame: "Frame") -> bool:
+    def truth(self, value: Any, frame: Any) -> bool:
         """Whether a value counts as true that is not plain."""
         raise Unreadable(f"depends on {_shown(value)}")
 
-    def items(self, value: Any, frame: "Frame") -> list[Any]:
+    def items(self, value: Any, frame: Any) -> list[Any]:
         """The items of a value that is not plain."""
         raise Unreadable(f"goes through {_shown(value)}")
 
-    def formatted(self, value: Any, frame: "Frame") -> Any:
+    def formatted(self, value: Any, frame: Any) -> Any:
         """What stands for a value in a formatted text; None where the text cannot be told."""
         raise Unreadable(f"formats {_shown(value)}")
 
-    def entered(self, value: Any, frame: "Frame") -> AbstractContextManager[Any]:
-        """What the body of `with value` is gone through in."""
-        raise Unreadable(f"enters {_shown(value)}")
+    def context(self, node: ast.expr, frame: Any) -> AbstractContextManager[Any]:
+        """What the body of `with node` is gone through in."""
+        raise Unreadable(f"enters {ast.unparse(node)}")
 
-    def imported(self, name: str, names: tuple[str, ...], level: int, frame: "Frame") -> Any:
+    def imported(self, name: str, names: tuple[str, ...], level: int, frame: Any) -> Any:
         """The module that an import gives: the whole one where `names` come from it, else its first package."""
         raise Unreadable(f"imports {name}")
 
@@ -89,24 +88,22 @@ class Domain:
         """Whether the first handler of a `try` is gone through after an error in its body."""
         return False
 
-    def decorated(self, definition: Function, decorators: list[Any], nodes: list[ast.expr], frame: "Frame") -> Any:
+    def decorated(self, definition: Function, decorators: list[Any], nodes: list[ast.expr], frame: Any) -> Any:
         """A definition after its decorators, the last of which comes first."""
         made: Any = definition
         for decorator, node in zip(reversed(decorators), reversed(nodes), strict=True):
             made = self.call(decorator, [made], {}, frame, node)
         return made
 
-    def home(self, frame: "Frame") -> Any:
+    def home(self, frame: Any) -> Any:
         """What the domain wants to know while the body of a function is gone through that is defined in a frame."""
         return frame.home
 
-    def defining(self, node: ast.ClassDef, frame: "Frame") -> AbstractContextManager[Any]:
+    def defining(self, node: ast.ClassDef, frame: Any) -> AbstractContextManager[Any]:
         """What the body of a class is gone through in."""
         return nullcontext()
 
-    def call(
-        self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: "Frame", node: ast.expr
-    ) -> Any:
+    def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: Any, node: ast.expr) -> Any:
         """What a call gives.
 
         Args:
@@ -125,7 +122,7 @@ class Domain:
         what = function.__name__ if isinstance(function, Function) else _shown(function)
         raise Unreadable(f"calls {what}")
 
-    def with_default(self, arguments: list[Any], frame: "Frame") -> Any:
+    def with_default(self, arguments: list[Any], frame: Any) -> Any:
         """`getattr`; its default stands for any attribute that cannot be told to be there."""
         try:
             return frame.attribute(arguments[0], str(arguments[1]))

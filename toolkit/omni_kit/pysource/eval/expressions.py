@@ -55,7 +55,7 @@ class Expressions(ABC):
 
     def is_true(self, value: Any) -> bool:
         """Whether a value is true."""
-        return bool(value) if is_plain(value) else self.domain.truth(value, self)  # type: ignore[arg-type]
+        return bool(value) if is_plain(value) else self.domain.truth(value, self)
 
     def items(self, node: ast.expr) -> Sequence[Any]:
         """The items of what is gone through."""
@@ -67,7 +67,7 @@ class Expressions(ABC):
             return list(value)
         if is_plain(value):
             raise Unreadable(f"goes through a {type(value).__name__}")
-        return self.domain.items(value, self)  # type: ignore[arg-type]
+        return self.domain.items(value, self)
 
     def of_constant(self, node: ast.Constant) -> Any:
         """A literal."""
@@ -79,7 +79,7 @@ class Expressions(ABC):
         if holder is not None:
             return readable(holder.names[node.id])
         try:
-            return self.domain.name(node.id, self)  # type: ignore[arg-type]
+            return self.domain.name(node.id, self)
         except Unreadable:
             if node.id not in python.BUILTINS:
                 raise
@@ -97,7 +97,7 @@ class Expressions(ABC):
             return self.member(base, name)
         if is_plain(base) and type(base) in {str, list, tuple, dict, set, int, float}:
             return python.method(base, name)
-        return self.domain.attribute(base, name, self)  # type: ignore[arg-type]
+        return self.domain.attribute(base, name, self)
 
     def member(self, owner: Function, name: str) -> Any:
         """What a class defines or inherits, or the name of a definition."""
@@ -115,7 +115,7 @@ class Expressions(ABC):
         base, key = self.value(node.value), self.value(node.slice)
         self.at = node
         if type(base) not in {str, list, tuple, dict} or not is_plain(key):
-            return self.domain.item(base, key, self)  # type: ignore[arg-type]
+            return self.domain.item(base, key, self)
         return base[key if isinstance(key, slice) else plain(key)]
 
     def of_slice(self, node: ast.Slice) -> slice:
@@ -167,7 +167,7 @@ class Expressions(ABC):
         name = python.OPERATORS[type(op)]
         if all(map(is_plain, operands)):
             return python.operation(name, *operands)
-        return self.domain.operation(name, operands, self)  # type: ignore[arg-type]
+        return self.domain.operation(name, operands, self)
 
     def of_unaryop(self, node: ast.UnaryOp) -> Any:
         """A sign, or `not`."""
@@ -214,7 +214,7 @@ class Expressions(ABC):
                 raise Unreadable("formats by more than names")
             value = self.value(part.value if isinstance(part, ast.FormattedValue) else part)
             if not is_plain(value):
-                return self.domain.formatted(value, self)  # type: ignore[arg-type]
+                return self.domain.formatted(value, self)
             parts.append(python.BUILTINS["str"](value))
         return bounded("".join(parts))
 
@@ -236,7 +236,7 @@ class Expressions(ABC):
             else:
                 raise Unreadable("unpacks what is no dict of names")
         self.at = node
-        return self.domain.call(function, arguments, keywords, self, node)  # type: ignore[arg-type]
+        return self.domain.call(function, arguments, keywords, self, node)
 
     def of_listcomp(self, node: ast.ListComp | ast.GeneratorExp) -> Any:
         """A list by comprehension; of a generator, the list of what it would give."""

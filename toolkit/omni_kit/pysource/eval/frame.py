@@ -163,9 +163,7 @@ class Frame(Expressions):
         """The body, inside of what the domain makes of the contexts."""
         with ExitStack() as stack:
             for item in node.items:
-                value = self.value(item.context_expr)
-                self.at = item.context_expr
-                entered = stack.enter_context(self.domain.entered(value, self))
+                entered = stack.enter_context(self.domain.context(item.context_expr, self))
                 if item.optional_vars is not None:
                     self.bind(item.optional_vars, entered)
             self.run(node.body)

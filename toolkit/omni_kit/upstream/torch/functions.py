@@ -20,7 +20,7 @@ Number = int | float | complex | Tensor
 Chosen = namedtuple("Chosen", ["values", "indices"])
 _IGNORED = frozenset({
     "device", "memory_format", "layout", "non_blocking", "inplace", "copy", "requires_grad", "generator", "pin_memory",
-    "out", "training", "sparse_grad", "stable",
+    "out", "sparse_grad", "stable",
 })  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def call(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 @cache
 def known() -> dict[str, Callable[..., Any]]:
     """Every function by torch's name."""
-    own = {
+    own: dict[str, Callable[..., Any]] = {
         name.removesuffix("_of_torch"): one
         for name, one in globals().items()
         if inspect.isfunction(one) and one.__module__ == __name__ and not name.startswith("_")
@@ -72,7 +72,7 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _erf(x: Array) -> Array:
-    return np.vectorize(math.erf, otypes=[np.float64])(x)
+    return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x))
 
 
 def _softplus(x: Array) -> Array:
@@ -92,7 +92,7 @@ def _kept(function: Callable[[Array], Array], input: Tensor) -> Tensor:
 
 _POINTWISE: dict[str, Callable[..., Any]] = {
     **{
-        name: partial(_pointwise, function)
+        name: partial(_pointwise, function)  # type: ignore[arg-type]
         for name, function in {
             "sigmoid": _sigmoid, "silu": lambda x: x * _sigmoid(x), "swish": lambda x: x * _sigmoid(x),
             "tanh": np.tanh, "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2,
@@ -106,7 +106,7 @@ _POINTWISE: dict[str, Callable[..., Any]] = {
         }.items()
     },
     **{
-        name: partial(_kept, function)
+        name: partial(_kept, function)  # type: ignore[arg-type]
         for name, function in {
             "neg": np.negative, "negative": np.negative, "abs": np.abs, "relu": lambda x: np.maximum(x, 0),
             "ceil": np.ceil, "floor": np.floor, "trunc": np.trunc, "sign": np.sign, "square": lambda x: x * x,
@@ -169,7 +169,8 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
-    return input
+    """With a deterministic share in the place of a random one, so that dropout is seen in the numbers."""
+    return call("mul", [input, 1 - 0.5 * p], {}) if training and p else input
 
 
 # Two by two
@@ -183,7 +184,7 @@ def _binary(function: Callable[[Any, Any], Array], input: Number, other: Number,
 
 def _quotient(input: Number, other: Number, rounding_mode: str | None = None) -> Tensor:
     dtype = promoted(input, other)
-    rounding = {None: lambda x: x, "floor": np.floor, "trunc": np.trunc}[rounding_mode]
+    rounding: Any = {None: lambda x: x, "floor": np.floor, "trunc": np.trunc}[rounding_mode]
     if rounding_mode is None and dtype.kind in "bi":
         dtype = FLOAT32
     with np.errstate(all="ignore"):
@@ -194,12 +195,12 @@ def _power(input: Any, exponent: Any) -> Array:
     base = np.asarray(input)
     if base.dtype.kind in "iu" and np.any(np.asarray(exponent) < 0):
         base = base.astype(np.float64)
-    return np.power(base, exponent)
+    return np.asarray(np.power(base, exponent))
 
 
 _BINARY: dict[str, Callable[..., Any]] = {
     **{
-        name: partial(_binary, function)
+        name: partial(_binary, function)  # type: ignore[arg-type]
         for name, function in {
             "add": np.add, "sub": np.subtract, "subtract": np.subtract, "mul": np.multiply, "multiply": np.multiply,
             "remainder": np.mod, "fmod": np.fmod, "maximum": np.maximum,
@@ -307,7 +308,7 @@ def _reduced(
 
 
 _REDUCED: dict[str, Callable[..., Any]] = {
-    name: partial(_reduced, function)
+    name: partial(_reduced, function)  # type: ignore[arg-type]
     for name, function in {
         "sum": np.sum, "mean": np.mean, "prod": np.prod, "amax": np.max, "amin": np.min,
     }.items()
@@ -431,7 +432,7 @@ def sort_of_torch(input: Tensor, dim: int = -1, descending: bool = False) -> Cho
 
 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
-    return sort_of_torch(input, dim, descending).indices
+    return Tensor(sort_of_torch(input, dim, descending).indices.data, INT64)
 
 
 def unique(
@@ -443,7 +444,7 @@ def unique(
 ) -> Any:
     if dim is not None:
         raise NotKnown("unique rows are not known")
-    found = np.unique(input.data, return_inverse=return_inverse, return_counts=return_counts)
+    found: Any = np.unique(input.data, False, return_inverse, return_counts)  # type: ignore[call-overload]
     if isinstance(found, tuple):
         return (input.like(found[0]), *(Tensor(one, INT64) for one in found[1:]))
     return input.like(found)
@@ -797,7 +798,7 @@ def eye(n: int, m: int | None = None, dtype: Dtype | None = None) -> Tensor:
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     given = tensors[0] if isinstance(tensors[0], list | tuple) else tensors
-    return tuple(given[0].like(one) for one in np.meshgrid(*(one.data for one in given), indexing=indexing))
+    return tuple(given[0].like(one) for one in np.meshgrid(*[one.data for one in given], indexing=indexing))  # type: ignore[call-overload]
 
 
 def polar(abs: Tensor, angle: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ class Tensor:
     """
 
     def __init__(self, data: Array, dtype: Dtype, exact: Dtype | None = None) -> None:
-        self.data = np.asarray(data, dtype.stored)
+        self.data: Array = np.asarray(data, dtype.stored)
         self.dtype = dtype
         self.exact = exact or dtype
 
@@ -94,7 +94,7 @@ class Tensor:
 
 def narrowed(data: Array) -> Array:
     """What rounding leaves of values, as a smooth function: equal arguments give equal results, to the last digits."""
-    return data * (1 + 1e-3 * np.sin(7 * data))
+    return np.asarray(data * (1 + 1e-3 * np.sin(7 * data)))
 
 
 def promoted(*values: Any) -> Dtype:

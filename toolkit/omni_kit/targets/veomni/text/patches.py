@@ -56,8 +56,7 @@ def derive_patches(model: UpstreamModel, sites: Sequence[Site]) -> PatchSet:
 def _patch(model: UpstreamModel, site: Site, sites: Sequence[Site]) -> Iterator[Patch]:
     source = model.source
     if site.site == "rms-norm":
-        eps = _epsilon(source, site.target)
-        call = f"veomni_rms_norm({{x}}, self.weight, self.{eps})"
+        call = f"veomni_rms_norm({{x}}, self.weight, self.{site.epsilon})"
         yield _guarded_method(source, site, call, "OpSlot guard for the fused RMSNorm")
     elif site.site == "swiglu-mlp":
         yield _guarded_method(source, site, "veomni_swiglu_mlp(self, {x})", "OpSlot guard for the fused SwiGLU MLP")
@@ -243,13 +242,6 @@ def _renamed(text: str, old: str, new: str) -> str:
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-
-def _epsilon(source: SourceFile, target: str) -> str:
-    node = source.method(*target.split("."))
-    text = ast.unparse(node) if node is not None else ""
-    found = re.search(r"rsqrt\(\w+ \+ self\.(\w+)\)", text)
-    return found.group(1) if found else "variance_epsilon"
 
 
 def _imports(source: SourceFile, patches: Sequence[Patch]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -5,15 +5,29 @@ there, and decides what may be replaced by it.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from omni_kit.layout.taxonomy import Memory, pair_orientation
-from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.match import match_function
+from omni_kit.pysource.classes import ClassRef, FunctionRef
+from omni_kit.pysource.eval import UNKNOWN, Unreadable
 from omni_kit.pysource.source import dotted, read_source
+from omni_kit.targets.veomni.text.kernels import (
+    balancing_difference,
+    experts_difference,
+    floats,
+    mlp_difference,
+    norm_difference,
+    rotary_difference,
+)
 from omni_kit.targets.veomni.text.loss import OUTPUTS, balancing_call, output_class, own_loss, read_loss
+from omni_kit.toys.modules import parts, small_model
+from omni_kit.upstream.construction import Module, Tensor
+from omni_kit.upstream.construction.frame import construct
 from omni_kit.upstream.profile import ModelProfile
+from omni_kit.upstream.torch.agreement import Difference
 from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import CAUSAL_ENDINGS, expert_parameters
@@ -28,60 +42,6 @@ SLOTS: Mapping[str, tuple[str, str, str]] = {
 }
 _SILU = {"silu", "swish"}
 
-_RMS_NORM = """
-def forward(self, x):
-    dtype = x.dtype
-    x = x.to(torch.float32)
-    variance = x.pow(2).mean(-1, keepdim=True)
-    x = x * torch.rsqrt(variance + self.EPS)
-    return self.weight * x.to(dtype)
-"""
-_SWIGLU = (
-    """
-def forward(self, x):
-    y = self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
-    return y
-""",
-    """
-def forward(self, x):
-    return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
-""",
-)
-_ROTARY = """
-def apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):
-    cos = cos.unsqueeze(unsqueeze_dim)
-    sin = sin.unsqueeze(unsqueeze_dim)
-    a = (q * cos) + (rotate_half(q) * sin)
-    b = (k * cos) + (rotate_half(k) * sin)
-    return a, b
-"""
-_ROTATE_HALF = """
-def rotate_half(x):
-    a = x[..., : x.shape[-1] // 2]
-    b = x[..., x.shape[-1] // 2 :]
-    return torch.cat((-b, a), dim=-1)
-"""
-_EXPERTS = """
-def forward(self, hidden_states, top_k_index, top_k_weights):
-    final = torch.zeros_like(hidden_states)
-    with torch.no_grad():
-        mask = torch.nn.functional.one_hot(top_k_index, num_classes=self.num_experts)
-        mask = mask.permute(2, 1, 0)
-        hit = torch.greater(mask.sum(dim=(-1, -2)), 0).nonzero()
-    for index in hit:
-        index = index[0]
-        if index == self.num_experts:
-            continue
-        position, token = torch.where(mask[index])
-        current = hidden_states[token]
-        gate, up = nn.functional.linear(current, self.gate_up_proj[index]).chunk(2, dim=-1)
-        state = self.act_fn(gate) * up
-        state = nn.functional.linear(state, self.down_proj[index])
-        state = state * top_k_weights[token, position, None]
-        final.index_add_(0, token, state.to(final.dtype))
-    return final
-"""
-
 
 @dataclass(frozen=True)
 class Site:
@@ -91,6 +51,7 @@ class Site:
         site: a key of SLOTS.
         target: the upstream class, method or function; "" when the model has none.
         decision: "patch", "adapt" (only to VeOmni's loss signature) or "skip".
+        epsilon: the attribute of a norm that the kernel takes as its epsilon.
     """
 
     site: str
@@ -98,30 +59,69 @@ class Site:
     decision: str
     reason: str
     evidence: str
+    epsilon: str = ""
 
 
 def find_sites(model: UpstreamModel, profile: ModelProfile) -> list[Site]:
     """Every site of a text model with its decision, in the order of the source."""
+    small = small_model(model)
+    built = {part.class_name: part for part in parts(small)}
     return [
-        *_norms(model),
+        *_norms(model, built),
         *_rotary(model, profile),
-        *_mlps(model),
-        *_experts(model, profile),
+        *_mlps(model, built, small.attributes.get("config", [UNKNOWN])[0]),
+        *_experts(model, profile, built),
         *_losses(model),
     ]
 
 
-def _norms(model: UpstreamModel) -> Iterator[Site]:
+def _decided(
+    site: str, target: str, where: str, computes: str, kernel: str, compare: Callable[[], Difference | None]
+) -> Site:
+    """The decision for code that is evaluated beside the kernel.
+
+    Args:
+        computes: what the code does where it agrees.
+        kernel: what the kernel computes.
+    """
+    try:
+        found = compare()
+    except Unreadable as error:
+        place = f"{error.path.name}:{error.line} " if error.path is not None else ""
+        return Site(site, target, "skip", f"cannot be compared with {kernel}: {place}{error}", where)
+    if found is None:
+        return Site(site, target, "patch", f"{computes}, as the kernel does", where)
+    more = f": {found} would be lost" if found.causes else ""
+    return Site(site, target, "skip", f"does not compute {kernel}{more}", where)
+
+
+def _norms(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[Site]:
     for name, node in model.source.classes.items():
         if not name.endswith("RMSNorm"):
             continue
         forward = _own_method(node, "forward")
+        norm = construct(ClassRef(model.source, node), [8], {})
+        norm = norm if _is_known(norm) else built.get(name, norm)
         where = model.source.where(forward or node)
-        if forward is not None and match_function(forward, _RMS_NORM) is not None:
-            yield Site("rms-norm", f"{name}.forward", "patch", "computes weight * norm(x), as the kernel does", where)
-        else:
-            reason = "not the standard weight * norm(x): the kernel would compute something else"
-            yield Site("rms-norm", f"{name}.forward", "skip", reason, where)
+        for epsilon in floats(norm) or [""]:
+            compare = partial(_norm_difference, norm, forward, epsilon)
+            formula = "weight * norm(x)"
+            site = _decided("rms-norm", f"{name}.forward", where, f"computes {formula}", formula, compare)
+            if site.decision == "patch":
+                break
+        yield replace(site, epsilon=epsilon)
+
+
+def _is_known(norm: Module) -> bool:
+    """Whether a norm that was made of a size alone has a weight of that size."""
+    weight = norm.attributes.get("weight", [None])[0]
+    return isinstance(weight, Tensor) and bool(weight.shape) and None not in (weight.shape or ())
+
+
+def _norm_difference(norm: Module, forward: ast.FunctionDef | None, epsilon: str) -> Difference | None:
+    if forward is None or not epsilon:
+        raise Unreadable("has no forward of its own" if forward is None else "has no epsilon among its numbers")
+    return norm_difference(norm, epsilon)
 
 
 def _rotary(model: UpstreamModel, profile: ModelProfile) -> Iterator[Site]:
@@ -131,36 +131,40 @@ def _rotary(model: UpstreamModel, profile: ModelProfile) -> Iterator[Site]:
         yield Site("rotary", "", "skip", f"the model defines no {target}", model.source.where(model.source.tree))
         return
     where = model.source.where(node)
-    half = model.source.functions.get("rotate_half")
     for name in ("partial-rotary", "interleaved-mrope", "mla"):
         if (trait := profile.trait(name)) is not None:
             reason = f"{name}: only a part of each head is rotated, the kernel rotates all of it"
             yield Site("rotary", target, "skip", reason, trait.evidence)
             return
-    if match_function(node, _ROTARY) is None or half is None or match_function(half, _ROTATE_HALF) is None:
-        yield Site("rotary", target, "skip", "not the standard half-split rotation of the whole head", where)
-    else:
-        yield Site("rotary", target, "patch", "rotates the whole head in halves, as the kernel does", where)
+    compare = partial(rotary_difference, FunctionRef(model.source, node))
+    kernel = "the half-split rotation of the whole head"
+    yield _decided("rotary", target, where, "rotates the whole head in halves", kernel, compare)
 
 
-def _mlps(model: UpstreamModel) -> Iterator[Site]:
+def _mlps(model: UpstreamModel, built: Mapping[str, Module], config: Any) -> Iterator[Site]:
     used = {parameter.owner for parameter in model.skeleton.parameters} | _built_classes(model)
     for name, node in model.source.classes.items():
         forward = _own_method(node, "forward")
         if not name.endswith("MLP") or forward is None:
             continue
         target, where = f"{name}.forward", model.source.where(forward)
-        activation = model.config.find("hidden_act", "hidden_activation")
-        if all(match_function(forward, pattern) is None for pattern in _SWIGLU):
-            yield Site("swiglu-mlp", target, "skip", "not down(act(gate(x)) * up(x))", where)
-        elif activation is None or activation.value not in _SILU:
-            shown = activation.value if activation else "unknown"
-            reason = f"the activation is {shown}, the kernel computes SiLU"
-            yield Site("swiglu-mlp", target, "skip", reason, activation.evidence if activation else where)
-        elif name not in used:
+        if name not in used:
             yield Site("swiglu-mlp", target, "skip", "no layer of this config builds the class", where)
+        elif (other := _other_activation(model)) is not None:
+            yield Site("swiglu-mlp", target, "skip", *other)
         else:
-            yield Site("swiglu-mlp", target, "patch", "computes down(silu(gate(x)) * up(x)), as the kernel does", where)
+            mlp = built.get(name) or construct(ClassRef(model.source, node), [config], {})
+            compare = partial(mlp_difference, mlp)
+            computes = "computes down(silu(gate(x)) * up(x))"
+            yield _decided("swiglu-mlp", target, where, computes, computes.removeprefix("computes "), compare)
+
+
+def _other_activation(model: UpstreamModel) -> tuple[str, str] | None:
+    """Why a kernel that computes SiLU does not fit, and where that is said; None where it does or nothing is said."""
+    activation = model.config.find("hidden_act", "hidden_activation")
+    if activation is None or activation.value in _SILU:
+        return None
+    return f"the activation is {activation.value}, the kernel computes SiLU", activation.evidence
 
 
 def _built_classes(model: UpstreamModel) -> set[str]:
@@ -168,7 +172,7 @@ def _built_classes(model: UpstreamModel) -> set[str]:
     return {dotted(n.func) or "" for n in ast.walk(model.source.tree) if isinstance(n, ast.Call)}
 
 
-def _experts(model: UpstreamModel, profile: ModelProfile) -> Iterator[Site]:
+def _experts(model: UpstreamModel, profile: ModelProfile, built: Mapping[str, Module]) -> Iterator[Site]:
     if profile.experts is None:
         return
     stacked = {parameter.name.rpartition(".")[2]: parameter for parameter in expert_parameters(model.skeleton)}
@@ -182,16 +186,17 @@ def _experts(model: UpstreamModel, profile: ModelProfile) -> Iterator[Site]:
     forward = _own_method(node, "forward") if node is not None else None
     where = model.source.where(forward) if forward is not None else gate_up.where
     shapes = [tuple(d or 0 for d in parameter.shape or ()) for parameter in (gate_up, down)]
+    experts = built.get(name)
     if pair_orientation(shapes[0], shapes[1]) is not Memory.canonical:
         yield Site("experts", name, "skip", "the weights are not [E, 2I, H] and [E, H, I] in memory", gate_up.where)
-    elif forward is None or match_function(forward, _EXPERTS) is None:
-        yield Site(
-            "experts", name, "skip", "not act(gate) * up per expert: the fused kernel would drop something", where
-        )
-    elif (act := model.config.find("hidden_act", "hidden_activation")) is None or act.value not in _SILU:
-        yield Site("experts", name, "skip", "the fused kernel computes SiLU only", act.evidence if act else where)
+    elif forward is None or experts is None:
+        yield Site("experts", name, "skip", "the class has no forward of its own in the modeling file", where)
+    elif (other := _other_activation(model)) is not None:
+        yield Site("experts", name, "skip", *other)
     else:
-        yield Site("experts", name, "patch", "the standard expert loop over [E, 2I, H] and [E, H, I]", where)
+        kernel = "weight * down(silu(gate(x)) * up(x)) per expert"
+        computes = "adds up weight * down(silu(gate(x)) * up(x)) over [E, 2I, H] and [E, H, I]"
+        yield _decided("experts", name, where, computes, kernel, partial(experts_difference, experts))
 
 
 def causal_head(model: UpstreamModel) -> str | None:
@@ -239,20 +244,17 @@ def _balancing(model: UpstreamModel, target: str, forward: ast.FunctionDef) -> I
     if call is None:
         return
     where = model.source.where(call)
-    if _standard_balancing(model):
-        reason = "load_balancing_loss_func is transformers' standard one, over raw router logits"
-        yield Site("load-balancing-loss", target, "patch", reason, where)
-    else:
-        yield Site("load-balancing-loss", target, "skip", "load_balancing_loss_func differs from Mixtral's", where)
-
-
-def _standard_balancing(model: UpstreamModel) -> bool:
     own = model.source.functions.get("load_balancing_loss_func")
     file = model.library.module_file("transformers.models.mixtral.modeling_mixtral")
-    if own is None or file is None:
-        return False
-    standard = read_source(model.library, file).functions.get("load_balancing_loss_func")
-    return standard is not None and match_function(own, ast.unparse(standard)) is not None
+    standard = read_source(model.library, file) if file is not None else None
+    loss = standard.functions.get("load_balancing_loss_func") if standard is not None else None
+    if own is None or standard is None or loss is None:
+        reason = "there is no load_balancing_loss_func here, or none in Mixtral to compare it with"
+        yield Site("load-balancing-loss", target, "skip", reason, where)
+        return
+    compare = partial(balancing_difference, FunctionRef(model.source, own), FunctionRef(standard, loss))
+    computes = "load_balancing_loss_func computes transformers' standard loss over raw router logits"
+    yield _decided("load-balancing-loss", target, where, computes, "the load-balancing loss of Mixtral", compare)
 
 
 def _own_method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:

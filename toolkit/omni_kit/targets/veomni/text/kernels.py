@@ -1,0 +1,180 @@
+"""What VeOmni's kernels compute, and whether upstream's code computes the same.
+
+The formulas were read in `veomni.ops`: liger's RMSNorm with the casting of Llama, its rotary embedding of the whole
+head in halves, its SwiGLU, the fused experts, and the load-balancing loss of Mixtral.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from omni_kit.pysource.classes import FunctionRef
+from omni_kit.pysource.eval import Unreadable
+from omni_kit.upstream.construction import Module
+from omni_kit.upstream.construction import Tensor as Shape
+from omni_kit.upstream.torch.agreement import Difference, Trial, difference, varied
+from omni_kit.upstream.torch.functions import call
+from omni_kit.upstream.torch.running import LOW
+from omni_kit.upstream.torch.tensors import FLOAT32, INT64, Dtype, Tensor
+
+_SIZE, _ROWS = 8, 5
+_EPSILON = 0.37
+"""Large enough to be seen in the numbers."""
+
+
+def _times(one: Any, other: Any) -> Tensor:
+    return call("mul", [one, other], {})  # type: ignore[no-any-return]
+
+
+def _plus(one: Any, other: Any) -> Tensor:
+    return call("add", [one, other], {})  # type: ignore[no-any-return]
+
+
+def floats(norm: Module) -> list[str]:
+    """The attributes of a module that may be its epsilon, the likeliest first."""
+    found = [name for name, (one, *_) in norm.attributes.items() if isinstance(one, float) or "eps" in name]
+    return sorted(found, key=lambda name: "eps" not in name)
+
+
+def norm_difference(norm: Module, epsilon: str) -> Difference | None:
+    """Where the forward of a norm is something else than weight * norm(x).
+
+    Raises:
+        Unreadable: it cannot be evaluated.
+    """
+    seen = varied(norm, **{epsilon: _EPSILON})
+
+    def compare(trial: Trial) -> tuple[Any, Any]:
+        weight = trial.values.parameter(seen, "weight")
+        given = trial.tensor(_ROWS, *weight.shape)
+        wide = given.to(FLOAT32)
+        mean = call("mean", [_times(wide, wide), -1, True], {})
+        normed = _times(wide, call("rsqrt", [_plus(mean, _EPSILON)], {}))
+        return trial.values.run(seen, "forward", [given], {}), _times(weight, normed.to(LOW))
+
+    return difference(compare, (0.3, 3.0))
+
+
+def mlp_difference(mlp: Module) -> Difference | None:
+    """Where the forward of an MLP is something else than down_proj(silu(gate_proj(x)) * up_proj(x)).
+
+    Raises:
+        Unreadable: it cannot be evaluated.
+    """
+
+    mlp = varied(_of_known_size(mlp))
+
+    def compare(trial: Trial) -> tuple[Any, Any]:
+        values = trial.values
+        gate, up, down = (mlp.attributes.get(name, [None])[0] for name in ("gate_proj", "up_proj", "down_proj"))
+        if not (isinstance(gate, Module) and isinstance(up, Module) and isinstance(down, Module)):
+            raise Unreadable("has no gate_proj, up_proj and down_proj")
+        given = trial.tensor(_ROWS, values.parameter(gate, "weight").shape[-1])
+        inner = _times(call("silu", [values.run_module(gate, given)], {}), values.run_module(up, given))
+        return values.run(mlp, "forward", [given], {}), values.run_module(down, inner)
+
+    return difference(compare)
+
+
+def _of_known_size(mlp: Module) -> Module:
+    """An MLP, with small layers in the place of those whose sizes are not known or large."""
+    names = ("gate_proj", "up_proj", "down_proj")
+    layers = [mlp.attributes.get(name, [None])[0] for name in names]
+    shapes = [one.attributes.get("weight", [None])[0] for one in layers if isinstance(one, Module)]
+    known = [one.shape for one in shapes if isinstance(one, Shape) and one.shape is not None]
+    small = len(known) == len(names) and all(0 < (size or 0) < 512 for shape in known for size in shape)
+    if len(shapes) < len(names) or small:
+        return mlp
+    sizes = [(_SIZE - 2, _SIZE), (_SIZE - 2, _SIZE), (_SIZE, _SIZE - 2)]
+    made = {name: [Module("Linear", {"weight": [Shape(size)]})] for name, size in zip(names, sizes, strict=True)}
+    return Module(mlp.class_name, {**mlp.attributes, **made}, cls=mlp.cls)
+
+
+def rotary_difference(function: FunctionRef) -> Difference | None:
+    """Where a function is something else than the rotation of whole heads, of which each half turns with the other.
+
+    Tables of another dtype than that of the heads, and tables of fewer places than a head has, are tried, too: a
+    function that makes something else of those does what the kernel does not.
+
+    Raises:
+        Unreadable: it cannot be evaluated.
+    """
+
+    def part(trial: Trial) -> tuple[Any, Any]:
+        heads = [trial.tensor(2, count, _ROWS, _SIZE) for count in (4, 2)]
+        tables = [trial.tensor(2, _ROWS, _SIZE // 2, scaled=False) for _ in range(2)]
+        return trial.values.call_function(function, [*heads, *tables], {}), None
+
+    try:
+        return difference(part)
+    except Unreadable:  # as it should be: the shapes do not fit
+        return difference(partial(_whole, function, LOW)) or difference(partial(_whole, function, FLOAT32))
+
+
+def _whole(function: FunctionRef, dtype: Dtype, trial: Trial) -> tuple[Any, Any]:
+    heads = [trial.tensor(2, count, _ROWS, _SIZE) for count in (4, 2)]
+    half = [trial.tensor(2, _ROWS, _SIZE // 2, dtype=dtype, scaled=False) for _ in range(2)]
+    tables = [call("cat", [[one, one], -1], {}) for one in half]
+    last = [call("transpose", [one, 1, 2], {}) for one in heads]
+    found = [trial.values.call_function(function, [*heads, *tables], {})]
+    found += [trial.values.call_function(function, [*last, *tables, 2], {})]
+    return found, [_rotated(heads, tables, 1), _rotated(last, tables, 2)]
+
+
+def _rotated(heads: Sequence[Tensor], tables: Sequence[Tensor], dim: int) -> list[Tensor]:
+    cos, sin = (call("unsqueeze", [one, dim], {}) for one in tables)
+    turned = [call("cat", [[call("neg", [second], {}), first], -1], {}) for first, second in map(_halves, heads)]
+    return [_plus(_times(one, cos), _times(other, sin)) for one, other in zip(heads, turned, strict=True)]
+
+
+def _halves(one: Tensor) -> Any:
+    return call("chunk", [one, 2, -1], {})
+
+
+def experts_difference(experts: Module) -> Difference | None:
+    """Where the forward of experts is something else than the sum of weight * down(silu(gate(x)) * up(x)).
+
+    Raises:
+        Unreadable: it cannot be evaluated.
+    """
+
+    experts = varied(experts)
+
+    def compare(trial: Trial) -> tuple[Any, Any]:
+        values = trial.values
+        gate_up, down = (values.parameter(experts, name) for name in ("gate_up_proj", "down_proj"))
+        given = trial.tensor(_ROWS, down.shape[1])
+        chosen = trial.choices(_ROWS, min(2, gate_up.shape[0]), gate_up.shape[0])
+        weights = call("abs", [trial.tensor(*chosen.shape, scaled=False)], {})
+        return values.run(experts, "forward", [given, chosen, weights], {}), _mixed(
+            given, chosen, weights, gate_up, down
+        )
+
+    return difference(compare)
+
+
+def _mixed(given: Tensor, chosen: Tensor, weights: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+    """The experts' outputs in float64, token by token."""
+    inner = np.einsum("th,tkih->tki", given.data, gate_up.data[chosen.data])
+    gate, up = np.split(inner, 2, axis=-1)
+    active = gate / (1 + np.exp(-gate)) * up
+    outputs = np.einsum("tki,tkhi->tkh", active, down.data[chosen.data])
+    return Tensor(np.einsum("tkh,tk->th", outputs, weights.data), given.dtype)
+
+
+def balancing_difference(function: FunctionRef, standard: FunctionRef) -> Difference | None:
+    """Where a load-balancing loss is something else than the standard one.
+
+    Raises:
+        Unreadable: one of them cannot be evaluated.
+    """
+
+    def compare(trial: Trial) -> tuple[Any, Any]:
+        logits = tuple(trial.tensor(6, 4, dtype=FLOAT32) for _ in range(2))
+        mask = Tensor(np.array([[1, 1, 0], [1, 1, 1]]), INT64)
+        calls = [[logits, 4, 2, None], [logits, 4, 2, mask]]
+        return tuple([trial.values.call_function(one, given, {}) for given in calls] for one in (function, standard))  # type: ignore[return-value]
+
+    return difference(compare, (1.0,))
