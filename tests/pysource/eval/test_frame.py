@@ -44,7 +44,7 @@ def compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         pair.map(lambda two: f"(lambda z, *more: z)({two[0]}, {two[1]})"),
         inner.map(lambda one: f"(not {one})"),
         pair.map(lambda two: f"{{**{two[0]}, 1: {two[1]}}}"),
-        inner.map(lambda one: f"f'{{{one}}}'" if "'" not in one else one),
+        inner.map(lambda one: f"f'{{({one})}}'" if "'" not in one else one),
     )
 
 

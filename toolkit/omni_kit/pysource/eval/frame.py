@@ -8,7 +8,7 @@ from typing import Any
 
 from omni_kit.pysource.eval.domain import Domain
 from omni_kit.pysource.eval.expressions import Expressions
-from omni_kit.pysource.eval.python import OPERATORS
+from omni_kit.pysource.eval.python import BUILTINS, OPERATORS
 from omni_kit.pysource.eval.values import Function, Scope, Unreadable, bounded, is_plain, plain
 
 
@@ -228,7 +228,11 @@ class Frame(Expressions):
         return made
 
     def defaults(self, arguments: ast.arguments) -> dict[str, Any]:
-        """Parameter -> its default, or why that cannot be told, which matters only to whoever calls the function."""
+        """Map each parameter to its default, or to the Unreadable that a call without the argument raises.
+
+        Raises:
+            Unreadable: a default of plain values alone cannot be evaluated, where Python itself may raise.
+        """
         positional = [*arguments.posonlyargs, *arguments.args]
         pairs = list(zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True))
         pairs += [(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None]
@@ -237,8 +241,18 @@ class Frame(Expressions):
             try:
                 found[argument.arg] = self.value(node)
             except Unreadable as error:
+                if self._uses_plain_values_alone(node):
+                    raise
                 found[argument.arg] = error
         return found
+
+    def _uses_plain_values_alone(self, node: ast.expr) -> bool:
+        parts = list(ast.walk(node))
+        own = {part.arg for part in parts if isinstance(part, ast.arg)}
+        own |= {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+        read = {part.id for part in parts if isinstance(part, ast.Name)} - own
+        holders = [(name, self.scope.holder(name)) for name in read]
+        return all(is_plain(holder.names[name]) if holder else name in BUILTINS for name, holder in holders)
 
     def entered(self, function: Function, arguments: list[Any], keywords: dict[str, Any]) -> Any:
         """What a function gives for arguments: its body is gone through.
