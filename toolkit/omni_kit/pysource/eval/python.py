@@ -95,6 +95,12 @@ def _shifted(left: int, right: int) -> int:
     return left << right
 
 
+def _is(left: Any, right: Any) -> bool:
+    if any(value is None or value is ... or isinstance(value, (bool, list, dict, set)) for value in (left, right)):
+        return left is right
+    raise Unreadable("compares the identity of constants, which is up to the implementation")
+
+
 # The operators of Python's syntax, by the name that Python's own `operator` has for them.
 OPERATORS: Mapping[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
@@ -105,7 +111,7 @@ OPERATORS: Mapping[type[ast.AST], str] = {
 }  # fmt: skip
 _OWN: _Functions = {
     "mul": _multiplied, "mod": _remainder, "pow": _power, "lshift": _shifted, "in": lambda a, b: a in b,
-    "not in": lambda a, b: a not in b,
+    "not in": lambda a, b: a not in b, "is_": _is, "is_not": lambda a, b: not _is(a, b),
 }  # fmt: skip
 _COMPARED = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "in", "not in"})
 
