@@ -7,7 +7,7 @@ import pytest
 
 from omni_kit.errors import BadInput
 from omni_kit.layout import check_layout
-from omni_kit.upstream.subject import open_source
+from omni_kit.upstream.subject import open_name, open_source
 from tests.conftest import Checkpoints
 
 
@@ -54,6 +54,28 @@ def test_model_type() -> None:
     source = open_source("olmoe")
     assert (source.name, source.weights) == ("olmoe", None)
     assert source.config.get("num_experts") == 64
+
+
+def test_a_directory_named_as_a_model_type(
+    checkpoint: Checkpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(checkpoint("olmoe"), tmp_path / "qwen3_moe")
+    (tmp_path / "mixtral").mkdir()
+    monkeypatch.chdir(tmp_path)
+    taken = open_source("qwen3_moe")
+    assert taken.name == "olmoe"
+    assert taken.notes == (
+        f"read {tmp_path / 'qwen3_moe'}; give transformers:qwen3_moe for the name in transformers",
+    )
+    named = open_source("transformers:qwen3_moe")
+    assert (named.name, named.directory, named.notes) == ("qwen3_moe", None, ())
+    assert open_name("qwen3_moe").name == "qwen3_moe"
+    with pytest.raises(BadInput) as refused:
+        open_source("mixtral")
+    assert refused.value.hint == "give transformers:mixtral for the name in transformers"
+    assert open_source("./qwen3_moe").notes == ()
+    with pytest.raises(BadInput, match=r"transformers .* has no model_type 'FluxPipeline'"):
+        open_source("transformers:FluxPipeline")
 
 
 def test_a_name_alone_has_the_defaults_of_nested_configs_too() -> None:

@@ -172,8 +172,8 @@ def _check_checkpoint(checkpoint: Path | None) -> None:
 
 def _check_values(source: str, checkpoint: Path | None) -> None:
     """Raises where a config is no config: a process that built from it would take all memory, or all time."""
-    for place in (Path(source) if source else None, checkpoint):
-        if place is not None and place.exists():
+    for place in (Path(source) if source else None, checkpoint and checkpoint.absolute()):
+        if place is not None and (place.is_file() or (place.is_absolute() and place.exists())):
             _ = open_source(str(place)).kind  # which reads the config, and looks at every value on the way
 
 

@@ -41,7 +41,7 @@ from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 TRANSFORMERS, DIFFUSERS = "transformers", "diffusers"
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _CLASS = "_class_name"  # how diffusers signs its configs
-_PREFIX = f"{DIFFUSERS}:"
+_PREFIXES = (f"{TRANSFORMERS}:", f"{DIFFUSERS}:")
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,8 @@ def open_source(
 
     Args:
         given: a path, the name of a model_type or of a class of diffusers, hf://org/name, or a class of its authors'
-            repository as `PATH::Class` or `package.module:Class`.
+            repository as `PATH::Class` or `package.module:Class`. `transformers:NAME` and `diffusers:NAME` mean the
+            name even where the working directory has a file of that name.
         transformers, diffusers: unpacked libraries to read instead of the installed ones.
         config: a config.json to use instead of the one beside the weights.
         model_type: to take instead of the config's; or a class of diffusers.
@@ -214,6 +215,15 @@ def open_source(
         return found
     of_diffusers = model_type[:1].isupper() and is_diffusers_class(model_type, libraries.diffusers)
     return replace(found, library=libraries.diffusers if of_diffusers else libraries.transformers, name=model_type)
+
+
+def open_name(name: str) -> Subject:
+    """Return the Subject of a model_type or a class of diffusers, whatever lies in the working directory.
+
+    Raises:
+        BadInput: neither installed library has the name.
+    """
+    return _named(name, _Libraries(None, None), None)
 
 
 @dataclass(frozen=True)
@@ -235,12 +245,35 @@ class _Libraries:
 def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     if given.startswith(SCHEME):
         return _from_hub(given, libraries, config)
+    if given.startswith(_PREFIXES):
+        return _named(given, libraries, config)
     if names_reference(given) and path_of(given) is None:
         reference = find_reference(given)
         return Subject(given, reference.repository, reference.class_name, reference=reference)
     path = path_of(given)
     if path is None:
         return _named(given, libraries, config)
+    prefix = _prefix_of_name(given, libraries)
+    try:
+        found = _at_path(given, path, libraries, config)
+    except BadInput as error:
+        if prefix and not error.hint:
+            raise BadInput(str(error), f"give {prefix}:{given} for the name in {prefix}") from error
+        raise
+    note = f"read {path.resolve()}; give {prefix}:{given} for the name in {prefix}"
+    return replace(found, notes=(*found.notes, note)) if prefix else found
+
+
+def _prefix_of_name(given: str, libraries: _Libraries) -> str:
+    """The library that has a model of that name; empty where none has."""
+    if not given.isidentifier() and "-" not in given:
+        return ""
+    if given[:1].isupper():
+        return DIFFUSERS if _defines(libraries.diffusers, given) else ""
+    return TRANSFORMERS if given in model_types(libraries.transformers) else ""
+
+
+def _at_path(given: str, path: Path, libraries: _Libraries, config: Path | None) -> Subject:
     if not path.is_dir() and not is_file(path):
         raise BadInput(f"{given} is neither a file nor a directory", "give a checkpoint, or a config.json")
     if (index := _pipeline_index(path)) is not None:
@@ -314,14 +347,15 @@ def _denoiser(
 
 def _named(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     library, values = libraries.transformers, read_json(config) if config else {}
-    if given in model_types(library):
-        return Subject(given, library, given, values=values)
-    name = given.removeprefix(_PREFIX)
-    if name[:1].isupper() and name.isidentifier() and _defines(libraries.diffusers, name):
+    prefix = given.partition(":")[0] if given.startswith(_PREFIXES) else ""
+    name = given.removeprefix(f"{prefix}:")
+    if prefix != DIFFUSERS and name in model_types(library):
+        return Subject(given, library, name, values=values)
+    if prefix != TRANSFORMERS and name[:1].isupper() and name.isidentifier() and _defines(libraries.diffusers, name):
         return _of_class(given, name, libraries.diffusers, values)
-    if given.startswith(_PREFIX):
-        version = libraries.diffusers.version
-        raise BadInput(f"{DIFFUSERS} {version} has no class '{name}'", _meant(name, libraries))
+    if prefix:
+        owner, sort = (library, "model_type") if prefix == TRANSFORMERS else (libraries.diffusers, "class")
+        raise BadInput(f"{prefix} {owner.version} has no {sort} '{name}'", _meant(name, libraries))
     raise BadInput(
         f"'{given}' is neither a file, a directory nor a model_type of {library.name} {library.version}",
         _meant(given, libraries),

@@ -12,7 +12,7 @@ from omni_kit import __version__
 from omni_kit.errors import BadInput
 from omni_kit.isolation.confinement import can_confine
 from omni_kit.targets.sides import Candidate
-from omni_kit.upstream.subject import open_source
+from omni_kit.upstream.subject import open_name, open_source
 
 _NOT_READ = frozenset({"__pycache__", ".git", ".ruff_cache", ".pytest_cache", ".mypy_cache", ".omni-kit-cache"})
 _LIBRARIES = ("torch", "transformers", "diffusers", "safetensors")
@@ -71,7 +71,8 @@ def _config_digest(source: str) -> str:
 def _upstream_digest(source: str) -> str:
     """Of upstream's file that defines the model; empty where that cannot be told."""
     try:
-        model = open_source(source).loaded if source else None
+        subject = open_source(source) if Path(source).is_absolute() else open_name(source)
+        model = subject.loaded if source else None
     except BadInput:
         return ""
     return hashlib.sha256(model.source.path.read_bytes()).hexdigest() if model is not None else ""
