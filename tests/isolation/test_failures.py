@@ -35,6 +35,14 @@ def test_what_has_to_be_installed(error: Exception, package: str) -> None:
     assert lacking_package(error) == package
 
 
+def test_a_lazy_import_names_the_package_behind_it() -> None:
+    """As transformers raises it: the missing package is the cause of an error that names none."""
+    lazy = "try:\n    import no_such_package\nexcept ImportError as e:\n    raise ModuleNotFoundError('no Auto') from e"
+    error = raised(lazy)
+    assert lacking_package(error) == "no_such_package"
+    assert one_line(error) == "no_such_package is not installed; <string>:2 imports it: pip install no_such_package"
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -50,9 +58,9 @@ def test_what_is_the_integrations_own_fault(error: Exception) -> None:
 
 def test_the_line_names_the_error_and_its_place() -> None:
     with pytest.raises(ModuleNotFoundError) as caught:
-        importlib.import_module("no_such_package")
+        importlib.import_module("json.no_such_module")
 
-    assert one_line(caught.value).startswith("ModuleNotFoundError: No module named 'no_such_package' (")
+    assert one_line(caught.value).startswith("ModuleNotFoundError: No module named 'json.no_such_module' (")
 
 
 @pytest.mark.parametrize(

@@ -64,9 +64,7 @@ def test_a_directory_named_as_a_model_type(
     monkeypatch.chdir(tmp_path)
     taken = open_source("qwen3_moe")
     assert taken.name == "olmoe"
-    assert taken.notes == (
-        f"read {tmp_path / 'qwen3_moe'}; give transformers:qwen3_moe for the name in transformers",
-    )
+    assert taken.notes == (f"read {tmp_path / 'qwen3_moe'}; give transformers:qwen3_moe for the name in transformers",)
     named = open_source("transformers:qwen3_moe")
     assert (named.name, named.directory, named.notes) == ("qwen3_moe", None, ())
     assert open_name("qwen3_moe").name == "qwen3_moe"

@@ -12,6 +12,7 @@ from omni_kit import __version__
 from omni_kit.cli.commands import Commands
 from omni_kit.errors import BadInput, Interrupted, MissingRequirement, OmniKitError
 from omni_kit.files import cache_directory, write_atomic
+from omni_kit.isolation.failures import lacking_package, missing
 from omni_kit.output import Format, Output
 from omni_kit.stopping import asked, stoppable
 
@@ -81,6 +82,8 @@ def _interrupted(given: list[str]) -> OmniKitError:
 
 def _unforeseen(error: Exception) -> OmniKitError:
     """What is said of an exception that no command expects; nothing is proven then, so the exit code is 3."""
+    if package := lacking_package(error):
+        return MissingRequirement(missing(error, package), f"pip install {package}")
     said = " ".join(str(error).split())[:200]
     message = f"omni-kit failed: {type(error).__name__}: {said}"
     log = cache_directory() / "failure.log"

@@ -7,10 +7,12 @@ from omni_kit.errors import MissingRequirement, OmniKitError
 
 
 def one_line(error: Exception) -> str:
-    """The last line of the traceback, with the place that raised."""
+    """Return the last line of the traceback and its place, or the missing package and the command that installs it."""
     text = " ".join(str(error).split()) or "no message"
     if isinstance(error, OmniKitError):
         return text
+    if package := lacking_package(error):
+        return f"{missing(error, package)}: pip install {package}"
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     if isinstance(error, SyntaxError) and error.filename:  # the frames are those of the import system
@@ -24,10 +26,23 @@ def lacks_package(error: Exception) -> bool:
     return told or isinstance(error, MissingRequirement) or bool(lacking_package(error))
 
 
-def lacking_package(error: Exception) -> str:
-    """The package that is nowhere to be found, where that is what an error says.
+def lacking_package(error: BaseException | None) -> str:
+    """Return the package that an error, or one that it was raised from, did not find; empty if there is none.
 
-    A module missing from a package that is there is the package's fault, and gives an empty text.
+    A module missing from a package that is installed is the package's fault, and gives an empty text.
     """
-    name = str(error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    return name if name and importlib.util.find_spec(name) is None else ""
+    while error is not None:
+        name = str(error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        if name and importlib.util.find_spec(name) is None:
+            return name
+        error = error.__cause__
+    return ""
+
+
+def missing(error: BaseException, package: str) -> str:
+    """Return which package is not installed, and the file and line that import it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    who = f"; {frames[-1].filename}:{frames[-1].lineno} imports it" if frames else ""
+    return f"{package} is not installed{who}"

@@ -43,4 +43,6 @@ def made(reference: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)()
     except (ModuleNotFoundError, AttributeError) as error:
+        if isinstance(error, ModuleNotFoundError) and not (error.name and f"{module}.".startswith(f"{error.name}.")):
+            raise  # a module that the builder imports
         raise TargetFault(f"there is no {reference}: {error}") from error
