@@ -14,7 +14,8 @@ SourceArgument = Annotated[
     typer.Argument(
         metavar="SOURCE",
         help="A checkpoint directory, config.json, *.safetensors, *.safetensors.index.json, "
-        "model_index.json, a pipeline's or a component's directory, a model_type, a class of diffusers, "
+        "model_index.json, a pipeline's or a component's directory, a model_type or a class of diffusers "
+        "(transformers:NAME and diffusers:NAME if a file has its name), "
         "a class of its authors' repository as PATH::Class, or hf://org/name.",
     ),
 ]
