@@ -52,16 +52,19 @@ def worker(logs: Path, *modules: str, timeout: float = 60.0) -> Worker:
     return Worker("candidate", logs, service=EXPRESSIONS, modules=modules, timeout=timeout)
 
 
-def parent(one: Worker) -> str:
-    line = Path(f"/proc/{one.ask(Evaluate('os.getppid()'))}/cmdline").read_bytes()
-    return line.decode().replace("\0", " ")
+def server(one: Worker) -> int:
+    """Return the process id of the server: the parent of the worker's keeper."""
+    return _parent(one.ask(Evaluate("os.getppid()")))
+
+
+def _parent(number: int) -> int:
+    return int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_workers_are_forks_of_one_server(logs: Path) -> None:
     with worker(logs, "json.tool") as one, worker(logs, "json.tool") as other:
-        parents = {each.ask(Evaluate("os.getppid()")) for each in (one, other)}
-        assert len(parents) == 1
-        assert os.getpid() not in parents
+        assert len({server(each) for each in (one, other)}) == 1
+        assert os.getpid() != server(one)
         assert one.ask(Evaluate("'json.tool' in sys.modules"))
         assert one.ask(Evaluate("os.getpid()")) == one.ask(Evaluate("os.getsid(0)"))
 
@@ -90,16 +93,25 @@ def test_the_end_of_a_fork_is_an_error(text: str, how: str, logs: Path) -> None:
         assert not one.alive
 
 
-def test_the_end_of_a_server_ends_its_workers_and_the_next_one_gets_another(logs: Path) -> None:
+def test_a_worker_outlives_its_server_and_the_next_one_gets_another(logs: Path) -> None:
     with worker(logs, "json.tool") as one:
-        server = one.ask(Evaluate("os.getppid()"))
-        os.kill(server, signal.SIGKILL)
-        _wait_for_end(server)
-        assert not one.alive
+        first = server(one)
+        os.kill(first, signal.SIGKILL)
+        _wait_for_end(first)
+        assert one.ask(Evaluate("1 + 1")) == 2
+        with worker(logs, "json.tool") as other:
+            assert server(other) != first
+        child = one.ask(Evaluate("os.getpid()"))
+    assert not _runs(child)
+
+
+def test_the_end_of_a_keeper_is_an_error_and_the_worker_ends(logs: Path) -> None:
+    with worker(logs, "json.tool") as one:
+        child = one.ask(Evaluate("os.getpid()"))
+        os.kill(_parent(child), signal.SIGKILL)
+        _wait_for_end(child)
         with pytest.raises(StepError, match="the candidate process"):
             one.ask(Evaluate("1 + 1"))
-    with worker(logs, "json.tool") as other:
-        assert other.ask(Evaluate("1 + 1")) == 2
 
 
 def test_a_module_that_ends_its_server_is_an_error(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,9 +132,9 @@ def test_no_process_outlives_the_one_that_started_it(logs: Path) -> None:
     program = f"""
 import os, time
 from pathlib import Path
-from tests.isolation.test_forks import Evaluate, worker
+from tests.isolation.test_forks import Evaluate, server, worker
 one = worker(Path({str(logs)!r}), "json.tool")
-print(one.ask(Evaluate("os.getpid()")), one.ask(Evaluate("os.getppid()")), flush=True)
+print(one.ask(Evaluate("os.getpid()")), one.ask(Evaluate("os.getppid()")), server(one), flush=True)
 one.send(Evaluate("__import__('time').sleep(600)"))
 time.sleep(600)
 """
@@ -147,9 +159,9 @@ def _runs(number: int) -> bool:
 
 def test_servers_that_are_closed_are_gone(logs: Path) -> None:
     with worker(logs, "json.tool") as one:
-        server = one.ask(Evaluate("os.getppid()"))
+        number = server(one)
     close_servers()
-    assert not Path(f"/proc/{server}").exists()
+    assert not Path(f"/proc/{number}").exists()
 
 
 def test_figures_of_a_fork_are_those_of_a_fresh_process(tmp_path: Path) -> None:

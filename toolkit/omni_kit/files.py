@@ -22,6 +22,11 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "omni-kit"
 
 
+def config_directory() -> Path:
+    """Return where what cannot be made again is kept: `omni-kit` in the user's configuration directory."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "omni-kit"
+
+
 def write_atomic(path: Path, text: str) -> None:
     """Writes a file in one step: readers see the old content or the new, never a part.
 

@@ -1,30 +1,45 @@
-"""A process that from now on cannot open what lies below a directory, nor look into processes that still can.
+"""A process that from now on cannot open or change what is closed to it, nor look into processes that still can.
 
 Linux' Landlock: an unprivileged process gives rights up for good, and what it starts has no more than it. Rights are
-given to directories as they are now, so everything is allowed but the chain of directories that leads to the closed
+given to directories as they are now, so everything is allowed but the chain of directories that leads to a closed
 one: what lies beside a link of the chain stays open, and what is made there later does not.
 """
 
 import ctypes
+import importlib.util
 import os
 import stat
 import sys
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import omni_kit
+from omni_kit.files import cache_directory, config_directory
 
 # linux/landlock.h and the table of system calls, which have one number on all architectures since 5.1.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _RULE_PATH_BENEATH = 1
 _VERSION = 1  # flag of the first call
 _WRITE_FILE, _READ_FILE, _REFER, _TRUNCATE = 1 << 1, 1 << 2, 1 << 13, 1 << 14
-_REFER_SINCE, _TRUNCATE_SINCE = 2, 3
+_REMOVE_DIR, _REMOVE_FILE, _MAKE_CHAR, _MAKE_SOCK, _MAKE_FIFO, _MAKE_BLOCK, _MAKE_SYM = (
+    1 << bit for bit in (4, 5, 6, 9, 10, 11, 12)
+)
+_REPLACE = _REMOVE_DIR | _REMOVE_FILE | _MAKE_CHAR | _MAKE_SOCK | _MAKE_FIFO | _MAKE_BLOCK | _MAKE_SYM
+_SCOPE_SIGNALS = 1 << 1
+_REFER_SINCE, _TRUNCATE_SINCE, _SCOPES_SINCE = 2, 3, 6
 _OF_FILES = _WRITE_FILE | _READ_FILE | _TRUNCATE
 _NO_NEW_PRIVILEGES = 38  # prctl
 
 
 class _Ruleset(ctypes.Structure):
-    _fields_ = (("handled_access_fs", ctypes.c_uint64),)
+    _fields_ = (
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
 
 
 class _PathBeneath(ctypes.Structure):
@@ -32,46 +47,103 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
-def confine(closed: Path) -> bool:
-    """Takes from this process, and from all that it starts, the right to read or write files below `closed`.
+@dataclass(frozen=True)
+class Confinement:
+    """What a process cannot do; paths are absolute and contain no links.
 
-    To be called before another thread is there: a thread keeps what it has.
+    Attributes:
+        closed: directories below which it can neither read nor write files.
+        unwritable: directories below which it can read files alone.
+    """
+
+    closed: tuple[str, ...] = ()
+    unwritable: tuple[str, ...] = ()
+
+    @classmethod
+    def of_candidate(cls, *closed: Path) -> "Confinement":
+        """Return that of a process that runs an integration: omni-kit's own state and code are not its to change.
+
+        Where the system cannot confine, it is empty.
+
+        Args:
+            closed: further directories that it must not see.
+        """
+        if not can_confine():
+            return cls()
+        config, cache = (_made(path) for path in (config_directory(), cache_directory()))
+        return cls(
+            tuple(str(path.resolve()) for path in (*closed, *config)),
+            tuple(str(path.resolve()) for path in (*cache, *_own_code())),
+        )
+
+    def open(self) -> list[Path]:
+        """Return the places below which it can read and write, as they are now."""
+        everything = _rights(_version())
+        return [place for place, rights in self.grants(everything) if rights == everything]
+
+    def grants(self, everything: int) -> Iterator[tuple[Path, int]]:
+        """Yield the places beside the protected ones, with the rights that it keeps below them."""
+        protected = {Path(path) for path in (*self.closed, *self.unwritable)}
+        chain = {parent for path in protected for parent in path.parents}
+        return self._below(Path("/"), everything, chain) if protected else iter([(Path("/"), everything)])
+
+    def _below(self, directory: Path, rights: int, chain: set[Path]) -> Iterator[tuple[Path, int]]:
+        for entry in _entries(directory):
+            if str(entry) in self.closed:
+                continue
+            own = rights & _READ_FILE if str(entry) in self.unwritable else rights
+            if entry in chain:
+                yield from self._below(entry, own, chain)
+            else:
+                yield entry, own
+
+
+def confine(limits: Confinement) -> bool:
+    """Take from this process, and from all that it starts, what `limits` says.
+
+    It can no longer send signals to processes that are not confined as it is (Linux 6.12). To be called before another
+    thread is there: a thread keeps what it has.
 
     Returns:
         False where the system cannot do it; then nothing has changed.
     """
     if not can_confine():
         return False
-    rights = _rights(_version())
-    ruleset = _call(_CREATE_RULESET, ctypes.byref(_Ruleset(rights)), ctypes.sizeof(_Ruleset), 0)
+    version = _version()
+    rights = _rights(version)
+    attributes = _Ruleset(rights, 0, _SCOPE_SIGNALS if version >= _SCOPES_SINCE else 0)
+    size = ctypes.sizeof(attributes) if version >= _SCOPES_SINCE else ctypes.sizeof(ctypes.c_uint64)
+    ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), size, 0)
     if ruleset < 0:
         return False
-    for place in beside(closed):
-        _allow(ruleset, place, rights)
+    for place, granted in limits.grants(rights):
+        _allow(ruleset, place, granted)
     done = _libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and _call(_RESTRICT_SELF, ruleset, 0) == 0
     os.close(ruleset)
     return done
 
 
 def can_confine() -> bool:
-    """Whether this system can take rights from a process."""
+    """Return whether this system can take rights from a process."""
     return sys.platform == "linux" and _version() > 0
 
 
-def beside(closed: Path) -> list[Path]:
-    """What is there now beside the directories that lead to `closed`, which must be an absolute path without links."""
-    return [entry for outer, inner in _chain(closed) for entry in _entries(outer) if entry != inner]
+def _made(path: Path) -> list[Path]:
+    """Return a directory, made so that nobody else makes it; nothing where it cannot be made."""
+    with suppress(OSError):
+        path.mkdir(parents=True, exist_ok=True)
+    return [path] if path.is_dir() else []
 
 
-def _chain(closed: Path) -> Iterator[tuple[Path, Path]]:
-    """Each directory that leads to it, with the next one."""
-    links = [*reversed(closed.parents), closed]
-    return pairwise(links)
+def _own_code() -> list[Path]:
+    rules = importlib.util.find_spec("omni_checkers")
+    own = [omni_kit.__file__, rules.origin if rules is not None else None]
+    return [Path(file).parent for file in own if file is not None]
 
 
 def _entries(directory: Path) -> list[Path]:
     try:
-        return sorted(entry for entry in directory.iterdir() if not entry.is_symlink())
+        return sorted(directory / entry.name for entry in os.scandir(directory) if not entry.is_symlink())
     except OSError:  # that cannot be listed, so nothing in it can be told apart
         return []
 
@@ -89,15 +161,15 @@ def _allow(ruleset: int, place: Path, rights: int) -> None:
 
 def _rights(version: int) -> int:
     refer = _REFER if version >= _REFER_SINCE else 0
-    return _READ_FILE | _WRITE_FILE | refer | (_TRUNCATE if version >= _TRUNCATE_SINCE else 0)
+    return _READ_FILE | _WRITE_FILE | _REPLACE | refer | (_TRUNCATE if version >= _TRUNCATE_SINCE else 0)
 
 
 def _version() -> int:
-    """Of what the kernel understands; not positive where it understands none of it."""
+    """Return that of what the kernel understands; not positive where it understands none of it."""
     return _call(_CREATE_RULESET, None, 0, _VERSION)
 
 
-def _call(number: int, *arguments: object) -> int:
+def _call(number: int, *arguments: Any) -> int:
     return int(_libc().syscall(ctypes.c_long(number), *arguments))
 
 

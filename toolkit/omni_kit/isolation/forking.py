@@ -1,11 +1,11 @@
-"""The fork server: `python -m omni_kit.isolation.forking CONTROL MODULE...` imports modules, and forks workers.
+"""The fork server: `python -m omni_kit.isolation.forking CONTROL MODULE...` imports modules, and forks processes.
 
 It computes nothing, so a fork inherits imported modules and nothing else: no threads, no random state, no graph. Where
-the imports have started a thread or an accelerator, it starts fresh processes instead. CONTROL is the number of a
-socket; when its other end closes, the server ends its workers and itself.
+the imports have started a thread or an accelerator, or there are none, the fork executes a program instead. CONTROL is
+the number of a socket; when its other end closes, the server ends.
 
-Each message is a JSON object with four file descriptors: stdin, stdout and stderr of the worker, and a pipe on which
-the server writes the worker's process id as one line, and its exit code as another.
+Each message is the length of a JSON object, which follows, with five file descriptors: stdin, stdout and stderr of the
+process, and the leash and the status of its keeper.
 """
 
 import gc
@@ -13,9 +13,7 @@ import importlib
 import json
 import os
 import select
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import traceback
@@ -23,14 +21,22 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from omni_kit.isolation.serving import serve
+from omni_kit.isolation.keeping import (
+    adopt_orphans,
+    end_descendants,
+    forget_children,
+    keep,
+    reap,
+    wake_at_end_of_child,
+)
 
-_LONGEST = 1 << 20  # bytes of a message
+LENGTH = 8  # bytes of a message's length
 _HARMLESS = frozenset({"jemalloc_bg_thd"})  # a pool of memory that prepares for forks itself
+_NOT_EXECUTABLE = 126
 
 
 def main() -> None:
-    """Import the modules and fork workers until the control socket closes."""
+    """Import the modules and fork processes until the control socket closes."""
     control = socket.socket(fileno=int(sys.argv[1]))
     gc.disable()
     for module in sys.argv[2:]:
@@ -43,37 +49,42 @@ def main() -> None:
 
 
 def _next_job(control: socket.socket) -> Callable[[], None] | None:
-    """Fork for each message; return the worker's job in each fork, and None in the server when it has to end."""
-    wake, woken = os.pipe()
-    os.set_blocking(woken, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-    statuses: dict[int, int] = {}
+    """Fork for each message; return the process's job in each fork, and None in the server when it has to end."""
+    adopt_orphans()  # those of a keeper that was killed
+    wake = wake_at_end_of_child()
+    keepers: set[int] = set()
     while True:
-        ready, _, _ = select.select([control.fileno(), wake], [], [])
-        if wake in ready:
-            os.read(wake, 4096)
-            _report_ended(statuses)
+        ready, _, _ = select.select([control.fileno(), wake[0]], [], [])
+        if wake[0] in ready:
+            os.read(wake[0], 4096)
+            ended = reap()
+            keepers -= ended.keys()
+            if any(ended.values()):
+                end_descendants(besides=keepers)
         if control.fileno() not in ready:
             continue
-        message, files, _, _ = socket.recv_fds(control, _LONGEST, 4)
+        message, files = _received(control)
         if not message:
-            _end_all(statuses)
             return None
-        request = json.loads(message)
-        forks = _may_fork()
-        pid = os.fork() if forks else _spawned(request, files)
+        serves = bool(sys.argv[2:]) and _may_fork()
+        pid = os.fork()
         if not pid:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            forget_children(*wake)
             control.close()
-            for file in (wake, woken, *statuses.values(), files[3]):
-                os.close(file)
-            return lambda: _work(request, files[:3])
-        for file in files[:3]:
+            keep(files[3], files[4], files[:3])
+            return lambda: _work(json.loads(message), files[:3], serves)
+        keepers.add(pid)
+        for file in files:
             os.close(file)
-        statuses[pid] = files[3]
-        _tell(files[3], pid)
+
+
+def _received(control: socket.socket) -> tuple[bytes, list[int]]:
+    head, files, _, _ = socket.recv_fds(control, LENGTH, 5)
+    left = int(head or b"0")
+    message = b""
+    while left > len(message) and (more := control.recv(left - len(message))):
+        message += more
+    return message, files
 
 
 def _may_fork() -> bool:
@@ -87,39 +98,37 @@ def _may_fork() -> bool:
     return torch is None or not torch.cuda.is_initialized()
 
 
-def _spawned(request: dict[str, Any], files: Sequence[int]) -> int:
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "omni_kit.isolation.serving", *_arguments(request)],
-        stdin=files[0], stdout=files[1], stderr=files[2], env=request["environment"], cwd=request["directory"],
-        start_new_session=True,
-    )  # fmt: skip
-    process.returncode = 0  # `_report_ended` waits for it
-    return process.pid
-
-
-def _arguments(request: dict[str, Any]) -> list[str]:
-    return [request["service"], request["name"], *request["closed"]]
-
-
-def _work(request: dict[str, Any], files: Sequence[int]) -> None:
-    """Become a process like a fresh one, and serve."""
-    os.setsid()  # so that whatever it starts ends with it
+def _work(request: dict[str, Any], files: Sequence[int], serves: bool) -> None:
+    """Become a process like a fresh one and serve, or execute the program."""
     for number, file in enumerate(files):
         os.dup2(file, number)
     for file in files:
         os.close(file)
-    os.environ.clear()
-    os.environ.update(request["environment"])
     os.chdir(request["directory"])
+    environment = request["environment"]
+    if not serves:
+        _execute(request["program"], environment)
+    os.environ.clear()
+    os.environ.update(environment)
     tempfile.tempdir = None
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
-    sys.argv = ["omni_kit.isolation.serving", *_arguments(request)]
+    sys.argv = ["omni_kit.isolation.serving", *request["arguments"]]
     if (torch := sys.modules.get("torch")) is not None:
-        torch.set_num_threads(int(request["environment"]["OMP_NUM_THREADS"]))
+        torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
         torch.default_generator.seed()  # a fresh process begins with a random one
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed()  # Python draws its own again in every fork
-    serve(request["service"], request["name"], request["closed"])
+    from omni_kit.isolation.serving import serve
+
+    serve(*request["arguments"])
+
+
+def _execute(program: Sequence[str], environment: dict[str, str]) -> None:
+    try:
+        os.execvpe(program[0], program, environment)
+    except OSError as error:
+        print(f"cannot run {program[0]}: {error.strerror}", file=sys.stderr)
+        raise SystemExit(_NOT_EXECUTABLE) from error
 
 
 def _exit_code(job: Callable[[], None]) -> int:
@@ -139,26 +148,6 @@ def _exit_code(job: Callable[[], None]) -> int:
         with suppress(Exception):
             stream.flush()
     return int(code) & 0xFF if isinstance(code, int) else 0
-
-
-def _report_ended(statuses: dict[int, int]) -> None:
-    for pid in list(statuses):
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            file = statuses.pop(pid)
-            _tell(file, os.waitstatus_to_exitcode(status))
-            os.close(file)
-
-
-def _tell(file: int, number: int) -> None:
-    with suppress(BrokenPipeError):
-        os.write(file, f"{number}\n".encode())
-
-
-def _end_all(statuses: dict[int, int]) -> None:
-    for pid in statuses:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The child's end of a worker: `python -m omni_kit.isolation.serving SERVICE NAME [CLOSED]`, or a fork.
+"""The child's end of a worker: `python -m omni_kit.isolation.serving SERVICE NAME [CONFINEMENT]`, or a fork.
 
 Requests arrive as lines on stdin. Replies leave as JSON lines on what stdout was. Everything that libraries print goes
 to stderr, which the parent points at a log file.
@@ -11,36 +11,44 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, TextIO
 
-from omni_kit.isolation.confinement import confine
+from omni_kit.isolation.confinement import Confinement, confine
 from omni_kit.isolation.failures import lacks_package, one_line
 
 Service = Callable[[str], Any]
 _LOGGED = 400  # characters of a request
 
 
-def serve(service: str, name: str, closed: Sequence[str] = ()) -> None:
+def serve(service: str, name: str, confinement: str = "") -> None:
     """Reply to requests until stdin closes.
 
     Args:
         service: "package.module:function" of what takes the worker's name and returns the function that replies.
         name: the worker's name.
-        closed: directories below which this process cannot open files, where the system supports that.
+        confinement: the fields of a `Confinement` as a JSON object; empty for a process that is not confined.
     """
-    for directory in closed:
-        confine(Path(directory))
+    if confinement:
+        confine(Confinement(**{field: tuple(paths) for field, paths in json.loads(confinement).items()}))
     faulthandler.enable()  # SIGABRT from the parent writes the stack of every thread to the log
     replies = _claim_stdout()
     gc.disable()  # until the first reply: imports leave no garbage, and looking for it takes a sixth of their time
-    module, _, function = service.partition(":")
-    reply: Service = getattr(importlib.import_module(module), function)(name)
+    reply: Service = _attribute(service)(name)
     for line in sys.stdin:
         replies.write(json.dumps(_outcome(reply, line.strip())) + "\n")
         replies.flush()
         gc.enable()
+
+
+def calling(name: str) -> Service:
+    """Return a service that calls the function "package.module:function" with the JSON value of each request."""
+    return lambda line: _attribute(name)(json.loads(line))
+
+
+def _attribute(name: str) -> Any:
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 def _claim_stdout() -> TextIO:
@@ -63,4 +71,4 @@ def _outcome(reply: Service, line: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], sys.argv[2], sys.argv[3:])
+    serve(*sys.argv[1:])

@@ -5,23 +5,23 @@ import os
 import select
 import shutil
 import signal
-import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-import omni_kit
-from omni_kit.isolation.confinement import beside, can_confine
-from omni_kit.isolation.servers import Start, start
+from omni_kit.isolation.confinement import Confinement
+from omni_kit.isolation.servers import ROOT, Start, start
 from omni_kit.stopping import go_on
 
 _LAST_WORDS = 5.0  # seconds that a process has to end by itself
 _LONGEST_REPLY = 1 << 26  # bytes
-_ROOT = Path(omni_kit.__file__).resolve().parents[1]
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -66,9 +66,10 @@ class Worker:
         log_dir: where NAME.log is written.
         timeout: seconds that one step may take.
         threads: how many threads it may compute with; None shares the cores between two processes.
-        closed: a directory below which it can open nothing, where the system can keep it from that.
+        confinement: what it cannot open or change, where the system can keep it from that.
         service: what replies to its requests; see `serving.serve`.
         modules: what it imports in any case, so that it can be the fork of a server that has imported them.
+        path: directories that come first where it imports from.
     """
 
     def __init__(
@@ -78,9 +79,10 @@ class Worker:
         *,
         timeout: float = 300.0,
         threads: int | None = None,
-        closed: Path | None = None,
+        confinement: Confinement | None = None,
         service: str,
         modules: Sequence[str] = (),
+        path: Sequence[Path] = (),
     ) -> None:
         self.name = name
         self.log = log_dir / f"{name}.log"
@@ -88,17 +90,19 @@ class Worker:
         log_dir.mkdir(parents=True, exist_ok=True)
         self._log_file = self.log.open("ab")
         self._scratch = tempfile.mkdtemp(prefix="omni-kit-scratch-")
-        confined = closed is not None and can_confine()
-        self._open = beside(closed) if closed is not None and confined else [Path("/")]
+        self._open = confinement.open() if confinement is not None else [Path("/")]
         stdin, self._stdin = os.pipe()
         self._stdout, stdout = os.pipe()
+        arguments = [service, name, json.dumps(asdict(confinement)) if confinement is not None else ""]
         how = Start(
-            service=service,
-            name=name,
-            closed=[str(closed)] if confined else [],
-            environment={**_environment(threads or max(1, _cores() // 2)), "TMPDIR": self._scratch},
+            program=[sys.executable, "-P", "-m", "omni_kit.isolation.serving", *arguments],
+            environment={
+                **_environment(threads or max(1, cores() // 2), [*path, ROOT, *_home(service)]),
+                "TMPDIR": self._scratch,
+            },
             directory=self._scratch,
             modules=tuple(modules),
+            arguments=arguments,
         )
         try:
             self._process = start(how, stdin, stdout, self._log_file.fileno())
@@ -182,7 +186,7 @@ class Worker:
         """
         if self.alive and not at_once:
             self.close_stdin()
-            with suppress(subprocess.TimeoutExpired):
+            with suppress(TimeoutError):
                 self._process.wait(_LAST_WORDS)
         self._kill()
         self.close_stdin()
@@ -193,10 +197,9 @@ class Worker:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _kill(self) -> None:
-        """Ends the whole group: no signal that a process ignores, and none that stops it, keeps it from that."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):  # one that its server has not forked yet finds its stdin closed
+        """Ends it and its descendants: no signal that they ignore, and none that stops them, keeps them from that."""
+        self._process.end()
+        with suppress(TimeoutError):  # one that its server has not started yet finds its stdin closed
             self._process.wait(_LAST_WORDS)
 
     def _reply(self, step: str) -> dict[str, Any]:
@@ -248,7 +251,7 @@ class Worker:
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGABRT)
             os.kill(self._process.pid, signal.SIGCONT)  # it may have stopped itself
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(TimeoutError):
             self._process.wait(_LAST_WORDS)
         self._kill()
         message = (
@@ -272,15 +275,22 @@ def _write(file: int, data: bytes) -> None:
         data = data[os.write(file, data) :]
 
 
-def _environment(threads: int) -> dict[str, str]:
+def _environment(threads: int, path: Sequence[Path]) -> dict[str, str]:
     """Offline, quiet, and with no more threads than cores."""
     offline = dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"), "1")
     limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads)) | {"OPENBLAS_NUM_THREADS": "1"}
-    path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    places = [*dict.fromkeys(map(str, path)), *filter(None, [os.environ.get("PYTHONPATH")])]
     repeatable = {"PYTHONHASHSEED": "0"}  # upstream iterates over sets: both sides must do it in the same order
     quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    return {**os.environ, **offline, **limits, **quiet, **repeatable, "PYTHONPATH": path}
+    return {**os.environ, **offline, **limits, **quiet, **repeatable, "PYTHONPATH": os.pathsep.join(places)}
 
 
-def _cores() -> int:
+def _home(service: str) -> list[Path]:
+    """Return the directory from which the package of a service is imported."""
+    spec = find_spec(service.partition(":")[0].partition(".")[0])
+    return [Path(spec.origin).resolve().parents[1]] if spec is not None and spec.origin else []
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

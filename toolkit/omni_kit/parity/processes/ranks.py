@@ -1,4 +1,4 @@
-"""Several processes of one training step, under torchrun's agent, and what each of them says when it fails.
+"""Several processes of one training step, and what each of them says when it fails.
 
 On a CPU they are forked from a process that has imported everything and computed nothing, which saves each of them the
 imports. A GPU does not survive a fork, so there each imports for itself.
@@ -19,12 +19,11 @@ from typing import Any, cast
 
 import torch
 from torch import distributed
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from omni_kit.errors import OmniKitError
 from omni_kit.files import write_atomic
 from omni_kit.isolation.failures import lacks_package, one_line
+from omni_kit.isolation.groups import run_group
 from omni_kit.parity.compare.files import save_tensors
 from omni_kit.parity.faults.processes import process_fault
 from omni_kit.parity.processes.batches import load_batches
@@ -33,7 +32,6 @@ from omni_kit.targets.sides import Distributed, Mesh
 
 PLANTED = "planted"  # left beside the results where a planted fault changed what a process received
 _TIME_IS_UP = "Timeout ("  # how faulthandler heads the stacks of a process that hangs
-_LOOK = 0.05  # seconds between two looks of the agent at its processes
 # How the functions are called in which a process waits for all the others.
 _COLLECTIVES = ("all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_scatter", "barrier")
 _LIBRARIES = ("/torch/", "site-packages/transformers/")
@@ -85,30 +83,17 @@ def launch(job: Job, builder: Distributed) -> None:
     _opened[:] = [builder]
     job.out.mkdir(parents=True, exist_ok=True)
     _meeting_place(job).unlink(missing_ok=True)
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=job.mesh.processes,
-        start_method="fork" if job.device == "cpu" else "spawn",
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        run_id=job.out.name,
-        max_restarts=0,
-        monitor_interval=_LOOK,
-    )
-    try:
-        elastic_launch(config, _rank)(job)
-    except ChildFailedError as error:
-        raise _explained(job, {rank: failure.exitcode for rank, failure in error.failures.items()}) from error
+    codes = run_group(_rank, (job,), job.mesh.processes, fork=job.device == "cpu")
+    if failed := {rank: code for rank, code in enumerate(codes) if code}:
+        raise _explained(job, failed)
 
 
-def _rank(job: Job) -> None:
+def _rank(number: int, environment: Mapping[str, str], job: Job) -> None:
     """One process: its output goes to its own log, and it ends itself when it hangs.
 
-    The first whose time is up ends, and the agent ends the others with SIGTERM: both leave a stack.
+    The first whose time is up ends, and the others get SIGTERM: both leave a stack.
     """
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the agent's own handler, inherited, would wait for Python
-    number = int(os.environ["RANK"])
+    os.environ.update(environment)
     log = _log(job, number).open("w", encoding="utf-8")
     os.dup2(log.fileno(), 1)
     os.dup2(log.fileno(), 2)
@@ -120,7 +105,7 @@ def _rank(job: Job) -> None:
     except Exception as error:
         traceback.print_exc(file=sys.stderr)
         said = {"error": one_line(error), "environment": lacks_package(error), "time": time.time()}
-        write_atomic(_error_file(job, number), json.dumps(said))  # the agent may end it at any moment
+        write_atomic(_error_file(job, number), json.dumps(said))  # it may get SIGTERM at any moment
         os._exit(1)
     faulthandler.cancel_dump_traceback_later()
 
@@ -142,7 +127,7 @@ def _train(job: Job, number: int) -> None:
 
 
 def _join(job: Job, number: int) -> None:
-    """Finds the other processes: forked ones by a file, since asking the agent's server after a fork can hang."""
+    """Finds the other processes: forked ones by a file."""
     if job.device == "cuda":
         distributed.init_process_group("nccl")
         return
@@ -184,7 +169,7 @@ def _explained(job: Job, codes: Mapping[int, int]) -> RankError:
 
 
 def _crash(log: Path) -> str:
-    """What Python says when a signal ends it; the agent may see a partner's end first."""
+    """What Python says when a signal ends it; a partner's end may be seen first."""
     found = re.search(r"^Fatal Python error: (.+)$", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
     return found[1] if found else ""
 

@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
+from omni_kit.isolation.confinement import Confinement
 from omni_kit.isolation.worker import Worker
 from omni_kit.targets.sides import TRANSFORMERS
 
@@ -79,17 +80,18 @@ class Sides:
     def worker(self, name: str) -> Worker:
         """The process of a side; started if there is none yet, and again if it has ended."""
         if name not in self._workers or not self._workers[name].alive:
-            closed = self.closed if name in _OF_CANDIDATE else None
+            confinement = Confinement.of_candidate(self.closed) if name in _OF_CANDIDATE else None
             self._workers[name] = Worker(
-                name, self.log_dir, timeout=self._timeout, closed=closed, service=SERVICE, modules=self._modules
-            )
+                name, self.log_dir, timeout=self._timeout, confinement=confinement, service=SERVICE,
+                modules=self._modules,
+            )  # fmt: skip
         return self._workers[name]
 
     def launcher(self) -> Worker:
         """The process from which those of a launch are forked: it has one thread, because threads do not fork."""
         if LAUNCHER not in self._workers or not self._workers[LAUNCHER].alive:
             self._workers[LAUNCHER] = Worker(
-                LAUNCHER, self.log_dir, timeout=self._timeout + GRACE, threads=1, closed=self.closed,
-                service=SERVICE, modules=self._modules,
+                LAUNCHER, self.log_dir, timeout=self._timeout + GRACE, threads=1,
+                confinement=Confinement.of_candidate(self.closed), service=SERVICE, modules=self._modules,
             )  # fmt: skip
         return self._workers[LAUNCHER]

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import distributed, nn
-from torch.multiprocessing.spawn import spawn
 
 from omni_kit.errors import Refusal
+from omni_kit.isolation.groups import run_group
 from omni_kit.targets.diffusers.runtime.side import ConvertedBuilder
 from omni_kit.targets.diffusers.runtime.watching import Call, watched
 from omni_kit.targets.diffusers.transformer.handler import TransformerHandler
@@ -80,7 +80,8 @@ def derive(path: Path) -> str:
     candidate = TransformerHandler().candidate(path)
     with tempfile.TemporaryDirectory(prefix="omni-kit-") as place:
         said = Path(place, "said.json")
-        spawn(_run, (candidate, Path(place, "store"), said), _RANKS)  # type: ignore[no-untyped-call]
+        if any(codes := run_group(_run, (candidate, Path(place, "store"), said), _RANKS, fork=False)):
+            raise Refusal(f"no plan is certain: of {_RANKS} processes, one ended with code {next(filter(None, codes))}")
         text, reason = json.loads(said.read_text(encoding="utf-8"))
     if reason:
         raise Refusal(f"no plan is certain: {reason}")
@@ -161,7 +162,7 @@ def _small(candidate: Candidate) -> tuple[Any, list[Tensors]]:
     return model, samples_of(denoiser_inputs(model))
 
 
-def _run(rank: int, candidate: Candidate, store: Path, said: Path) -> None:
+def _run(rank: int, environment: Mapping[str, str], candidate: Candidate, store: Path, said: Path) -> None:
     """One of the processes: what it answers alone, and what with its share."""
     shared = distributed.FileStore(str(store), _RANKS)
     distributed.init_process_group("gloo", store=shared, rank=rank, world_size=_RANKS)

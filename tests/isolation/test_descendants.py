@@ -1,0 +1,146 @@
+"""What a process starts ends with it, whatever it does to get away."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from omni_kit.isolation.programs import run_program
+from omni_kit.isolation.requests import run_worker
+from omni_kit.isolation.servers import can_fork
+from omni_kit.isolation.worker import StepError
+
+pytestmark = pytest.mark.skipif(not can_fork(), reason="this system gives orphans to no ancestor")
+
+ROOT = Path(__file__).parents[2]
+LATE = 1.0  # seconds after which an escaped process would write
+
+# Each starts a process that waits and then writes a file, and gets it out of its parent's reach.
+ESCAPES = {
+    "in a session of its own": "subprocess.Popen(write, start_new_session=True)",
+    "without a parent": "os.fork() or (os.fork() and os._exit(0)) or os.execvp(write[0], write)",
+    "without a parent, in a session of its own": (
+        "os.fork() or os.setsid() or (os.fork() and os._exit(0)) or os.execvp(write[0], write)"
+    ),
+    "deaf to signals": "subprocess.Popen(['nohup', *write], start_new_session=True, stdout=-3, stderr=-3)",
+    "two of a chain": "subprocess.Popen(['setsid', 'setsid', *write])",
+}
+
+
+@dataclass(frozen=True)
+class Escapes:
+    """Python that starts all of these processes.
+
+    Attributes:
+        place: the directory that they would write to.
+    """
+
+    place: Path
+
+    @property
+    def code(self) -> str:
+        lines = ["import os, subprocess, sys"]
+        for number, escape in enumerate(ESCAPES.values()):
+            write = ["sh", "-c", f"sleep {LATE}; touch {self.place / str(number)}"]
+            lines += [f"write = {write!r}", escape]
+        return "\n".join(lines)
+
+    def written(self) -> list[str]:
+        """Wait, and return which of them have written."""
+        time.sleep(LATE + 0.5)
+        return [name for number, name in enumerate(ESCAPES) if (self.place / str(number)).exists()]
+
+
+@pytest.fixture
+def escapes(tmp_path: Path) -> Escapes:
+    return Escapes(tmp_path)
+
+
+def test_they_would_write(escapes: Escapes) -> None:
+    subprocess.run([sys.executable, "-c", escapes.code], check=True)
+    assert escapes.written() == [*ESCAPES]
+
+
+def test_of_a_program(escapes: Escapes) -> None:
+    run_program([sys.executable, "-c", escapes.code], timeout=20)
+    assert escapes.written() == []
+
+
+def test_of_a_program_whose_time_is_up(escapes: Escapes) -> None:
+    with pytest.raises(TimeoutError):
+        run_program([sys.executable, "-c", f"{escapes.code}\nimport time; time.sleep(600)"], timeout=0.5)
+    assert escapes.written() == []
+
+
+@pytest.mark.parametrize("modules", [(), ("json.tool",)], ids=["fresh", "fork"])
+def test_of_a_worker(escapes: Escapes, modules: tuple[str, ...]) -> None:
+    assert run_worker("tests.isolation.services:execute", escapes.code, timeout=20, modules=modules, path=[ROOT]) is None
+    assert escapes.written() == []
+
+
+@pytest.mark.parametrize("ending", ["os._exit(3)", "os.kill(os.getpid(), 9)"])
+def test_of_a_worker_that_dies(escapes: Escapes, ending: str) -> None:
+    with pytest.raises(StepError, match="ended with code 3|SIGKILL"):
+        run_worker("tests.isolation.services:execute", f"{escapes.code}\n{ending}", timeout=20, path=[ROOT])
+    assert escapes.written() == []
+
+
+def test_of_a_worker_that_kills_its_keeper(escapes: Escapes) -> None:
+    """A confined one cannot; of others the server ends the orphans."""
+    kill = f"{escapes.code}\nos.kill(os.getppid(), 9); import time; time.sleep(600)"
+    with pytest.raises(StepError):
+        run_worker("tests.isolation.services:execute", kill, timeout=20, path=[ROOT], confined=False)
+    assert escapes.written() == []
+
+
+def test_the_cache_and_the_key_are_closed_to_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places: dict[str, Callable[[], Path]] = {
+        "OMNI_KIT_CACHE": lambda: tmp_path / "cache",
+        "XDG_CONFIG_HOME": lambda: tmp_path / "config",
+    }
+    for name, place in places.items():
+        monkeypatch.setenv(name, str(place()))
+    key = tmp_path / "config" / "omni-kit" / "key"
+    entry = tmp_path / "cache" / "verify" / "entry.json"
+    for file in (key, entry):
+        file.parent.mkdir(parents=True)
+        file.write_text("own")
+    tries = {
+        "read the key": f"open({str(key)!r}).read()",
+        "write the key": f"open({str(key)!r}, 'w')",
+        "write an entry": f"open({str(entry)!r}, 'w')",
+        "remove an entry": f"os.unlink({str(entry)!r})",
+        "add an entry": f"open({str(entry.parent / 'other.json')!r}, 'w').write('mine')",
+        "move the cache": f"os.rename({str(tmp_path / 'cache')!r}, {str(tmp_path / 'gone')!r})",
+        "write omni-kit's code": "open(__import__('omni_kit').__file__, 'a')",
+        "write the rules": "open(__import__('omni_checkers').__file__, 'a')",
+    }
+    for name, code in tries.items():
+        with pytest.raises(StepError, match="PermissionError|OSError"):
+            run_worker("tests.isolation.services:execute", f"import os; {code}", timeout=20, path=[ROOT])
+            pytest.fail(name)
+    assert entry.read_text() == key.read_text() == "own"
+    assert run_worker("tests.isolation.services:value", f"open({str(entry)!r}).read()", timeout=20, path=[ROOT]) == "own"
+
+
+def test_what_a_program_prints_is_bounded() -> None:
+    with pytest.raises(OSError, match="printed more than"):
+        run_program([sys.executable, "-c", "while True: print('x' * 65536)"], timeout=60)
+
+
+def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(FileNotFoundError, match="no-such-program is not installed"):
+        run_program(["no-such-program"], timeout=5)
+
+
+def test_what_a_program_reads_and_writes(tmp_path: Path) -> None:
+    found = run_program(
+        ["sh", "-c", "cat; pwd; echo $A >&2; exit 3"], stdin="given\n", timeout=20, directory=tmp_path,
+        environment={"A": "a", "PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert (found.code, found.stdout, found.stderr) == (3, f"given\n{tmp_path}\n", "a\n")

@@ -1,0 +1,143 @@
+"""The keeper: a process that starts one other process and ends with it everything that it has started.
+
+A daemon leaves its session and its parent. Linux then gives it to the nearest ancestor that adopts orphans, which is
+the keeper: nothing below it can leave. Elsewhere the keeper ends the session of the process alone.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_ADOPT_ORPHANS = 36  # prctl's PR_SET_CHILD_SUBREAPER
+_LONGEST = 5.0  # seconds in which killed processes have to be gone
+_PROCESSES = Path("/proc")
+
+
+def keep(leash: int, status: int, files: Sequence[int]) -> None:
+    """Fork, and return in the new process alone; the process that called becomes its keeper and never returns.
+
+    Args:
+        leash: a pipe. When its other end is written to or closed, the keeper ends the process.
+        status: a pipe. The keeper writes the process id as one line, and the exit code as another once the process
+            and all its descendants are gone.
+        files: what the new process alone has to hold.
+    """
+    os.setsid()
+    adopt_orphans()
+    wake = wake_at_end_of_child()
+    pid = os.fork()
+    if not pid:
+        forget_children(*wake)
+        os.setsid()
+        os.close(leash)
+        os.close(status)
+        return
+    for file in files:
+        os.close(file)
+    _tell(status, pid)
+    codes: dict[int, int] = {}
+    while pid not in codes:
+        ready, _, _ = select.select([leash, wake[0]], [], [])
+        if leash in ready:
+            break
+        os.read(wake[0], 4096)
+        codes |= reap()
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    codes |= end_descendants()
+    _tell(status, codes.get(pid, -signal.SIGKILL))
+    os._exit(0)
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of all orphans among its descendants, where the system can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)
+
+
+def wake_at_end_of_child() -> tuple[int, int]:
+    """Return both ends of a pipe that can be read when a child has ended."""
+    wake, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    return wake, woken
+
+
+def forget_children(wake: int, woken: int) -> None:
+    """Undo `wake_at_end_of_child` in a fork."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.close(wake)
+    os.close(woken)
+
+
+def reap() -> dict[int, int]:
+    """Return process id -> exit code of the children that have ended."""
+    found: dict[int, int] = {}
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            found[ended[0]] = os.waitstatus_to_exitcode(ended[1])
+    return found
+
+
+def end_descendants(besides: Collection[int] = ()) -> dict[int, int]:
+    """Kill all descendants of this process, and return the exit codes of its children.
+
+    They are stopped first: a stopped process starts no other one.
+
+    Args:
+        besides: children that go on, with their descendants.
+    """
+    codes = reap()
+    deadline = time.monotonic() + _LONGEST
+    stopped: set[int] = set()
+    while _has_children() and time.monotonic() < deadline:
+        alive = _descendants(besides)
+        new = alive - stopped
+        for pid in new or alive:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGSTOP if new else signal.SIGKILL)
+        stopped |= new
+        ended = reap()
+        if not (alive or ended):  # one that has just ended may have left a child that was not seen
+            break
+        codes |= ended
+        time.sleep(0 if new else 0.001)
+    return codes
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _descendants(besides: Collection[int]) -> set[int]:
+    """Return the descendants that run; none where the system lists no processes."""
+    children: dict[int, list[int]] = {}
+    for entry in _PROCESSES.glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            state, parent = entry.read_text(errors="replace").rpartition(")")[2].split()[:2]
+            if state not in "ZX":
+                children.setdefault(int(parent), []).append(int(entry.parent.name))
+    found: set[int] = set()
+    todo = [pid for pid in children.get(os.getpid(), ()) if pid not in besides]
+    while todo:
+        pid = todo.pop()
+        found.add(pid)
+        todo += children.get(pid, ())
+    return found
+
+
+def _tell(file: int, number: int) -> None:
+    with suppress(BrokenPipeError):
+        os.write(file, f"{number}\n".encode())

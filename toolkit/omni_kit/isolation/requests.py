@@ -1,0 +1,102 @@
+"""Run a function once in a process of its own: a JSON value in, a JSON value out."""
+
+import json
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omni_kit.isolation.confinement import Confinement
+from omni_kit.isolation.worker import StepError, Worker, cores
+
+_SERVICE = "omni_kit.isolation.serving:calling"
+
+
+def run_worker(
+    function: str,
+    request: Any,
+    *,
+    timeout: float,
+    modules: Sequence[str] = (),
+    path: Sequence[Path] = (),
+    confined: bool = True,
+) -> Any:
+    """Return what a function returns for a request, in a process that ends with all its descendants.
+
+    Args:
+        function: "package.module:function", which takes and returns a JSON value.
+        timeout: in seconds, imports included.
+        modules: what the function imports in any case: the process is a fork of one that has, where that is possible.
+        path: directories that come first where it imports from.
+        confined: it runs code of an integration, which must not change omni-kit's own state and code.
+
+    Raises:
+        StepError: the function raised, the time is up, or the process ended.
+    """
+    (result,) = run_workers(function, [request], timeout=timeout, modules=modules, path=path, confined=confined)
+    if isinstance(result, StepError):
+        raise result
+    return result
+
+
+def run_workers(
+    function: str,
+    requests: Sequence[Any],
+    *,
+    timeout: float,
+    modules: Sequence[str] = (),
+    path: Sequence[Path] = (),
+    confined: bool = True,
+) -> Iterator[Any]:
+    """Yield what `run_worker` returns or raises for each request, in order; as many run at a time as there are cores.
+
+    Args:
+        function, modules, path, confined: see `run_worker`.
+        timeout: in seconds, for each request.
+    """
+    limits = Confinement.of_candidate() if confined else None
+    with ExitStack() as stack:
+        logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="omni-kit-worker-")))
+        running: deque[tuple[Worker, _Call]] = deque()
+        for number, request in enumerate(requests):
+            if len(running) == cores():
+                yield _result(*running.popleft())
+            worker = Worker(
+                function, logs / str(number), timeout=timeout, threads=1 if len(requests) > 1 else None,
+                confinement=limits, service=_SERVICE, modules=modules, path=path,
+            )  # fmt: skip
+            stack.callback(worker.close, at_once=True)
+            call = _Call(function, json.dumps(request))
+            worker.send(call)
+            running.append((worker, call))
+        for each in running:
+            yield _result(*each)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One request, as JSON."""
+
+    function: str
+    line: str
+
+    def title(self) -> str:
+        return self.function.rpartition(":")[2]
+
+    def as_line(self) -> str:
+        return self.line
+
+    def take(self, side: Any) -> Any:
+        """Return nothing: the service calls the function."""
+
+
+def _result(worker: Worker, call: _Call) -> Any:
+    try:
+        return worker.receive(call)
+    except StepError as error:
+        return error
+    finally:
+        worker.close(at_once=True)
