@@ -35,7 +35,7 @@ def test_what_is_missing_names_its_command(monkeypatch: pytest.MonkeyPatch) -> N
     ("code", "says"),
     [
         ("raise ImportError('libtorch_cpu.so: cannot open shared object file')", "ImportError: libtorch_cpu.so"),
-        ("import os; os._exit(7)", "ends the process with code 7"),
+        ("import os; os._exit(7)", "ended with code 7"),
         ("print('noise'); raise SystemExit(0)", "SystemExit: 0"),
     ],
 )

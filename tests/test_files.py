@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import BadInput
-from omni_kit.files import format_python, inside, ruff_binary, write_atomic
+from omni_kit.files import inside, write_atomic
+from omni_kit.formatting import format_python, ruff_binary
 
 
 def test_write_replaces_and_keeps_the_mode(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ class TestLevel:
     def test_a_run_that_dies_is_a_finding(self, olmoe: Path, tmp_path: Path) -> None:
         path = _copy(olmoe, tmp_path, {"__init__.py": "import os\n\nos._exit(7)\nMODELING_REGISTRY['olmoe'] = None\n"})
         (finding,) = _of("VEO901", check([path], select=["VEO901"], level="import"))
-        assert "the process ended with code 7" in finding.message
+        assert "process ended with code 7" in finding.message
 
 
 def test_verdicts_of_runs_are_not_kept(olmoe: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from .imports import imports, modules, room_of
 TIERS = (
     ("omni_kit", "omni_kit.errors", "omni_kit.resources", "omni_kit.files", "omni_kit.stopping"),
     ("omni_kit.isolation", "omni_kit.pysource"),
-    ("omni_kit.upstream", "omni_kit.output"),
+    ("omni_kit.upstream", "omni_kit.output", "omni_kit.formatting"),
     ("omni_kit.layout", "omni_kit.patchgen", "omni_kit.skillpack"),
     ("omni_kit.toys", "omni_kit.convert"),
     ("omni_kit.targets",),

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,24 +17,7 @@ from tests.conftest import Checkpoints
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker's own function, called in this process: starting Python and torch for each case takes seconds."""
-    from omni_kit.layout import against_worker
-
-    def run(command: list[str], *, input: str, **_: object) -> subprocess.CompletedProcess[str]:  # noqa: A002
-        assert command[1:] == ["-m", "omni_kit.layout.against_worker"]
-        try:
-            answer = json.dumps(against_worker.main(json.loads(input)))
-        except Exception as error:
-            return subprocess.CompletedProcess(command, 1, "", repr(error))
-        return subprocess.CompletedProcess(command, 0, answer, "")
-
-    monkeypatch.setattr("omni_kit.layout.against.subprocess.run", run)
-    monkeypatch.setattr("logging.disable", lambda level: None)
-
-
-@pytest.fixture
-def changed(checkpoint: Checkpoints, tmp_path: Path, here: None) -> Callable[..., LayoutVerdict]:
+def changed(checkpoint: Checkpoints, tmp_path: Path) -> Callable[..., LayoutVerdict]:
     """The verdict on an OLMoE checkpoint with keys added, dropped or resized."""
 
     def make(drop: str = "", add: dict[str, tuple[int, ...]] | None = None, **config: int) -> LayoutVerdict:
@@ -62,7 +44,7 @@ def test_it_runs_in_a_process_of_its_own(checkpoint: Checkpoints) -> None:
 
 
 @pytest.mark.parametrize("model_type", ["mixtral", "gemma2", "deepseek_v3"])
-def test_a_good_checkpoint_fills_the_model(checkpoint: Checkpoints, model_type: str, here: None) -> None:
+def test_a_good_checkpoint_fills_the_model(checkpoint: Checkpoints, model_type: str) -> None:
     verdict = check_layout(str(checkpoint(model_type)), against_model=True)
     assert verdict.ok, verdict.findings
     assert verdict.load_proof is not None

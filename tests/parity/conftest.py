@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,12 +16,14 @@ CONVERTER = "checkpoint_tensor_converter.py"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The user's cache, in which failed runs are kept: not that of whoever runs the tests."""
-    directory = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNI_KIT_CACHE", str(directory))
-        yield directory
+def cache() -> Iterator[Path]:
+    """The user's cache, in which failed runs are kept: not that of whoever runs the tests.
+
+    It does not lie where later tests write: their directories would be closed to candidates that already run.
+    """
+    with tempfile.TemporaryDirectory(prefix="omni-kit-cache-") as place, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMNI_KIT_CACHE", place)
+        yield Path(place)
 
 
 @pytest.fixture(scope="session")

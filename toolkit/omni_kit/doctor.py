@@ -1,17 +1,18 @@
 """What is installed and can be imported, what needs it, and the command that mends what is missing or broken."""
 
+import importlib
 import importlib.metadata
-import json
-import shutil
-import subprocess
 import sys
-import sysconfig
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omni_kit.errors import OmniKitError
-from omni_kit.files import ruff_binary
+from omni_kit.formatting import ruff_binary
+from omni_kit.isolation.programs import program_beside, run_program
+from omni_kit.isolation.requests import CALLING, Call
+from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.targets.protocol import Requirement
 from omni_kit.targets.registry import chosen, faults
 
@@ -36,22 +37,7 @@ class Component:
 
 _BASE = ("transformers", "diffusers", "libcst", "safetensors", "huggingface-hub")
 _ASKING = 10.0  # seconds that a program may take to print its version
-_TIMEOUT = 120.0  # seconds that all imports together may take
-# Each import is told before it begins: of one that ends the process, or never ends, the name is known.
-_IMPORTS = """
-import importlib, json, os, sys
-out = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
-for name in sys.argv[1:]:
-    print(json.dumps([name, None]), file=out, flush=True)
-    try:
-        importlib.import_module(name)
-        said = ""
-    except BaseException as error:
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    print(json.dumps([name, said]), file=out, flush=True)
-os._exit(0)
-"""
+_IMPORTING = 120.0  # seconds that one import may take
 
 
 def examine(target: str | None = None) -> list[Component]:
@@ -108,27 +94,36 @@ def _tried(component: Component, problem: str, fix: str) -> Component:
 def imported(modules: Sequence[str]) -> dict[str, str]:
     """Module -> why it cannot be imported; only those that cannot. One that ends its process does not hide the next."""
     found: dict[str, str] = {}
-    while left := [name for name in modules if name not in found]:
-        told = _try(left)
-        found |= told or {left[0]: "could not be tried"}
+    left = [*modules]
+    while left:
+        found |= _up_to_death(left)
+        left = [name for name in modules if name not in found]
     return {name: problem for name, problem in found.items() if problem}
 
 
-def _try(modules: Sequence[str]) -> dict[str, str]:
-    """Module -> what importing it says, empty where all is well; up to the first that ends the process."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", _IMPORTS, *modules],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_TIMEOUT, check=False,
-        )  # fmt: skip
-        said, how = done.stdout, f"ends the process with code {done.returncode}"
-    except subprocess.TimeoutExpired as error:
-        said, how = error.stdout or b"", f"is not done after {_TIMEOUT:.0f} s"
+def _up_to_death(modules: Sequence[str]) -> dict[str, str]:
+    """Module -> why it cannot be imported, empty where it can; up to the first that ends the process."""
     found: dict[str, str] = {}
-    for line in said.decode("utf-8", errors="replace").splitlines():
-        name, problem = json.loads(line)
-        found[name] = how if problem is None else problem
+    with (
+        tempfile.TemporaryDirectory(prefix="omni-kit-doctor-") as logs,
+        Worker("doctor", Path(logs), timeout=_IMPORTING, service=CALLING, argument="omni_kit.doctor:attempt") as worker,
+    ):
+        for name in modules:
+            try:
+                found[name] = worker.ask(Call(name))
+            except StepError as error:
+                found[name] = str(error)
+                break
     return found
+
+
+def attempt(name: str) -> str:
+    """Import a module; return why that fails, and nothing where it does not."""
+    try:
+        importlib.import_module(name)
+    except BaseException as error:
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return ""
 
 
 def _program(name: str, needed_by: str, binary: Callable[[], str | None]) -> Component:
@@ -144,9 +139,9 @@ def _program(name: str, needed_by: str, binary: Callable[[], str | None]) -> Com
             return found
         return replace(found, status="broken", fix=f"{fix} --force-reinstall", problem="its program is missing")
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=_ASKING, check=False)
-        problem = f"`--version` ends with code {done.returncode}" if done.returncode else ""
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run_program([program, "--version"], timeout=_ASKING)
+        problem = f"`--version` ends with code {done.code}" if done.code else ""
+    except OSError as error:
         problem = f"{type(error).__name__}: {error}"
     if problem:
         return replace(found, status="broken", fix=f"{fix} --force-reinstall", problem=problem)
@@ -154,8 +149,7 @@ def _program(name: str, needed_by: str, binary: Callable[[], str | None]) -> Com
 
 
 def _ty() -> str | None:
-    beside = Path(sysconfig.get_path("scripts"), "ty")
-    return str(beside) if beside.is_file() else shutil.which("ty")
+    return program_beside("ty")
 
 
 def _type_checker() -> list[Component]:

@@ -1,15 +1,13 @@
-"""Writing files so that nothing is ever half written, and Python so that it is formatted."""
+"""Writing files so that nothing is ever half written."""
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 
-from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.errors import BadInput
 
 _HEAD = 2000  # bytes of a page in which it says what made it
 
@@ -127,54 +125,6 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):
         return False
-
-
-def format_python(text: str, name: str, rules: Path | None = None) -> str:
-    """Python source with sorted imports, formatted by ruff.
-
-    Args:
-        rules: the pyproject.toml by which ruff formats it; 120 columns without one.
-
-    Raises:
-        BadInput: the text is no valid Python.
-        MissingRequirement: ruff is not installed.
-    """
-    try:
-        compile(text, name, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
-        raise BadInput(f"{name} is not valid Python: {error}") from error
-    # What is an import of one's own must not depend on what lies in the working directory.
-    style = [f"--config={rules}"] if rules else ["--isolated", "--line-length=120", "--target-version=py311"]
-    for arguments in (
-        ("check", "--fix-only", "--quiet", "--select", "I,F401", "--unsafe-fixes"),
-        ("format", "--quiet"),
-    ):
-        done = subprocess.run(
-            [ruff_binary(), *arguments, *style, "--config=src=[]", f"--stdin-filename={name}", "-"],
-            input=text, capture_output=True, text=True, encoding="utf-8", check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise BadInput(f"{name} is not valid Python: {done.stderr.strip()[:200]}")
-        text = done.stdout
-    return text
-
-
-@lru_cache(maxsize=1)
-def ruff_binary() -> str:
-    """The installed ruff: the package's own, or the one on the PATH.
-
-    Raises:
-        MissingRequirement: there is none.
-    """
-    try:
-        from ruff import find_ruff_bin
-
-        return str(find_ruff_bin())
-    except (ImportError, FileNotFoundError):
-        found = shutil.which("ruff")
-    if found is None:
-        raise MissingRequirement("Python is formatted with ruff, which is not installed", "pip install ruff")
-    return found
 
 
 def _umask() -> int:

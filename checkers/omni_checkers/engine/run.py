@@ -1,9 +1,6 @@
 """A run: rules over models, minus what is silenced and what is known."""
 
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 from omni_checkers.engine.baseline import Baseline
@@ -15,6 +12,7 @@ from omni_checkers.engine.rule import Result, Rule, Severity
 from omni_checkers.engine.settings import Settings
 from omni_checkers.engine.suppress import RuleFailed
 from omni_kit.errors import BadInput
+from omni_kit.isolation.pool import map_in_forks
 from omni_kit.pysource.source import without_collection
 from omni_kit.targets.protocol import Target
 from omni_kit.targets.registry import chosen, find_integrations, get_target, integration_at
@@ -157,13 +155,7 @@ def _judged(jobs: Sequence[tuple[Path, str, tuple[str, ...]]]) -> list[dict[str,
     order.insert(0, order.pop(len(order) * 3 // 4)) if order else None
     rest = [jobs[number] for number in order[1:]]
     found = [_judge(jobs[number]) for number in order[:1]]
-    # only where forking is safe: elsewhere each process would learn everything again
-    workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, _WORKERS, len(rest))
-    if workers < 2 or len(rest) < _MANY:
-        found += [_judge(job) for job in rest]
-    else:
-        with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-            found += pool.map(_judge, rest)
+    found += map_in_forks(_judge, rest, _WORKERS) if len(rest) >= _MANY else [_judge(job) for job in rest]
     return [verdicts for _, verdicts in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
 
 

@@ -4,19 +4,25 @@ The checker is `ty`, an optional package. It reads the installed libraries and r
 """
 
 import importlib.util
+import io
+import os
 import re
-import subprocess
 import sys
+import tempfile
+import tokenize
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.errors import MissingRequirement
+from omni_kit.isolation.programs import program_beside, run_program
 
 PACKAGE = "ty"
 _REINSTALL = f"pip install --force-reinstall {PACKAGE}"
-_TIMEOUT = 300
+_TIMEOUT = 300.0
+# No file of what is checked configures its check, and neither does the user's: all of it is here.
+_SETTINGS = "[analysis]\nrespect-type-ignore-comments = false\n"
 _LINE = re.compile(r"(?P<path>.+?):(?P<line>\d+):\d+: \w+\[(?P<rule>[\w-]+)\] (?P<said>.*)")
 # Rules of ty that mean drift; the others are noise in modeling code.
 _RULES = (
@@ -24,6 +30,8 @@ _RULES = (
     "unresolved-reference",
 )  # fmt: skip
 _MODULE = re.compile(r"imported module `\.*(?P<name>\w*)")
+# Only this comment cannot be switched off. It silences the rules in its brackets; without them, all.
+_IGNORE = re.compile(r"#\s*ty:\s*ignore\b(?:\[(?P<rules>[^\]]*)\])?")
 # What is set on an object is no drift; nor are attributes of some members of a union, nor methods for a device.
 _NOISE = re.compile(r"^Unresolved attribute|in union|possibly|has no attribute `(?:npu|xpu|hpu|mlu|musa)`")
 _CONFIGS = re.compile(r"^\s*super\(\)\.__init__\(")
@@ -34,7 +42,7 @@ class Diagnostic:
     """One thing that does not fit.
 
     Attributes:
-        rule: of the type checker.
+        rule: of the type checker; "ignored" for a comment that silences it.
         said: its own words.
     """
 
@@ -55,33 +63,65 @@ def drifted(files: Sequence[Path], upstream: Sequence[Path]) -> list[Diagnostic]
     Raises:
         MissingRequirement: it is installed and cannot run.
     """
-    found = list(_run([*files, *upstream]))
+    found = list(_run([*files, *upstream], _roots(files))) if files else []
     theirs = Counter((one.rule, one.said) for one in found if one.path in set(upstream))
-    mine = (one for one in found if one.path in set(files) and not theirs[one.rule, one.said])
+    mine = [one for one in found if one.path in set(files) and not theirs[one.rule, one.said]]
+    mine += [one for file in files for one in _ignored(file)]
     return sorted((one for one in mine if not _is_noise(one)), key=lambda one: (str(one.path), one.line, one.said))
 
 
-def _run(files: Sequence[Path]) -> Iterator[Diagnostic]:
-    if not files:
-        return
-    command = [sys.executable, "-m", PACKAGE, "check", "--python", sys.prefix, "--output-format", "concise",
-               "--exit-zero", "--ignore", "all"]  # fmt: skip
-    for rule in _RULES:
-        command += ["--error", rule]
-    place = _root(files[0])  # paths below it are said relative to it
-    try:
-        done = subprocess.run(
-            [*command, *map(str, files)], capture_output=True, text=True, timeout=_TIMEOUT, check=False, cwd=place
-        )
-    except subprocess.TimeoutExpired:
-        raise MissingRequirement(f"{PACKAGE} did not finish in {_TIMEOUT} s", _REINSTALL) from None
-    if done.returncode:
-        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "no message").strip()
-        raise MissingRequirement(f"{PACKAGE} cannot run: it ended with code {done.returncode}: {last}", _REINSTALL)
+def _run(files: Sequence[Path], roots: Sequence[Path]) -> Iterator[Diagnostic]:
+    program = program_beside(PACKAGE)
+    if program is None:
+        raise MissingRequirement(f"{PACKAGE} is installed and its program is missing", _REINSTALL)
+    rules = [word for rule in _RULES for word in ("--error", rule)]
+    paths = [word for root in roots for word in ("--extra-search-path", str(root))]
+    with tempfile.TemporaryDirectory(prefix="omni-kit-types-") as neutral:
+        settings = Path(neutral, "ty.toml")
+        settings.write_text(_SETTINGS, encoding="utf-8")
+        command = [program, "check", "--project", neutral, "--config-file", str(settings), "--python", sys.prefix,
+                   *paths, "--output-format", "concise", "--exit-zero",
+                   "--no-progress", "--color", "never", "--ignore", "all", *rules]  # fmt: skip
+        try:
+            done = run_program(
+                [*command, *map(str, files)], timeout=_TIMEOUT, directory=Path(neutral),
+                environment={**os.environ, "XDG_CONFIG_HOME": neutral},
+            )  # fmt: skip
+        except OSError as error:
+            raise MissingRequirement(f"{PACKAGE} cannot run: {error}", _REINSTALL) from None
+    if done.code:
+        why = f"it ended with code {done.code}: {done.last_words}"
+        raise MissingRequirement(f"{PACKAGE} cannot run: {why}", _REINSTALL)
     for line in done.stdout.splitlines():
         if match := _LINE.fullmatch(line):
-            path = Path(place, match["path"]).resolve()
+            path = Path(neutral, match["path"]).resolve()
             yield Diagnostic(path, int(match["line"]), match["rule"], match["said"])
+
+
+def _ignored(file: Path) -> Iterator[Diagnostic]:
+    """Yield the comments that keep the type checker from reporting one of the rules."""
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(file.read_text(encoding="utf-8")).readline))
+    except (tokenize.TokenError, SyntaxError, ValueError):  # what does not parse is another rule's
+        return
+    for token in tokens:
+        match = _IGNORE.search(token.string) if token.type == tokenize.COMMENT else None
+        if match and (match["rules"] is None or _silences(match["rules"])):
+            said = f"`{match[0]}` hides what {PACKAGE} reports here: remove the comment"
+            yield Diagnostic(file, token.start[0], "ignored", said)
+
+
+def _silences(rules: str) -> bool:
+    return any(name.strip() in _RULES for name in rules.split(","))
+
+
+def _roots(files: Sequence[Path]) -> list[Path]:
+    """Return where packages are imported from; of several packages of one name, the first one's place."""
+    found: dict[str, Path] = {}
+    for file in files:
+        root = _root(file)
+        found.setdefault(file.resolve().relative_to(root).parts[0], root)
+    return list(dict.fromkeys(found.values()))
 
 
 def _root(file: Path) -> Path:

@@ -12,7 +12,7 @@ import pytest
 
 from omni_checkers import check
 from omni_kit.errors import BadInput, Refusal
-from omni_kit.files import ruff_binary
+from omni_kit.formatting import ruff_binary
 from omni_kit.parity import run_parity
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.scaffold import new_model

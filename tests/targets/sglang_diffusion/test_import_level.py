@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from omni_checkers import Rule, all_rules, check
-from omni_checkers.engine.apart import answer_of
 from omni_checkers.engine.report import Report
 from omni_checkers.sglang_diffusion.examples import ARCH, CONFIG, PACKAGE, QWEN, SAMPLING, changed
-from omni_checkers.sglang_diffusion.runs.experiments import describe
+from omni_checkers.sglang_diffusion.runs.experiments import IMPORTS, LIMIT, MODULE, describe
+from omni_kit.isolation.requests import run_workers
 from omni_kit.resources import resource_dir
 from tests.checkers.sglang_diffusion.test_sweep import pipelines
 
@@ -118,7 +118,8 @@ def test_sglangs_own_pipelines_pass() -> None:
     root = Path(next(iter(spec.submodule_search_locations or ())))
     models = [describe(serving, Path(f"/{n}/{serving.name}")) for n, serving in enumerate(pipelines(root))]
     models = [{**model, "root": ""} for model in models]  # installed
-    answer = answer_of("omni_checkers.sglang_diffusion.runs.experiment", "import", {"models": models}, None, 900.0)
+    answers = run_workers(f"{MODULE}:look_at", models, timeout=LIMIT, modules=IMPORTS)
+    answer = {model["path"]: facts for model, facts in zip(models, answers, strict=True)}
     wrong = {(Path(path).name, *one) for path, facts in answer.items() for one in facts["wrong"]}
     assert len(models) >= 66
     assert [(path, facts["error"]) for path, facts in answer.items() if facts["error"] and not facts["lacks"]] == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import BadInput, Refusal
-from omni_kit.files import format_python
+from omni_kit.formatting import format_python
 from omni_kit.scaffold import Scaffold, new_model
 from omni_kit.targets.registry import get_target
 from omni_kit.upstream.kinds import Kind

@@ -4,13 +4,13 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
 from omni_kit.errors import OmniKitError
+from omni_kit.isolation.pool import map_in_forks
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.verify.card import Stage
 from omni_kit.verify.run import DIFFERENCE, LEFT_OUT, verify
@@ -43,8 +43,7 @@ CoverOne = Callable[[str, Path, Sides], Case]
 def in_shares(names: Sequence[str], cover_one: CoverOne) -> list[Case]:
     """Covers models in processes beside each other; in the order given."""
     shares = [names[start::_PROCESSES] for start in range(_PROCESSES)]
-    with ProcessPoolExecutor(_PROCESSES) as pool:
-        done = {case.name: case for cases in pool.map(partial(_share, cover_one), shares) for case in cases}
+    done = {case.name: case for cases in map_in_forks(partial(_share, cover_one), shares, _PROCESSES) for case in cases}
     return [done[name] for name in names]
 
 

@@ -1,8 +1,10 @@
 """Run an external program with limits on its time and on what it prints."""
 
+import io
 import os
 import select
 import shutil
+import sysconfig
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -66,7 +68,9 @@ def run_program(
         given.seek(0)
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="omni-kit-program-")))
-        how = Start([found, *program[1:]], os.environ if environment is None else environment, str(directory.absolute()))
+        how = Start(
+            [found, *program[1:]], os.environ if environment is None else environment, str(directory.absolute())
+        )
         (stdout, theirs), (stderr, theirs_too) = os.pipe(), os.pipe()
         try:
             process = start(how, given.fileno(), theirs, theirs_too)
@@ -80,6 +84,12 @@ def run_program(
             process.end()
             os.close(stdout)
             os.close(stderr)
+
+
+def program_beside(name: str) -> str | None:
+    """Return the program that an installed package brings: that of this environment, or else one on the PATH."""
+    beside = Path(sysconfig.get_path("scripts"), name)
+    return str(beside) if beside.is_file() else shutil.which(name)
 
 
 def _read(process: Process, files: Sequence[int], timeout: float, name: str) -> list[str]:
@@ -98,4 +108,4 @@ def _read(process: Process, files: Sequence[int], timeout: float, name: str) -> 
             if ready:
                 raise OSError(f"{name} printed more than {_MOST} bytes")
             raise TimeoutError(f"{name} did not finish in {timeout:.0f} s")
-    return [text.decode("utf-8", errors="replace") for text in said.values()]
+    return [io.TextIOWrapper(io.BytesIO(text), "utf-8", "replace").read() for text in said.values()]

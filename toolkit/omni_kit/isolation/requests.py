@@ -3,7 +3,7 @@
 import json
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,10 @@ from typing import Any
 from omni_kit.isolation.confinement import Confinement
 from omni_kit.isolation.worker import StepError, Worker, cores
 
-_SERVICE = "omni_kit.isolation.serving:calling"
+CALLING = "omni_kit.isolation.serving:calling"
+"""The service that calls the function that is its argument."""
+
+_LOGGED = "; its stacks are in "  # a log that is removed
 
 
 def run_worker(
@@ -50,7 +53,7 @@ def run_workers(
     modules: Sequence[str] = (),
     path: Sequence[Path] = (),
     confined: bool = True,
-) -> Iterator[Any]:
+) -> Generator[Any, None, None]:
     """Yield what `run_worker` returns or raises for each request, in order; as many run at a time as there are cores.
 
     Args:
@@ -60,16 +63,16 @@ def run_workers(
     limits = Confinement.of_candidate() if confined else None
     with ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="omni-kit-worker-")))
-        running: deque[tuple[Worker, _Call]] = deque()
+        running: deque[tuple[Worker, Call]] = deque()
         for number, request in enumerate(requests):
             if len(running) == cores():
                 yield _result(*running.popleft())
             worker = Worker(
-                function, logs / str(number), timeout=timeout, threads=1 if len(requests) > 1 else None,
-                confinement=limits, service=_SERVICE, modules=modules, path=path,
+                "worker", logs / str(number), timeout=timeout, threads=1 if len(requests) > 1 else None,
+                confinement=limits, service=CALLING, argument=function, modules=modules, path=path,
             )  # fmt: skip
             stack.callback(worker.close, at_once=True)
-            call = _Call(function, json.dumps(request))
+            call = Call(request)
             worker.send(call)
             running.append((worker, call))
         for each in running:
@@ -77,26 +80,28 @@ def run_workers(
 
 
 @dataclass(frozen=True)
-class _Call:
-    """One request, as JSON."""
+class Call:
+    """A request to a worker of the service `CALLING`: one JSON value."""
 
-    function: str
-    line: str
+    value: Any
 
-    def title(self) -> str:
-        return self.function.rpartition(":")[2]
+    @classmethod
+    def title(cls) -> str:
+        """Return its name."""
+        return "call"
 
     def as_line(self) -> str:
-        return self.line
+        """Return the value as JSON."""
+        return json.dumps(self.value)
 
     def take(self, side: Any) -> Any:
         """Return nothing: the service calls the function."""
 
 
-def _result(worker: Worker, call: _Call) -> Any:
+def _result(worker: Worker, call: Call) -> Any:
     try:
         return worker.receive(call)
     except StepError as error:
-        return error
+        return StepError(str(error).partition(_LOGGED)[0], blames_candidate=error.blames_candidate)
     finally:
         worker.close(at_once=True)

@@ -1,7 +1,7 @@
 """The child's end of a worker: `python -m omni_kit.isolation.serving SERVICE NAME [CONFINEMENT]`, or a fork.
 
-Requests arrive as lines on stdin. Replies leave as JSON lines on what stdout was. Everything that libraries print goes
-to stderr, which the parent points at a log file.
+Requests arrive as lines on stdin, each behind a token that its reply repeats. Replies leave as JSON lines on what
+stdout was. Everything that libraries print goes to stderr, which the parent points at a log file.
 """
 
 import faulthandler
@@ -36,7 +36,8 @@ def serve(service: str, name: str, confinement: str = "") -> None:
     gc.disable()  # until the first reply: imports leave no garbage, and looking for it takes a sixth of their time
     reply: Service = _attribute(service)(name)
     for line in sys.stdin:
-        replies.write(json.dumps(_outcome(reply, line.strip())) + "\n")
+        token, _, request = line.strip().partition(" ")
+        replies.write(json.dumps({"token": token, **_outcome(reply, request)}) + "\n")
         replies.flush()
         gc.enable()
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import select
 import shutil
 import signal
@@ -68,6 +69,7 @@ class Worker:
         threads: how many threads it may compute with; None shares the cores between two processes.
         confinement: what it cannot open or change, where the system can keep it from that.
         service: what replies to its requests; see `serving.serve`.
+        argument: what the service is called with, instead of the name.
         modules: what it imports in any case, so that it can be the fork of a server that has imported them.
         path: directories that come first where it imports from.
     """
@@ -81,6 +83,7 @@ class Worker:
         threads: int | None = None,
         confinement: Confinement | None = None,
         service: str,
+        argument: str = "",
         modules: Sequence[str] = (),
         path: Sequence[Path] = (),
     ) -> None:
@@ -93,7 +96,7 @@ class Worker:
         self._open = confinement.open() if confinement is not None else [Path("/")]
         stdin, self._stdin = os.pipe()
         self._stdout, stdout = os.pipe()
-        arguments = [service, name, json.dumps(asdict(confinement)) if confinement is not None else ""]
+        arguments = [service, argument or name, json.dumps(asdict(confinement)) if confinement is not None else ""]
         how = Start(
             program=[sys.executable, "-P", "-m", "omni_kit.isolation.serving", *arguments],
             environment={
@@ -110,6 +113,7 @@ class Worker:
             os.close(stdin)
             os.close(stdout)
         self._unread = b""
+        self._token = ""
         self._awaited: list[Request[Any]] = []
 
     def __enter__(self) -> "Worker":
@@ -140,7 +144,8 @@ class Worker:
             with suppress(StepError):
                 self.receive(self._awaited[0])
         self._check_silent(step.title())
-        line = step.as_line() + "\n"
+        self._token = secrets.token_hex(8)
+        line = f"{self._token} {step.as_line()}\n"
         try:
             _write(self._stdin, line.encode())
         except OSError:  # it ended, or its stdin was closed
@@ -213,7 +218,8 @@ class Worker:
             reply = json.loads(line)
         except (ValueError, RecursionError):
             reply = None
-        if not isinstance(reply, dict) or not ("result" in reply or {"error", "blames_candidate"} <= reply.keys()):
+        ours = isinstance(reply, dict) and reply.pop("token", "") == self._token
+        if not ours or not ("result" in reply or {"error", "blames_candidate"} <= reply.keys()):
             raise self._garbled(step)
         return reply
 

@@ -5,18 +5,17 @@ moving bytes: renaming, stacking, transposing, comparing shapes.
 """
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.isolation.requests import run_worker
+from omni_kit.isolation.worker import StepError
 from omni_kit.layout.accounting import Accounting
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.upstream.transformers.models import UpstreamModel
 
-_TIMEOUT = 600
+_TIMEOUT = 600.0
+_WORKER = "omni_kit.layout.against_worker"
 
 
 @dataclass(frozen=True)
@@ -62,24 +61,12 @@ def prove_loading(checkpoint: Checkpoint, model: UpstreamModel, accounting: Acco
         key: [info.dtype, list(info.shape)] for key, info in checkpoint.tensors.items() if info and key not in ignored
     }
     job = {"class": model.class_name, "config": dict(model.config.given) | {"model_type": model.config.model_type}}
-    done = subprocess.run(
-        [sys.executable, "-m", "omni_kit.layout.against_worker"],
-        input=json.dumps({**job, "tensors": tensors}),
-        env={**os.environ, "PYTHONPATH": _python_path(model), "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT,
-        check=False,
-    )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise BadInput(f"{model.class_name} cannot be built from this config: {last[:300]}")
-    answer = json.loads(done.stdout.splitlines()[-1])
+    try:
+        answer = run_worker(
+            f"{_WORKER}:load", {**job, "tensors": tensors}, timeout=_TIMEOUT, modules=[_WORKER],
+            path=[model.library.root.parent],
+        )  # fmt: skip
+    except StepError as error:
+        raise BadInput(f"{model.class_name} cannot be built from this config: {error}") from error
     lists = {name: tuple(answer[name]) for name in ("missing", "unexpected", "mismatched", "twice")}
     return LoadProof(parameters=answer["parameters"], error=answer["error"], **lists)
-
-
-def _python_path(model: UpstreamModel) -> str:
-    """The transformers that was read comes first, be it the installed one or another."""
-    own = [str(model.library.root.parent), *sys.path]
-    return os.pathsep.join(path for path in own if path)

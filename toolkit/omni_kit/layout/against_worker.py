@@ -1,9 +1,7 @@
-"""The process of `prove_loading`: reads a job on stdin, prints one JSON object. Imports torch and transformers."""
+"""The process of `prove_loading`, which imports torch and transformers."""
 
-import json
 import logging
 import re
-import sys
 from collections import Counter
 from typing import Any
 
@@ -15,8 +13,8 @@ from transformers.core_model_loading import WeightConverter, WeightRenaming, ren
 from omni_kit.layout.headers import TORCH_NAMES
 
 
-def main(job: dict[str, Any]) -> dict[str, Any]:
-    """Builds the model, loads the tensors without data, and says what the loader said."""
+def load(job: dict[str, Any]) -> dict[str, Any]:
+    """Build the model, load the tensors without data, and return what the loader reports."""
     logging.disable(logging.ERROR)
     cls = getattr(transformers, job["class"])
     named = bool(job["config"]["model_type"])  # some parts have no model_type to be found by
@@ -64,7 +62,3 @@ def _fed_twice(model: Any, keys: list[str]) -> list[str]:
     merged = {target for (target, pattern, _) in counts if pattern is not None}
     repeated = {target for (target, _, _), count in counts.items() if count > 1}
     return sorted(repeated | (fused & merged))
-
-
-if __name__ == "__main__":
-    print(json.dumps(main(json.load(sys.stdin))))

@@ -2,13 +2,12 @@
 
 import difflib
 import re
-import subprocess
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.files import ruff_binary
+from omni_kit.formatting import run_ruff
 from omni_kit.patchgen.header import is_generated
 
 _DIFF = re.compile(r"--- \S.*\n\+\+\+ \S")
@@ -115,8 +114,8 @@ def in_the_way(path: Path, root: Path, force: bool) -> str:
 
 
 def _ruff(*arguments: str) -> None:
-    done = subprocess.run([ruff_binary(), *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
+    done = run_ruff(*arguments)
+    if done.code:
         said = " ".join((done.stderr or done.stdout).split())[:400]
         raise BadInput(f"ruff {arguments[0]} failed: {said}", "mend the ruff configuration or the config's code")
 

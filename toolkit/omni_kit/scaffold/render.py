@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 
 from omni_kit.errors import BadInput
-from omni_kit.files import format_python
+from omni_kit.formatting import format_python
 from omni_kit.resources import resource_dir
 from omni_kit.targets.protocol import TODO_MARK, NewFile, Target, Todo, package_of
 

@@ -1,18 +1,19 @@
 """Makes an integration again as today's templates and library have it, and merges that with what people changed."""
 
 import json
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.isolation.programs import run_program
 from omni_kit.scaffold.answers import ANSWERS, BASE, Answers, load_answers, load_base
 from omni_kit.scaffold.new_model import draft
 from omni_kit.scaffold.write import FileChange, digest, read_existing, write
 from omni_kit.targets.protocol import IntegrationPlan, Style
+
+_MERGING = 60.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -173,17 +174,19 @@ def _merge(yours: str, base: str, new: str) -> tuple[str, bool]:
     Raises:
         MissingRequirement: git is not installed, or fails.
     """
-    git = shutil.which("git")
-    if git is None:
-        raise MissingRequirement("changed files are merged with git, which is not installed", "install git")
     with tempfile.TemporaryDirectory(prefix="omni-kit-update-") as place:
         for name, text in (("yours", yours), ("base", base), ("new", new)):
             (Path(place) / name).write_text(text, encoding="utf-8", newline="\n")
-        done = subprocess.run(
-            [git, "merge-file", "-p", "--diff3", "-L", "yours", "-L", "as it was written", "-L", "new",
-             "yours", "base", "new"],
-            cwd=place, capture_output=True, text=True, encoding="utf-8", check=False,
-        )  # fmt: skip
-    if done.returncode < 0 or done.returncode > 127:  # 1 to 127 is the number of conflicts
+        labels = ("-L", "yours", "-L", "as it was written", "-L", "new")
+        program = ("git", "merge-file", "-p", "--diff3", *labels, "yours", "base", "new")
+        try:
+            done = run_program(program, timeout=_MERGING, directory=Path(place))
+        except FileNotFoundError as error:
+            raise MissingRequirement(
+                "changed files are merged with git, which is not installed", "install git"
+            ) from error
+        except OSError as error:
+            raise MissingRequirement(f"git merge-file failed: {error}", "look at git --version") from error
+    if done.code < 0 or done.code > 127:  # 1 to 127 is the number of conflicts
         raise MissingRequirement(f"git merge-file failed: {done.stderr.strip()[:200]}", "look at git --version")
-    return done.stdout, done.returncode == 0
+    return done.stdout, done.code == 0

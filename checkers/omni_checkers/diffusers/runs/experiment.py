@@ -1,43 +1,21 @@
-"""`python -m omni_checkers.diffusers.runs.experiment`: what only a run can tell about models.
+"""What only a run can tell about models, in processes of their own.
 
-stdin is one JSON object, {"integrations": [...]}; the answer, path -> class -> what is wrong, is written to the file
-that the first argument names. Rules never import torch: this process does. Models are built on the meta device, where
-they have no weights and nothing is computed.
+Rules never import torch: these processes do. Models are built on the meta device, where they have no weights and
+nothing is computed.
 """
 
 import importlib
 import inspect
-import json
 import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from omni_checkers.engine.apart import forked
 from omni_kit.isolation.failures import lacking_package
 
-LIMIT = 120.0
-"""Seconds in which a model is imported, built and asked."""
 _ROUNDS = 5.0
 """Seconds for building it again and again, each time with one parameter changed."""
-
-
-def main() -> None:
-    """Reads the request from stdin and writes the answer to the file that the first argument names."""
-    integrations = json.load(sys.stdin)["integrations"]
-    for name in ("torch", "diffusers.models"):  # once, before the forks
-        importlib.import_module(name)
-    answer = {one["path"]: {name: _apart(one, module, name) for module, name in one["models"]} for one in integrations}
-    Path(sys.argv[1]).write_text(json.dumps(answer), encoding="utf-8")
-
-
-def _apart(integration: Mapping[str, Any], module: str, name: str) -> dict[str, Any]:
-    """Looks at a model in a fork of this process, where a crash stays."""
-    given = {"folder": integration["folder"], "toy": integration["toy"], "module": module, "name": name}
-    found = forked(look_at, given, LIMIT)
-    return {"lacks": "", "wrong": [["built", found]]} if isinstance(found, str) else found
 
 
 def look_at(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,7 +149,3 @@ def _inside(module: Any, part: str) -> list[Any]:
 
 def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Asks `omni_checkers.diffusers.runs.experiment` what only a run can tell, in a process of its own."""
+"""Run models in processes of their own, for what only `omni_checkers.diffusers.runs.experiment` can tell."""
 
 import importlib.util
 import json
@@ -8,10 +8,10 @@ from typing import Any
 
 from omni_checkers.diffusers.facts.model import model_facts
 from omni_checkers.diffusers.facts.sources import home_of
-from omni_checkers.diffusers.runs.experiment import LIMIT
-from omni_checkers.engine.apart import answer_of
 from omni_checkers.engine.rule import NotApplicable
-from omni_kit.errors import MissingRequirement
+from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.isolation.requests import run_worker, run_workers
+from omni_kit.isolation.worker import StepError
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.targets.diffusers.model_dir import toy_name
 from omni_kit.targets.registry import get_target
@@ -19,11 +19,10 @@ from omni_kit.upstream.diffusers.package import package_root
 from omni_kit.upstream.repositories.recorded import SIGNED
 
 FACT, SHARED = "constructed", "shared"
-_STARTING = 120.0
-"""Seconds for what all models of a run share: the imports of torch and diffusers."""
+_LIMIT, _SHARING_LIMIT = 240.0, 300.0
+"""Seconds in which one model is imported and built, and in which its plan is found and proven."""
 _MODULE, _SHARING = "omni_checkers.diffusers.runs.experiment", "omni_checkers.diffusers.runs.sharing"
-SHARING_LIMIT = 180.0
-"""Seconds in which the plan of one model is found and proven."""
+_IMPORTS = (_MODULE, "torch", "diffusers.models")
 
 
 def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:
@@ -40,12 +39,15 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
     found: dict[Path, dict[str, Any]] = {path: {FACT: {}} for path in paths}
     for root in dict.fromkeys(one["root"] for one in described.values()):
         group = [one for one in described.values() if one["root"] == root and one["models"]]
-        request = {"integrations": group}
-        limit = _STARTING + LIMIT * sum(len(one["models"]) for one in group)
-        answer = answer_of(_MODULE, level, request, Path(root) if root else None, limit) if group else {}
-        for path in paths:
-            if str(path) in answer:
-                found[path][FACT] = answer[str(path)]
+        requests = [
+            {"folder": one["folder"], "toy": one["toy"], "module": module, "name": name}
+            for one in group for module, name in one["models"]
+        ]  # fmt: skip
+        answers = run_workers(
+            f"{_MODULE}:look_at", requests, timeout=_LIMIT, modules=_IMPORTS, path=[Path(root)] if root else []
+        )
+        for one in group:
+            found[Path(one["path"])][FACT] = {name: _facts(next(answers)) for _, name in one["models"]}
     if level == "toy":
         _share(found, described)
     return found
@@ -56,10 +58,17 @@ def _share(found: dict[Path, dict[str, Any]], described: Mapping[Path, Mapping[s
     wanted = [path for path, one in described.items() if SIGNED in one["toy"] and one["models"]]
     for path in wanted:
         root = described[path]["root"]
-        request = {"paths": [str(path)]}
-        answer = answer_of(_SHARING, "toy", request, Path(root) if root else None, _STARTING + SHARING_LIMIT)
-        plan, reason = answer[str(path)]
+        try:
+            plan, reason = run_worker(
+                f"{_SHARING}:found", str(path), timeout=_SHARING_LIMIT, path=[Path(root)] if root else []
+            )
+        except StepError as error:
+            raise BadInput(f"the run for --level toy failed: {error}", f"look at what {path} does on import") from error
         found[path][SHARED] = {"plan": plan, "reason": reason}
+
+
+def _facts(answer: Any) -> Any:
+    return {"lacks": "", "wrong": [["built", str(answer)]]} if isinstance(answer, StepError) else answer
 
 
 def describe(path: Path) -> dict[str, Any]:

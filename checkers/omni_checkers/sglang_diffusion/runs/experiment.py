@@ -1,50 +1,31 @@
-"""`python -m omni_checkers.sglang_diffusion.runs.experiment`: what only a run can tell about pipelines.
+"""What only a run can tell about pipelines, in processes of their own.
 
-stdin is one JSON object, {"models": [...]}; the answer, path -> facts, is written to the file that the first argument
-names. Rules never import torch: this process does, and SGLang with stand-ins for what needs an accelerator.
+Rules never import torch: these processes do, and SGLang with stand-ins for what needs an accelerator.
 """
 
 import copy
 import importlib
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from omni_checkers.engine.apart import forked
 from omni_kit.isolation.failures import lacking_package
 
-LIMIT = 120.0
-"""Seconds in which a pipeline is imported, constructed and called."""
-_NOTHING: Mapping[str, Any] = {"error": "", "lacks": "", "wrong": []}
-
-
-def main() -> None:
-    """Reads the request from stdin and writes the answer to the file that the first argument names."""
-    from omni_kit.targets.sglang_diffusion.runtime.stand_ins import register_stand_ins
-
-    models = json.load(sys.stdin)["models"]
-    os.environ.setdefault("SGLANG_DIFFUSION_PLATFORM_OVERRIDE", "cpu")
-    register_stand_ins()
-    importlib.import_module("sglang.multimodal_gen.registry")  # once, before the forks
-    answer = {model["path"]: _apart(model) for model in models}
-    Path(sys.argv[1]).write_text(json.dumps(answer), encoding="utf-8")
-
-
-def _apart(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Looks at a pipeline in a fork of this process: registrations, and a crash, stay there."""
-    found = forked(look_at, model, LIMIT)
-    return {**_NOTHING, "error": found} if isinstance(found, str) else found
+NOTHING: Mapping[str, Any] = {"error": "", "lacks": "", "wrong": []}
+"""The facts of a pipeline of which nothing is known."""
 
 
 def look_at(model: Mapping[str, Any]) -> dict[str, Any]:
     """What is wrong: [kind, class, method, message] each, of kinds "registered", "config" and "callback"."""
-    facts: dict[str, Any] = {**_NOTHING, "wrong": []}
+    from omni_kit.targets.sglang_diffusion.runtime.stand_ins import register_stand_ins
+
+    facts: dict[str, Any] = {**NOTHING, "wrong": []}
     if not model["classes"]:
         return facts  # no pipeline
+    os.environ.setdefault("SGLANG_DIFFUSION_PLATFORM_OVERRIDE", "cpu")
+    register_stand_ins()
     try:
         if model["package"]:
             sys.path.insert(0, model["folder"])
@@ -142,7 +123,3 @@ def _class(module: str, name: str) -> type:
 
 def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-
-
-if __name__ == "__main__":
-    main()

@@ -1,16 +1,17 @@
-"""Asks `omni_checkers.sglang_diffusion.runs.experiment` what only a run can tell, in a process of its own."""
+"""Run pipelines in processes of their own, for what only `omni_checkers.sglang_diffusion.runs.experiment` can tell."""
 
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.engine.apart import answer_of
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.sglang_diffusion.facts.model import model_facts
 from omni_checkers.sglang_diffusion.facts.serving import Serving
-from omni_checkers.sglang_diffusion.runs.experiment import LIMIT
+from omni_checkers.sglang_diffusion.runs.experiment import NOTHING
 from omni_kit.errors import MissingRequirement
+from omni_kit.isolation.requests import run_workers
+from omni_kit.isolation.worker import StepError
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.targets.registry import get_target
@@ -19,9 +20,10 @@ from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.diffusers.signatures import arguments
 
 FACT = "constructed"
-_STARTING = 300.0
-"""Seconds for what all pipelines of a run share: the imports of torch and SGLang."""
-_MODULE = "omni_checkers.sglang_diffusion.runs.experiment"
+LIMIT = 420.0
+"""Seconds in which a pipeline is imported, constructed and called; imports of torch and SGLang included."""
+MODULE = "omni_checkers.sglang_diffusion.runs.experiment"
+IMPORTS = (MODULE, "omni_kit.targets.sglang_diffusion.runtime.preloaded")
 
 
 def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:
@@ -29,7 +31,6 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
 
     Raises:
         MissingRequirement: torch or SGLang is not installed.
-        BadInput: a run ended without an answer.
     """
     for need in get_target("sglang-diffusion").requirements:
         if importlib.util.find_spec(need.name) is None:
@@ -38,11 +39,12 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
     found: dict[Path, dict[str, Any]] = {path: {} for path in paths}
     for root in dict.fromkeys(one["root"] for one in described.values()):
         group = [one for one in described.values() if one["root"] == root]
-        request = {"models": group}
-        answer = answer_of(_MODULE, level, request, Path(root) if root else None, _STARTING + LIMIT * len(group))
-        for path in paths:
-            if str(path) in answer:
-                found[path][FACT] = answer[str(path)]
+        answers = run_workers(
+            f"{MODULE}:look_at", group, timeout=LIMIT, modules=IMPORTS, path=[Path(root)] if root else []
+        )
+        for one, facts in zip(group, answers, strict=True):
+            failed = isinstance(facts, StepError)
+            found[Path(one["path"])][FACT] = {**NOTHING, "error": str(facts)} if failed else facts
     return found
 
 

@@ -3,12 +3,11 @@
 import os
 import re
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from omni_kit.isolation.programs import run_program
 from omni_kit.skillpack.commands import Call, Command
 
 _LIMIT = 30  # seconds
@@ -150,17 +149,12 @@ class _Lazily(dict[str, Command]):
 
 
 def _help(words: tuple[str, ...]) -> str | None:
-    with tempfile.TemporaryDirectory(prefix="omni-kit-help-") as place:
-        environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb", "PAGER": "cat"}
-        try:
-            done = subprocess.run(
-                [*words, "--help"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_LIMIT, cwd=place,
-                env=environment, check=False,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-    said = (done.stdout + b"\n" + done.stderr).decode(errors="replace")
-    return said if done.returncode == 0 else None
+    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb", "PAGER": "cat"}
+    try:
+        done = run_program([*words, "--help"], timeout=_LIMIT, environment=environment)
+    except OSError:
+        return None
+    return f"{done.stdout}\n{done.stderr}" if done.code == 0 else None
 
 
 def _commands(said: str) -> list[str]:

@@ -4,7 +4,6 @@ import ast
 import json
 import re
 import shutil
-import subprocess
 import tomllib
 import warnings
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ import yaml
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.skills.rules.paths import HEAD
 from omni_checkers.skills.subject import PYTHON, SHELL, Snippet, Subject, python_of
+from omni_kit.isolation.programs import run_program
 from omni_kit.skillpack.commands import without_placeholders
 
 _LIMIT = 20  # seconds
@@ -67,13 +67,11 @@ def _wrong(snippet: Snippet) -> tuple[int, str] | None:
 
 @cache
 def _shell(text: str) -> tuple[int, str] | None:
-    done = subprocess.run(
-        ["bash", "--norc", "--noprofile", "-n"], input=without_placeholders(text), capture_output=True, text=True,
-        timeout=_LIMIT, check=False,
-    )  # fmt: skip
+    program = ("bash", "--norc", "--noprofile", "-n")
+    done = run_program(program, timeout=_LIMIT, stdin=without_placeholders(text))
     said = next((line for line in done.stderr.splitlines() if re.search(r"line \d+: ", line)), "")
     match = re.search(r"line (\d+): (.*)", said)
-    return (min(int(match[1]), text.count("\n") or 1), match[2]) if match and done.returncode else None
+    return (min(int(match[1]), text.count("\n") or 1), match[2]) if match and done.code else None
 
 
 def _python(text: str) -> tuple[int, str] | None:

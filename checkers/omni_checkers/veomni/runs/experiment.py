@@ -1,31 +1,16 @@
-"""`python -m omni_checkers.veomni.runs.experiment`: what only a run can tell about models, in a process of its own.
+"""What only a run can tell about models, in processes of their own: rules never import torch, these do."""
 
-stdin is one JSON object, {"level": "import" or "toy", "models": [...]}; the answer, path -> facts, is written to the
-file that the first argument names. Rules never import torch: this process does.
-"""
-
-import importlib
 import json
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.engine.apart import forked
 from omni_kit.isolation.failures import lacking_package
 
-IMPORT_LIMIT = 120.0
-"""Seconds in which a model is imported, registered and built."""
 _LOADING = ("import", "keys", "roundtrip")
-_NOTHING: Mapping[str, Any] = {"error": "", "lacks": "", "returned": [], "built": {}, "hooks": [], "denoiser": []}
-
-
-def main() -> None:
-    """Reads the request from stdin and writes the answer to the file that the first argument names."""
-    request = json.load(sys.stdin)
-    answer = toy_facts(request["models"]) if request["level"] == "toy" else import_facts(request["models"])
-    Path(sys.argv[1]).write_text(json.dumps(answer), encoding="utf-8")
+NOTHING: Mapping[str, Any] = {"error": "", "lacks": "", "returned": [], "built": {}, "hooks": [], "denoiser": []}
+"""The facts of a model of which nothing is known."""
 
 
 def toy_facts(models: list[dict[str, Any]]) -> dict[str, Any]:
@@ -47,23 +32,11 @@ def toy_facts(models: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def import_facts(models: list[dict[str, Any]]) -> dict[str, Any]:
-    """Path -> what importing the model, calling its register functions and building its classes on meta gave."""
-    importlib.import_module("veomni.models.transformers")  # once, before the forks
-
-    return {model["path"]: _apart(model) for model in models}
-
-
-def _apart(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Takes a model on in a fork of this process: registrations, and a crash, stay there."""
-    found = forked(_imported, model, IMPORT_LIMIT)
-    return {**_NOTHING, "error": found} if isinstance(found, str) else found
-
-
-def _imported(model: Mapping[str, Any]) -> dict[str, Any]:
+def import_facts(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what importing the model, calling its register functions and building its classes on meta gave."""
     from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
 
-    facts: dict[str, Any] = {**_NOTHING, "returned": [], "built": {}, "hooks": []}
+    facts: dict[str, Any] = {**NOTHING, "returned": [], "built": {}, "hooks": []}
     try:
         if model.get("sides"):
             from omni_checkers.veomni.runs.denoiser import look_at
@@ -179,7 +152,3 @@ def _parts(config: Any) -> Iterator[Any]:
 
 def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-
-
-if __name__ == "__main__":
-    main()

@@ -1,18 +1,19 @@
-"""Asks `omni_checkers.veomni.runs.experiment` what only a run can tell, in processes of their own."""
+"""Run models in processes of their own, for what only `omni_checkers.veomni.runs.experiment` can tell."""
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.engine.apart import answer_of
 from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.veomni.rules.registry.dispatch import architectures
-from omni_checkers.veomni.runs.experiment import IMPORT_LIMIT
+from omni_checkers.veomni.runs.experiment import NOTHING
 from omni_checkers.veomni.runs.typed import typed_facts
-from omni_kit.errors import MissingRequirement
+from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.isolation.requests import run_worker, run_workers
+from omni_kit.isolation.worker import StepError
 from omni_kit.targets.registry import get_target
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 
@@ -21,8 +22,10 @@ TYPED = "typed"
 """What a type checker says, which needs no run of the model."""
 _STARTING = 300.0
 """Seconds for what all models of a run share: the imports of torch and VeOmni."""
-_LIMITS = {"import": IMPORT_LIMIT, "toy": 600.0}
+_IMPORT_LIMIT, _TOY_LIMIT = 120.0, 600.0
 """Seconds that each model of a run may take."""
+_MODULE = "omni_checkers.veomni.runs.experiment"
+_IMPORTS = (_MODULE, "veomni.models.transformers")
 
 
 def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:
@@ -41,8 +44,8 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
     for one in ("import", "toy")[: 2 if level == "toy" else 1]:
         for root in dict.fromkeys(_root(model) for model in models):
             group = [model for model in models if _root(model) == root]
-            for path, facts in _ask(one, root, group).items():
-                found[Path(path)][FACT[one]] = facts
+            for model, facts in zip(group, _run(one, root, group), strict=True):
+                found[model.path][FACT[one]] = facts
     typed = typed_facts([model.path for model in models])
     return {path: {**facts, TYPED: typed.get(path, [])} for path, facts in found.items()}
 
@@ -52,10 +55,21 @@ def _root(model: ModelDir) -> Path | None:
     return model.sys_path if model.style == "in-tree" else None
 
 
-def _ask(level: str, root: Path | None, models: Sequence[ModelDir]) -> dict[str, Any]:
-    request = {"level": level, "models": [_described(model) for model in models]}
-    limit = _STARTING + _LIMITS[level] * len(models)
-    return answer_of("omni_checkers.veomni.runs.experiment", level, request, root, limit)
+def _run(level: str, root: Path | None, models: Sequence[ModelDir]) -> Iterator[Any]:
+    """Yield the facts of each model."""
+    requests = [_described(model) for model in models]
+    path = [root] if root is not None else []
+    if level == "import":
+        limit = _STARTING + _IMPORT_LIMIT
+        for facts in run_workers(f"{_MODULE}:import_facts", requests, timeout=limit, modules=_IMPORTS, path=path):
+            yield {**NOTHING, "error": str(facts)} if isinstance(facts, StepError) else facts
+        return
+    limit = _STARTING + _TOY_LIMIT * len(models)
+    try:  # which starts the processes that are confined
+        found = run_worker(f"{_MODULE}:toy_facts", requests, timeout=limit, path=path, confined=False)
+    except StepError as error:
+        raise BadInput(f"the run for --level toy failed: {error}", "look at what the models do on import") from error
+    yield from (found[request["path"]] for request in requests)
 
 
 def _described(model: ModelDir) -> dict[str, Any]:

@@ -4,7 +4,8 @@ import sys
 from pathlib import Path
 
 from omni_kit.errors import OmniKitError
-from omni_kit.files import format_python, write_atomic
+from omni_kit.files import write_atomic
+from omni_kit.formatting import format_python
 from omni_kit.parity.renaming.derive import derive
 
 _USAGE = "usage: python -m omni_kit.parity.renaming PATH [FILE]"

@@ -1,9 +1,5 @@
 """What SGLang makes of a checkpoint's keys: its own loader's mapping, on the meta device, in a process of its own."""
 
-import json
-import os
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +7,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.isolation.requests import run_worker
+from omni_kit.isolation.worker import StepError
 from omni_kit.layout.accounting import Accounting, Ignored
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.consumer import accounted
@@ -22,7 +20,7 @@ from omni_kit.upstream.skeleton import Parameter
 from omni_kit.upstream.subject import Subject
 
 _WORKER = "omni_kit.targets.sglang_diffusion.runtime.loading_worker"
-_TIMEOUT = 600
+_TIMEOUT = 600.0
 _SHOWN = 300
 
 
@@ -48,19 +46,10 @@ class SGLangConsumer:
 
 
 def _asked(job: Mapping[str, Any]) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", _WORKER],
-        input=json.dumps(job),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT,
-        check=False,
-    )
-    if done.returncode or not done.stdout.strip():
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise BadInput(f"SGLang cannot build {job['component']}: {last[:_SHOWN]}")
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    try:
+        answer: dict[str, Any] = run_worker(f"{_WORKER}:load", dict(job), timeout=_TIMEOUT)
+    except StepError as error:
+        raise BadInput(f"SGLang cannot build {job['component']}: {str(error)[:_SHOWN]}") from error
     return answer
 
 

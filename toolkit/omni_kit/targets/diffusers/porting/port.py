@@ -8,7 +8,7 @@ from pathlib import Path
 
 import libcst as cst
 
-from omni_kit.files import format_python
+from omni_kit.formatting import format_python
 from omni_kit.pysource.library import Library
 from omni_kit.targets.diffusers.porting.attention import Attended, port_attention
 from omni_kit.targets.diffusers.porting.constructor import attributes_taken, port_constructor

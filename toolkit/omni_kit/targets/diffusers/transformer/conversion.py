@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from omni_kit.files import format_python
+from omni_kit.formatting import format_python
 from omni_kit.targets.diffusers.porting.renaming import Row
 
 _FUNCTION = '''

@@ -1,4 +1,4 @@
-"""The process that asks SGLang's loader: reads a job on stdin, prints one JSON object.
+"""The process that runs SGLang's loader.
 
 SGLang builds its model on the meta device, and its own mapping is given every key with a tensor that has no data.
 """
@@ -6,8 +6,6 @@ SGLang builds its model on the meta device, and its own mapping is given every k
 import json
 import logging
 import os
-import sys
-import traceback
 from collections import defaultdict
 from importlib.metadata import version
 from pathlib import Path
@@ -15,12 +13,13 @@ from typing import Any
 
 import torch
 
+from omni_kit.errors import OmniKitError
 from omni_kit.layout.headers import TORCH_NAMES
 from omni_kit.targets.sglang_diffusion.runtime.engine import free_port, prepare, server_arguments
 from omni_kit.upstream.diffusers.pipelines import INDEX
 
 
-class _NotServed(Exception):
+class _NotServed(OmniKitError):
     """Why SGLang has no model for it, in words."""
 
 
@@ -44,8 +43,8 @@ class _Reached(BaseException):
         self.model_class, self.given, self.dtype = model_class, given, dtype
 
 
-def main(job: dict[str, Any]) -> dict[str, Any]:
-    """Builds the model that SGLang would build, and sends every key through its mapping."""
+def load(job: dict[str, Any]) -> dict[str, Any]:
+    """Build the model that SGLang would build, and send every key through its mapping."""
     prepare(None)
     from sglang.multimodal_gen.runtime.loader.utils import get_param_names_mapping, initialize_model
     from sglang.multimodal_gen.runtime.utils.external_model_package import load_external_model_package
@@ -160,23 +159,3 @@ def _fill(parameter: Any, wanted: torch.Tensor, parts: list[torch.Tensor]) -> No
         load(parameter, made)
     elif made.shape != wanted.shape:
         raise ValueError(f"it gets {list(made.shape)}, the model has {list(wanted.shape)}")
-
-
-def _told(error: Exception) -> str:
-    """An error of SGLang's in one line: its words, or the line that raised it."""
-    at = traceback.extract_tb(error.__traceback__)[-1]
-    said = " ".join(str(error).split()) or at.line
-    return f"{type(error).__name__}: {said} ({Path(at.filename).name}:{at.lineno})"
-
-
-if __name__ == "__main__":
-    answered = os.dup(1)
-    os.dup2(2, 1)  # whatever SGLang and its libraries print is no answer
-    try:
-        answer = main(json.load(sys.stdin))
-    except _NotServed as why:
-        sys.exit(str(why))
-    except Exception as error:
-        sys.exit(_told(error))
-    os.write(answered, json.dumps(answer).encode())
-    os._exit(0)  # SGLang's groups of processes have nothing to say at the end

@@ -1,0 +1,67 @@
+"""Python that is formatted, by ruff."""
+
+import shutil
+from functools import lru_cache
+from pathlib import Path
+
+from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.isolation.programs import Finished, run_program
+
+_TIMEOUT = 120.0
+
+
+def format_python(text: str, name: str, rules: Path | None = None) -> str:
+    """Python source with sorted imports, formatted by ruff.
+
+    Args:
+        rules: the pyproject.toml by which ruff formats it; 120 columns without one.
+
+    Raises:
+        BadInput: the text is no valid Python.
+        MissingRequirement: ruff is not installed.
+    """
+    try:
+        compile(text, name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise BadInput(f"{name} is not valid Python: {error}") from error
+    # What is an import of one's own must not depend on what lies in the working directory.
+    style = [f"--config={rules}"] if rules else ["--isolated", "--line-length=120", "--target-version=py311"]
+    for arguments in (
+        ("check", "--fix-only", "--quiet", "--select", "I,F401", "--unsafe-fixes"),
+        ("format", "--quiet"),
+    ):
+        done = run_ruff(*arguments, *style, "--config=src=[]", f"--stdin-filename={name}", "-", text=text)
+        if done.code:
+            raise BadInput(f"{name} is not valid Python: {done.stderr.strip()[:200]}")
+        text = done.stdout
+    return text
+
+
+@lru_cache(maxsize=1)
+def ruff_binary() -> str:
+    """The installed ruff: the package's own, or the one on the PATH.
+
+    Raises:
+        MissingRequirement: there is none.
+    """
+    try:
+        from ruff import find_ruff_bin
+
+        return str(find_ruff_bin())
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("ruff")
+    if found is None:
+        raise MissingRequirement("Python is formatted with ruff, which is not installed", "pip install ruff")
+    return found
+
+
+def run_ruff(*arguments: str, text: str = "") -> Finished:
+    """Run ruff in the working directory, with `text` on its stdin.
+
+    Raises:
+        MissingRequirement: ruff is not installed, or cannot run.
+    """
+    try:
+        return run_program([ruff_binary(), *arguments], timeout=_TIMEOUT, stdin=text, directory=Path.cwd())
+    except OSError as error:
+        raise MissingRequirement(f"ruff cannot run: {error}", "pip install --force-reinstall ruff") from error
