@@ -54,6 +54,8 @@ def check(
     report = Report(rules=rules, strict=settings.strict, settings=settings)
     known = Baseline(settings.baseline).read() if settings.baseline is not None else None
     models = find_models(paths, target)
+    if level != "static":
+        _prepare(models)
     with without_collection():
         judged = judge_all(models, rules, cache)
     if level != "static":
@@ -103,6 +105,14 @@ def find_models(paths: Sequence[Path], target: str | None = None) -> list[tuple[
         for owner, integration in here:
             found.setdefault(integration.path, owner)
     return list(found.items())
+
+
+def _prepare(models: Sequence[tuple[Path, Target]]) -> None:
+    """Let packages that can begin their runs: they start while the text is judged."""
+    for owner in {owner.name: owner for _, owner in models}.values():
+        begin = getattr(package_of(owner), "prepare", None)
+        if begin is not None:
+            begin([path for path, other in models if other.name == owner.name])
 
 
 def _run(

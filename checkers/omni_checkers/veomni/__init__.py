@@ -9,7 +9,7 @@ from omni_checkers.engine.files import File
 
 _READ = {".py", ".json", ".md", ".yaml", ".yml"}
 EXAMPLE = "olmoe"
-__all__ = ["EXAMPLE", "experiments", "inputs", "read_model", "surroundings"]
+__all__ = ["EXAMPLE", "experiments", "inputs", "prepare", "read_model", "surroundings"]
 
 
 def read_model(path: Path) -> tuple[Facts, list[File]]:
@@ -24,6 +24,13 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
     from omni_checkers.veomni.runs.experiments import experiments
 
     return experiments(paths, level)
+
+
+def prepare(paths: Sequence[Path]) -> None:
+    """Begin to import what runs of these models need."""
+    from omni_checkers.veomni.runs.experiments import begin
+
+    begin(paths)
 
 
 def surroundings(path: Path) -> list[Path]:

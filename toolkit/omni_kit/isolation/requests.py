@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.isolation.confinement import Confinement
-from omni_kit.isolation.worker import StepError, Worker, cores
+from omni_kit.isolation.servers import Start, start_server
+from omni_kit.isolation.worker import StepError, Worker, cores, environment
 
 CALLING = "omni_kit.isolation.serving:calling"
 """The service that calls the function that is its argument."""
@@ -68,7 +69,7 @@ def run_workers(
             if len(running) == cores():
                 yield _result(*running.popleft())
             worker = Worker(
-                "worker", logs / str(number), timeout=timeout, threads=1 if len(requests) > 1 else None,
+                "worker", logs / str(number), timeout=timeout, threads=1,
                 confinement=limits, service=CALLING, argument=function, modules=modules, path=path,
             )  # fmt: skip
             stack.callback(worker.close, at_once=True)
@@ -77,6 +78,11 @@ def run_workers(
             running.append((worker, call))
         for each in running:
             yield _result(*each)
+
+
+def prepare(modules: Sequence[str], path: Sequence[Path] = ()) -> None:
+    """Begin to import modules, so that `run_workers` with the same modules and path finds them imported."""
+    start_server(Start((), environment(CALLING, path, 1), "", tuple(modules)))
 
 
 @dataclass(frozen=True)

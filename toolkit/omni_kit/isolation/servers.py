@@ -132,6 +132,13 @@ def start(how: Start, stdin: int, stdout: int, stderr: int) -> Process:
     return Process(status, ours)
 
 
+def start_server(how: Start) -> None:
+    """Start the server that such a process will be a fork of, which takes seconds, and do not wait for it."""
+    if how.modules and can_fork():
+        with _lock:
+            _server(how)
+
+
 def _server(how: Start) -> "_Server":
     modules = how.modules if can_fork() else ()
     stable = tuple(sorted((name, value) for name, value in how.environment.items() if name not in _VOLATILE))

@@ -97,12 +97,10 @@ class Worker:
         stdin, self._stdin = os.pipe()
         self._stdout, stdout = os.pipe()
         arguments = [service, argument or name, json.dumps(asdict(confinement)) if confinement is not None else ""]
+        variables = environment(service, path, threads)
         how = Start(
             program=[sys.executable, "-P", "-m", "omni_kit.isolation.serving", *arguments],
-            environment={
-                **_environment(threads or max(1, cores() // 2), [*path, ROOT, *_home(service)]),
-                "TMPDIR": self._scratch,
-            },
+            environment={**variables, "TMPDIR": self._scratch},
             directory=self._scratch,
             modules=tuple(modules),
             arguments=arguments,
@@ -281,11 +279,16 @@ def _write(file: int, data: bytes) -> None:
         data = data[os.write(file, data) :]
 
 
-def _environment(threads: int, path: Sequence[Path]) -> dict[str, str]:
-    """Offline, quiet, and with no more threads than cores."""
+def environment(service: str, path: Sequence[Path], threads: int | None) -> dict[str, str]:
+    """Return the variables of a worker: offline, quiet, and with no more threads than cores.
+
+    Args:
+        service, path, threads: see `Worker`.
+    """
     offline = dict.fromkeys(("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"), "1")
-    limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads)) | {"OPENBLAS_NUM_THREADS": "1"}
-    places = [*dict.fromkeys(map(str, path)), *filter(None, [os.environ.get("PYTHONPATH")])]
+    count = str(threads or max(1, cores() // 2))
+    limits = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": "1"}
+    places = [*dict.fromkeys(map(str, [*path, ROOT, *_home(service)])), *filter(None, [os.environ.get("PYTHONPATH")])]
     repeatable = {"PYTHONHASHSEED": "0"}  # upstream iterates over sets: both sides must do it in the same order
     quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     return {**os.environ, **offline, **limits, **quiet, **repeatable, "PYTHONPATH": os.pathsep.join(places)}

@@ -12,7 +12,7 @@ from omni_checkers.veomni.rules.registry.dispatch import architectures
 from omni_checkers.veomni.runs.experiment import NOTHING
 from omni_checkers.veomni.runs.typed import typed_facts
 from omni_kit.errors import BadInput, MissingRequirement
-from omni_kit.isolation.requests import run_worker, run_workers
+from omni_kit.isolation.requests import prepare, run_worker, run_workers
 from omni_kit.isolation.worker import StepError
 from omni_kit.targets.registry import get_target
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
@@ -25,7 +25,11 @@ _STARTING = 300.0
 _IMPORT_LIMIT, _TOY_LIMIT = 120.0, 600.0
 """Seconds that each model of a run may take."""
 _MODULE = "omni_checkers.veomni.runs.experiment"
-_IMPORTS = (_MODULE, "veomni.models.transformers")
+_IMPORTS = (
+    _MODULE, "veomni.models.transformers", "veomni.distributed.parallel_plan", "omni_kit.layout.expected",
+    "omni_kit.targets.veomni.runtime.hooks", "omni_kit.targets.veomni.runtime.side", "omni_kit.toys.configs.language",
+    "omni_kit.upstream.transformers.models",
+)  # fmt: skip
 
 
 def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]:
@@ -48,6 +52,12 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
                 found[model.path][FACT[one]] = facts
     typed = typed_facts([model.path for model in models])
     return {path: {**facts, TYPED: typed.get(path, [])} for path, facts in found.items()}
+
+
+def begin(paths: Sequence[Path]) -> None:
+    """Begin to import what `experiments` needs."""
+    for root in dict.fromkeys(_root(find_model_dir(path)) for path in paths):
+        prepare(_IMPORTS, [root] if root is not None else [])
 
 
 def _root(model: ModelDir) -> Path | None:
