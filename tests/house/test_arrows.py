@@ -25,6 +25,7 @@ TIERS = (
     ),
     (
         "omni_checkers",
+        "omni_checkers.codediff",
         "omni_checkers.coverage",
         "omni_checkers.diffusers",
         "omni_checkers.engine",

@@ -38,6 +38,7 @@ ROOMS = [
     *(file for file in KIT.glob("*.py") if file not in OF_ONE_TARGET),
     *CHECKERS.glob("*.py"),
     CHECKERS / "engine",
+    CHECKERS / "codediff",
     CHECKERS / "symbolic",
 ]
 

@@ -35,8 +35,8 @@ def prepare(paths: Sequence[Path]) -> None:
 
 def surroundings(path: Path) -> list[Path]:
     """The VeOmni around the model, or the installed one, and the integrations beside it."""
+    from omni_checkers.veomni.facts.code_clones import directories_beside
     from omni_checkers.veomni.facts.constants import veomni_package
-    from omni_checkers.veomni.facts.cousins import directories_beside
     from omni_kit.errors import BadInput
     from omni_kit.targets.veomni.model_dir import find_model_dir
 

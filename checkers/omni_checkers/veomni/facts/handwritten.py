@@ -5,15 +5,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from omni_checkers.codediff.align import ClonePair, rename_locals
 from omni_checkers.engine.files import File, within
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Program
-from omni_checkers.symbolic.alterations import Copy
-from omni_checkers.symbolic.renaming import renamed
-from omni_checkers.veomni.facts.copies import Override
 from omni_checkers.veomni.facts.diffusion.pipelines import pipelines_with
 from omni_checkers.veomni.facts.diffusion.sides import Diffusion
 from omni_checkers.veomni.facts.generated import Generated
+from omni_checkers.veomni.facts.overrides import Override
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.pysource.library import find_library
 from omni_kit.pysource.source import SourceFile, dotted, read_source
@@ -41,7 +40,7 @@ def copies(
     if not found:
         raise NotApplicable("no function stands in the place of a library's")
     found += [inner for one in found for inner in _inside(one)]
-    return [replace(one, copy=renamed(one.copy)) for one in found]
+    return [replace(one, copy=rename_locals(one.copy)) for one in found]
 
 
 def _inside(one: Override) -> Iterator[Override]:
@@ -50,7 +49,7 @@ def _inside(one: Override) -> Iterator[Override]:
         {node.name: node for node in within(side, ast.FunctionDef) if node is not side}
         for side in (one.copy.ours, one.copy.theirs)
     )
-    yield from (Override(one.item, one.name, Copy(ours[name], theirs[name])) for name in ours if name in theirs)
+    yield from (Override(one.item, one.name, ClonePair(ours[name], theirs[name])) for name in ours if name in theirs)
 
 
 def _handwritten(program: Program, files: dict[Path, File]) -> Iterator[Override]:
@@ -117,10 +116,13 @@ def _class(source: SourceFile, name: str) -> tuple[SourceFile, str] | None:
     return (found[0], found[1].name) if found is not None else None
 
 
-def _copied(function: ast.FunctionDef, method: str, classes: list[tuple[SourceFile, str]]) -> tuple[str, Copy] | None:
+def _copied(
+    function: ast.FunctionDef, method: str, classes: list[tuple[SourceFile, str]]
+) -> tuple[str, ClonePair] | None:
     """The method, of these classes, that most of a function is copied from, and the module that it stands in."""
     methods = {theirs: home for home, name in classes if (theirs := home.method(name, method)) is not None}
-    found = [(home.module, Copy(function, theirs)) for theirs, home in methods.items()]
+    pairs = [(home.module, ClonePair(function, theirs)) for theirs, home in methods.items()]
+    found = [one for one in pairs if one[1].may_be_like(_COPIED)]
     most = max(found, key=lambda one: one[1].likeness, default=None)
     return most if most is not None and most[1].likeness >= _COPIED else None
 

@@ -8,17 +8,16 @@ from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.files import File, read_file
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Program
+from omni_checkers.veomni.facts.code_clones import clone_edits, code_clones, siblings
 from omni_checkers.veomni.facts.constants import constant, veomni_package
 from omni_checkers.veomni.facts.conversion import converter_classes, factories, rehearsals
-from omni_checkers.veomni.facts.copies import overrides
-from omni_checkers.veomni.facts.cousins import kin
 from omni_checkers.veomni.facts.diffusion import diffusion, speaks_of_diffusion
-from omni_checkers.veomni.facts.echoes import echoes
 from omni_checkers.veomni.facts.experts import experts
 from omni_checkers.veomni.facts.generated import generated, patch_configs
 from omni_checkers.veomni.facts.handwritten import copies
 from omni_checkers.veomni.facts.libraries import libraries
 from omni_checkers.veomni.facts.origins import written_at
+from omni_checkers.veomni.facts.overrides import overrides
 from omni_checkers.veomni.facts.plan import plans, skeletons
 from omni_checkers.veomni.facts.regenerate import regenerated
 from omni_checkers.veomni.facts.registry import MODELING, Registration, registrations, returned
@@ -95,8 +94,9 @@ PROVIDERS: dict[str, Callable[..., Any]] = {
     "overrides": overrides,
     "copies": copies,
     "libraries": libraries,
-    "kin": kin,
-    "echoes": echoes,
+    "siblings": siblings,
+    "code_clones": code_clones,
+    "clone_edits": clone_edits,
     "regenerated": regenerated,
     "written_at": written_at,
     "converter_classes": converter_classes,

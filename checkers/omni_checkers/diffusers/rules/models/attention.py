@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 
+from omni_checkers.codediff.fingerprint import unpacks
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
 from omni_checkers.diffusers.facts.code import (
     at,
@@ -17,7 +18,6 @@ from omni_checkers.diffusers.facts.code import (
 from omni_checkers.diffusers.facts.processors import processors_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
-from omni_checkers.symbolic.lines import spread
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.reads import attributes_set
 from omni_kit.pysource.source import SourceFile, dotted
@@ -155,7 +155,7 @@ class ProcessorsTakeBackends(Rule):
                 call
                 for function in functions(cls.node)
                 for call in calls(function)
-                if origin(cls.source, call.func).rpartition(".")[2] == _DISPATCH and not spread(call)
+                if origin(cls.source, call.func).rpartition(".")[2] == _DISPATCH and not unpacks(call)
             ]
             yield from (finding for call in found for finding in _not_passed(cls, call))
             if found and not is_a(cls, "Module"):

@@ -1,9 +1,9 @@
 """The rule about how blocks are checkpointed: DFU125."""
 
+from omni_checkers.codediff.branches import handed_otherwise
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
 from omni_checkers.diffusers.facts.code import at, functions
 from omni_checkers.engine.rule import Findings, Rule
-from omni_checkers.symbolic.checkpointing import handed_otherwise
 from omni_kit.pysource.classes import ClassRef
 
 _CALL = "self._gradient_checkpointing_func(block, hidden_states, rotary)"

@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
+from omni_checkers.codediff.fingerprint import unpacks
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
 from omni_checkers.diffusers.facts.code import at, calls, functions, last_name
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
-from omni_checkers.symbolic.lines import spread
 from omni_kit.pysource.classes import ClassRef
 
 _LETTERS = {"query": "q", "key": "k", "value": "v", "q": "q", "k": "k", "v": "v"}
@@ -102,7 +102,7 @@ def _unlike(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
         stream = _KIND.sub("_", last_name(call.args[0])).strip("_")
         count = len(call.args) + len(call.keywords)
         told, other = first.setdefault((name, stream), (count, letter))
-        if told != count and other != letter and not spread(call):
+        if told != count and other != letter and not unpacks(call):
             yield call, f"{name} is told something else for keys than for queries"
 
 

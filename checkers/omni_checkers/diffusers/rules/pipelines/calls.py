@@ -3,12 +3,12 @@
 import ast
 from collections.abc import Iterator
 
+from omni_checkers.codediff.fingerprint import unpacks
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
 from omni_checkers.diffusers.facts.code import at, calls, keyword, last_name, origin, parameters
 from omni_checkers.diffusers.facts.pipelines import call_of, declared, methods_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
-from omni_checkers.symbolic.lines import spread
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted
 
@@ -75,7 +75,7 @@ def _kept_from(cls: ClassRef, call: ast.Call) -> str:
     own = name.startswith("self.") and name.count(".") == 1
     found = cls.method(last_name(call.func)) if own else None
     resolved = (found[0].source, found[1]) if found is not None else cls.source.resolve_function(name)
-    if resolved is None or spread(call) or not _hands_on(resolved[1]):
+    if resolved is None or unpacks(call) or not _hands_on(resolved[1]):
         return ""
     place = parameters(resolved[1]).index("generator")
     given = keyword(call, "generator") or (call.args[place] if len(call.args) > place else ast.Constant(None))

@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from omni_checkers.codediff.fingerprint import unpacks
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, TRANSFORMER, changed
 from omni_checkers.diffusers.facts.code import at, calls, functions, last_name, parameters
 from omni_checkers.diffusers.facts.flowing import going_into, going_on, variables
 from omni_checkers.diffusers.facts.pipelines import call_of
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Findings, Rule
-from omni_checkers.symbolic.lines import spread
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import dotted
 
@@ -143,7 +143,7 @@ def _withheld(
 ) -> Findings:
     """What a denoiser takes and is never handed, though it is there: one finding for each answer."""
     asked = [one for function in functions(cls.node) for one in calls(function, component) if _own(one, component)]
-    if not asked or any(map(spread, asked)):
+    if not asked or any(map(unpacks, asked)):
         return
     handed = {name for one in asked for name in _handed(one, taken)}
     used = going_into((given for one in asked for given in _arguments(one)), call)

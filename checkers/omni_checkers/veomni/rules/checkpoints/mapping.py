@@ -7,7 +7,7 @@ from pathlib import Path
 
 from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
-from omni_checkers.veomni.facts.cousins import by_hand
+from omni_checkers.veomni.facts.code_clones import by_hand
 from omni_kit.pysource.reads import attributes_set
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.model_dir import ModelDir

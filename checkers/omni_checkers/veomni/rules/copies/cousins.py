@@ -1,19 +1,7 @@
 """VEO427: what other integrations have, too, is said as they say it."""
 
-import re
-from collections.abc import Iterator
-from itertools import chain
-from pathlib import Path
-
 from omni_checkers.engine.rule import Example, Finding, Findings, Rule, Severity
-from omni_checkers.symbolic.arrangement import same_values
-from omni_checkers.symbolic.differences import Difference
-from omni_checkers.symbolic.lines import Line, names_read
-from omni_checkers.veomni.facts.cousins import Function, Kin, own_helpers, upstream_lines
-from omni_checkers.veomni.facts.echoes import Echo
-from omni_checkers.veomni.facts.generated import PatchConfigFile
-from omni_checkers.veomni.facts.slips import changes_a_value
-from omni_kit.pysource.library import Library
+from omni_checkers.veomni.facts.code_clones import CloneEdit
 
 _COUSIN = """\
 from veomni.models.loader import MODELING_REGISTRY
@@ -35,11 +23,6 @@ def cut_for_this_rank(hidden, lengths, rank, size):
     return part, counts
 """
 _PADDED = "hidden = torch.cat([hidden, hidden.new_zeros(padding, hidden.shape[1])])"
-# Of the other's lines: where less is kept, what is missing may belong to what was written anew.
-_NEAR = 0.8
-# One was copied from the other, and hardly changed.
-_SAME = 0.9
-_CONFIG = re.compile(r"\bconfig\.(\w+)")
 
 
 def _both(last: str) -> Example:
@@ -72,98 +55,8 @@ class CousinsSayTheSame(Rule):
     BAD = (_both(last="first + size"),)
     GOOD = (_both(last="first + share"),)
 
-    def check(
-        self,
-        echoes: list[Echo],
-        patch_configs: list[PatchConfigFile],
-        transformers: Library,
-        kin: list[Kin] | None = None,
-    ) -> Findings:
-        told = set[tuple[Path, int]]()
-        for one in kin or []:
-            path = one.function.file
-            for line, other, there, what in _altered(one, patch_configs, transformers):
-                told.add((path, line.number))
-                yield Finding(f"{one.function.name}: {what} ({_place(other, there)})", path, line.number)
-            for other, there in _left_out(one):
-                message = (
-                    f"{one.function.name} leaves out what its like do: {there.text[:100]} ({_place(other, there)})"
-                )
-                yield Finding(message, path, one.function.node.lineno)
-        for echo in echoes:
-            place = (echo.function.file, echo.line.number)
-            if place not in told and _is_meant_alike(echo, patch_configs, transformers):
-                where = _place(echo.other, echo.there)
-                yield Finding(f"{echo.function.name}: {echo.difference.what} ({where})", *place)
-
-
-def _is_meant_alike(echo: Echo, configs: list[PatchConfigFile], transformers: Library) -> bool:
-    """Whether what differs changes a value, and neither upstream nor another config explains it."""
-    if not _is_slip(echo.line, echo.there, echo.difference):
-        return False
-    upstream = upstream_lines(configs, transformers)
-    return echo.line.code not in upstream and not _other_config(echo.line, echo.there, upstream)
-
-
-def _place(function: Function, line: Line) -> str:
-    return f"{function.file.parent.name}/{function.file.name}, line {line.number}"
-
-
-def _altered(
-    one: Kin, configs: list[PatchConfigFile], transformers: Library
-) -> Iterator[tuple[Line, Function, Line, str]]:
-    """Lines that no cousin has, with the first cousin that says otherwise, and how."""
-    for number in sorted(found := _by_line(one)):
-        here, other, there, what = found[number]
-        upstream = upstream_lines(configs, transformers)
-        if here.code not in upstream and not _other_config(here, there, upstream):
-            yield here, other, there, what
-
-
-def _by_line(one: Kin) -> dict[int, tuple[Line, Function, Line, str]]:
-    found: dict[int, tuple[Line, Function, Line, str]] = {}
-    for other, copy in one.cousins:
-        for here, there, differences in copy.altered():
-            alone = not any(here.code in cousin.lines for cousin, _ in one.cousins)
-            slip = copy.beside_the_same(here, there) and _is_slip(here, there, differences[0])
-            if alone and len(differences) == 1 and slip:
-                found.setdefault(here.number, (here, other, there, differences[0].what))
-        for here, there in copy.rewritten() if copy.likeness >= _SAME else ():
-            if not same_values(here.plain, there.plain):
-                found.setdefault(here.number, (here, other, there, f"'{here.text}' in the place of '{there.text}'"))
-        for here, there in copy.discarded():
-            what = f"what '{here.text}' gives is thrown away, and '{there.text}' keeps it"
-            found.setdefault(here.number, (here, other, there, what))
-        for here, there in copy.exchanged():
-            what = f"'{here.text}' is done before '{there.text}', which reads or sets the same"
-            found.setdefault(here.number, (here, other, there, what))
-    return found
-
-
-def _is_slip(here: Line, there: Line, difference: Difference) -> bool:
-    """Whether a difference changes what is computed: no copy more or less, no text, no argument of another callee."""
-    return difference.call is None and not difference.about_text and not same_values(here.plain, there.plain)
-
-
-def _other_config(here: Line, there: Line, upstream: frozenset[str]) -> bool:
-    """Whether two lines read settings of other names, and the cousin's is none of this model's."""
-    ours, theirs = _CONFIG.findall(here.text), _CONFIG.findall(there.text)
-    same = _CONFIG.sub("config", here.text) == _CONFIG.sub("config", there.text)
-    return same and any(name not in upstream for mine, name in zip(ours, theirs, strict=True) if mine != name)
-
-
-def _left_out(one: Kin) -> Iterator[tuple[Function, Line]]:
-    """Lines that change a value, and that most of the cousins have which are alike almost throughout.
-
-    A line that calls a function of the cousin's file, which this one has not, is about another matter.
-    """
-    near = [(other, copy) for other, copy in one.cousins if copy.likeness >= _NEAR]
-    lost: dict[str, tuple[Function, Line]] = {}
-    for other, copy in near:
-        foreign = own_helpers(one.function, other)
-        for there in chain(chain.from_iterable(copy.left_out()), copy.unset()):
-            if changes_a_value(copy, there) and not foreign & names_read(there.node):
-                lost.setdefault(there.code, (other, there))
-    for code, (other, there) in lost.items():
-        if 2 * sum(code in cousin.lines for cousin, _ in near) > len(near):
-            yield other, there
+    def check(self, clone_edits: list[CloneEdit]) -> Findings:
+        for edit in clone_edits:
+            where = f"{edit.other.file.parent.name}/{edit.other.file.name}, line {edit.original_line}"
+            message = f"{edit.function.name}: {edit.what} ({where})"
+            yield Finding(message, edit.function.file, edit.line)

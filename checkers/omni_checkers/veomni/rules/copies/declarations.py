@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Iterator
 
+from omni_checkers.codediff.fingerprint import unparse_cached
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
-from omni_checkers.symbolic.lines import said
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated, upstream_class_of, upstream_own
 
@@ -72,12 +72,13 @@ def _lost(ours: ast.ClassDef, theirs: ast.ClassDef) -> Iterator[str]:
             yield f"does not declare '{name}', which upstream's does"
         elif isinstance(value, ast.expr) and isinstance(mine[name], ast.expr):
             if not _holds(mine[name], value):
-                yield f"has another '{name}' than upstream's: {said(mine[name])[:60]}, not {said(value)[:60]}"
+                own, upstreams = unparse_cached(mine[name])[:60], unparse_cached(value)[:60]
+                yield f"has another '{name}' than upstream's: {own}, not {upstreams}"
         elif isinstance(value, ast.FunctionDef):
             for decorator in sorted(_decorators(value) - _decorators(mine[name])):
                 yield f"has '{name}' without upstream's @{decorator}"
-    lost = {said(base).rpartition(".")[2] for base in theirs.bases} - {
-        said(base).rpartition(".")[2] for base in ours.bases
+    lost = {unparse_cached(base).rpartition(".")[2] for base in theirs.bases} - {
+        unparse_cached(base).rpartition(".")[2] for base in ours.bases
     }
     yield from (f"does not derive from {base}, as upstream's does" for base in sorted(lost))
 
@@ -98,22 +99,28 @@ def _declared(node: ast.ClassDef) -> dict[str, ast.AST]:
 
 def _holds(ours: ast.AST, theirs: ast.AST) -> bool:
     """Whether a value is upstream's, or has all of it in it; one that is computed is not judged."""
-    if said(ours) == said(theirs):
+    if unparse_cached(ours) == unparse_cached(theirs):
         return True
     match ours, theirs:
         case (
             (ast.List(mine) | ast.Tuple(mine) | ast.Set(mine)),
             (ast.List(other) | ast.Tuple(other) | ast.Set(other)),
         ):
-            return {said(one) for one in other} <= {said(one) for one in mine}
+            return {unparse_cached(one) for one in other} <= {unparse_cached(one) for one in mine}
         case ast.Dict(keys, values), ast.Dict(other_keys, other_values):
-            own = {said(key): said(value) for key, value in zip(keys, values, strict=True) if key is not None}
+            own = {
+                unparse_cached(key): unparse_cached(value)
+                for key, value in zip(keys, values, strict=True)
+                if key is not None
+            }
             pairs = zip(other_keys, other_values, strict=True)
-            return all(key is not None and own.get(said(key)) == said(value) for key, value in pairs)
+            return all(
+                key is not None and own.get(unparse_cached(key)) == unparse_cached(value) for key, value in pairs
+            )
     plain = (ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict)
     return not (isinstance(ours, plain) and isinstance(theirs, plain))
 
 
 def _decorators(node: ast.AST) -> set[str]:
-    found = {said(decorator) for decorator in getattr(node, "decorator_list", [])}
+    found = {unparse_cached(decorator) for decorator in getattr(node, "decorator_list", [])}
     return {name for name in found if not any(word in name for word in _OTHERS)}

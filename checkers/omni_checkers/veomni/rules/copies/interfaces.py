@@ -3,12 +3,12 @@
 import ast
 from collections.abc import Iterator
 
+from omni_checkers.codediff.fingerprint import unparse_cached
+from omni_checkers.codediff.normalize import ONE_TENSOR
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
-from omni_checkers.symbolic.lines import said
-from omni_checkers.symbolic.spelling import ONE_TENSOR
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
-from omni_checkers.veomni.facts.copies import Override, settings_of
+from omni_checkers.veomni.facts.overrides import Override, settings_of
 
 _ROUTER = """\
 
@@ -111,14 +111,14 @@ def _read(one: Override) -> Iterator[tuple[str, frozenset[str]]]:
     settings = dict(settings_of(one))
     calls = [node for node in walked(one.copy.theirs) if isinstance(node, ast.Call)]
     methods = {call.func for call in calls}
-    loss = {n for call in calls if said(call.func) == "self.loss_function" for n in walked(call)}
+    loss = {n for call in calls if unparse_cached(call.func) == "self.loss_function" for n in walked(call)}
     inner = {node.value for node in walked(one.copy.theirs) if isinstance(node, ast.Attribute)}
     for node in walked(one.copy.theirs):
         if not isinstance(node, ast.Attribute) or node in methods or node in loss or not isinstance(node.ctx, ast.Load):
             continue
-        if said(node.value) == "self" and node.attr in settings:
+        if unparse_cached(node.value) == "self" and node.attr in settings:
             yield node.attr, settings[node.attr]
-        elif said(node.value).startswith("self.config") and node not in inner:
+        elif unparse_cached(node.value).startswith("self.config") and node not in inner:
             yield node.attr, frozenset()
 
 
@@ -132,9 +132,9 @@ def _handed_over(one: Override) -> bool:
     """Whether a function elsewhere is given the whole module, and upstream gives it to none of that name."""
     ours, theirs = (
         {
-            said(node.func)
+            unparse_cached(node.func)
             for node in walked(function)
-            if isinstance(node, ast.Call) and any(said(argument) == "self" for argument in node.args)
+            if isinstance(node, ast.Call) and any(unparse_cached(argument) == "self" for argument in node.args)
         }
         for function in (one.copy.ours, one.copy.theirs)
     )
@@ -159,7 +159,11 @@ def _count(function: ast.FunctionDef, value: ast.expr) -> int:
         case ast.Call(ast.Attribute(_, method)):
             return int(method in ONE_TENSOR)
         case ast.Name(name):
-            made = [node for node in walked(function) if isinstance(node, ast.Assign) and said(node.targets[0]) == name]
+            made = [
+                node
+                for node in walked(function)
+                if isinstance(node, ast.Assign) and unparse_cached(node.targets[0]) == name
+            ]
             last = max(made, key=lambda node: node.lineno, default=None)
             return _count(function, last.value) if last is not None and not isinstance(last.value, ast.Name) else 0
     return 0
@@ -185,8 +189,8 @@ def _misfits(one: Override) -> Iterator[str]:
         yield f"takes its parameters in another order than upstream's: {', '.join(order)}"
     for name, default in wanted.items():
         own = mine.get(name)
-        if default is not None and own is not None and said(own) != said(default):
-            yield f"has {name}={said(own)}; upstream has {name}={said(default)}"
+        if default is not None and own is not None and unparse_cached(own) != unparse_cached(default):
+            yield f"has {name}={unparse_cached(own)}; upstream has {name}={unparse_cached(default)}"
 
 
 def _defaults(arguments: ast.arguments) -> dict[str, ast.expr | None]:

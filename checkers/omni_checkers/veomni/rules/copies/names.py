@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from omni_checkers.codediff.fingerprint import unparse_cached
 from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
-from omni_checkers.symbolic.lines import said
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated, upstream_strings
 
@@ -54,7 +54,7 @@ class UnitsExist(Rule):
             classes = {*item.classes, *item.source.imports, *theirs}
             patched = {id(node) for _, function in item.patched for node in walked(function)}
             for node in item.file.nodes(ast.Assign):
-                if any(said(target).rpartition(".")[2] == _NAMES for target in node.targets):
+                if any(unparse_cached(target).rpartition(".")[2] == _NAMES for target in node.targets):
                     # Upstream's own lists name classes that are gone; what a patch sets is meant.
                     known = classes if id(node) in patched else classes | upstream_strings(item)
                     for name, line in _words(node.value):
@@ -86,7 +86,7 @@ class RestReachesBase(Rule):
             for node in file.nodes(ast.ClassDef):
                 for function in (item for item in node.body if getattr(item, "name", "") == "__init__"):
                     rest = function.args.kwarg if isinstance(function, ast.FunctionDef) else None
-                    if rest is None or not any(said(base).endswith("Config") for base in node.bases):
+                    if rest is None or not any(unparse_cached(base).endswith("Config") for base in node.bases):
                         continue
                     judged = True
                     used = sum(isinstance(n, ast.Name) and n.id == rest.arg for n in walked(function))
@@ -105,4 +105,4 @@ def _words(value: ast.expr) -> Iterator[tuple[str, int]]:
 
 
 def _is_base(call: ast.Call) -> bool:
-    return said(call.func) == "super().__init__"
+    return unparse_cached(call.func) == "super().__init__"

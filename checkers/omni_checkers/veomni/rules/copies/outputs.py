@@ -3,12 +3,12 @@
 import ast
 from collections.abc import Iterator
 
+from omni_checkers.codediff.fingerprint import unparse_cached
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
-from omni_checkers.symbolic.lines import said
 from omni_checkers.veomni.examples import GPU_CONFIG, LOSS, OUTPUT, loss_contract, patch_config
-from omni_checkers.veomni.facts.copies import Override
 from omni_checkers.veomni.facts.generated import Generated
+from omni_checkers.veomni.facts.overrides import Override
 
 _BODY = f"    loss, logits, aux = {LOSS}\n{OUTPUT}"
 
@@ -43,14 +43,14 @@ class OutputsAreFilled(Rule):
             if not made:
                 if (bare := _tuple(one.copy.ours)) is not None:
                     judged = True
-                    theirs = ", ".join(sorted({said(call.func) for call in _made(one.copy.theirs)}))
+                    theirs = ", ".join(sorted({unparse_cached(call.func) for call in _made(one.copy.theirs)}))
                     message = f"{one.name} returns a tuple, and upstream's an object: {theirs}"
                     yield Finding(message, one.item.file.path, bare.lineno)
                 continue
             judged = True
             given = {keyword.arg for call in made for keyword in call.keywords if keyword.arg}
             # One of VeOmni's has upstream's fields, and some more.
-            own = {field for call in made for field in _fields(one.item, said(call.func))} or wanted
+            own = {field for call in made for field in _fields(one.item, unparse_cached(call.func))} or wanted
             open_ended = any(keyword.arg is None for keyword in made[-1].keywords) or any(call.args for call in made)
             lost = [] if open_ended else sorted((wanted & own) - given)
             if lost:
@@ -63,7 +63,7 @@ class OutputsAreFilled(Rule):
 def _made(function: ast.FunctionDef) -> Iterator[ast.Call]:
     """The outputs that a method makes and returns."""
     for node in walked(function):
-        if isinstance(node, ast.Call) and "Output" in said(node.func).rpartition(".")[2]:
+        if isinstance(node, ast.Call) and "Output" in unparse_cached(node.func).rpartition(".")[2]:
             yield node
 
 
@@ -78,7 +78,7 @@ def _filled(call: ast.Call, item: Generated) -> set[str]:
     """The fields that upstream's call fills."""
     named = {keyword.arg for keyword in call.keywords if keyword.arg}
     spread = any(keyword.arg is None for keyword in call.keywords)
-    return named | (_COMMON & _fields(item, said(call.func)) if spread else set())
+    return named | (_COMMON & _fields(item, unparse_cached(call.func)) if spread else set())
 
 
 # What the inner model's output has, where it is handed on as a whole.

@@ -4,11 +4,11 @@ import re
 from functools import cache
 from pathlib import Path
 
+from omni_checkers.codediff.fingerprint import names_read
 from omni_checkers.engine.files import read_file
 from omni_checkers.engine.rule import Example, Finding, Findings, Rule, Severity
-from omni_checkers.symbolic.lines import names_read
 from omni_checkers.veomni.examples import GPU_CONFIG, REGISTER, patch_config
-from omni_checkers.veomni.facts.cousins import Kin
+from omni_checkers.veomni.facts.code_clones import Clones
 
 _SLOT = re.compile(
     r"""\b(\w+)\s*=\s*(?:\w+\.)?OpSlot\(\s*(?:op_name\s*=\s*)?["'](\w+)["'],\s*(?:variant\s*=\s*)?["'](\w+)["']"""
@@ -65,10 +65,10 @@ class OneCodeHasOneKernel(Rule):
     BAD = (_both(variant="qwen3_5"),)
     GOOD = (_both(variant="standard"),)
 
-    def check(self, kin: list[Kin]) -> Findings:
-        for one in kin:
+    def check(self, code_clones: list[Clones]) -> Findings:
+        for one in code_clones:
             function = one.function
-            like = [other for other, _ in one.cousins if other.lines == function.lines]
+            like = [other for other, _ in one.others if other.codes == function.codes]
             ours = slots_in(function.file)
             for name in sorted(names_read(function.node) & ours.keys()):
                 operation, variant, line = ours[name]

@@ -1,13 +1,8 @@
 """What a patch copied from upstream, statement by statement: VEO415 and VEO416."""
 
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
-from omni_checkers.symbolic.flows import exchanges
-from omni_checkers.symbolic.lines import said
-from omni_checkers.symbolic.merging import nested_otherwise
-from omni_checkers.symbolic.switches import switched
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
-from omni_checkers.veomni.facts.copies import Override
-from omni_checkers.veomni.facts.slips import altered, left_out
+from omni_checkers.veomni.facts.overrides import Override
 
 _ROUTER = """\
 
@@ -63,34 +58,9 @@ class CopiesSayTheSame(Rule):
 
     def check(self, copies: list[Override]) -> Findings:
         for one in copies:
-            told = set[int]()
-            for here, there, what in altered(one):
-                told.add(here.number)
-                yield Finding(f"{one.name}: {what} (upstream's line {there.number})", one.item.file.path, here.number)
-            for moved in exchanges(one.copy.ours, one.copy.theirs):
-                if moved.ours.line not in told:
-                    told.add(moved.ours.line)
-                    message = f"{one.name}: {moved.what} (upstream's line {moved.theirs.line})"
-                    yield Finding(message, one.item.file.path, moved.ours.line)
-            for here, there in one.copy.recut():
-                if here.number not in told:
-                    message = f"{one.name}: '{here.text}' takes other elements than '{there.text}'"
-                    yield Finding(f"{message} (upstream's line {there.number})", one.item.file.path, here.number)
-            for here, there in nested_otherwise(one.copy):
-                if here.number not in told:
-                    told.add(here.number)
-                    message = f"{one.name}: '{here.text}' takes the steps of '{there.text}' in another order"
-                    yield Finding(f"{message} (upstream's line {there.number})", one.item.file.path, here.number)
-            for given in switched(one.copy.ours, one.copy.theirs):
-                if given.value.lineno not in told:
-                    message = f"{one.name} says {said(given)}, and upstream's says the other throughout"
-                    yield Finding(message, one.item.file.path, given.value.lineno)
-            for here, there in one.copy.discarded():
-                message = f"{one.name} throws away what upstream keeps: {there.text}"
-                yield Finding(f"{message} (upstream's line {there.number})", one.item.file.path, here.number)
-            for here, there in one.copy.exchanged():
-                message = f"{one.name}: what upstream does first, in line {there.number}, is done second"
-                yield Finding(message, one.item.file.path, here.number)
+            for change in one.changes():
+                message = f"{one.name}: {change.what} (upstream's line {change.original_line})"
+                yield Finding(message, one.item.file.path, change.line)
 
 
 class CopiesAreWhole(Rule):
@@ -115,6 +85,6 @@ class CopiesAreWhole(Rule):
 
     def check(self, copies: list[Override]) -> Findings:
         for one in copies:
-            for line in left_out(one):
+            for line in one.left_out():
                 message = f"{one.name} leaves out upstream's line {line.number}: {line.text[:100]}"
                 yield Finding(message, one.item.file.path, one.copy.ours.lineno)

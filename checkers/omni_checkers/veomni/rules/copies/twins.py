@@ -2,10 +2,11 @@
 
 import ast
 
+from omni_checkers.codediff.branches import undivided
+from omni_checkers.codediff.fingerprint import unparse_cached
+from omni_checkers.codediff.repeats import forgotten
 from omni_checkers.engine.files import within
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
-from omni_checkers.symbolic.lines import said
-from omni_checkers.symbolic.twins import forgotten, undivided
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated
 from omni_kit.pysource.source import dotted
@@ -72,7 +73,7 @@ class TwinsAreChanged(Rule):
                     message = f"{where} has {one.name}, and after line {one.like} one expects {one.wanted}"
                     yield Finding(message, item.file.path, one.line)
                 for first, second in undivided(function):
-                    message = f"both branches say {said(first)}, and differ in what they set beside it"
+                    message = f"both branches say {unparse_cached(first)}, and differ in what they set beside it"
                     yield Finding(message, item.file.path, second.lineno)
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
+from omni_checkers.codediff.align import ClonePair
 from omni_checkers.engine.rule import Example, Finding, Findings, NotApplicable, Rule, Severity
-from omni_checkers.symbolic.alterations import Copy
 from omni_checkers.veomni.examples import GPU_CONFIG, NPU_CONFIG, REGISTER_BOTH, patch_config
-from omni_checkers.veomni.facts.copies import Override
 from omni_checkers.veomni.facts.generated import Generated
-from omni_checkers.veomni.facts.slips import altered
+from omni_checkers.veomni.facts.overrides import Override
 
 _BLOCK = """\
 
@@ -51,7 +50,7 @@ class SiblingsSayTheSame(Rule):
     def check(self, generated: list[Generated]) -> Findings:
         for name, one in _siblings(generated):
             path = one.item.file.path
-            for here, there, what in altered(one):
+            for here, there, what in one.altered():
                 yield Finding(f"{one.name}: {what} ({name}, line {there.number})", path, here.number)
 
 
@@ -66,7 +65,7 @@ def _siblings(generated: list[Generated]) -> Iterator[tuple[str, Override]]:
             theirs = {(owner, function.name): function for owner, function in other.patched}
             for owner, function in item.patched:
                 if (owner, function.name) in theirs:
-                    copy = Copy(function, theirs[owner, function.name])
+                    copy = ClonePair(function, theirs[owner, function.name])
                     yield other.file.path.name, Override(item, owner, copy)
     if not found:
         raise NotApplicable("there is a generated file for one kind of device alone")

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from omni_checkers.codediff.branches import handed_otherwise
 from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import Finding, Findings, Rule
-from omni_checkers.symbolic.checkpointing import handed_otherwise
-from omni_checkers.veomni.facts.cousins import by_hand
+from omni_checkers.veomni.facts.code_clones import by_hand
 from omni_kit.targets.veomni.model_dir import ModelDir
 
 _FORWARD = """\

@@ -3,9 +3,9 @@
 import ast
 from collections.abc import Iterator
 
+from omni_checkers.codediff.fingerprint import names_read, parameters
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
-from omni_checkers.symbolic.lines import names_read, parameters
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated, upstream_function
 from omni_kit.pysource.source import dotted

@@ -5,7 +5,8 @@ import textwrap
 
 import pytest
 
-from omni_checkers.symbolic.alterations import Copy
+from omni_checkers.codediff.align import ClonePair
+from omni_checkers.codediff.changes import alterations, discarded, exchanged, left_out, recut
 
 ORIGINAL = """
 def forward(self, hidden_states, mask=None, scale=1.0, **kwargs):
@@ -77,30 +78,30 @@ def function(text: str) -> ast.FunctionDef:
     return node
 
 
-def _copy(old: str, new: str) -> Copy:
+def _copy(old: str, new: str) -> ClonePair:
     assert old in ORIGINAL
-    return Copy(function(ORIGINAL.replace(old, new) if old else ORIGINAL), function(ORIGINAL))
+    return ClonePair(function(ORIGINAL.replace(old, new) if old else ORIGINAL), function(ORIGINAL))
 
 
 @pytest.mark.parametrize("slip", SLIPS)
 def test_a_slip_is_told_once(slip: str) -> None:
-    found = list(_copy(*SLIPS[slip]).altered())
+    found = list(alterations(_copy(*SLIPS[slip])))
     assert len(found) == 1
-    assert len(found[0][2]) == 1
+    assert len(found[0].edits) == 1
 
 
 def test_what_is_named_only_to_be_returned() -> None:
     named = ORIGINAL.replace("    return AttentionOutput(", "    output = AttentionOutput(") + "    return output\n"
-    assert list(Copy(function(named), function(ORIGINAL)).altered()) == []
+    assert list(alterations(ClonePair(function(named), function(ORIGINAL)))) == []
     slip = named.replace("weights=weights", "weights=query")
-    assert len(list(Copy(function(slip), function(ORIGINAL)).altered())) == 1
+    assert len(list(alterations(ClonePair(function(slip), function(ORIGINAL))))) == 1
 
 
 @pytest.mark.parametrize("meant", MEANT)
 def test_what_is_meant_is_not(meant: str) -> None:
     copy = _copy(*MEANT[meant])
-    assert list(copy.altered()) == []
-    assert list(copy.left_out()) == []
+    assert list(alterations(copy)) == []
+    assert list(left_out(copy)) == []
 
 
 @pytest.mark.parametrize(
@@ -112,33 +113,33 @@ def test_what_is_meant_is_not(meant: str) -> None:
 )
 def test_what_is_left_out_is_told(lines: str) -> None:
     copy = _copy(lines, "")
-    (found,) = copy.left_out()
-    assert found[-1].text == ast.unparse(ast.parse(lines.strip().splitlines()[-1].strip()))
-    assert list(copy.altered()) == []
+    (found,) = left_out(copy)
+    assert found[0].text == ast.unparse(ast.parse(lines.strip().splitlines()[-1].strip()))
+    assert list(alterations(copy)) == []
 
 
 def test_what_was_written_anew_is_no_copy() -> None:
     ours = function("def forward(self, hidden_states):\n    weights = kernel(hidden_states)\n    return weights\n")
-    copy = Copy(ours, function(ORIGINAL))
+    copy = ClonePair(ours, function(ORIGINAL))
     assert copy.likeness == 0
-    assert list(copy.altered()) == []
-    assert list(copy.left_out()) == []
+    assert list(alterations(copy)) == []
+    assert list(left_out(copy)) == []
 
 
 def test_two_lines_the_other_way_round() -> None:
     first, second = "    weights = self.dropout(weights)\n", "    total = scale - weights.sum()\n"
     turned = _copy(f"{first}{second}", f"{second}{first}")
-    assert [(here.text, there.text) for here, there in turned.exchanged()] == [(second.strip(), first.strip())]
+    assert [(here.text, there.text) for here, there in exchanged(turned)] == [(second.strip(), first.strip())]
     free = "    total = scale - weights.sum()\n    answer = self.o_proj(weights, query, residual=hidden_states)\n"
     lines = free.splitlines(keepends=True)
-    assert list(_copy(free, "".join(reversed(lines))).exchanged()) == []
+    assert list(exchanged(_copy(free, "".join(reversed(lines))))) == []
 
 
 def test_a_link_of_a_chain() -> None:
     without = ORIGINAL.replace("    weights = self.dropout(weights)\n", "").replace("if mask is not None", "if mask")
-    copy = Copy(function(without), function(ORIGINAL))
-    assert [line.text for line in copy.unset()] == ["weights = self.dropout(weights)"]
-    assert list(_copy("", "").unset()) == []
+    copy = ClonePair(function(without), function(ORIGINAL))
+    assert [line.text for line in copy.missing_updates()] == ["weights = self.dropout(weights)"]
+    assert list(_copy("", "").missing_updates()) == []
 
 
 def test_a_slip_in_a_line_that_stands_elsewhere() -> None:
@@ -146,14 +147,14 @@ def test_a_slip_in_a_line_that_stands_elsewhere() -> None:
     moved = ORIGINAL.replace(line, "").replace(
         "    total =", f"    if self.late:\n    {line.replace('2, 3', '1, 2')}    gather(weights)\n    total ="
     )
-    found = list(Copy(function(moved), function(ORIGINAL)).altered())
-    assert [there.text for _, there, _ in found] == [line.strip()]
+    found = list(alterations(ClonePair(function(moved), function(ORIGINAL))))
+    assert [one.there.text for one in found] == [line.strip()]
 
 
-def _both(ours: str, theirs: str) -> Copy:
+def _both(ours: str, theirs: str) -> ClonePair:
     made = (ast.parse(f"def cut(self, both, seen):\n    {body}\n    return both").body[0] for body in (ours, theirs))
     one, other = (node for node in made if isinstance(node, ast.FunctionDef))
-    return Copy(one, other)
+    return ClonePair(one, other)
 
 
 EVEN = "gate, up = both[..., ::2], both[..., 1::2]"
@@ -170,7 +171,7 @@ EVEN = "gate, up = both[..., ::2], both[..., 1::2]"
     ],
 )
 def test_halves_are_no_even_elements(ours: str, theirs: str, told: bool) -> None:
-    assert bool(list(_both(ours, theirs).recut())) is told
+    assert bool(list(recut(_both(ours, theirs)))) is told
 
 
 @pytest.mark.parametrize(
@@ -183,4 +184,4 @@ def test_halves_are_no_even_elements(ours: str, theirs: str, told: bool) -> None
     ],
 )
 def test_what_a_call_gives_is_thrown_away(ours: str, theirs: str, told: bool) -> None:
-    assert bool(list(_both(ours, theirs).discarded())) is told
+    assert bool(list(discarded(_both(ours, theirs)))) is told

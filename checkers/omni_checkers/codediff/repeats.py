@@ -1,13 +1,14 @@
-"""Pairs of statements or arguments that say the same of two things, and a word that was forgotten in a copy."""
+"""Copied blocks: statements or arguments that say the same of two things, and a name that was not changed."""
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from omni_checkers.engine.files import remembered, walked, within
-from omni_checkers.symbolic.lines import code
+from omni_checkers.codediff.fingerprint import fingerprint, leaves, names_known
+from omni_checkers.engine.files import remembered, within
 
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*|[0-9]+")
 # Lines between two statements that are still read as a pair.
@@ -39,55 +40,29 @@ def forgotten(function: ast.FunctionDef, members: Collection[str] = ()) -> Itera
     one call may be twins, too. A name is forgotten where the function has the changed one, too, or where it is one of
     `members`, the names that objects of its file have.
     """
-    known = {node.id for node in walked(function) if isinstance(node, ast.Name)}
+    known = {*members, *names_known(function), *(argument.arg for argument in within(function, ast.arg))}
     known |= {node.attr for node in within(function, ast.Attribute)}
-    known |= set(members)
-    known |= {argument.arg for argument in walked(function) if isinstance(argument, ast.arg)}
-    statements = [node for node in walked(function) if isinstance(node, (ast.Assign, ast.AugAssign, ast.Return))]
-    statements.sort(key=lambda node: node.lineno)
-    shapes = [_kinds(node) for node in statements]
-    for number, first in enumerate(statements):
-        for place, second in enumerate(statements[number + 1 :], number + 1):
-            if second.lineno - first.lineno > _NEAR:
-                break
-            if shapes[number] == shapes[place]:
-                yield from _between(first, second, known)
-    for call in within(function, ast.Call):
-        for one, other in combinations(call.keywords, 2):
-            if _kinds(one) == _kinds(other):
-                yield from _between(one, other, known)
-
-
-def undivided(function: ast.FunctionDef) -> Iterator[tuple[ast.Assign, ast.Assign]]:
-    """A name that both branches of a condition set to the same, where another name that both set is set to another.
-
-    Judged are branches that hand names out: every name that both set is set to a name or an attribute.
-    """
-    for node in walked(function):
-        if isinstance(node, ast.If) and node.orelse:
-            one, other = _handed(node.body), _handed(node.orelse)
-            both = [name for name in one if name in other]
-            plain = all(
-                isinstance(found[name].value, (ast.Name, ast.Attribute)) for found in (one, other) for name in both
-            )
-            same = [name for name in both if code(one[name].value) == code(other[name].value)]
-            if plain and len(same) == 1 < len(both):
-                yield one[same[0]], other[same[0]]
-
-
-def _handed(body: Sequence[ast.stmt]) -> dict[str, ast.Assign]:
-    return {name: node for node in body if isinstance(node, ast.Assign) and (name := _target(node))}
+    statements: list[Twin] = [*within(function, ast.Assign, ast.AugAssign, ast.Return)]
+    groups = [statements, *(call.keywords for call in within(function, ast.Call))]
+    for group in groups:
+        alike: defaultdict[tuple[str, ...], list[Twin]] = defaultdict(list)
+        for node in group if len(group) > 1 else ():
+            alike[_shape(node)].append(node)
+        for nodes in alike.values():
+            for first, second in combinations(sorted(nodes, key=lambda node: node.lineno), 2):
+                if second.lineno - first.lineno <= _NEAR:
+                    yield from _between(first, second, known)
 
 
 def _between(first: Twin, second: Twin, known: set[str]) -> Iterator[Forgotten]:
     """The name that was forgotten in one of two statements of one shape."""
-    pairs = [(one, other) for (_, one), (_, other) in zip(_leaves(second), _leaves(first), strict=True)]
+    pairs = [(one, other) for one, other in zip(_names(second), _names(first), strict=True)]
     words = {_change(other, one) for one, other in pairs if one != other}
     if _crossed(first, second, words):
         theirs_name, ours_name = _target(first), _target(second)
         yield Forgotten(ours_name, theirs_name, second.lineno, first.lineno)
         return
-    if len(words) != 1 or None in words or code(first) == code(second):
+    if len(words) != 1 or None in words or fingerprint(first) == fingerprint(second):
         return
     ((old, new),) = [word for word in words if word is not None]
     left = [one for one, other in pairs if one == other and old in _words(one)]
@@ -113,31 +88,15 @@ def _target(node: Twin) -> str:
     return ""
 
 
-def _kinds(node: ast.AST) -> tuple[str, ...]:
-    return tuple(kind for kind, _ in _leaves(node))
-
-
 @remembered
-def _leaves(node: ast.AST) -> list[tuple[str, str]]:
-    """What a statement is made of, in order: kinds of nodes, and names."""
-    return list(_parts(node))
+def _shape(node: ast.AST) -> tuple[str, ...]:
+    """What nodes of one shape share."""
+    return tuple([kind for kind, _ in leaves(node)])
 
 
-def _parts(node: ast.AST) -> Iterator[tuple[str, str]]:
-    for inner in walked(node):
-        match inner:
-            case ast.Name(name):
-                yield "name", name
-            case ast.Attribute(_, name):
-                yield "attribute", name
-            case ast.keyword(name):
-                yield "keyword", name or "**"
-            case ast.Constant():
-                yield "constant", ""
-            case ast.Load() | ast.Store():
-                pass
-            case _:
-                yield type(inner).__name__, ""
+def _names(node: ast.AST) -> list[str]:
+    """The names in code, in order, and "" for all else."""
+    return [name if kind != "Constant" else "" for kind, name in leaves(node)]
 
 
 def _change(old: str, new: str) -> tuple[str, str] | None:

@@ -1,10 +1,10 @@
-"""What a block is handed while it is checkpointed, beside what it is handed otherwise."""
+"""The two branches of one condition: what both should do alike, or differently."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from omni_checkers.codediff.fingerprint import fingerprint, unpacks
 from omni_checkers.engine.files import within
-from omni_checkers.symbolic.lines import spread
 
 _CHECKPOINTS = ("_gradient_checkpointing_func", "checkpoint")
 
@@ -18,11 +18,11 @@ def handed_otherwise(function: ast.AST) -> Iterator[tuple[ast.Call, str]]:
         return
     for node in within(function, ast.If):
         held = [call for part in node.body for call in _checkpointed(part)]
-        if len(held) != 1 or not held[0].args or spread(held[0]):
+        if len(held) != 1 or not held[0].args or unpacks(held[0]):
             continue
         block = ast.unparse(held[0].args[0]).removesuffix(".__call__")
         plain = [call for part in node.orelse for call in _calls(part) if ast.unparse(call.func) == block]
-        if len(plain) == 1 and not spread(plain[0]):
+        if len(plain) == 1 and not unpacks(plain[0]):
             yield from ((held[0], what) for what in _differences(held[0].args[1:], plain[0]))
 
 
@@ -45,3 +45,28 @@ def _checkpointed(node: ast.AST) -> Iterator[ast.Call]:
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:
     return within(node, ast.Call)
+
+
+def undivided(function: ast.FunctionDef) -> Iterator[tuple[ast.Assign, ast.Assign]]:
+    """A name that both branches of a condition set to the same, where another name that both set is set to another.
+
+    Judged are branches that hand names out: every name that both set is set to a name or an attribute.
+    """
+    for node in within(function, ast.If):
+        if node.orelse:
+            one, other = _handed(node.body), _handed(node.orelse)
+            both = [name for name in one if name in other]
+            plain = all(
+                isinstance(found[name].value, (ast.Name, ast.Attribute)) for found in (one, other) for name in both
+            )
+            same = [name for name in both if fingerprint(one[name].value) == fingerprint(other[name].value)]
+            if plain and len(same) == 1 < len(both):
+                yield one[same[0]], other[same[0]]
+
+
+def _handed(body: Sequence[ast.stmt]) -> dict[str, ast.Assign]:
+    return {name: node for node in body if isinstance(node, ast.Assign) and (name := _name_set(node))}
+
+
+def _name_set(node: ast.Assign) -> str:
+    return node.targets[0].id if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) else ""

@@ -1,14 +1,16 @@
-"""The functions that a generated file has in the place of upstream's, beside upstream's own."""
+"""The functions of a library that an integration replaces, each with the library's own."""
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from omni_checkers.codediff.align import ClonePair, Statement
+from omni_checkers.codediff.changes import Change, alterations, changes, left_out
+from omni_checkers.codediff.edits import Edit
+from omni_checkers.codediff.fingerprint import names_read, names_stored, parameters, unparse_cached
 from omni_checkers.engine.files import walked, within
 from omni_checkers.engine.rule import NotApplicable
-from omni_checkers.symbolic.alterations import Copy
-from omni_checkers.symbolic.lines import Line, parameters
 from omni_checkers.veomni.facts.callees import Callees, modules_of
 from omni_checkers.veomni.facts.generated import Generated, upstream_function
 from omni_kit.pysource.source import dotted
@@ -22,7 +24,7 @@ class Override:
 
     item: Generated
     owner: str
-    copy: Copy
+    copy: ClonePair
 
     @property
     def name(self) -> str:
@@ -34,12 +36,67 @@ class Override:
         """What its calls reach in the same file."""
         return Callees(self.item.source, self.owner, self.copy.ours, dict(modules_of(self.item.source, self.owner)))
 
-    def is_new(self, name: str, line: Line) -> bool:
-        """Whether a local name holds something in a line that upstream's code of that name does not make."""
-        original = {one.code for one in self.copy.original}
+    def altered(self) -> Iterator[tuple[Statement, Statement, str]]:
+        """Yield statements that differ from upstream's that they replace, with how; unless what else was changed
+        explains it.
+        """
+        ours, theirs = self.copy.ours, self.copy.theirs
+        absent = parameters(theirs) - parameters(ours) - names_read(ours)
+        for one in alterations(self.copy):
+            if absent & names_read(one.there.node):  # what it does not take, it cannot say
+                continue
+            real = [edit.what for edit in one.edits if not self._explained(one.here, edit)]
+            if real and (len(one.edits) == 1 or all(edit.call for edit in one.edits)):
+                yield one.here, one.there, " and ".join(real)
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what is wrong with the copy, each line once; what is left out is not."""
+        found: dict[int, Change] = {}
+        for here, there, what in self.altered():
+            found.setdefault(here.number, Change(what, here.number, there.number))
+        for one in changes(self.copy):
+            found.setdefault(one.line, one)
+        yield from found.values()
+
+    def left_out(self) -> Iterator[Statement]:
+        """Yield statements of upstream's that change a value and are left out; those about a class or function that
+        this file does without are not.
+        """
+        source = self.item.source
+        here = {*source.classes, *source.functions, *source.imports, *source.constants}
+        for block in left_out(self.copy):
+            names = (node.id for one in block for node in within(one.node, ast.Name))
+            if not any(name[:1].isupper() and name not in here for name in names):
+                yield block[0]
+
+    def _explained(self, here: Statement, edit: Edit) -> bool:
+        """Whether an edit follows from what else was changed."""
+        if edit.call is not None:
+            return self._travels(edit.call, edit.argument) or self._not_taken(edit.call, edit.argument)
+        if edit.gone:  # or asked before
+            return {*edit.gone} <= self.copy.codes[0]
+        return isinstance(edit.kept, ast.Name) and self._is_new(edit.kept.id, here)
+
+    def _travels(self, call: ast.Call, argument: str) -> bool:
+        """Whether an argument goes with the others that the function and the call do not name."""
+        rest = self.copy.ours.args.kwarg
+        passed = rest is not None and any(k.arg is None and unparse_cached(k.value) == rest.arg for k in call.keywords)
+        return passed and argument in parameters(self.copy.theirs) - parameters(self.copy.ours)
+
+    def _not_taken(self, call: ast.Call, argument: str) -> bool:
+        """Whether what is called has no such parameter in this file, or the rest of the arguments was taken apart."""
+        callee = self.callees.of(call)
+        if argument.startswith("**"):
+            named = self.copy.theirs.args.kwarg
+            no_rest = callee is not None and callee.node.args.kwarg is None
+            return named is None or argument != f"**{named.arg}" or no_rest
+        return callee is not None and argument not in parameters(callee.node) and callee.node.args.kwarg is None
+
+    def _is_new(self, name: str, here: Statement) -> bool:
+        """Whether a local name holds something in a statement that upstream's code of that name does not make."""
         patched = {function.name for _, function in self.item.patched}
-        made = [one for one in self.copy.mine if one is not line and _binds(one.node, name)]
-        return any(one.code not in original or _called(one.node) & patched for one in made)
+        made = [one for one in self.copy.mine if one is not here and name in names_stored(one.node)]
+        return any(one.code not in self.copy.codes[1] or _called(one.node) & patched for one in made)
 
     def mentions(self) -> set[str]:
         """The attributes, names and strings in it, and in the functions and own methods that it calls."""
@@ -62,7 +119,7 @@ class Override:
 def overrides(generated: list[Generated]) -> list[Override]:
     """Every function that differs from the one of upstream that it replaces."""
     found = [
-        Override(item, owner, Copy(function, theirs))
+        Override(item, owner, ClonePair(function, theirs))
         for item in generated
         for owner, function in item.patched
         if (theirs := upstream_function(item, owner, function.name)) is not None
@@ -107,10 +164,6 @@ def _shapes(call: ast.Call) -> set[str]:
     """The attributes that a module or a tensor is made with, by their place: its shape."""
     made = (dotted(call.func) or "").partition(".")[0] in {"nn", "torch"}
     return {n.attr for arg in call.args for n in walked(arg) if isinstance(n, ast.Attribute)} if made else set()
-
-
-def _binds(node: ast.AST, name: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in walked(node))
 
 
 def _called(node: ast.AST) -> set[str]:

@@ -5,8 +5,8 @@ import ast
 import pytest
 import torch
 
-from omni_checkers.symbolic.lines import said
-from omni_checkers.symbolic.spelling import plain
+from omni_checkers.codediff.fingerprint import fingerprint, unparse_cached
+from omni_checkers.codediff.normalize import normalize
 
 SAME = [
     ("a.view(2, 8)", "a.reshape(2, 8)"),
@@ -43,7 +43,7 @@ OTHER = [
 
 
 def _plain(text: str) -> str:
-    return said(plain(ast.parse(text, mode="eval").body))
+    return unparse_cached(normalize(ast.parse(text, mode="eval").body))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), SAME)
@@ -68,15 +68,17 @@ def test_what_only_looks_alike(ours: str, theirs: str) -> None:
 
 def test_a_statement_stays_one() -> None:
     statement = ast.parse("x = a.view(2)").body[0]
-    assert said(plain(statement)) == "x = a.reshape(2)"
-    assert said(statement) == "x = a.view(2)"  # and is left as it was
+    assert unparse_cached(normalize(statement)) == "x = a.reshape(2)"
+    assert unparse_cached(statement) == "x = a.view(2)"  # and is left as it was
 
 
-def test_the_head_of_a_loop_is_read_as_its_text_is() -> None:
-    (loop,) = ast.parse("for place, (one, *rest) in enumerate(pairs): pass").body
-    assert isinstance(loop, ast.For)
-    head = ast.Tuple([loop.target, loop.iter], ast.Load())
-    wanted = ast.parse(said(head), mode="eval").body
-    assert ast.dump(plain(head)) == ast.dump(wanted)
-    assert isinstance(loop.target, ast.Tuple)
-    assert isinstance(loop.target.ctx, ast.Store)  # and the loop is left as it was
+@pytest.mark.parametrize("text", ["x = a + b.c(1)", "if a: pass", "x = [one for one in a]"])
+def test_what_has_one_spelling_is_shared(text: str) -> None:
+    statement = ast.parse(text).body[0]
+    assert normalize(statement) is statement
+
+
+def test_equal_constants_of_other_types_are_other_code() -> None:
+    one, whole, true = (ast.parse(f"f({text})").body[0] for text in ("1", "1.0", "True"))
+    assert len({fingerprint(one), fingerprint(whole), fingerprint(true)}) == 3
+    assert fingerprint(one) == fingerprint(ast.parse("f( 1 )").body[0])

@@ -1,0 +1,224 @@
+"""What a copy does differently from its original: the changes that nobody means to make."""
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from omni_checkers.codediff.align import ClonePair, Statement
+from omni_checkers.codediff.edits import Edit, TreeDiff
+from omni_checkers.codediff.fingerprint import depend, fingerprint, names_read, names_set, unparse_cached
+from omni_checkers.codediff.valueflow import misplaced, rearranged, split_up
+from omni_checkers.engine.files import walked, within
+
+# In one statement: more edits than these were meant.
+_FEW = 3
+# With less of the original, a function was written anew.
+_COPIED = 0.6
+_SHOWN = 90
+_STEPS, _HALVES = "every second element", "halves"
+# They return what they are called on.
+_SAME_VALUE = {"contiguous", "clone", "cpu"}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A place where a copy does something else than its original.
+
+    Attributes:
+        what: in words.
+        line, original_line: of the statements.
+    """
+
+    what: str
+    line: int
+    original_line: int
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """A statement that replaces one of the original's, and differs from it by small edits."""
+
+    here: Statement
+    there: Statement
+    edits: Sequence[Edit]
+
+
+def alterations(pair: ClonePair) -> Iterator[Alteration]:
+    """Yield the statements that differ by small edits from the original's that they replace.
+
+    A number, an operator, an attribute of the same object, an argument, a factor, a cast or an index that is lost,
+    arguments that are exchanged. What was written anew, added or renamed is no alteration.
+    """
+    diff = TreeDiff(pair.known, dict(_aliases(pair.original)))
+    for here, there in pair.replaced():
+        if not _first(diff.edits(here.node, there.node)):
+            continue
+        found = _first(diff.edits(here.normal, there.normal))
+        if len(found) > 1 and rearranged(here.node, there.node):
+            found = [Edit(f"'{here.text[:_SHOWN]}' has the parts of '{there.text[:_SHOWN]}' in another order")]
+        small = [one for one in found if one is not None]
+        if any(one.kept for one in small) and split_up(pair.ours, here.number, pair.theirs, there.number):
+            continue
+        if 0 < len(found) <= _FEW and len(small) == len(found) and _in_place(pair, here, there):
+            yield Alteration(here, there, small)
+
+
+def changes(pair: ClonePair) -> Iterator[Change]:
+    """Yield what differs in other ways than by an alteration: values in other places, halves for every second element,
+    flags that are turned, results that are dropped, and statements in another order.
+    """
+    for one in misplaced(pair.ours, pair.theirs):
+        yield Change(one.what, one.line, one.original_line)
+    for here, there in recut(pair):
+        yield Change(f"'{here.text}' takes other elements than '{there.text}'", here.number, there.number)
+    for flag, other in switched(pair.ours, pair.theirs):
+        what = f"'{unparse_cached(flag)}', and the original says '{unparse_cached(other)}' throughout"
+        yield Change(what, flag.value.lineno, other.value.lineno)
+    yield from slips(pair)
+
+
+def slips(pair: ClonePair) -> Iterator[Change]:
+    """Yield the calls whose result the original keeps and the copy drops, and two statements in another order."""
+    for here, there in discarded(pair):
+        what = f"what '{here.text}' gives is thrown away, and '{there.text}' keeps it"
+        yield Change(what, here.number, there.number)
+    for here, there in exchanged(pair):
+        what = f"'{here.text}' is done before '{there.text}', which reads or sets the same"
+        yield Change(what, here.number, there.number)
+
+
+def left_out(pair: ClonePair) -> Iterator[Sequence[Statement]]:
+    """Yield statements of the original that the copy lacks between those that it has; the first changes a value that
+    the copy goes on with, the others stand with it.
+    """
+    found: set[int] = set()
+    for block in pair.missing_blocks() if pair.likeness >= _COPIED else ():
+        first = next((place for place, one in enumerate(block) if _changes_a_value(pair, one)), None)
+        if first is not None:
+            found.add(block[first].number)
+            yield [block[first], *block[:first], *block[first + 1 :]]
+    yield from ([one] for one in pair.missing_updates() if one.number not in found and _changes_a_value(pair, one))
+
+
+def exchanged(pair: ClonePair) -> Iterator[tuple[Statement, Statement]]:
+    """Yield the first of two statements that follow each other in the other order, where one needs the other."""
+    ours, theirs = (Counter(pairwise(codes)) for codes in pair.sequences)
+    for first, second in pairwise(pair.original):
+        order, back = (first.code, second.code), (second.code, first.code)
+        if ours[order] < theirs[order] and ours[back] > theirs[back] and depend(first.node, second.node):
+            yield pair.mine[list(pairwise(pair.sequences[0])).index(back)], first
+            return
+
+
+def discarded(pair: ClonePair) -> Iterator[tuple[Statement, Statement]]:
+    """Yield calls whose result the original keeps, and the copy drops."""
+    mine, original = pair.codes
+    kept = {
+        fingerprint(one.node.value): one
+        for one in pair.original
+        if isinstance(one.node, (ast.Assign, ast.Return)) and one.node.value and one.code not in mine
+    }
+    for here in pair.mine:
+        call = here.node.value if isinstance(here.node, ast.Expr) else None
+        if isinstance(call, ast.Call) and here.code not in original and here.code in kept:
+            yield here, kept[here.code]
+
+
+def recut(pair: ClonePair) -> Iterator[tuple[Statement, Statement]]:
+    """Yield statements that cut into halves what the original takes every second element of, or the reverse."""
+    mine, original = pair.codes
+    theirs = [one for one in pair.original if one.code not in mine and one.target and _cut(one.node)]
+    for here in (one for one in pair.mine if one.code not in original) if theirs else ():
+        for there in theirs:
+            if here.target == there.target and {_cut(here.node), _cut(there.node)} == {_STEPS, _HALVES}:
+                yield here, there
+
+
+def switched(ours: ast.AST, theirs: ast.AST) -> Iterator[tuple[ast.keyword, ast.keyword]]:
+    """Yield arguments by name that are True or False, where `theirs` passes the other one, and nothing else, by that
+    name.
+
+    Whom they are passed to does not count: a kernel has the parameters of plain code, under the same names.
+    """
+    known = _passed(theirs)
+    for name, passed in _passed(ours).items():
+        flags = {_flag(one) for one in known.get(name, ())}
+        yield from (
+            (one, known[name][0]) for one in passed if {_flag(one), *flags} == {True, False} and len(flags) == 1
+        )
+
+
+def rewritten(pair: ClonePair) -> Iterator[tuple[Statement, Statement]]:
+    """Yield statements that replace one that sets the same name to another value, in words that the original knows."""
+    made = {name for one in pair.mine if one.code not in pair.codes[1] for name in names_set(one.node)}
+    for mine, original in pair.rewritten_blocks():
+        here, there = mine[0], original[0]
+        alone = len(mine) == len(original) == 1 and here.target == there.target is not None
+        if alone and names_read(here.node) <= pair.known - made:
+            yield here, there
+
+
+def _first(found: Iterator[Edit | None]) -> list[Edit | None]:
+    """The first edits: so many that nothing behind them could make them few and small again."""
+    first: list[Edit | None] = []
+    for one in found:
+        first.append(one)
+        if len(first) > _FEW or (len(first) > 1 and None in first):
+            break
+    return first
+
+
+def _in_place(pair: ClonePair, here: Statement, there: Statement) -> bool:
+    """Whether two statements do the same: blocks share a statement, and short ones are in a function that is kept."""
+    if here.inside or there.inside:
+        return bool({*here.inside} & {*there.inside})
+    return pair.likeness >= 0.5 or there.long
+
+
+def _aliases(statements: Sequence[Statement]) -> Iterator[tuple[str, str]]:
+    """Names that the original gives to what has a name already."""
+    for one in statements:
+        match one.node:
+            case ast.Assign([ast.Name(name)], ast.Name(other)):
+                yield name, other
+
+
+def _changes_a_value(pair: ClonePair, one: Statement) -> bool:
+    """Whether a statement of the original changes what the copy goes on with."""
+    match one.node:
+        case ast.Assign([_], ast.Call(ast.Attribute(_, method))) if method in _SAME_VALUE:
+            return False
+        case ast.AugAssign(target):
+            changed: ast.AST = target
+        case ast.Expr(ast.Call(ast.Attribute(inner, name))) if name.endswith("_"):
+            changed = inner
+        case ast.Assign([target], value) if any(fingerprint(one) == fingerprint(target) for one in walked(value)):
+            changed = target
+        case _:
+            return False
+    return bool({node.id for node in within(changed, ast.Name)} & names_read(pair.ours))
+
+
+def _cut(node: ast.AST) -> str:
+    """How a statement takes a tensor apart; empty where it does not."""
+    slices = list(within(node, ast.Slice))
+    if any(one.step is not None for one in slices):
+        return _STEPS
+    parted = any(one.attr in {"chunk", "split", "tensor_split"} for one in within(node, ast.Attribute))
+    return _HALVES if parted or any(one.lower or one.upper for one in slices) else ""
+
+
+def _passed(function: ast.AST) -> Mapping[str, list[ast.keyword]]:
+    found: defaultdict[str, list[ast.keyword]] = defaultdict(list)
+    for keyword in within(function, ast.keyword):
+        if keyword.arg is not None:
+            found[keyword.arg].append(keyword)
+    return found
+
+
+def _flag(passed: ast.keyword) -> bool | None:
+    """True or False; None for anything else."""
+    value = passed.value.value if isinstance(passed.value, ast.Constant) else None
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,121 @@
+"""Fingerprints of code, its text, and the names in it."""
+
+import ast
+
+from omni_checkers.engine.files import remembered, walked
+from omni_kit.pysource.source import dotted
+
+OPERATORS = (ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+"""Nodes whose type is all that they say."""
+_UNCOMPARED = {"ctx", "kind", "type_comment"}
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: tuple(name for name in kind._fields if name not in _UNCOMPARED)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+_numbers: dict[tuple[object, ...], int] = {}
+
+
+def fingerprint(node: ast.AST) -> int:
+    """Return a number that nodes share if they are the same code; valid in this process.
+
+    Layout and the contexts of names do not count, nor does it whether an expression is a statement.
+    """
+    fields = node.__dict__
+    known: int | None = fields.get("_fingerprint")
+    if known is None:
+        if type(node) is ast.Expr:
+            known = fingerprint(node.value)
+        else:
+            kind = type(node)
+            # 1, 1.0 and True are equal, and are not the same code
+            parts = [repr(node.value)] if kind is ast.Constant else [_part(fields.get(name)) for name in _FIELDS[kind]]
+            known = _numbers.setdefault((kind, *parts), len(_numbers))
+        fields["_fingerprint"] = known
+    return known
+
+
+def _part(part: object) -> object:
+    if isinstance(part, ast.AST):
+        return fingerprint(part)
+    return tuple([_part(one) for one in part]) if type(part) is list else part
+
+
+@remembered
+def unparse_cached(node: ast.AST) -> str:
+    """Return the text of a node, whatever its layout."""
+    return type(node).__name__ if isinstance(node, OPERATORS) else dotted(node) or ast.unparse(node)
+
+
+@remembered
+def names_read(node: ast.AST) -> frozenset[str]:
+    """Return the local names whose values code reads."""
+    found = {inner.id for inner in walked(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)}
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        found.add(node.target.id)
+    return frozenset(found)
+
+
+@remembered
+def names_set(node: ast.AST) -> frozenset[str]:
+    """Return the local names that a statement sets, or changes by a method that ends in an underscore."""
+    match node:
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method))) if method.endswith("_"):
+            return frozenset({name})
+        case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
+            return names_stored(node)
+    return frozenset()
+
+
+@remembered
+def leaves(node: ast.AST) -> list[tuple[str, str]]:
+    """Return what code is made of, in the order of `ast.walk`: types of nodes, each with its name or constant."""
+    return [(type(inner).__name__, _named(inner)) for inner in walked(node)]
+
+
+def _named(node: ast.AST) -> str:
+    match node:
+        case ast.Name(name) | ast.Attribute(_, name):
+            return name
+        case ast.keyword(name):
+            return name or "**"
+        case ast.Constant(value):
+            return repr(value)
+    return ""
+
+
+def names_stored(node: ast.AST) -> frozenset[str]:
+    """Return every name that code stores to, at any depth."""
+    return frozenset(n.id for n in walked(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+
+
+def name_updated(node: ast.AST) -> str:
+    """Return the name whose new value a statement computes from its old one; "" for other statements."""
+    match node:
+        case ast.AugAssign(ast.Name(name)):
+            return name
+        case ast.Assign([ast.Name(name)], value) if name in names_read(value):
+            return name
+    return ""
+
+
+def depend(first: ast.AST, second: ast.AST) -> bool:
+    """Return whether the order of two statements matters."""
+    sets, reads = (names_set(first), names_set(second)), (names_read(first), names_read(second))
+    return bool(sets[0] & reads[1] or sets[1] & reads[0] or sets[0] & sets[1])
+
+
+def parameters(function: ast.FunctionDef) -> set[str]:
+    """Return the names of a function's parameters, without `*args` and `**kwargs`."""
+    arguments = function.args
+    return {argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+
+
+def names_known(function: ast.FunctionDef) -> set[str]:
+    """Return every name that a function mentions, and its parameters."""
+    return {node.id for node in walked(function) if isinstance(node, ast.Name)} | parameters(function)
+
+
+def unpacks(call: ast.Call) -> bool:
+    """Return whether a call has `*` or `**` arguments."""
+    return any(one.arg is None for one in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args)
