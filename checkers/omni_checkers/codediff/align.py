@@ -234,6 +234,19 @@ class ClonePair:
         return ours[mine] == theirs[original] or ours[mine + 2] == theirs[original + 2]
 
 
+def stands_in(reference: ast.FunctionDef, function: ast.FunctionDef, line: int) -> bool:
+    """Return whether a reference has the statement in a line of a function, after or before the same other one."""
+    theirs = [None, *(fingerprint(one.normal) for one in statements_of(reference)), None]
+    mine = statements_of(function)
+    ours = [None, *(fingerprint(one.normal) for one in mine), None]
+    places = [place for place, one in enumerate(mine, 1) if one.number == line]
+    return any(
+        ours[here] == theirs[there] and (ours[here - 1] == theirs[there - 1] or ours[here + 1] == theirs[there + 1])
+        for here in places
+        for there in range(1, len(theirs) - 1)
+    )
+
+
 def rename_locals(pair: ClonePair) -> ClonePair:
     """Return the pair with the original's names for the copy's locals, as far as statements show which are meant.
 

@@ -4,18 +4,18 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
-from omni_checkers.codediff.align import ClonePair, Statement
+from omni_checkers.codediff.align import ClonePair, Statement, stands_in
 from omni_checkers.codediff.changes import alterations, left_out, rewritten, slips
 from omni_checkers.codediff.clones import CloneIndex, Function, functions_of
 from omni_checkers.codediff.edits import Edit, TreeDiff
 from omni_checkers.codediff.fingerprint import names_known, names_read
 from omni_checkers.codediff.valueflow import same_values
-from omni_checkers.engine.files import File
+from omni_checkers.engine.files import File, within
 from omni_checkers.engine.rule import NotApplicable
-from omni_checkers.veomni.facts.constants import veomni_package
+from omni_checkers.veomni.facts.constants import installed_package, veomni_package
 from omni_checkers.veomni.facts.generated import PatchConfigFile
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import parse_file
@@ -50,6 +50,7 @@ class CloneEdit:
         what: in words; it follows the function's name.
         line: in the file of the function.
         other, original_line: what it is compared with.
+        missing: the statement that is left out; None for what is said differently.
     """
 
     function: Function
@@ -57,6 +58,7 @@ class CloneEdit:
     line: int
     other: Function
     original_line: int
+    missing: Statement | None = None
 
 
 @dataclass(frozen=True)
@@ -103,17 +105,59 @@ def code_clones(siblings: Siblings) -> list[Clones]:
 
 
 def clone_edits(
+    model_dir: ModelDir,
     siblings: Siblings,
     patch_configs: list[PatchConfigFile],
     transformers: Library,
     code_clones: list[Clones] | None = None,
 ) -> list[CloneEdit]:
-    """Where this directory says something else than all other integrations that have the code."""
+    """Where this directory says something else than all other integrations that have the code.
+
+    Of two that differ, the one is wrong that also differs from upstream and from the framework.
+    """
     upstream = Upstream(patch_configs, transformers)
     found = [edit for one in code_clones or () for edit in (*_altered(one, upstream), *_left_out(one))]
     told = {(edit.function.file, edit.line) for edit in found}
     elsewhere = [edit for function in siblings.own for edit in _in_place(function, siblings.indexes, upstream)]
-    return found + [edit for edit in elsewhere if (edit.function.file, edit.line) not in told]
+    found += [edit for edit in elsewhere if (edit.function.file, edit.line) not in told]
+    return [edit for edit in found if not _is_the_others(edit, _references(edit, model_dir, upstream))]
+
+
+def _is_the_others(edit: CloneEdit, references: Iterator[ast.FunctionDef]) -> bool:
+    """Whether references have what the directory says where the two differ, and none has what the other says."""
+    ours = theirs = False
+    for reference in references:
+        theirs |= stands_in(reference, edit.other.node, edit.original_line)
+        if edit.missing is None:
+            ours |= stands_in(reference, edit.function.node, edit.line)
+        else:
+            pair = ClonePair(edit.function.node, reference)
+            ours |= pair.likeness >= _NEAR and edit.missing.code not in pair.codes[1]
+    return ours and not theirs
+
+
+def _references(edit: CloneEdit, model_dir: ModelDir, upstream: "Upstream") -> Iterator[ast.FunctionDef]:
+    """Upstream's functions that are like the one that is judged, and the framework's of these names elsewhere."""
+    yield from (one.node for one in upstream.functions.clones(edit.function))
+    sides = (edit.function, edit.other)
+    names, homes = {one.node.name for one in sides}, {one.home for one in sides}
+    defined = tuple(f"def {name}(" for name in names)
+    for package in {veomni_package(model_dir), installed_package()} - {None}:
+        for path, text in _texts(package).items():
+            if (
+                any(one in text for one in defined)
+                and not homes & {*path.parents}
+                and (tree := _tree(path)) is not None
+            ):
+                yield from (node for node in within(tree, ast.FunctionDef) if node.name in names)
+
+
+@cache
+def _texts(package: Path) -> dict[Path, str]:
+    """The resolved paths and texts of a package's files."""
+    return {
+        path.resolve(): path.read_text(encoding="utf-8", errors="replace") for path in sorted(package.rglob("*.py"))
+    }
 
 
 def directories_beside(model_dir: ModelDir) -> list[Path]:
@@ -167,25 +211,37 @@ class Upstream:
         codes, settings = self._said()
         return here.code in codes or _other_config(here, there, settings)
 
+    @cached_property
+    def functions(self) -> CloneIndex:
+        """Upstream's functions."""
+        return CloneIndex([one for folder in self._folders for one in _functions_in(folder)])
+
+    @cached_property
+    def _folders(self) -> list[Path]:
+        files = [self.transformers.module_file(one.source_module) for one in self.configs if one.source_module]
+        return list(dict.fromkeys(file.parent for file in files if file is not None))
+
     def _said(self) -> tuple[frozenset[int], frozenset[str]]:
         """The statements of upstream's functions, and the words of its configs."""
-        files = [self.transformers.module_file(one.source_module) for one in self.configs if one.source_module]
-        found = [_said_in(folder) for folder in {file.parent for file in files if file is not None}]
-        return frozenset().union(*(codes for codes, _ in found)), frozenset().union(*(words for _, words in found))
+        codes = (one.codes for folder in self._folders for one in _functions_in(folder))
+        return frozenset().union(*codes), frozenset().union(*map(_settings_in, self._folders))
 
 
 @cache
-def _said_in(folder: Path) -> tuple[frozenset[int], frozenset[str]]:
-    codes, words = set[int](), set[str]()
-    for path in sorted(folder.glob("*.py")):
-        tree = _tree(path)
-        codes |= {code for function in functions_of(tree, path, folder) for code in function.codes}
-        if tree is not None and path.name.startswith("configuration_"):
-            for node in ast.walk(tree):
-                match node:
-                    case ast.AnnAssign(ast.Name(name)) | ast.Attribute(_, name):
-                        words.add(name)
-    return frozenset(codes), frozenset(words)
+def _functions_in(folder: Path) -> tuple[Function, ...]:
+    return tuple(one for path in sorted(folder.glob("*.py")) for one in functions_of(_tree(path), path, folder))
+
+
+@cache
+def _settings_in(folder: Path) -> frozenset[str]:
+    """The words of upstream's configs."""
+    trees = (tree for path in sorted(folder.glob("configuration_*.py")) if (tree := _tree(path)) is not None)
+    found = set[str]()
+    for node in (node for tree in trees for node in within(tree, ast.AnnAssign, ast.Attribute)):
+        match node:
+            case ast.AnnAssign(ast.Name(name)) | ast.Attribute(_, name):
+                found.add(name)
+    return frozenset(found)
 
 
 def _altered(one: Clones, upstream: Upstream) -> Iterator[CloneEdit]:
@@ -240,7 +296,7 @@ def _left_out(one: Clones) -> Iterator[CloneEdit]:
     for code, (other, there) in lost.items():
         if 2 * sum(code in clone.codes for clone, _ in near) > len(near):
             what = f"leaves out what its like do: {there.text[:100]}"
-            yield CloneEdit(one.function, what, one.function.node.lineno, other, there.number)
+            yield CloneEdit(one.function, what, one.function.node.lineno, other, there.number, there)
 
 
 def _helpers(path: Path) -> set[str]:

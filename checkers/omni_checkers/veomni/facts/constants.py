@@ -19,11 +19,12 @@ def veomni_package(model_dir: ModelDir) -> Path | None:
     """The VeOmni that a model belongs to: its own checkout, or the installed one; None where there is none."""
     if model_dir.style == "in-tree":
         return model_dir.sys_path / "veomni"
-    return _installed()
+    return installed_package()
 
 
 @cache
-def _installed() -> Path | None:
+def installed_package() -> Path | None:
+    """The directory of the installed VeOmni; None where it is not installed."""
     spec = importlib.util.find_spec("veomni")
     return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
 
@@ -32,7 +33,7 @@ def _installed() -> Path | None:
 def constant(package: Path, name: str) -> Any:
     """The value of a top-level constant of VeOmni, such as a compiled pattern; None for everything else."""
     module_name, _, leaf = name.rpartition(".")
-    for place in (package, _installed()):
+    for place in (package, installed_package()):
         program = package_program(place, "veomni") if place is not None else None
         module = program.module(module_name) if program is not None else None
         if program is not None and module is not None and module.path.is_file():

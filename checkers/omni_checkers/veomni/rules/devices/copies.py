@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from omni_checkers.codediff.align import ClonePair
+from omni_checkers.codediff.align import ClonePair, stands_in
 from omni_checkers.engine.rule import Example, Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.examples import GPU_CONFIG, NPU_CONFIG, REGISTER_BOTH, patch_config
-from omni_checkers.veomni.facts.generated import Generated
+from omni_checkers.veomni.facts.generated import Generated, upstream_function
 from omni_checkers.veomni.facts.overrides import Override
 
 _BLOCK = """\
@@ -30,8 +30,9 @@ def _both(scale: str) -> Example:
 class SiblingsSayTheSame(Rule):
     """A patch for another device says what the patch for GPUs says, but for the kernels that it calls.
 
-    Both are compared statement by statement. A finding is a statement that differs by one small thing; what only one
-    of them does is what devices are patched for.
+    Both are compared statement by statement. A finding is a statement that differs by one small thing, in the file that
+    also differs from upstream there, or else in the second one; what only one of them does is what devices are patched
+    for.
 
     Why: a fault that is mended in one file stays in the other, which nobody runs. The devices then train two models.
 
@@ -48,14 +49,24 @@ class SiblingsSayTheSame(Rule):
     GOOD = (_both(scale="2.0"),)
 
     def check(self, generated: list[Generated]) -> Findings:
-        for name, one in _siblings(generated):
-            path = one.item.file.path
-            for here, there, what in one.altered():
-                yield Finding(f"{one.name}: {what} ({name}, line {there.number})", path, here.number)
+        for first, second in _siblings(generated):
+            for ours, theirs in ((second, first), (first, second)):
+                name = theirs.item.file.path.name
+                for here, there, what in ours.altered():
+                    mine, other = _is_upstreams(ours, here.number), _is_upstreams(theirs, there.number)
+                    if mine < other or (mine == other and ours is second):
+                        message = f"{ours.name}: {what} ({name}, line {there.number})"
+                        yield Finding(message, ours.item.file.path, here.number)
 
 
-def _siblings(generated: list[Generated]) -> Iterator[tuple[str, Override]]:
-    """Functions that two files of one upstream module both replace, with the name of the first file."""
+def _is_upstreams(one: Override, line: int) -> bool:
+    """Whether upstream's function has the statement in a line, too."""
+    upstream = upstream_function(one.item, one.owner, one.copy.ours.name)
+    return upstream is not None and stands_in(upstream, one.copy.ours, line)
+
+
+def _siblings(generated: list[Generated]) -> Iterator[tuple[Override, Override]]:
+    """Functions that two files of one upstream module both replace, each as a copy of the other's."""
     first: dict[str | None, Generated] = {}
     found = 0
     for item in generated:
@@ -63,9 +74,8 @@ def _siblings(generated: list[Generated]) -> Iterator[tuple[str, Override]]:
         if other is not item:
             found += 1
             theirs = {(owner, function.name): function for owner, function in other.patched}
-            for owner, function in item.patched:
-                if (owner, function.name) in theirs:
-                    copy = ClonePair(function, theirs[owner, function.name])
-                    yield other.file.path.name, Override(item, owner, copy)
+            for owner, ours in item.patched:
+                if (there := theirs.get((owner, ours.name))) is not None:
+                    yield Override(other, owner, ClonePair(there, ours)), Override(item, owner, ClonePair(ours, there))
     if not found:
         raise NotApplicable("there is a generated file for one kind of device alone")
