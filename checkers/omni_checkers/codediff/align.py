@@ -16,10 +16,11 @@ from omni_checkers.codediff.fingerprint import (
     names_set,
     names_stored,
     parameters,
+    size_of,
     unparse_cached,
 )
 from omni_checkers.codediff.normalize import normalize
-from omni_checkers.engine.files import rebuilt, remembered, walked
+from omni_checkers.engine.files import rebuilt, remembered
 
 # Nodes of a statement that is recognised wherever it stands.
 _LONG = 8
@@ -59,7 +60,7 @@ class Statement:
     @cached_property
     def long(self) -> bool:
         """Whether it says so much that it is recognised wherever it stands."""
-        return len(walked(self.node)) >= _LONG
+        return size_of(self.node) >= _LONG
 
     @cached_property
     def normal(self) -> ast.AST:

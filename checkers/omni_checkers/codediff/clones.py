@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from omni_checkers.codediff.align import Statement, statements_of
-from omni_checkers.engine.files import walked
+from omni_checkers.codediff.fingerprint import size_of
 
 # Of the statements of either, those that clones share; below this, two functions have no more than a habit in common.
 _LIKE = 0.6
@@ -95,7 +95,7 @@ class CloneIndex:
             near = [*function.sequence[start:number], *function.sequence[number + 1 : end]]
             found = self._places.get(near[0], ())
             around = [*function.statements[start:number], *function.statements[number + 1 : end]]
-            if not found or sum(len(walked(one.node)) for one in around) < _AROUND_LEAST:
+            if not found or sum(size_of(one.node) for one in around) < _AROUND_LEAST:
                 continue
             for other, first in found:
                 place = first + before

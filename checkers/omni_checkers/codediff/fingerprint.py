@@ -1,10 +1,14 @@
 """Fingerprints of code, its text, and the names in it."""
 
 import ast
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TypeVar
 
-from omni_checkers.engine.files import remembered, walked
+from omni_checkers.engine.files import walked, within
 from omni_kit.pysource.source import dotted
 
+Answer = TypeVar("Answer")
 OPERATORS = (ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 """Nodes whose type is all that they say."""
 _UNCOMPARED = {"ctx", "kind", "type_comment"}
@@ -14,6 +18,7 @@ _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
 _numbers: dict[tuple[object, ...], int] = {}
+_sizes: list[int] = []
 
 
 def fingerprint(node: ast.AST) -> int:
@@ -24,39 +29,81 @@ def fingerprint(node: ast.AST) -> int:
     fields = node.__dict__
     known: int | None = fields.get("_fingerprint")
     if known is None:
-        if type(node) is ast.Expr:
-            known = fingerprint(node.value)
-        else:
-            kind = type(node)
-            # 1, 1.0 and True are equal, and are not the same code
-            parts = [repr(node.value)] if kind is ast.Constant else [_part(fields.get(name)) for name in _FIELDS[kind]]
-            known = _numbers.setdefault((kind, *parts), len(_numbers))
-        fields["_fingerprint"] = known
+        known = fields["_fingerprint"] = _fingerprint(node)
     return known
 
 
+def _fingerprint(node: ast.AST) -> int:
+    parts: Sequence[object]
+    if isinstance(node, ast.Name):
+        parts = (node.id,)
+    elif isinstance(node, ast.Attribute):
+        parts = (fingerprint(node.value), node.attr)
+    elif isinstance(node, ast.Constant):
+        parts = (repr(node.value),)  # 1, 1.0 and True are equal, and are not the same code
+    elif isinstance(node, ast.Expr):
+        return fingerprint(node.value)
+    else:
+        fields = node.__dict__
+        parts = [_part(fields.get(name)) for name in _FIELDS[type(node)]]
+    key = (type(node), *parts)
+    number = _numbers.get(key)
+    if number is None:
+        number = _numbers[key] = len(_sizes)
+        _sizes.append(1 + sum(_size(part) for part in parts))
+    return number
+
+
 def _part(part: object) -> object:
+    """Return what a field adds to a fingerprint: numbers stand for nodes alone."""
     if isinstance(part, ast.AST):
         return fingerprint(part)
-    return tuple([_part(one) for one in part]) if type(part) is list else part
+    if type(part) is list:
+        return tuple([_part(one) for one in part])
+    return part if part is None or type(part) is str else repr(part)
 
 
-@remembered
+def _size(part: object) -> int:
+    if type(part) is int:
+        return _sizes[part]
+    return sum(map(_size, part)) if type(part) is tuple else 0
+
+
+def size_of(node: ast.AST) -> int:
+    """Return the number of nodes in code."""
+    return _sizes[fingerprint(node)]
+
+
+def by_code(function: Callable[[ast.AST], Answer]) -> Callable[[ast.AST], Answer]:
+    """Make a function remember its result for all nodes that are the same code."""
+    answers: dict[int, Answer] = {}
+
+    @wraps(function)
+    def asked(node: ast.AST) -> Answer:
+        code = fingerprint(node)
+        if code not in answers:
+            answers[code] = function(node)
+        return answers[code]
+
+    return asked
+
+
+@by_code
 def unparse_cached(node: ast.AST) -> str:
     """Return the text of a node, whatever its layout."""
     return type(node).__name__ if isinstance(node, OPERATORS) else dotted(node) or ast.unparse(node)
 
 
-@remembered
+@by_code
 def names_read(node: ast.AST) -> frozenset[str]:
     """Return the local names whose values code reads."""
-    found = {inner.id for inner in walked(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)}
+    found = {inner.id for inner in within(node, ast.Name) if isinstance(inner.ctx, ast.Load)}
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         found.add(node.target.id)
     return frozenset(found)
 
 
-@remembered
+@by_code
 def names_set(node: ast.AST) -> frozenset[str]:
     """Return the local names that a statement sets, or changes by a method that ends in an underscore."""
     match node:
@@ -67,7 +114,7 @@ def names_set(node: ast.AST) -> frozenset[str]:
     return frozenset()
 
 
-@remembered
+@by_code
 def leaves(node: ast.AST) -> list[tuple[str, str]]:
     """Return what code is made of, in the order of `ast.walk`: types of nodes, each with its name or constant."""
     return [(type(inner).__name__, _named(inner)) for inner in walked(node)]
@@ -84,9 +131,10 @@ def _named(node: ast.AST) -> str:
     return ""
 
 
+@by_code
 def names_stored(node: ast.AST) -> frozenset[str]:
     """Return every name that code stores to, at any depth."""
-    return frozenset(n.id for n in walked(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return frozenset(inner.id for inner in within(node, ast.Name) if isinstance(inner.ctx, ast.Store))
 
 
 def name_updated(node: ast.AST) -> str:
@@ -113,7 +161,7 @@ def parameters(function: ast.FunctionDef) -> set[str]:
 
 def names_known(function: ast.FunctionDef) -> set[str]:
     """Return every name that a function mentions, and its parameters."""
-    return {node.id for node in walked(function) if isinstance(node, ast.Name)} | parameters(function)
+    return {node.id for node in within(function, ast.Name)} | parameters(function)
 
 
 def unpacks(call: ast.Call) -> bool:

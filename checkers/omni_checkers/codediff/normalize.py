@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from omni_checkers.codediff.fingerprint import fingerprint, unparse_cached
+from omni_checkers.codediff.fingerprint import by_code, fingerprint, unparse_cached
 from omni_kit.pysource.source import dotted
 
 # Names of one operation, by the name that stands for all of them. Source: torch's documentation of its aliases.
@@ -53,17 +53,13 @@ _TURNED = {ast.IsNot: ast.Is, ast.NotEq: ast.Eq}
 _SIDES = {ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 
 
+@by_code
 def normalize(node: ast.AST) -> ast.AST:
     """Return code in one spelling: methods for functions, one name for aliases.
 
     What has one spelling alone is shared with the original tree, which stays as it is.
     """
-    fields = node.__dict__
-    if "_normal" not in fields:
-        made = _normalized(node)
-        fields["_normal"] = None if made is node else made  # a circle would never be freed
-    found: ast.AST | None = fields["_normal"]
-    return node if found is None else found
+    return _normalized(node)
 
 
 def _normalized(node: ast.AST) -> ast.AST:
@@ -216,23 +212,26 @@ def _aligned(ours: Any, theirs: Any) -> Any:
         return theirs
     fields = {name: _aligned(getattr(ours, name, None), getattr(theirs, name, None)) for name in theirs._fields}
     made = ast.copy_location(type(theirs)(**fields), theirs)
-    if isinstance(made, ast.keyword) and made.arg in _AXIS_NAMES and _same_axis(ours.value, made.value):
-        made.value = ours.value
-    if isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and len(ours.args) == len(made.args):
-        apart = [place for place, one in enumerate(ours.args) if fingerprint(one) != fingerprint(made.args[place])]
-        for place in apart:
-            one, other = ours.args[place], made.args[place]
-            inferred = apart == [place] and _INFERRED in (_integer(one), _integer(other))
-            if (made.func.attr in _SIZES and inferred) or (
-                made.func.attr in _AXES and (_same_axis(one, other) or _same_tensors(one, other))
-            ):
-                made.args[place] = one
+    match ours, made:
+        case ast.keyword(_, one), ast.keyword(name, other) if name in _AXIS_NAMES and _same_axis(one, other):
+            made.value = one
+        case ast.Call(_, mine), ast.Call(ast.Attribute(_, name), args) if len(mine) == len(args):
+            apart = [place for place, one in enumerate(mine) if fingerprint(one) != fingerprint(args[place])]
+            for place in apart:
+                one, other = mine[place], args[place]
+                inferred = apart == [place] and _INFERRED in (_integer(one), _integer(other))
+                same = _same_axis(one, other) or _same_tensors(one, other)
+                if (name in _SIZES and inferred) or (name in _AXES and same):
+                    args[place] = one
     return made
 
 
 def _same_axis(one: ast.expr, other: ast.expr) -> bool:
     """Whether there is a number of axes, two or more, with which both are the same one."""
-    back, front = sorted(number for number in map(_integer, (one, other)) if number is not None) or (0, 0)
+    first, second = _integer(one), _integer(other)
+    if first is None or second is None:
+        return False
+    back, front = sorted((first, second))
     return back < 0 <= front and front - back > 1
 
 

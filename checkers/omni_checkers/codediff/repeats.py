@@ -43,7 +43,7 @@ def forgotten(function: ast.FunctionDef, members: Collection[str] = ()) -> Itera
     known = {*members, *names_known(function), *(argument.arg for argument in within(function, ast.arg))}
     known |= {node.attr for node in within(function, ast.Attribute)}
     statements: list[Twin] = [*within(function, ast.Assign, ast.AugAssign, ast.Return)]
-    groups = [statements, *(call.keywords for call in within(function, ast.Call))]
+    groups: list[Sequence[Twin]] = [statements, *(call.keywords for call in within(function, ast.Call))]
     for group in groups:
         alike: defaultdict[tuple[str, ...], list[Twin]] = defaultdict(list)
         for node in group if len(group) > 1 else ():

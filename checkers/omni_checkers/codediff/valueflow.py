@@ -13,7 +13,7 @@ from typing import Any
 
 from omni_checkers.codediff.fingerprint import fingerprint, leaves, names_stored, unparse_cached
 from omni_checkers.codediff.normalize import COMMUTING, SHAPES, SPACES, align_axes, normalize
-from omni_checkers.engine.files import rebuilt, remembered, walked
+from omni_checkers.engine.files import rebuilt, remembered, within
 
 # They return the values that they are called on, wherever in a chain they stand.
 SAME_VALUES = frozenset({"contiguous", "clone", "cpu", "detach", "to"})
@@ -48,6 +48,9 @@ def _of(*parts: Any) -> Number:
     return known
 
 
+_UNSET = _of("unset")
+
+
 def same_values(ours: ast.AST, theirs: ast.AST) -> bool:
     """Return whether two statements compute the same, as far as each tells alone.
 
@@ -56,7 +59,7 @@ def same_values(ours: ast.AST, theirs: ast.AST) -> bool:
     if _value_of(ours) == _value_of(theirs):
         return True
     theirs = align_axes(ours, theirs)
-    named = {node.arg for tree in (ours, theirs) for node in walked(tree) if _says_twice(node)}
+    named = {one.arg for tree in (ours, theirs) for one in within(tree, ast.keyword) if _says_twice(one)}
     return len({_value_of(_Named(named).visit(rebuilt(tree))) for tree in (ours, theirs)}) == 1
 
 
@@ -69,9 +72,9 @@ def _value_of(node: ast.AST) -> Number:
     return Flow().value(normalize(node), {})
 
 
-def _says_twice(node: ast.AST) -> bool:
+def _says_twice(one: ast.keyword) -> bool:
     """Whether an argument is given by the name that it has: `mask=mask`."""
-    return isinstance(node, ast.keyword) and isinstance(node.value, ast.Name) and node.arg == node.value.id
+    return isinstance(one.value, ast.Name) and one.arg == one.value.id
 
 
 class _Named(ast.NodeTransformer):
@@ -190,13 +193,13 @@ class Flow:
         if not all(ends):
             env.update(then if ends[0] else other)
             return True
-        for name in {*then, *other}:
-            one, two = then.get(name, -1), other.get(name, -1)
+        for name in dict.fromkeys([*then, *other]):
+            one, two = then.get(name, _UNSET), other.get(name, _UNSET)
+            env[name] = one
             if one != two:
                 env[name] = _of("either", test, one, two)
-                self.choices[env[name]] = frozenset().union(*(self.choices.get(each, {each}) for each in (one, two)))
-            elif one >= 0:
-                env[name] = one
+                choices = (self.choices.get(each, frozenset({each})) for each in (one, two))
+                self.choices[env[name]] = frozenset[Number]().union(*choices)
         return True
 
     def _loop(self, body: Sequence[ast.stmt], env: Env, head: tuple[ast.expr, Number] | None) -> None:

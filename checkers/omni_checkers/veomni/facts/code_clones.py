@@ -139,17 +139,14 @@ def _is_the_others(edit: CloneEdit, references: Iterator[ast.FunctionDef]) -> bo
 def _references(edit: CloneEdit, model_dir: ModelDir, upstream: "Upstream") -> Iterator[ast.FunctionDef]:
     """Upstream's functions that are like the one that is judged, and the framework's of these names elsewhere."""
     yield from (one.node for one in upstream.functions.clones(edit.function))
-    sides = (edit.function, edit.other)
-    names, homes = {one.node.name for one in sides}, {one.home for one in sides}
-    defined = tuple(f"def {name}(" for name in names)
-    for package in {veomni_package(model_dir), installed_package()} - {None}:
-        for path, text in _texts(package).items():
-            if (
-                any(one in text for one in defined)
-                and not homes & {*path.parents}
-                and (tree := _tree(path)) is not None
-            ):
-                yield from (node for node in within(tree, ast.FunctionDef) if node.name in names)
+    homes = {edit.function.home, edit.other.home}
+    for name in {edit.function.name, edit.other.name}:
+        words = [f"{'def' if word.islower() else 'class'} {word}" for word in name.split(".")]
+        for package in {veomni_package(model_dir), installed_package()} - {None}:
+            for path, text in _texts(package).items():
+                if all(word in text for word in words) and not homes & {*path.parents}:
+                    found = functions_of(_tree(path), path, path.parent)
+                    yield from (one.node for one in found if one.name == name)
 
 
 @cache
