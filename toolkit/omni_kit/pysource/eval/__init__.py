@@ -1,7 +1,9 @@
 """The interpreter of Python: it goes through source and never runs it."""
 
-from omni_kit.pysource.eval.domain import Domain
-from omni_kit.pysource.eval.frame import Frame
-from omni_kit.pysource.eval.values import UNKNOWN, Function, Native, Scope, Unreadable
+from omni_kit.pysource.eval.domain import Domain, OpenDomain
+from omni_kit.pysource.eval.frame import Frame, evaluate
+from omni_kit.pysource.eval.values import UNKNOWN, Function, Native, Scope, Unknown, Unreadable
 
-__all__ = ["UNKNOWN", "Domain", "Frame", "Function", "Native", "Scope", "Unreadable"]
+__all__ = [
+    "UNKNOWN", "Domain", "Frame", "Function", "Native", "OpenDomain", "Scope", "Unknown", "Unreadable", "evaluate",
+]  # fmt: skip

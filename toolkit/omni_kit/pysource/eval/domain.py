@@ -4,7 +4,17 @@ import ast
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from omni_kit.pysource.eval.values import Function, Native, Partial, Unreadable, bounded, is_plain
+from omni_kit.pysource.eval.python import BUILTINS
+from omni_kit.pysource.eval.values import (
+    UNKNOWN,
+    Function,
+    Native,
+    Partial,
+    Unknown,
+    Unreadable,
+    bounded,
+    is_plain,
+)
 
 
 class Domain:
@@ -130,6 +140,49 @@ class Domain:
             if len(arguments) < 3:
                 raise
             return arguments[2]
+
+
+class OpenDomain(Domain):
+    """A domain in which whatever follows from an unknown value is unknown, too, and no error."""
+
+    def name(self, name: str, frame: Any) -> Any:
+        """See `Domain`: an unknown value, unless it is a built-in."""
+        if name in BUILTINS:
+            return super().name(name, frame)
+        return Unknown(name)
+
+    def attribute(self, base: Any, name: str, frame: Any) -> Any:
+        """See `Domain`."""
+        if isinstance(base, Unknown):
+            return Unknown(f"{base.name}.{name}") if base.name else UNKNOWN
+        return super().attribute(base, name, frame)
+
+    def item(self, base: Any, key: Any, frame: Any) -> Any:
+        """See `Domain`."""
+        if isinstance(base, Unknown) or isinstance(key, Unknown):
+            return UNKNOWN
+        return super().item(base, key, frame)
+
+    def operation(self, name: str, operands: list[Any], frame: Any) -> Any:
+        """See `Domain`."""
+        if any(isinstance(one, Unknown) for one in operands):
+            return UNKNOWN
+        return super().operation(name, operands, frame)
+
+    def items(self, value: Any, frame: Any) -> list[Any]:
+        """See `Domain`: one item, about which nothing is known."""
+        return [UNKNOWN] if isinstance(value, Unknown) else super().items(value, frame)
+
+    def formatted(self, value: Any, frame: Any) -> Any:
+        """See `Domain`."""
+        return UNKNOWN
+
+    def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: Any, node: ast.expr) -> Any:
+        """See `Domain`."""
+        given = [function, *arguments, *keywords.values()]
+        if not isinstance(function, Function) and any(isinstance(one, Unknown) for one in given):
+            return UNKNOWN
+        return super().call(function, arguments, keywords, frame, node)
 
 
 def _shown(value: Any) -> str:

@@ -53,6 +53,20 @@ class Expressions(ABC):
         """Whether an expression is true."""
         return self.is_true(self.value(node))
 
+    def decided(self, node: ast.expr) -> bool | None:
+        """Whether a condition holds, by the parts of it that can be told; None where these do not decide."""
+        match node:
+            case ast.UnaryOp(op=ast.Not()):
+                found = self.decided(node.operand)
+                return None if found is None else not found
+            case ast.BoolOp():
+                parts, decisive = [self.decided(part) for part in node.values], isinstance(node.op, ast.Or)
+                return decisive if decisive in parts else None if None in parts else not decisive
+        try:
+            return self.truth(node)
+        except Exception:
+            return None
+
     def is_true(self, value: Any) -> bool:
         """Whether a value is true."""
         return bool(value) if is_plain(value) else self.domain.truth(value, self)

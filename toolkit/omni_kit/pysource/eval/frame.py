@@ -1,7 +1,7 @@
 """Statements, one after the other, in the scope of a module, of a class or of a function."""
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -305,6 +305,30 @@ class Frame(Expressions):
             raise Unreadable("unpacks what does not fit")
         for inside, item in zip(target.elts, values, strict=True):
             self.bind(inside.value if isinstance(inside, ast.Starred) else inside, item)
+
+
+def evaluate(
+    node: ast.expr, domain: Domain, names: Mapping[str, Any] | None = None, path: Path = Path(), home: Any = None
+) -> Any:
+    """The value of an expression that stands alone.
+
+    Args:
+        names: what the names in it mean, before the domain is asked.
+        home: see `Frame`.
+
+    Raises:
+        Unreadable: the value cannot be told.
+    """
+    frame = Frame(domain, path, "", Scope(dict(names or {})), home)
+    domain.depth -= 1
+    try:
+        if domain.depth < 0:
+            raise Unreadable("refers to itself without end")
+        return frame.value(node)
+    except Exception as error:
+        raise frame.located(error, node) from error
+    finally:
+        domain.depth += 1
 
 
 def _arguments(

@@ -12,12 +12,25 @@ COLLECTIONS = (list, tuple, dict, set, frozenset)
 _MAX_TEXT, _MAX_ITEMS, _MAX_BITS, _MAX_PARTS = 1_000_000, 20_000, 128, 20_000
 
 
-class _Unknown:
+@dataclass(frozen=True)
+class Unknown:
+    """A value that the source does not tell.
+
+    Attributes:
+        name: the dotted name that leads to it; empty where no name does.
+    """
+
+    name: str = ""
+
     def __repr__(self) -> str:
-        return "UNKNOWN"
+        return self.name or "UNKNOWN"
+
+    def __deepcopy__(self, memo: object) -> "Unknown":
+        """Itself: code compares it by identity."""
+        return self
 
 
-UNKNOWN: Any = _Unknown()
+UNKNOWN: Any = Unknown()
 """A value that the source alone does not tell."""
 
 

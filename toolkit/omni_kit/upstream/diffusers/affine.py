@@ -3,8 +3,11 @@
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from omni_kit.pysource.source import dotted
+from omni_kit.pysource.eval import UNKNOWN, Frame, Native, OpenDomain, Unknown, Unreadable
+from omni_kit.pysource.eval import evaluate as value_of
 
 # Methods that change the shape, the kind or the place of a tensor, and none of its values.
 _SAME = frozenset(
@@ -12,7 +15,6 @@ _SAME = frozenset(
 )
 _MAKES = frozenset({"tensor", "as_tensor", "full"})
 _TRAINED_STEPS = 1000.0
-_DEEPEST = 40
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,10 @@ class Affine:
     scale: float
     offset: float = 0.0
 
+    def plus(self, other: "Affine", times: float) -> "Affine":
+        """Both together, the second so many times."""
+        return Affine(self.scale + times * other.scale, self.offset + times * other.offset)
+
 
 def evaluate(
     node: ast.expr,
@@ -29,7 +35,6 @@ def evaluate(
     assigned: Sequence[tuple[int, str, ast.expr]],
     constants: Mapping[str, object],
     line: int,
-    depth: int = 0,
 ) -> Affine | None:
     """An expression in terms of one variable; None where it is none such.
 
@@ -37,75 +42,89 @@ def evaluate(
         assigned: line, name and value of assignments, in order; of several before `line`, the last that can be read.
         constants: values of dotted names.
     """
-    if depth > _DEEPEST:
-        return None
-
-    def read(inner: ast.expr) -> Affine | None:
-        return evaluate(inner, variable, assigned, constants, line, depth + 1)
-
-    name = dotted(node)
-    if name == variable and not any(one == name and at < line for at, one, _ in assigned):
-        return Affine(1.0)
-    if name is not None and (found := _constant(name, constants)) is not None:
-        return Affine(0.0, found)
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return Affine(0.0, float(node.value))
-    if isinstance(node, ast.Name):
-        return _last(node.id, variable, assigned, constants, line, depth)
-    if isinstance(node, ast.BinOp) and isinstance(node.left, ast.List):  # [t] * batch
-        return read(node.left)
-    if isinstance(node, ast.BinOp):
-        return _computed(node.op, read(node.left), read(node.right))
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _computed(ast.Sub(), Affine(0.0), read(node.operand))
-    if isinstance(node, ast.IfExp):  # the branch without guidance
-        return read(node.orelse)
-    if isinstance(node, ast.Subscript):
-        return read(node.value)
-    if isinstance(node, ast.List) and len(node.elts) == 1:
-        return read(node.elts[0])
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in _SAME:
-            return read(node.func.value)
-        if node.func.attr in _MAKES and node.args:
-            return read(node.args[-1 if node.func.attr == "full" else 0])
-    return None
+    return _AffineValues(variable, assigned, constants).read(node, line)
 
 
-def _constant(name: str, constants: Mapping[str, object]) -> float | None:
-    if name.endswith("scheduler.config.num_train_timesteps"):
-        return _TRAINED_STEPS
-    value = constants.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+class _AffineValues(OpenDomain):
+    """Numbers, and what is affine in one variable; the home of a frame is the line that it stands in."""
+
+    def __init__(
+        self, variable: str, assigned: Sequence[tuple[int, str, ast.expr]], constants: Mapping[str, object]
+    ) -> None:
+        super().__init__()
+        self.variable, self.assigned, self.constants = variable, assigned, constants
+        self._known: dict[tuple[str, int], Any] = {}
+
+    def read(self, node: ast.expr, line: int) -> Affine | None:
+        """An expression in a line; None where it is not affine."""
+        try:
+            return _affine(value_of(node, self, home=line))
+        except Unreadable:
+            return None
+
+    def name(self, name: str, frame: Frame) -> Any:
+        """See `Domain`: what the name was last assigned, of what can be read."""
+        place = name, frame.home
+        if place not in self._known:
+            earlier = [(line, value) for line, one, value in self.assigned if one == name and line < frame.home]
+            found = (self.read(value, line) for line, value in reversed(earlier))
+            last = next((one for one in found if one is not None and (one.scale or one.offset)), None)
+            self._known[place] = last or (Affine(1.0) if name == self.variable else None)
+        return self._known[place] or super().name(name, frame)
+
+    def attribute(self, base: Any, name: str, frame: Frame) -> Any:
+        """See `Domain`: a constant, or a method that leaves the values as they are."""
+        if isinstance(base, Affine):
+            return Native(partial(_itself, base)) if name in _SAME else UNKNOWN
+        found = super().attribute(base, name, frame)
+        path = found.name if isinstance(found, Unknown) else ""
+        if path.endswith("scheduler.config.num_train_timesteps"):
+            return _TRAINED_STEPS
+        value = self.constants.get(path)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else found
+
+    def item(self, base: Any, key: Any, frame: Frame) -> Any:
+        """See `Domain`: an item of the variable is the variable of one sample."""
+        return base if isinstance(base, Affine) else super().item(base, key, frame)
+
+    def operation(self, name: str, operands: list[Any], frame: Frame) -> Any:
+        """See `Domain`."""
+        if name == "mul" and isinstance(operands[0], list):  # [t] * batch
+            return operands[0]
+        pair = [_affine(one) for one in operands]
+        match name, pair:
+            case "neg", [Affine() as value]:
+                return Affine(0.0).plus(value, -1.0)
+            case "add" | "sub", [Affine() as left, Affine() as right]:
+                return left.plus(right, -1.0 if name == "sub" else 1.0)
+            case ("mul", [Affine() as value, Affine(0.0, factor)] | [Affine(0.0, factor), Affine() as value]):
+                return Affine(0.0).plus(value, factor)
+            case "truediv", [Affine() as left, Affine(0.0, divisor)]:
+                return Affine(0.0).plus(left, 1 / divisor)
+        return UNKNOWN
+
+    def truth(self, value: Any, frame: Frame) -> bool:
+        """See `Domain`: no condition holds, as without guidance."""
+        return False
+
+    def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: Frame, node: ast.expr) -> Any:
+        """See `Domain`: a tensor that is made of a value is that value."""
+        made = function.name.rpartition(".")[2] if isinstance(function, Unknown) else ""
+        if made in _MAKES and arguments:
+            return _affine(arguments[-1 if made == "full" else 0]) or UNKNOWN
+        if isinstance(function, Native) and isinstance(function.function, partial):
+            return function.function()
+        return super().call(function, arguments, keywords, frame, node)
 
 
-def _last(
-    name: str,
-    variable: str,
-    assigned: Sequence[tuple[int, str, ast.expr]],
-    constants: Mapping[str, object],
-    line: int,
-    depth: int,
-) -> Affine | None:
-    """What a name was last assigned, of what can be read."""
-    for at, one, value in reversed(assigned):
-        if one == name and at < line:
-            found = evaluate(value, variable, assigned, constants, at, depth + 1)
-            if found is not None and (found.scale or found.offset):
-                return found
-    return Affine(1.0) if name == variable else None
+def _itself(value: Affine) -> Affine:
+    return value
 
 
-def _computed(operator: ast.operator, left: Affine | None, right: Affine | None) -> Affine | None:
-    if left is None or right is None:
-        return None
-    if isinstance(operator, ast.Add):
-        return Affine(left.scale + right.scale, left.offset + right.offset)
-    if isinstance(operator, ast.Sub):
-        return Affine(left.scale - right.scale, left.offset - right.offset)
-    if isinstance(operator, ast.Mult) and not (left.scale and right.scale):
-        varying, factor = (left, right.offset) if left.scale else (right, left.offset)
-        return Affine(varying.scale * factor, varying.offset * factor)
-    if isinstance(operator, ast.Div) and not right.scale and right.offset:
-        return Affine(left.scale / right.offset, left.offset / right.offset)
-    return None
+def _affine(value: Any) -> Affine | None:
+    """A value as an affine one; a list of the same value is that value."""
+    if isinstance(value, list | tuple) and value and all(one == value[0] for one in value):
+        return _affine(value[0])
+    if isinstance(value, int | float):
+        return Affine(0.0, float(value))
+    return value if isinstance(value, Affine) else None

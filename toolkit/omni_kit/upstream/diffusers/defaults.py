@@ -1,12 +1,13 @@
 """What the conditions in a pipeline's `__call__` come to when it is called by default."""
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.eval import UNKNOWN, Frame, Native, OpenDomain, Scope, Unknown
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.calling import call_arguments, media_of
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
@@ -14,7 +15,7 @@ from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
 _KNOWN = {"XLA_AVAILABLE": False, "use_resolution_binning": False}  # sizes are taken as they are asked for
 _OF_MEDIA = ("image", "video", "mask")
 _OF_ANSWERS = ("postprocess", "resize_and_crop")  # what is made of an answer, which may have the name of what was given
-_NUMBERS: Mapping[type[ast.cmpop], Any] = {ast.Gt: float.__gt__, ast.GtE: float.__ge__, ast.Lt: float.__lt__}
+_SELF, _STEPS_BY = Unknown("self"), Unknown(f"self.{SCHEDULER}")
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Defaults:
     scheduler: str
 
     @cached_property
-    def _assigned(self) -> frozenset[str]:
-        """The variables of `__call__` that are assigned anew: what they are hangs on more than defaults."""
+    def assigned(self) -> frozenset[str]:
+        """The variables that `__call__` assigns: their values depend on more than defaults."""
         found = self.pipeline.cls.method("__call__")
         nodes = ast.walk(found[1]) if found is not None else ()
         targets = (node.targets[0] for node in nodes if isinstance(node, ast.Assign))
@@ -38,33 +39,37 @@ class Defaults:
 
     def told(self, test: ast.expr) -> bool | None:
         """What a condition comes to; None where that hangs on more."""
-        match test:
-            case ast.UnaryOp(op=ast.Not()):
-                told = self.told(test.operand)
-                return None if told is None else not told
-            case ast.BoolOp():
-                told_all = [self.told(one) for one in test.values]
-                decisive = isinstance(test.op, ast.Or)
-                if decisive in told_all:
-                    return decisive
-                return None if None in told_all else not decisive
-            case ast.Call(func=ast.Name(id="isinstance"), args=[owner, kind]) if dotted(owner) == f"self.{SCHEDULER}":
-                return dotted(kind) == self.scheduler
-            case ast.Compare(ops=[operator], comparators=[right]):
-                return _compared(operator, self._value(test.left), self._value(right))
-        value = self._value(test)
-        return None if value is UNKNOWN else bool(value)
+        return Frame(_DefaultValues(self), Path(), "", Scope({})).decided(test)
 
-    def _value(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.Constant):
-            return node.value
-        name = (dotted(node) or "").removeprefix("self.").removeprefix("_")
+
+class _DefaultValues(OpenDomain):
+    """The defaults of `__call__`; `self.x` and `self._x` are what the argument x is."""
+
+    def __init__(self, defaults: Defaults) -> None:
+        super().__init__()
+        self.defaults = defaults
+
+    def name(self, name: str, frame: Frame) -> Any:
+        """See `Domain`."""
         if name in _KNOWN:
             return _KNOWN[name]
-        given = call_arguments(self.pipeline).get(name)
-        if given is None or name in self._assigned:
-            return UNKNOWN
-        return given.default
+        given = call_arguments(self.defaults.pipeline).get(name)
+        if given is None:
+            return super().name(name, frame)
+        return UNKNOWN if name in self.defaults.assigned else given.default
+
+    def attribute(self, base: Any, name: str, frame: Frame) -> Any:
+        """See `Domain`."""
+        own = name.removeprefix("_")
+        if base == _SELF and (own in _KNOWN or own in call_arguments(self.defaults.pipeline)):
+            return self.name(own, frame)
+        return super().attribute(base, name, frame)
+
+    def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: Frame, node: ast.expr) -> Any:
+        """See `Domain`: the class of the scheduler is known."""
+        if isinstance(function, Native) and function.function is isinstance and arguments[0] == _STEPS_BY:
+            return arguments[1] == Unknown(self.defaults.scheduler)
+        return super().call(function, arguments, keywords, frame, node)
 
 
 def media_needed(defaults: Defaults) -> list[str]:
@@ -105,14 +110,3 @@ def _worked_on(node: ast.AST) -> Iterator[str]:
         if name.count(".") > 1 or any(word in name for word in _OF_MEDIA):
             given = [*node.args, *(one.value for one in node.keywords)]
             yield from (one.id for one in given if isinstance(one, ast.Name))
-
-
-def _compared(operator: ast.cmpop, left: Any, right: Any) -> bool | None:
-    if left is UNKNOWN or right is UNKNOWN:
-        return None
-    if isinstance(operator, (ast.Is, ast.IsNot)):
-        return (left is right) == isinstance(operator, ast.Is)
-    if isinstance(operator, (ast.Eq, ast.NotEq)):
-        return bool(left == right) == isinstance(operator, ast.Eq)
-    numbers = isinstance(left, int | float) and isinstance(right, int | float)
-    return bool(_NUMBERS[type(operator)](float(left), float(right))) if numbers and type(operator) in _NUMBERS else None

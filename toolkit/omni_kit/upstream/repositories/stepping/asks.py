@@ -8,7 +8,7 @@ from typing import Any
 
 from omni_kit.upstream.repositories.stepping.batches import is_real, of_one, once
 from omni_kit.upstream.repositories.stepping.flow import Asked, Unmoved, binds, reads
-from omni_kit.upstream.repositories.stepping.formula import Formula, Replaced
+from omni_kit.upstream.repositories.stepping.formula import Formula, Replaced, Share
 
 _ANSWER = "model_output"
 _SAME = frozenset({"to", "float", "double", "type_as", "contiguous"})
@@ -125,7 +125,7 @@ class Asks:
             divided = next(one for one in rest if answers[0] in reads(one))
             rest.remove(divided)
             answers = [one.id for one in divided.targets[0].elts]  # type: ignore[attr-defined]
-        forms |= {answers[0]: (1.0, 0.0), answers[1]: (0.0, 1.0)}
+        forms |= {answers[0]: Share(1.0, 0.0), answers[1]: Share(0.0, 1.0)}
         return self._combined(place, forms, block, rest)
 
     def _combined(

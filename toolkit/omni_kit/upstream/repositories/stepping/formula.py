@@ -5,9 +5,41 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from omni_kit.pysource.eval import Domain, Frame, Unreadable, evaluate
+
 _SCALE = 3.7
 """Of guidance, where its formula is worked out."""
 _CLOSE = 1e-9
+
+
+@dataclass(frozen=True)
+class Share:
+    """How often each of two answers is in a value."""
+
+    one: float
+    other: float
+
+    def plus(self, added: "Share", times: float) -> "Share":
+        """Both together, the second so many times."""
+        return Share(self.one + times * added.one, self.other + times * added.other)
+
+
+class _Shares(Domain):
+    """Numbers, and what is linear in two answers."""
+
+    def operation(self, name: str, operands: list[Any], frame: Frame) -> Any:
+        """See `Domain`."""
+        none = Share(0.0, 0.0)
+        match name, operands:
+            case "neg", [Share() as share]:
+                return none.plus(share, -1.0)
+            case "add" | "sub", [Share() as share, Share() as added]:
+                return share.plus(added, -1.0 if name == "sub" else 1.0)
+            case ("mul", [Share() as share, int() | float() as factor] | [int() | float() as factor, Share() as share]):
+                return none.plus(share, factor)
+            case "truediv", [Share() as share, int() | float() as divisor]:
+                return none.plus(share, 1 / divisor)
+        return super().operation(name, operands, frame)
 
 
 @dataclass
@@ -22,22 +54,17 @@ class Formula:
     scale: str
     forms: Mapping[str, Any]
 
-    def of(self, node: ast.expr) -> Any:
+    def of(self, node: ast.expr) -> float | Share | None:
         """A number, or how often each answer is in it; None for what is neither."""
-        match node:
-            case ast.Name():
-                return _SCALE if node.id == self.scale else self.forms.get(node.id)
-            case ast.Constant(value=int() | float()):
-                return float(ast.literal_eval(node))
-            case ast.UnaryOp(op=ast.USub()):
-                return _times(-1.0, self.of(node.operand))
-            case ast.BinOp():
-                return _joined(node.op, self.of(node.left), self.of(node.right))
-        return None
+        try:
+            found = evaluate(node, _Shares(), {**self.forms, self.scale: _SCALE})
+        except Unreadable:
+            return None
+        return found if isinstance(found, int | float | Share) else None
 
     def is_guidance(self, form: Any) -> bool:
         """Whether one answer, and the scale times the way to the other, is all of it."""
-        pair = form if isinstance(form, tuple) else ()
+        pair = (form.one, form.other) if isinstance(form, Share) else ()
         return bool(pair) and any(
             abs(one - _SCALE) < _CLOSE and abs(other - 1 + _SCALE) < _CLOSE for one, other in (pair, pair[::-1])
         )
@@ -48,21 +75,6 @@ class Formula:
         if not found:
             return _Summed(self, name).visit(node)  # type: ignore[no-any-return]
         return Replaced({id(found[0]): name}).visit(node)  # type: ignore[no-any-return]
-
-
-def _times(number: float, form: Any) -> Any:
-    return None if form is None else tuple(number * one for one in form) if isinstance(form, tuple) else number * form
-
-
-def _joined(op: ast.operator, left: Any, right: Any) -> Any:
-    if left is None or right is None:
-        return None
-    if isinstance(op, ast.Add | ast.Sub) and isinstance(left, tuple) == isinstance(right, tuple):
-        right = _times(-1.0 if isinstance(op, ast.Sub) else 1.0, right)
-        return (left[0] + right[0], left[1] + right[1]) if isinstance(left, tuple) else left + right
-    if isinstance(op, ast.Mult) and not (isinstance(left, tuple) and isinstance(right, tuple)):
-        return _times(right, left) if isinstance(left, tuple) else _times(left, right)
-    return _times(1 / right, left) if isinstance(op, ast.Div) and isinstance(right, float) and right else None
 
 
 class Replaced(ast.NodeTransformer):
@@ -87,13 +99,15 @@ class _Summed(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         """The other terms, and the variable."""
         terms = list(_terms(node, 1.0))
-        own = [(sign, form) for sign, one in terms if isinstance(form := self.formula.of(one), tuple)]
-        whole = (sum(sign * form[0] for sign, form in own), sum(sign * form[1] for sign, form in own))
+        whole = Share(0.0, 0.0)
+        for sign, one in terms:
+            form = self.formula.of(one)
+            whole = whole.plus(form, sign) if isinstance(form, Share) else whole
         if not self.formula.is_guidance(whole):
             return self.generic_visit(node)
         found: ast.expr = ast.Name(self.name, ast.Load())
         for sign, one in terms:
-            if not isinstance(self.formula.of(one), tuple):
+            if not isinstance(self.formula.of(one), Share):
                 found = ast.BinOp(found, ast.Add() if sign > 0 else ast.Sub(), one)
         return found
 
