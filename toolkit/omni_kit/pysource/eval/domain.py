@@ -82,6 +82,10 @@ class Domain:
         """The items of a value that is not plain."""
         raise Unreadable(f"goes through {_shown(value)}")
 
+    def unpacked(self, value: Any, count: int, frame: Any) -> list[Any]:
+        """The items of a value that an assignment gives to so many targets."""
+        return list(frame.items_of(value))
+
     def formatted(self, value: Any, frame: Any) -> Any:
         """What stands for a value in a formatted text; None where the text cannot be told."""
         raise Unreadable(f"formats {_shown(value)}")
@@ -172,6 +176,10 @@ class OpenDomain(Domain):
     def items(self, value: Any, frame: Any) -> list[Any]:
         """See `Domain`: one item, about which nothing is known."""
         return [UNKNOWN] if isinstance(value, Unknown) else super().items(value, frame)
+
+    def unpacked(self, value: Any, count: int, frame: Any) -> list[Any]:
+        """See `Domain`."""
+        return [UNKNOWN] * count if isinstance(value, Unknown) else super().unpacked(value, count, frame)
 
     def formatted(self, value: Any, frame: Any) -> Any:
         """See `Domain`."""

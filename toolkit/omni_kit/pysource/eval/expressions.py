@@ -109,9 +109,8 @@ class Expressions(ABC):
         """An attribute of a value."""
         if isinstance(base, Function):
             return self.member(base, name)
-        if is_plain(base) and type(base) in {str, list, tuple, dict, set, int, float}:
-            return python.method(base, name)
-        return self.domain.attribute(base, name, self)
+        found = python.method(base, name)
+        return self.domain.attribute(base, name, self) if found is None else found
 
     def member(self, owner: Function, name: str) -> Any:
         """What a class defines or inherits, or the name of a definition."""

@@ -283,7 +283,7 @@ class Frame(Expressions):
         if isinstance(target, ast.Name):
             self.scope.names[target.id] = value
         elif isinstance(target, (ast.Tuple, ast.List)):
-            self._unpacked(target, list(self.items_of(value)))
+            self._unpacked(target, self.domain.unpacked(value, len(target.elts), self))
         elif isinstance(target, ast.Attribute):
             self.domain.set_attribute(self.value(target.value), target.attr, value, self)
         elif isinstance(target, ast.Subscript):

@@ -200,16 +200,10 @@ _METHODS: Mapping[type, _Functions] = {
 }  # fmt: skip
 
 
-def method(base: Any, name: str) -> Native:
-    """A method of a plain value.
-
-    Raises:
-        Unreadable: it has none that is known.
-    """
-    methods = _METHODS.get(type(base), {})
-    if name not in methods:
-        raise Unreadable(f"uses {name} of {type(base).__name__}")
-    return Native(partial(_applied, methods[name], base))
+def method(base: Any, name: str) -> Native | None:
+    """A method of a plain value; None where it has none that is known."""
+    found = _METHODS.get(type(base), {}).get(name)
+    return Native(partial(_applied, found, base)) if found is not None else None
 
 
 def _applied(function: Callable[..., Any], base: Any, *arguments: Any, **keywords: Any) -> Any:

@@ -4,20 +4,20 @@ import ast
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import Frame, Unknown, Unreadable
 from omni_kit.pysource.library import Library
-from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.guidance import Formula
-from omni_kit.upstream.repositories.numbers import Worker
-from omni_kit.upstream.repositories.vectors import Untold
+from omni_kit.upstream.repositories.numbers import Numbers, called
 
 COMPONENT = "guider"
 SCALE = "guidance_scale"
+_SELF = Unknown("self")
 _TAKEN = re.compile(rf'ComponentSpec\(\s*"{COMPONENT}\w*",\s*(\w+)')
 _POSITIVE, _NEGATIVE, _BY = 0.7, -0.4, 3.3
 _COMPUTED = {
@@ -77,40 +77,37 @@ def _computes(cls: ClassRef, config: Mapping[str, Any], formula: Formula) -> boo
     found, wanted = cls.method("forward"), _COMPUTED.get(formula)
     if found is None or wanted is None:
         return False
-    names = [one.arg for one in found[1].args.args][1:]
-    if len(names) != 2:
-        return False
-    scope = dict(zip(names, (_POSITIVE, _NEGATIVE), strict=True))
-    worker = _Forward(found[0].source, scope, {**_defaults(cls), **config, SCALE: _BY})
+    own = {**_defaults(cls), **config, SCALE: _BY}
     try:
-        _, answer = worker.run(found[1].body)
-    except Untold:
+        answer = called(found[0].source, found[1], (_SELF, _POSITIVE, _NEGATIVE), domain=_Guiding(own))
+    except Unreadable:
         return False
     return isinstance(answer, float) and math.isclose(answer, wanted)
 
 
-class _Forward(Worker):
-    """A guider's forward, with numbers for both answers, where it guides."""
+class _Guiding(Numbers):
+    """A guider's forward, with numbers for both answers, where it guides.
 
-    def __init__(self, source: Any, scope: dict[str, Any], own: Mapping[str, Any]) -> None:
-        super().__init__(source, scope, 0)
+    Args:
+        own: what the guider was made with.
+    """
+
+    def __init__(self, own: Mapping[str, Any]) -> None:
+        super().__init__()
         self.own = own
 
-    def run(self, body: Sequence[ast.stmt]) -> tuple[bool, Any]:
-        """As its base; of an output's class the first field counts."""
-        for node in body:
-            if isinstance(node, ast.Return) and isinstance(node.value, ast.Call) and node.value.keywords:
-                return True, self.value(node.value.keywords[0].value)
-            answered, answer = super().run([node])
-            if answered:
-                return True, answer
-        return False, None
+    def name(self, name: str, frame: Frame) -> Any:
+        """See `Domain`: classes of outputs are not looked at."""
+        return Unknown(name) if name.endswith("Output") else super().name(name, frame)
 
-    def get_attribute(self, node: ast.Attribute) -> Any:
-        """What it was made with."""
-        name = (dotted(node) or "").removeprefix("self.")
-        return self.own[name] if name in self.own else super().get_attribute(node)
+    def attribute(self, base: Any, name: str, frame: Frame) -> Any:
+        """See `Domain`: what it was made with."""
+        return self.own[name] if base == _SELF and name in self.own else super().attribute(base, name, frame)
 
-    def get_call(self, node: ast.Call) -> Any:
-        """It is asked whether it guides: it does."""
-        return True if (dotted(node.func) or "").startswith("self.") else super().get_call(node)
+    def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: Frame, node: ast.expr) -> Any:
+        """See `Domain`: of an output the first field counts; asked whether it guides, it does."""
+        if isinstance(function, Unknown) and function.name.startswith(f"{_SELF.name}."):
+            return True
+        if isinstance(function, Unknown) and function.name.endswith("Output"):
+            return next(iter([*arguments, *keywords.values()]))
+        return super().call(function, arguments, keywords, frame, node)

@@ -3,16 +3,17 @@
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import Domain, Frame, Native, Unknown, Unreadable, evaluate
+from omni_kit.pysource.eval.python import BUILTINS
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined
 from omni_kit.upstream.repositories.settings import Settings, settings_of
-from omni_kit.upstream.repositories.vectors import Untold
 
-_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Div: "/"}
-_WHOLE = "config"
+_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "truediv": "/"}
+_SELF = Unknown("self")
 _DEEPEST = 24
 T = TypeVar("T")
 
@@ -25,52 +26,84 @@ def in_words_of_config(node: ast.expr, home: Defined, function: ast.FunctionDef,
         closure: the model with all that it needs; the model is its last.
 
     Raises:
-        Untold: it comes from somewhere else, or from several places that differ.
+        Unreadable: it comes from somewhere else, or from several places that differ.
     """
-    return _Reader(closure).told(node, home, function, 0)
+    return _Worded(closure).told(node, home, function)
 
 
 @dataclass(frozen=True)
-class _Reader:
-    closure: Closure
+class _Words:
+    """A value as an expression over `config`."""
+
+    text: str
+
+
+_WHOLE = _Words("config")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, int):
+        return repr(value)
+    if isinstance(value, _Words):
+        return value.text
+    raise Unreadable(f"uses a {type(value).__name__} for an integer")
+
+
+class _Worded(Domain):
+    """Integers, and what the model's arguments make of them; the home of a frame is a class and its method."""
+
+    def __init__(self, closure: Closure) -> None:
+        super().__init__(depth=_DEEPEST)
+        self.closure = closure
 
     @property
     def _settings(self) -> Settings | None:
         root = self.closure.definitions[-1]
         return settings_of(ClassRef(root.source, root.node)) if isinstance(root.node, ast.ClassDef) else None
 
-    def told(self, node: ast.expr, home: Defined, function: ast.FunctionDef, depth: int) -> str:
-        if depth > _DEEPEST:
-            raise Untold(ast.unparse(node))
-        match node:
-            case ast.Constant(value=int()):
-                return repr(node.value)
-            case ast.Name():
-                return self._name(node.id, home, function, depth + 1)
-            case ast.Attribute(value=ast.Name(id="self")):
-                init = _method(home, "__init__")
-                return self.told(_only(_kept(init, node.attr), node.attr), home, init, depth + 1)
-            case ast.Attribute() if self.told(node.value, home, function, depth + 1) == _WHOLE:
-                return f'config["{node.attr}"]'
-            case ast.BinOp() if type(node.op) in _OPERATORS:
-                sides = [self.told(one, home, function, depth + 1) for one in (node.left, node.right)]
-                return f"({sides[0]} {_OPERATORS[type(node.op)]} {sides[1]})"
-            case ast.Call(func=ast.Name(id="int"), args=[inner]):
-                return f"int({self.told(inner, home, function, depth + 1)})"
-        raise Untold(ast.unparse(node))
+    def told(self, node: ast.expr, home: Defined, function: ast.FunctionDef) -> str:
+        """An expression of a method, over `config`."""
+        return _text(evaluate(node, self, home=(home, function)))
 
-    def _name(self, name: str, home: Defined, function: ast.FunctionDef, depth: int) -> str:
+    def name(self, name: str, frame: Frame) -> Any:
+        """See `Domain`: what the method assigns, or what whoever makes the class gives."""
+        home, function = frame.home
+        if name == _SELF.name:
+            return _SELF
         assigned = [value for known, value in _assigned(function) if known == name]
         given = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
         if assigned and name not in given:
-            return self.told(_only(assigned, name), home, function, depth)
+            return evaluate(_only(assigned, name), self, home=frame.home)
         if assigned or name not in given or function.name != "__init__":
-            raise Untold(name)
+            raise Unreadable(f"uses {name}")
         if home is not self.closure.definitions[-1]:
-            told = {self.told(value, maker, init, depth) for value, maker, init in self._handed(name, home, function)}
-            return _only(sorted(told), name)
+            told = {self.told(value, maker, init) for value, maker, init in self._handed(name, home, function)}
+            return _Words(_only(sorted(told), name))
         settings = self._settings
-        return _WHOLE if settings is not None and settings.argument == name else f'config["{name}"]'
+        return _WHOLE if settings is not None and settings.argument == name else _Words(f'config["{name}"]')
+
+    def attribute(self, base: Any, name: str, frame: Frame) -> Any:
+        """See `Domain`."""
+        if base == _WHOLE:
+            return _Words(f'config["{name}"]')
+        if base != _SELF:
+            return super().attribute(base, name, frame)
+        home, _ = frame.home
+        init = _method(home, "__init__")
+        return evaluate(_only(_kept(init, name), name), self, home=(home, init))
+
+    def operation(self, name: str, operands: list[Any], frame: Frame) -> Any:
+        """See `Domain`."""
+        if name not in _OPERATORS or len(operands) != 2:
+            return super().operation(name, operands, frame)
+        left, right = map(_text, operands)
+        return _Words(f"({left} {_OPERATORS[name]} {right})")
+
+    def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: Frame, node: ast.expr) -> Any:
+        """See `Domain`."""
+        if isinstance(function, Native) and function.function is BUILTINS["int"] and len(arguments) == 1:
+            return _Words(f"int({_text(arguments[0])})")
+        return super().call(function, arguments, keywords, frame, node)
 
     def _handed(
         self, name: str, home: Defined, function: ast.FunctionDef
@@ -81,7 +114,7 @@ class _Reader:
             for init, call in _calls(maker, names) if names else ():
                 value = _given(call, function).get(name)
                 if value is None:
-                    raise Untold(name)
+                    raise Unreadable(f"uses {name}")
                 yield value, maker, init
 
 
@@ -94,7 +127,7 @@ def _calls(maker: Defined, names: set[str]) -> Iterator[tuple[ast.FunctionDef, a
         if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in names
     ]  # fmt: skip
     if len(found) != mentioned:
-        raise Untold(", ".join(sorted(names)))
+        raise Unreadable(f"makes {', '.join(sorted(names))} in a place that is not followed")
     yield from found
 
 
@@ -102,7 +135,7 @@ def _given(call: ast.Call, function: ast.FunctionDef) -> dict[str, ast.expr]:
     """What a call gives a constructor for its arguments, defaults included."""
     place = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
     if any(one.arg is None for one in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args):
-        raise Untold(ast.unparse(call))
+        raise Unreadable(f"calls {ast.unparse(call)}")
     named = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
     defaults = dict(zip(place[::-1], function.args.defaults[::-1], strict=False))
     defaults |= {one.arg: default for one, default in named if default is not None}
@@ -114,7 +147,7 @@ def _method(home: Defined, name: str) -> ast.FunctionDef:
     body = getattr(home.node, "body", [])
     found = next((one for one in body if isinstance(one, ast.FunctionDef) and one.name == name), None)
     if found is None:
-        raise Untold(f"{home.name}.{name}")
+        raise Unreadable(f"uses {home.name}.{name}")
     return found
 
 
@@ -146,5 +179,5 @@ def _is_own(node: ast.expr, attribute: str) -> bool:
 
 def _only(found: Sequence[T], name: str) -> T:
     if len(found) != 1:
-        raise Untold(name)
+        raise Unreadable(f"uses {name}")
     return found[0]

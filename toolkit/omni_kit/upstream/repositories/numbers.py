@@ -1,279 +1,209 @@
-"""Works out plain functions of numbers, such as a schedule of noise, from their source: nothing is run."""
+"""Works out functions of numbers, such as a schedule of noise, from their source: nothing is run."""
 
 import ast
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
+from omni_kit.pysource.eval import UNKNOWN, Frame, Native, OpenDomain, Scope, Unknown, Unreadable
+from omni_kit.pysource.eval.python import BUILTINS, CONSTANTS, LIBRARY
+from omni_kit.pysource.eval.values import is_plain
 from omni_kit.pysource.source import SourceFile
-from omni_kit.upstream.repositories.names import Defined, absolute, resolve
-from omni_kit.upstream.repositories.vectors import (
-    BUILTIN,
-    MOST,
-    Untold,
-    arange,
-    clamped,
-    each,
-    linspace,
-    products,
-    taken,
-)
+from omni_kit.upstream.repositories.names import resolve
 
-_DEEPEST = 8
-_BINARY: Mapping[type[ast.operator], Callable[[float, float], float]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.Pow: operator.pow, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-}  # fmt: skip
-_COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
-}  # fmt: skip
-_PLAIN: Mapping[str, Callable[[float], float]] = {
-    "exp": math.exp, "log": math.log, "sqrt": math.sqrt, "cos": math.cos, "sin": math.sin, "tan": math.tan,
-    "atan": math.atan, "arctan": math.atan, "abs": abs, "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
-    "expm1": math.expm1, "log1p": math.log1p, "square": lambda x: x**2, "rsqrt": lambda x: x**-0.5,
-}  # fmt: skip
-_SAME = ("to", "float", "double", "clone", "detach", "cpu", "numpy", "tolist", "item", "contiguous", "astype", "type",
-         "copy")  # fmt: skip
-_MADE = ("tensor", "as_tensor", "array", "asarray", "from_numpy", "float", "list", "tuple", "FloatTensor")
-_WHOLE: Mapping[str, Callable[[float], float]] = {"round": round, "long": int, "int": int, "floor": math.floor}
-_REAL = ("float", "double")
-_TYPED = ("to", "astype", "type")
-_CUT = ("clamp", "clip")
-_JOINED = ("cat", "concat", "concatenate", "hstack")
+_MOST = 4096
+_PLACES = frozenset({"shape", "device", "dtype", "ndim"})
+_LISTED = frozenset({"len", "min", "max", "sum", "list", "tuple", "zip", "enumerate", "reversed", "sorted"})
+_AXES = frozenset({"dim", "dims", "axis"})
+_ARGUMENTS = {"steps": "count", "num": "count", "min": "low", "a_min": "low", "max": "high", "a_max": "high"}
 
 
-def called(source: SourceFile, function: ast.FunctionDef, given: Mapping[str, Any], depth: int = 0) -> Any:
+def _whole(value: Any) -> Any:
+    return np.trunc(value).astype(int)
+
+
+def _sized(count: int) -> int:
+    if not 0 <= count <= _MOST:
+        raise Unreadable("makes something very large")
+    return count
+
+
+def _linspace(start: float, stop: float, count: int, endpoint: bool = True) -> Any:
+    return np.linspace(start, stop, _sized(count), endpoint=endpoint)
+
+
+def _arange(*bounds: float) -> Any:
+    start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    _sized(math.ceil(abs(stop - start) / abs(step)))
+    return np.arange(start, stop, step)
+
+
+def _clipped(value: Any, low: Any = None, high: Any = None) -> Any:
+    return value if low is None and high is None else np.clip(value, low, high)
+
+
+def _filled(number: float, *shape: Any) -> Any:
+    """A vector of a known length; of a tensor of another shape, one element."""
+    length = [one for one in shape if isinstance(one, int | np.ndarray)]
+    return np.full(_sized(int(np.asarray(length[0]).item())), number) if len(shape) == len(length) == 1 else number
+
+
+def _same(value: Any, *_: Any) -> Any:
+    return value
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **{name: getattr(np, name) for name in (
+        "exp", "log", "sqrt", "cos", "sin", "tan", "arctan", "abs", "expm1", "log1p", "square", "tanh", "floor", "ceil",
+        "round", "minimum", "maximum", "append", "concatenate", "hstack",
+    )},
+    **dict.fromkeys((
+        "to", "clone", "detach", "cpu", "numpy", "item", "contiguous", "astype", "type", "copy", "tensor", "as_tensor",
+        "array", "asarray", "from_numpy", "FloatTensor",
+    ), _same),
+    **dict.fromkeys(("float", "double"), lambda x: np.asarray(x, float)), **dict.fromkeys(("long", "int"), _whole),
+    **dict.fromkeys(("cat", "concat"), np.concatenate), **dict.fromkeys(("clamp", "clip"), _clipped),
+    "atan": np.arctan, "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "rsqrt": lambda x: x**-0.5,
+    "flip": lambda x, *_: np.flip(x), "cumprod": lambda x, *_: np.cumprod(x), "cumsum": lambda x, *_: np.cumsum(x),
+    "linspace": _linspace, "arange": _arange, "zeros": partial(_filled, 0.0), "ones": partial(_filled, 1.0),
+    "tolist": lambda x: x.tolist() if isinstance(x, np.ndarray) else x, "pairwise": lambda x: [*pairwise(x)],
+}  # fmt: skip
+"""Functions and methods of NumPy, torch and math, by the last part of their names."""
+
+
+def called(
+    source: SourceFile,
+    function: ast.FunctionDef,
+    arguments: Sequence[Any] = (),
+    keywords: Mapping[str, Any] | None = None,
+    domain: "Numbers | None" = None,
+) -> Any:
     """What a function returns: a number, or a list of numbers where it works with a vector.
 
     Raises:
-        Untold: it does anything that is not followed here.
+        Unreadable: it does anything that is not followed here.
     """
-    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-    scope: dict[str, Any] = {}
-    worker = Worker(source, scope, depth)
-    for one, default in zip(names[len(names) - len(function.args.defaults) :], function.args.defaults, strict=True):
-        scope[one] = worker.value(default)
-    for keyword, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
-        if value is not None:
-            scope[keyword.arg] = worker.value(value)
-    scope |= given
-    if depth > _DEEPEST:
-        raise Untold("deeper than anything that is followed")
-    answered, answer = worker.run(function.body)
-    if not answered:
-        raise Untold("nothing is returned")
-    return answer
+    frame = Frame(domain or Numbers(), source.path, source.module, Scope({}), source)
+    found = frame.entered(frame.written(function), list(arguments), dict(keywords or {}))
+    if isinstance(found, Unknown):
+        raise Unreadable("returns what is not known")
+    return found.tolist() if isinstance(found, np.ndarray) else found
 
 
-class Worker:
-    """One call of a function."""
+class Numbers(OpenDomain):
+    """Numbers, and vectors of them; the home of a frame is its file."""
 
-    def __init__(self, source: SourceFile, scope: dict[str, Any], depth: int) -> None:
-        self.source = source
-        self.scope = scope
-        self.depth = depth
+    def name(self, name: str, frame: Frame) -> Any:
+        """See `Domain`: a function or a constant of the authors, or what is imported."""
+        meant = resolve(frame.home, name)
+        if isinstance(meant, str):
+            return Unknown(meant)
+        if meant is None:
+            return super().name(name, frame)
+        source, node = meant.source, meant.node
+        home = Frame(self, source.path, source.module, Scope({}), source)
+        if isinstance(node, ast.FunctionDef):
+            return home.written(node)
+        constant = source.constants.get(meant.name)
+        return home.value(constant) if constant is not None else Unknown(name)
 
-    def run(self, body: Sequence[ast.stmt]) -> tuple[bool, Any]:
-        """Whether a `return` was reached, and what it gives."""
-        for node in body:
-            if isinstance(node, ast.Return):
-                return True, self.value(node.value) if node.value is not None else None
-            if isinstance(node, ast.If):
-                answered, answer = self.run(node.body if self.value(node.test) else node.orelse)
-                if answered:
-                    return True, answer
-            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                self.scope[node.targets[0].id] = self.value(node.value)
-            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                both = (self.scope.get(node.target.id), self.value(node.value))
-                self.scope[node.target.id] = each(_BINARY[type(node.op)], *both)
-            elif isinstance(node, ast.For) and isinstance(node.target, ast.Name) and not node.orelse:
-                self._repeated(node, node.target.id)
-            elif isinstance(node, ast.Expr) and (longer := _appended(node)) is not None:
-                self.scope[longer[0]] = [*self.scope[longer[0]], self.value(longer[1])]
-            elif not isinstance(node, ast.Expr | ast.Pass | ast.Assert):
-                raise Untold(type(node).__name__)
-        return False, None
+    def attribute(self, base: Any, name: str, frame: Frame) -> Any:
+        """See `Domain`: pi, or a method of a number or a vector."""
+        if isinstance(base, Unknown):
+            path = f"{base.name.replace('torch', 'math').replace('numpy', 'math')}.{name}"
+            return CONSTANTS[path] if path in CONSTANTS else super().attribute(base, name, frame)
+        return UNKNOWN if name in _PLACES else Native(partial(self.library, name, base))
 
-    def _repeated(self, node: ast.For, name: str) -> None:
-        """A loop from its first statement to its last."""
-        for item in self.value(node.iter)[:MOST]:
-            self.scope[name] = item
-            if self.run(node.body)[0]:
-                raise Untold("a loop that is left")
+    def item(self, base: Any, key: Any, frame: Frame) -> Any:
+        """See `Domain`: one element, a part, or the elements at several places."""
+        if isinstance(base, np.ndarray) or isinstance(key, np.ndarray):
+            return _seen(np.asarray(base)[key])
+        return super().item(base, key, frame)
 
-    def value(self, node: ast.expr) -> Any:
-        """What an expression is worth."""
-        handler = getattr(self, f"get_{type(node).__name__.lower()}", None)
-        if handler is None:
-            raise Untold(ast.unparse(node))
-        try:
-            return handler(node)
-        except (ArithmeticError, TypeError, ValueError, LookupError) as error:
-            raise Untold(f"{ast.unparse(node)}: {error}") from error
+    def set_item(self, base: Any, key: Any, value: Any, frame: Frame) -> None:
+        """See `Domain`."""
+        if not isinstance(base, np.ndarray):
+            return super().set_item(base, key, value, frame)
+        base[key] = value
+        return None
 
-    def get_constant(self, node: ast.Constant) -> Any:
-        """As written."""
-        return node.value
+    def operation(self, name: str, operands: list[Any], frame: Frame) -> Any:
+        """See `Domain`: with every element."""
+        unknown = any(isinstance(one, Unknown) for one in operands)
+        if unknown or not hasattr(operator, name) or not any(isinstance(one, np.ndarray) for one in operands):
+            return super().operation(name, operands, frame)
+        with np.errstate(divide="raise", invalid="raise", over="raise"):
+            return _seen(getattr(operator, name)(*operands))
 
-    def get_name(self, node: ast.Name) -> Any:
-        """A variable, or a constant of the file."""
-        if node.id in self.scope:
-            return self.scope[node.id]
-        if (constant := self.source.constants.get(node.id)) is not None:
-            return self.value(constant)
-        raise Untold(node.id)
+    def updated(self, name: str, target: Any, value: Any, frame: Frame) -> Any:
+        """See `Domain`: a vector is changed in place."""
+        result = self.operation(name, [target, value], frame)
+        if isinstance(target, np.ndarray) and isinstance(result, np.ndarray) and target.shape == result.shape:
+            target[...] = result
+            return target
+        return result
 
-    def get_attribute(self, node: ast.Attribute) -> Any:
-        """Pi."""
-        if absolute(self.source, node) in ("math.pi", "torch.pi", "numpy.pi"):
-            return math.pi
-        raise Untold(ast.unparse(node))
+    def items(self, value: Any, frame: Frame) -> list[Any]:
+        """See `Domain`."""
+        return value.tolist() if isinstance(value, np.ndarray) else super().items(value, frame)
 
-    def get_list(self, node: ast.List) -> Any:
-        """Its elements."""
-        return [self.value(one) for one in node.elts]
+    def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: Frame, node: ast.expr) -> Any:
+        """See `Domain`; a call of what is not known may change something, and is refused."""
+        if isinstance(function, Unknown) and function.name in LIBRARY and all(map(is_plain, arguments)):
+            return LIBRARY[function.name](*arguments, **keywords)
+        if isinstance(function, Unknown):
+            return self.library(function.name.rpartition(".")[2], *arguments, **keywords)
+        if not isinstance(function, Native):
+            return super().call(function, arguments, keywords, frame, node)
+        if isinstance(function.function, partial):
+            return function.function(*arguments, **keywords)
+        if function.function is len and isinstance(arguments[0], int | float):
+            return UNKNOWN
+        name = next((name for name, one in BUILTINS.items() if one is function.function), "")
+        if name in _LISTED:
+            arguments = [one.tolist() if isinstance(one, np.ndarray) else one for one in arguments]
+            return function.function(*arguments, **keywords)
+        if any(isinstance(one, np.ndarray) for one in arguments):
+            return self.library(name, *arguments, **keywords)
+        return super().call(function, arguments, keywords, frame, node)
 
-    get_tuple = get_list
+    def library(self, name: str, *arguments: Any, **keywords: Any) -> Any:
+        """What a function or a method of NumPy, torch or math gives.
 
-    def get_unaryop(self, node: ast.UnaryOp) -> Any:
-        """The negative, or the opposite."""
-        value = self.value(node.operand)
-        return not value if isinstance(node.op, ast.Not) else each(lambda one: -one, value)
-
-    def get_binop(self, node: ast.BinOp) -> Any:
-        """Of numbers, or of every element; two written lists are joined."""
-        left, right = self.value(node.left), self.value(node.right)
-        plain = isinstance(node.left, ast.List | ast.ListComp) or isinstance(node.right, ast.List | ast.ListComp)
-        if isinstance(node.op, ast.Add) and plain and isinstance(left, list) and isinstance(right, list):
-            return left + right
-        return each(_BINARY[type(node.op)], left, right)
-
-    def get_compare(self, node: ast.Compare) -> Any:
-        """One comparison."""
-        if len(node.ops) != 1:
-            raise Untold(ast.unparse(node))
-        return _COMPARED[type(node.ops[0])](self.value(node.left), self.value(node.comparators[0]))
-
-    def get_boolop(self, node: ast.BoolOp) -> Any:
-        """All, or any."""
-        values = [self.value(one) for one in node.values]
-        return all(values) if isinstance(node.op, ast.And) else any(values)
-
-    def get_ifexp(self, node: ast.IfExp) -> Any:
-        """One of two values."""
-        return self.value(node.body if self.value(node.test) else node.orelse)
-
-    def get_subscript(self, node: ast.Subscript) -> Any:
-        """One element, a part, or the elements at several places."""
-        return taken(self.value(node.value), self.value(node.slice))
-
-    def get_slice(self, node: ast.Slice) -> Any:
-        """Where a part begins and ends."""
-        return slice(*(None if one is None else self.value(one) for one in (node.lower, node.upper, node.step)))
-
-    def get_listcomp(self, node: ast.ListComp) -> Any:
-        """One value for each element."""
-        only = node.generators[0]
-        if len(node.generators) != 1 or not isinstance(only.target, ast.Name) or only.ifs:
-            raise Untold(ast.unparse(node))
-        found = []
-        for item in self.value(only.iter):
-            self.scope[only.target.id] = item
-            found.append(self.value(node.elt))
-        return found
-
-    def get_lambda(self, node: ast.Lambda) -> Any:
-        """A function of what is known here."""
-        names = [one.arg for one in node.args.args]
-        return lambda *given: Worker(
-            self.source, {**self.scope, **dict(zip(names, given, strict=True))}, self.depth + 1
-        ).value(node.body)
-
-    def get_call(self, node: ast.Call) -> Any:
-        """A function of the authors', of a vector, or of a library."""
-        if isinstance(node.func, ast.Name) and callable(own := self.scope.get(node.func.id)):
-            return own(*map(self.value, node.args))
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        known = absolute(self.source, node.func) or (name if isinstance(node.func, ast.Name) else "")
-        meant = resolve(self.source, name) if isinstance(node.func, ast.Name) else None
-        if isinstance(meant, Defined) and isinstance(meant.node, ast.FunctionDef):
-            names = [one.arg for one in meant.node.args.args]
-            given = dict(zip(names, map(self.value, node.args), strict=False))
-            given |= {one.arg: self.value(one.value) for one in node.keywords if one.arg}
-            return called(meant.source, meant.node, given, self.depth + 1)
-        if isinstance(node.func, ast.Name) and meant is None and name in BUILTIN and not node.keywords:
-            return BUILTIN[name](*map(self.value, node.args))
-        if not known and isinstance(node.func, ast.Attribute):
-            return self._asked(node, name)
-        return self._of_library(node, name)
-
-    def _asked(self, node: ast.Call, name: str) -> Any:
-        """A method of a vector."""
-        assert isinstance(node.func, ast.Attribute)
-        base = self.value(node.func.value)
-        if name in _CUT:
-            return self._cut(base, node.args, node.keywords)
-        if name in _SAME:
-            if name in _REAL:
-                return each(float, base)
-            return each(int, base) if name in _TYPED and _is_whole(node) else base
-        if name in _PLAIN:
-            return each(_PLAIN[name], base)
-        if name == "flip":
-            return base[::-1]
-        if name in _WHOLE:
-            return each(_WHOLE[name], base)
-        if name == "cumprod":
-            return products(base)
-        raise Untold(name)
-
-    def _cut(self, values: Any, given: Sequence[ast.expr], named: Sequence[ast.keyword]) -> Any:
-        bounds = {**dict(zip(("min", "max"), given, strict=False)), **{one.arg: one.value for one in named if one.arg}}
-        low, high = (bounds.get(one, bounds.get(f"a_{one}")) for one in ("min", "max"))
-        return clamped(values, *(self.value(one) if one is not None else None for one in (low, high)))
-
-    def _of_library(self, node: ast.Call, name: str) -> Any:
-        if name in _CUT:
-            return self._cut(self.value(node.args[0]), node.args[1:], node.keywords)
-        given = [self.value(one) for one in node.args]
-        named = {one.arg: one.value for one in node.keywords}
-        if name == "linspace":
-            count = given[2] if len(given) > 2 else self.value(named.get("steps") or named["num"])
-            return linspace(given[0], given[1], count)
-        if name == "arange":
-            return arange(*given)
-        if name == "append":
-            return [one for part in given for one in (part if isinstance(part, list) else [part])]
-        if name == "flip":
-            return given[0][::-1]
-        if name in _WHOLE:
-            return each(_WHOLE[name], given[0])
-        if name in ("zeros", "ones"):
-            return [float(name == "ones")] * int(given[0])
-        if name == "cumprod":
-            return products(given[0])
-        if name in _JOINED:
-            return [one for part in given[0] for one in part]
-        if name in _MADE:
-            return given[0]
-        if name in _PLAIN:
-            return each(_PLAIN[name], given[0])
-        raise Untold(name)
+        Raises:
+            Unreadable: it is not known here.
+        """
+        if name not in _FUNCTIONS:
+            raise Unreadable(f"calls {name}")
+        given = [_vector(one) for one in arguments if not isinstance(one, Unknown | Native)]
+        named = {_ARGUMENTS.get(key, key): one for key, one in keywords.items() if key not in _AXES}
+        named = {key: one for key, one in named.items() if not (one is None or isinstance(one, Unknown | Native))}
+        with np.errstate(divide="raise", invalid="raise", over="raise"):
+            result = _FUNCTIONS[name](*given, **named)
+        return _seen(_whole(result) if any(map(_is_whole, [*arguments, *keywords.values()])) else result)
 
 
-def _is_whole(call: ast.Call) -> bool:
-    """Whether a type is asked for that holds whole numbers alone."""
-    given = [*call.args, *(one.value for one in call.keywords)]
-    names = [one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in given]
-    return any(name in ("int", "long") or name.startswith("int") for name in names)
+def _vector(value: Any) -> Any:
+    """A list of numbers as a vector, anything else as it is."""
+    numbers = isinstance(value, list | tuple) and value and all(isinstance(one, int | float) for one in value)
+    return np.asarray(value) if numbers else value
 
 
-def _appended(node: ast.Expr) -> tuple[str, ast.expr] | None:
-    """The list that a statement makes longer, and by what."""
-    match node.value:
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[one], keywords=[]):
-            return name, one
-    return None
+def _seen(value: Any) -> Any:
+    """A result; one without dimensions is a plain number."""
+    if not isinstance(value, np.ndarray | np.generic):
+        return value
+    if value.ndim > 1 or value.size > _MOST:
+        raise Unreadable("makes more than a vector")
+    return value if value.ndim else value.item()
+
+
+def _is_whole(kind: Any) -> bool:
+    """Whether a type holds whole numbers alone."""
+    name = kind.name.rpartition(".")[2] if isinstance(kind, Unknown) else ""
+    return name.startswith(("int", "long")) or (isinstance(kind, Native) and kind.function is BUILTINS["int"])

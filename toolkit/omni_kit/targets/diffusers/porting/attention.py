@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
+from omni_kit.pysource.eval import Unreadable
 from omni_kit.targets.diffusers.porting.dispatch import BACKEND, DISPATCH, Dispatched, NotTwice
 from omni_kit.targets.diffusers.porting.grouped import with_groups
 from omni_kit.targets.diffusers.porting.layers import with_layers
@@ -29,7 +30,6 @@ from omni_kit.upstream.repositories.attending import SDPA, Attending
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.configured import in_words_of_config
 from omni_kit.upstream.repositories.names import Defined
-from omni_kit.upstream.repositories.vectors import Untold
 
 _OWN_METHOD = "self.processor"
 
@@ -213,7 +213,7 @@ def _in_groups(found: Projections, home: Defined, forward: ast.FunctionDef, clos
         return replace(found, groups=("-1", "1"))
     try:
         told = [in_words_of_config(one, home, forward, closure) if one else "-1" for one in (order.heads, order.size)]
-    except Untold as error:
+    except Unreadable as error:
         why = f"how many heads {found.fused} has is not told by the model's arguments: {error}"
         return Projections(out=found.out, unsure=[why])
     return replace(found, groups=(told[0], told[1]))
