@@ -83,7 +83,7 @@ class Domain:
         raise Unreadable(f"goes through {_shown(value)}")
 
     def unpacked(self, value: Any, count: int, frame: Any) -> list[Any]:
-        """The items of a value that an assignment gives to so many targets."""
+        """The items of a value that is unpacked into so many targets, or into a call or a list."""
         return list(frame.items_of(value))
 
     def formatted(self, value: Any, frame: Any) -> Any:
@@ -172,10 +172,6 @@ class OpenDomain(Domain):
         if any(isinstance(one, Unknown) for one in operands):
             return UNKNOWN
         return super().operation(name, operands, frame)
-
-    def items(self, value: Any, frame: Any) -> list[Any]:
-        """See `Domain`: one item, about which nothing is known."""
-        return [UNKNOWN] if isinstance(value, Unknown) else super().items(value, frame)
 
     def unpacked(self, value: Any, count: int, frame: Any) -> list[Any]:
         """See `Domain`."""

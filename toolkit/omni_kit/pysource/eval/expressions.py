@@ -3,11 +3,18 @@
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from omni_kit.pysource.eval import python
 from omni_kit.pysource.eval.domain import Domain
 from omni_kit.pysource.eval.values import COLLECTIONS, Function, Native, Scope, Unreadable, bounded, is_plain, plain
+
+
+@cache
+def handler(prefix: str, kind: type[ast.AST]) -> str:
+    """The name of the method for a type of nodes."""
+    return f"{prefix}_{kind.__name__.lower()}"
 
 
 class Expressions(ABC):
@@ -44,7 +51,7 @@ class Expressions(ABC):
             Unreadable: that cannot be told.
         """
         self.domain.spend()
-        reader = getattr(self, f"of_{type(node).__name__.lower()}", None)
+        reader = getattr(self, handler("of", type(node)), None)
         if reader is None:
             raise Unreadable(f"has an expression that is not read ({type(node).__name__})")
         return reader(node)
@@ -164,7 +171,7 @@ class Expressions(ABC):
         found: list[Any] = []
         for node in nodes:
             if isinstance(node, ast.Starred):
-                found += self.items(node.value)
+                found += self.domain.unpacked(self.value(node.value), 1, self)
             else:
                 found.append(self.value(node))
         bounded(found)
@@ -239,17 +246,22 @@ class Expressions(ABC):
         """A call; its arguments come first."""
         function = self.value(node.func)
         arguments = self.elements(node.args)
-        keywords: dict[str, Any] = {}
+        keywords = self.keywords(node)
+        self.at = node
+        return self.domain.call(function, arguments, keywords, self, node)
+
+    def keywords(self, node: ast.Call) -> dict[str, Any]:
+        """The named arguments of a call."""
+        found: dict[str, Any] = {}
         for keyword in node.keywords:
             value = self.value(keyword.value)
             if keyword.arg is not None:
-                keywords[keyword.arg] = value
+                found[keyword.arg] = value
             elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
-                keywords.update(value)
+                found.update(value)
             else:
                 raise Unreadable("unpacks what is no dict of names")
-        self.at = node
-        return self.domain.call(function, arguments, keywords, self, node)
+        return found
 
     def of_listcomp(self, node: ast.ListComp | ast.GeneratorExp) -> Any:
         """A list by comprehension; of a generator, the list of what it would give."""

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.pysource.eval.domain import Domain
-from omni_kit.pysource.eval.expressions import Expressions
+from omni_kit.pysource.eval.expressions import Expressions, handler
 from omni_kit.pysource.eval.python import BUILTINS, OPERATORS
 from omni_kit.pysource.eval.values import Function, Scope, Unreadable, bounded, is_plain, plain
 
 
-class _Return(Exception):
+class Return(Exception):
     """A function gives its value."""
 
     def __init__(self, value: Any) -> None:
@@ -49,16 +49,24 @@ class Frame(Expressions):
             Unreadable: the effect of one of them cannot be told.
         """
         for node in body:
-            self.domain.spend()
-            runner: Callable[[Any], None] | None = getattr(self, f"run_{type(node).__name__.lower()}", None)
             try:
-                if runner is None:
-                    raise Unreadable(f"has a statement that is not read ({type(node).__name__.lower()})")
-                runner(node)
-            except (_Return, _Break, _Continue):
+                self.runner(node)(node)
+            except (Return, _Break, _Continue):
                 raise
             except Exception as error:
                 raise self.located(error, node) from error
+
+    def runner(self, node: ast.stmt) -> Callable[[Any], None]:
+        """What goes through a statement.
+
+        Raises:
+            Unreadable: nothing does.
+        """
+        self.domain.spend()
+        found: Callable[[Any], None] | None = getattr(self, handler("run", type(node)), None)
+        if found is None:
+            raise Unreadable(f"has a statement that is not read ({type(node).__name__.lower()})")
+        return found
 
     def located(self, error: Exception, node: ast.AST) -> Unreadable:
         """The error with the line of the statement, unless one further in has it already."""
@@ -69,7 +77,11 @@ class Frame(Expressions):
 
     def inner(self) -> "Frame":
         """A comprehension's own scope."""
-        return Frame(self.domain, self.path, self.module, Scope({}, self.scope.enclosing()), self.home)
+        return self.framed(self.path, self.module, Scope({}, self.scope.enclosing()), self.home)
+
+    def framed(self, path: Path, module: str, scope: Scope, home: Any) -> "Frame":
+        """A frame for other code, of the same domain."""
+        return Frame(self.domain, path, module, scope, home)
 
     # statements
 
@@ -130,26 +142,26 @@ class Frame(Expressions):
         """Every pass of a loop over known items."""
         for item in self.items(node.iter):
             self.bind(node.target, item)
-            try:
-                self.run(node.body)
-            except _Continue:
-                continue
-            except _Break:
-                break
-        else:
-            self.run(node.orelse)
+            if not self.goes_on(node.body):
+                return
+        self.run(node.orelse)
 
     def run_while(self, node: ast.While) -> None:
         """Every pass of a loop as long as its condition holds."""
         while self.truth(node.test):
-            try:
-                self.run(node.body)
-            except _Continue:
-                continue
-            except _Break:
-                break
-        else:
-            self.run(node.orelse)
+            if not self.goes_on(node.body):
+                return
+        self.run(node.orelse)
+
+    def goes_on(self, body: Sequence[ast.stmt]) -> bool:
+        """One pass of a loop; whether another one may follow."""
+        try:
+            self.run(body)
+        except _Continue:
+            return True
+        except _Break:
+            return False
+        return True
 
     def run_break(self, node: ast.Break) -> None:
         """Ends a loop."""
@@ -211,13 +223,13 @@ class Frame(Expressions):
         bases = [self.value(base) for base in node.bases]
         scope = Scope({}, self.scope.enclosing(), is_class=True)
         with self.domain.defining(node, self):
-            Frame(self.domain, self.path, self.module, scope).run(node.body)
+            self.framed(self.path, self.module, scope, None).run(node.body)
         cls = Function(node, self.path, self.module, self.scope.enclosing(), members=scope.names, bases=bases)
         self.scope.names[node.name] = self.domain.decorated(cls, decorators, node.decorator_list, self)
 
     def run_return(self, node: ast.Return) -> None:
         """Gives a function's value."""
-        raise _Return(self.value(node.value) if node.value is not None else None)
+        raise Return(self.value(node.value) if node.value is not None else None)
 
     # functions
 
@@ -262,7 +274,7 @@ class Frame(Expressions):
         """
         assert isinstance(function.node, (ast.FunctionDef, ast.Lambda))
         names = _arguments(function.node.args, function.defaults, [*function.bound, *arguments], keywords)
-        frame = Frame(self.domain, function.path, function.module, Scope(names, function.scope), function.home)
+        frame = self.framed(function.path, function.module, Scope(names, function.scope), function.home)
         self.domain.depth -= 1
         try:
             if self.domain.depth < 0:
@@ -270,7 +282,7 @@ class Frame(Expressions):
             if isinstance(function.node, ast.Lambda):
                 return frame.value(function.node.body)
             frame.run(function.node.body)
-        except _Return as given:
+        except Return as given:
             return given.value
         finally:
             self.domain.depth += 1

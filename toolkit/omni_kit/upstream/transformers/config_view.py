@@ -8,7 +8,8 @@ from typing import Any
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.source import SourceFile, dotted
-from omni_kit.upstream.construction.frame import Frame
+from omni_kit.upstream.construction.domain import Place
+from omni_kit.upstream.construction.frame import returned_by
 from omni_kit.upstream.construction.values import Config
 from omni_kit.upstream.transformers.autoclasses import auto_class, auto_model_table
 from omni_kit.upstream.transformers.configs import (
@@ -130,15 +131,13 @@ class ConfigView(Config):
         post_init = cls.source.method(cls.name, "__post_init__")
         if node is not None and post_init is not None:
             kwargs = {name: value for name, value in self.config.given.items() if name not in cls.defaults}
-            Frame(ClassRef(cls.source, node), self, {"self": self, "kwargs": kwargs}).run(post_init.body)
+            returned_by(Place(ClassRef(cls.source, node), self), post_init, [self], kwargs)
             for name, value in kwargs.items():  # the base class keeps what is left over
                 self._values.setdefault(name, value)
 
     def _run_property(self, node: ast.FunctionDef) -> Any:
         source = self.config.cls.source
-        frame = Frame(ClassRef(source, source.classes[self.config.cls.name]), self, {"self": self})
-        frame.run(node.body)
-        return frame.returned
+        return returned_by(Place(ClassRef(source, source.classes[self.config.cls.name]), self), node, [self], {})
 
 
 class LayerConfigs:
