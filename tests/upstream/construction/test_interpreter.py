@@ -87,6 +87,21 @@ CASES = {
         "other = copy.deepcopy(c)\n        other.width = 30\n        self.o = Block(other)\n        self.m = Block(c)"
     ),
     "getattr with a default": "self.g = nn.Linear(getattr(c, 'width', 1), getattr(c, 'absent', 9))",
+    "a class of torch as an argument": (
+        "for name, norm in {'a': nn.LayerNorm, 'b': nn.BatchNorm1d}.items():\n"
+        "            self.add_module(name, norm(c.width))"
+    ),
+    "a loop that is left": (
+        "for i in range(9):\n"
+        "            if i == 1:\n                continue\n"
+        "            if i > c.layers:\n                break\n"
+        "            self.add_module(f'l{i:02d}', nn.Linear(i + 1, 2))"
+    ),
+    "an item of a list that changes": (
+        "kinds = list(c.kinds)\n        kinds[0] = 'slim'\n"
+        "        self.k = nn.ModuleList([Block(c, wide=kind == 'full') for kind in kinds])"
+    ),
+    "a buffer of a local module": "b = Block(c)\n        b.register_buffer('z', torch.zeros(5))\n        self.b = b",
     "a tuple of values": "one, two = c.width, c.layers\n        self.t = nn.Linear(one, two)",
 }
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from omni_kit.parity.faults.source import CodeSite, Form
+from omni_kit.pysource.eval.python import OPERATORS
 
 Undo = Callable[[], None]
 
@@ -20,12 +21,7 @@ class Unfit:
 
 
 UNFIT = Unfit()
-_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
+_CHANGED = frozenset({"add", "sub", "mul", "truediv"})
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,8 @@ Fault = CodeFault | StateFault
 def operation(site: CodeSite) -> Callable[[Any, Any], Any] | None:
     """What the operation of a binary site computes; None for one that no fault changes."""
     assert isinstance(site.node, ast.BinOp | ast.AugAssign)
-    return _OPERATORS.get(type(site.node.op))
+    name = OPERATORS[type(site.node.op)]
+    return getattr(operator, name) if name in _CHANGED else None
 
 
 def operands(site: CodeSite) -> tuple[str, str]:

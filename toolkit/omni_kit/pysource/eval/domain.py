@@ -1,6 +1,7 @@
 """What a value is that is no plain Python: whoever evaluates source says so by a domain of theirs."""
 
 import ast
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -147,18 +148,27 @@ class Domain:
 
 
 class OpenDomain(Domain):
-    """A domain in which whatever follows from an unknown value is unknown, too, and no error."""
+    """A domain in which whatever follows from an unknown value is unknown, too, and no error.
+
+    Args:
+        known: dotted names and their values.
+    """
+
+    def __init__(self, known: Mapping[str, Any] | None = None, steps: int = 200_000, depth: int = 30) -> None:
+        super().__init__(steps, depth)
+        self.known = known or {}
 
     def name(self, name: str, frame: Any) -> Any:
         """See `Domain`: an unknown value, unless it is a built-in."""
-        if name in BUILTINS:
+        if name in BUILTINS and name not in self.known:
             return super().name(name, frame)
-        return Unknown(name)
+        return self.known.get(name, Unknown(name))
 
     def attribute(self, base: Any, name: str, frame: Any) -> Any:
         """See `Domain`."""
         if isinstance(base, Unknown):
-            return Unknown(f"{base.name}.{name}") if base.name else UNKNOWN
+            path = f"{base.name}.{name}"
+            return self.known.get(path, Unknown(path)) if base.name else UNKNOWN
         return super().attribute(base, name, frame)
 
     def item(self, base: Any, key: Any, frame: Any) -> Any:

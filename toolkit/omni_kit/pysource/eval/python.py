@@ -124,7 +124,7 @@ def operation(name: str, *operands: Any) -> Any:
     """
     if name in _COMPARED:
         for operand in operands:
-            plain(operand)
+            plain(list(operand) if name in {"in", "not in"} and isinstance(operand, dict) else operand)
     return bounded((_OWN.get(name) or getattr(operator, name))(*operands))
 
 

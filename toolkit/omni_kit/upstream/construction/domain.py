@@ -1,4 +1,4 @@
-"""The values of a constructor: modules, tensors and configs, classes and functions of the library, and torch by name."""
+"""The values of a constructor: modules, tensors, configs, classes and functions of the library, torch by name."""
 
 import ast
 import copy
@@ -257,9 +257,7 @@ class Construction(OpenDomain):
             return len(arguments[0].items())
         return super().call(function, arguments, keywords, frame, node)
 
-    def _of_library(
-        self, path: str, arguments: list[Any], keywords: dict[str, Any], frame: Any, node: ast.expr
-    ) -> Any:
+    def _of_library(self, path: str, arguments: list[Any], keywords: dict[str, Any], frame: Any, node: ast.expr) -> Any:
         where, last = frame.home.source.where(node), path.rpartition(".")[2]
         first = arguments[0] if arguments else UNKNOWN
         if path in _COPIES:

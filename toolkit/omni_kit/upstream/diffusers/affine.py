@@ -14,7 +14,7 @@ _SAME = frozenset(
     {"expand", "to", "repeat", "float", "view", "reshape", "unsqueeze", "squeeze", "flatten", "expand_as"}
 )
 _MAKES = frozenset({"tensor", "as_tensor", "full"})
-_TRAINED_STEPS = 1000.0
+_SCHEDULER_STEPS, _TRAINED_STEPS = "self.scheduler.config.num_train_timesteps", 1000.0
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,9 @@ class _AffineValues(OpenDomain):
     def __init__(
         self, variable: str, assigned: Sequence[tuple[int, str, ast.expr]], constants: Mapping[str, object]
     ) -> None:
-        super().__init__()
-        self.variable, self.assigned, self.constants = variable, assigned, constants
+        numbers = {name: one for name, one in constants.items() if isinstance(one, int | float)}
+        super().__init__({**numbers, _SCHEDULER_STEPS: _TRAINED_STEPS})
+        self.variable, self.assigned = variable, assigned
         self._known: dict[tuple[str, int], Any] = {}
 
     def read(self, node: ast.expr, line: int) -> Affine | None:
@@ -73,15 +74,10 @@ class _AffineValues(OpenDomain):
         return self._known[place] or super().name(name, frame)
 
     def attribute(self, base: Any, name: str, frame: Frame) -> Any:
-        """See `Domain`: a constant, or a method that leaves the values as they are."""
+        """See `Domain`: of the variable, methods that leave the values as they are."""
         if isinstance(base, Affine):
             return Native(partial(_itself, base)) if name in _SAME else UNKNOWN
-        found = super().attribute(base, name, frame)
-        path = found.name if isinstance(found, Unknown) else ""
-        if path.endswith("scheduler.config.num_train_timesteps"):
-            return _TRAINED_STEPS
-        value = self.constants.get(path)
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else found
+        return super().attribute(base, name, frame)
 
     def item(self, base: Any, key: Any, frame: Frame) -> Any:
         """See `Domain`: an item of the variable is the variable of one sample."""

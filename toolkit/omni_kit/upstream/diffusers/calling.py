@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.eval import OpenDomain, Unreadable, evaluate
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
@@ -59,11 +59,9 @@ def _constants(pipeline: Pipeline) -> Iterator[tuple[str, int]]:
 
 
 def _number(node: ast.expr, known: Mapping[str, Any]) -> int | None:
-    """A product of whole numbers and known attributes."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return node.value
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        left, right = _number(node.left, known), _number(node.right, known)
-        return left * right if left is not None and right is not None else None
-    value = known.get((dotted(node) or "").removeprefix("self."), UNKNOWN)
+    """The whole number that an expression of whole numbers and known attributes is."""
+    try:
+        value = evaluate(node, OpenDomain({f"self.{name}": one for name, one in known.items()}))
+    except Unreadable:
+        return None
     return value if isinstance(value, int) else None

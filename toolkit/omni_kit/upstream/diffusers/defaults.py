@@ -15,7 +15,7 @@ from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
 _KNOWN = {"XLA_AVAILABLE": False, "use_resolution_binning": False}  # sizes are taken as they are asked for
 _OF_MEDIA = ("image", "video", "mask")
 _OF_ANSWERS = ("postprocess", "resize_and_crop")  # what is made of an answer, which may have the name of what was given
-_SELF, _STEPS_BY = Unknown("self"), Unknown(f"self.{SCHEDULER}")
+_STEPS_BY = Unknown(f"self.{SCHEDULER}")
 
 
 @dataclass(frozen=True)
@@ -30,45 +30,34 @@ class Defaults:
     scheduler: str
 
     @cached_property
-    def assigned(self) -> frozenset[str]:
+    def _assigned(self) -> frozenset[str]:
         """The variables that `__call__` assigns: their values depend on more than defaults."""
         found = self.pipeline.cls.method("__call__")
         nodes = ast.walk(found[1]) if found is not None else ()
         targets = (node.targets[0] for node in nodes if isinstance(node, ast.Assign))
         return frozenset(target.id for target in targets if isinstance(target, ast.Name))
 
+    @cached_property
+    def _known(self) -> dict[str, Any]:
+        """Dotted names and their values: of the argument x, also `self.x` and `self._x`."""
+        given = call_arguments(self.pipeline)
+        known = {name: UNKNOWN if name in self._assigned else one.default for name, one in given.items()} | _KNOWN
+        return {f"{owner}{name}": value for name, value in known.items() for owner in ("", "self.", "self._")}
+
     def told(self, test: ast.expr) -> bool | None:
         """What a condition comes to; None where that hangs on more."""
-        return Frame(_DefaultValues(self), Path(), "", Scope({})).decided(test)
+        return Frame(_Values(self._known, self.scheduler), Path(), "", Scope({})).decided(test)
 
 
-class _DefaultValues(OpenDomain):
-    """The defaults of `__call__`; `self.x` and `self._x` are what the argument x is."""
-
-    def __init__(self, defaults: Defaults) -> None:
-        super().__init__()
-        self.defaults = defaults
-
-    def name(self, name: str, frame: Frame) -> Any:
-        """See `Domain`."""
-        if name in _KNOWN:
-            return _KNOWN[name]
-        given = call_arguments(self.defaults.pipeline).get(name)
-        if given is None:
-            return super().name(name, frame)
-        return UNKNOWN if name in self.defaults.assigned else given.default
-
-    def attribute(self, base: Any, name: str, frame: Frame) -> Any:
-        """See `Domain`."""
-        own = name.removeprefix("_")
-        if base == _SELF and (own in _KNOWN or own in call_arguments(self.defaults.pipeline)):
-            return self.name(own, frame)
-        return super().attribute(base, name, frame)
+class _Values(OpenDomain):
+    def __init__(self, known: dict[str, Any], scheduler: str) -> None:
+        super().__init__(known)
+        self.scheduler = scheduler
 
     def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: Frame, node: ast.expr) -> Any:
         """See `Domain`: the class of the scheduler is known."""
         if isinstance(function, Native) and function.function is isinstance and arguments[0] == _STEPS_BY:
-            return arguments[1] == Unknown(self.defaults.scheduler)
+            return arguments[1] == Unknown(self.scheduler)
         return super().call(function, arguments, keywords, frame, node)
 
 

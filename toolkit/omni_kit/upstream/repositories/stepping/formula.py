@@ -98,7 +98,7 @@ class _Summed(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         """The other terms, and the variable."""
-        terms = list(_terms(node, 1.0))
+        terms = list(_terms(node))
         whole = Share(0.0, 0.0)
         for sign, one in terms:
             form = self.formula.of(one)
@@ -112,9 +112,12 @@ class _Summed(ast.NodeTransformer):
         return found
 
 
-def _terms(node: ast.expr, sign: float) -> Iterator[tuple[float, ast.expr]]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        yield from _terms(node.left, sign)
-        yield from _terms(node.right, -sign if isinstance(node.op, ast.Sub) else sign)
-    else:
-        yield sign, node
+def _terms(node: ast.expr) -> Iterator[tuple[float, ast.expr]]:
+    """The terms of a sum, with their signs."""
+    todo = [(1.0, node)]
+    while todo:
+        sign, one = todo.pop(0)
+        if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add | ast.Sub):
+            todo[:0] = [(sign, one.left), (-sign if isinstance(one.op, ast.Sub) else sign, one.right)]
+        else:
+            yield sign, one
