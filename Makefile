@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all lint unit install reference docs recording skills-forms coverage-models coverage-dit test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove eval eval-image clean
+.PHONY: demo test test-fast test-all lint unit install reference docs recording skills-forms coverage-models coverage-dit test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove eval eval-image clean
 
 demo: $(READY)
 	$(BIN)/omni-kit demo --into demo --keep
@@ -19,6 +19,10 @@ lint: $(READY)
 
 unit: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# While you write: the tests that need no torch.
+test-fast: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q --no-torch
 
 # With what goes over every type of model, or a whole path again, which `make test` leaves out.
 test-all: lint

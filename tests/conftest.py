@@ -3,12 +3,15 @@
 import gc
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
+from importlib.abc import MetaPathFinder
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from omni_kit.isolation import groups, requests, worker
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.pysource.library import Library, find_library
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
@@ -79,6 +82,29 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
     """One reference and one candidate process for all tests that do not end them."""
     with Sides(tmp_path_factory.mktemp("sides"), timeout=120) as running:
         yield running
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-torch", action="store_true", help="Skip tests that import torch or start a worker.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--no-torch"):
+        sys.meta_path.insert(0, _NoTorch())
+        worker.start = requests.start_server = groups.run_group = _needs_torch  # type: ignore[assignment]
+
+
+def _needs_torch(*_: object, **__: object) -> NoReturn:
+    pytest.skip("needs torch", allow_module_level=True)
+
+
+class _NoTorch(MetaPathFinder):
+    """Skips the test, or the module of tests, that imports torch."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        """Skip for torch; leave every other module to the finders behind."""
+        if fullname == "torch":
+            _needs_torch()
 
 
 def run_cli(*arguments: str) -> tuple[int, dict[str, Any]]:
