@@ -19,10 +19,10 @@ _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]+)")
 # Of pip, of git, of ruff, of torchrun, of modules that make pages, of things that are compared with, of a type checker.
 _FOREIGN = {
     "--no-deps", "--check", "--diff3", "--force-reinstall", "--python", "--output-format", "--exit-zero", "--ignore",
-    "--error",
+    "--error", "--config-file", "--no-progress", "--extra-search-path", "--color", "--project",
 }  # fmt: skip
 # "omni-kit failed", "omni-kit does": sentences about it.
-_SENTENCES = {"and", "asks", "brings", "did", "failed", "is", "makes", "or"}
+_SENTENCES = {"and", "asks", "brings", "did", "failed", "is", "makes", "or", "wrote"}
 # Its rules and their pages show what does not exist, and name flags of others.
 _ABOUT_SKILLS = ROOT / "checkers" / "omni_checkers" / "skills"
 SOURCES = sorted(

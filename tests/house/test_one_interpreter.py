@@ -20,7 +20,7 @@ LEFT = {
     f"checkers/omni_checkers/{name}.py"
     for name in (
         "diffusers/rules/pipelines/steps", "sglang_diffusion/facts/degrees", "sglang_diffusion/facts/grids",
-        "sglang_diffusion/facts/keys", "symbolic/arrangement", "symbolic/library", "symbolic/spelling",
+        "sglang_diffusion/facts/keys", "codediff/normalize", "symbolic/library",
     )
 }  # fmt: skip
 
