@@ -15,6 +15,7 @@ from omni_checkers.engine.command import run_check
 from omni_checkers.engine.settings import Settings, find_settings
 from omni_kit.cli import main
 from omni_kit.errors import BadInput
+from omni_kit.keyed import read_keyed
 from omni_kit.pysource.library import Library, find_library
 from tests.conftest import run_cli
 
@@ -311,7 +312,7 @@ class TestCache:
         monkeypatch.setenv("OMNI_KIT_CACHE", str(tmp_path))
         run_check([olmoe], select=["VEO1"])
         (file,) = (tmp_path / "check").iterdir()
-        assert json.loads(file.read_text(encoding="utf-8"))["model"] == str(olmoe)
+        assert json.loads(read_keyed(file))["model"] == str(olmoe)
 
 
 def _digest(path: Path) -> str:

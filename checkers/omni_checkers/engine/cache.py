@@ -13,7 +13,7 @@ from omni_checkers.engine.judge import STATUSES, RuleVerdict
 from omni_checkers.engine.registry import all_rules, find_rule
 from omni_checkers.engine.rule import Edit, Finding, Severity
 from omni_kit.errors import BadInput, MissingRequirement
-from omni_kit.files import write_atomic
+from omni_kit.keyed import read_keyed, write_keyed
 from omni_kit.pysource.library import find_library
 
 _T = TypeVar("_T", str, int)
@@ -32,7 +32,7 @@ class Cache:
     def read(self, model: Path, digest: str) -> dict[str, RuleVerdict]:
         """What is known of a model; empty when something changed, or nothing is known."""
         try:
-            data = json.loads(self._file(model).read_text(encoding="utf-8"))
+            data = json.loads(read_keyed(self._file(model)))
             if data["digest"] != digest:
                 return {}
             return {rule: _verdict(item) for rule, item in data["verdicts"].items()}
@@ -42,10 +42,7 @@ class Cache:
     def write(self, model: Path, digest: str, verdicts: dict[str, RuleVerdict]) -> None:
         """Remembers verdicts; a cache that cannot be written to is no error."""
         data = {"model": str(model), "digest": digest, "verdicts": {k: _as_json(v) for k, v in verdicts.items()}}
-        try:
-            write_atomic(self._file(model), json.dumps(data))
-        except BadInput:
-            return
+        write_keyed(self._file(model), json.dumps(data))
 
     def _file(self, model: Path) -> Path:
         return self.directory / "check" / f"{hashlib.sha256(str(model).encode()).hexdigest()[:24]}.json"

@@ -102,4 +102,5 @@ def _show(console: Console, card: "Card", differences: tuple[str, ...], signer: 
     if signer:
         console.print(f"signed by {signer}", soft_wrap=True)
     word = "passed" if card.passed else "failed" if card.exit_code == 1 else "nothing passed"
-    console.print(f"{word}{'' if card.complete else ', not complete: some stages were not tested'}")
+    rest = "" if card.complete else ", not complete: some stages were not tested"
+    console.print(f"{word}{f', {card.resumed}' if card.resumed else ''}{rest}", soft_wrap=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 import omni_kit
 from omni_kit.files import cache_directory, config_directory
+from omni_kit.keyed import own_key
 
 # linux/landlock.h and the table of system calls, which have one number on all architectures since 5.1.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -70,6 +71,7 @@ class Confinement:
         """
         if not can_confine():
             return cls()
+        own_key()  # so that nobody else makes it
         config, cache = (_made(path) for path in (config_directory(), cache_directory()))
         return cls(
             tuple(str(path.resolve()) for path in (*closed, *config)),

@@ -65,6 +65,12 @@ class Card:
         return all(stage.status != "not tested" for stage in self.stages)
 
     @property
+    def resumed(self) -> str:
+        """How many stages were not run because they passed before, in words; empty for none."""
+        count = sum(stage.resumed for stage in self.stages)
+        return f"{count} stage{'s' if count > 1 else ''} from an earlier run" if count else ""
+
+    @property
     def exit_code(self) -> int:
         """0 for passed and complete, 1 where a stage failed, 3 where what was tested is not all."""
         if any(stage.status == "failed" for stage in self.stages):
@@ -95,7 +101,8 @@ class Card:
         """The card as a block for a pull request."""
         word = "passed" if self.passed else "failed" if self.exit_code == 1 else "nothing passed"
         lines = [
-            f"**omni-kit verify**: `{self.path}` {word}{'' if self.complete else ', not complete'}",
+            f"**omni-kit verify**: `{self.path}` {word}{'' if self.complete else ', not complete'}"
+            f"{self.resumed and f', {self.resumed}'}",
             "",
             "| stage | | figure, or why |",
             "|---|---|---|",

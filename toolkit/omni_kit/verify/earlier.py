@@ -1,6 +1,5 @@
 """What passed before, on the same files with the same versions."""
 
-import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from omni_kit.files import cache_directory, write_atomic
+from omni_kit.files import cache_directory
+from omni_kit.isolation.confinement import can_confine
+from omni_kit.keyed import read_keyed, write_keyed
 from omni_kit.verify.card import Stage
 
 
@@ -17,8 +18,8 @@ from omni_kit.verify.card import Stage
 class Earlier:
     """Stages of runs whose pins were these.
 
-    Anybody who can write into the user's cache can forge it: a card says of each stage whether it was run, and where
-    the verdict counts, as in CI, it is asked for with --fresh.
+    An integration cannot forge them: the cache is closed to its processes, and so is the key that entries are written
+    with. Where the system cannot close them, no stage is taken from an earlier run.
     """
 
     pins: Mapping[str, Any]
@@ -31,8 +32,10 @@ class Earlier:
     @cached_property
     def stages(self) -> dict[str, Stage]:
         """Those that passed, by name."""
+        if not can_confine():
+            return {}
         try:
-            kept = json.loads(self._file.read_text(encoding="utf-8"))
+            kept = json.loads(read_keyed(self._file))
             found = [Stage(**one) for one in kept]
         except (OSError, ValueError, TypeError):
             return {}
@@ -42,6 +45,4 @@ class Earlier:
         """Remembers what passed; where the cache cannot be written, the next run begins anew."""
         known = {**self.stages, **{stage.stage: stage for stage in stages if stage.status == "passed"}}
         text = json.dumps([{**asdict(stage), "resumed": False} for stage in known.values()])
-        with contextlib.suppress(OSError):
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(self._file, text)
+        write_keyed(self._file, text)
