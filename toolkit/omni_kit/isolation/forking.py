@@ -125,7 +125,7 @@ def _work(request: dict[str, Any], files: Sequence[int], serves: bool) -> None:
 
 def _execute(program: Sequence[str], environment: dict[str, str]) -> None:
     try:
-        os.execvpe(program[0], program, environment)
+        os.execvpe(program[0], [*program], environment)
     except OSError as error:
         print(f"cannot run {program[0]}: {error.strerror}", file=sys.stderr)
         raise SystemExit(_NOT_EXECUTABLE) from error

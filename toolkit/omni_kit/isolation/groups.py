@@ -21,7 +21,7 @@ def run_group(function: Callable[..., None], arguments: Sequence[Any], count: in
     Args:
         fork: the processes are forks of this one, which must have one thread; otherwise each imports for itself.
     """
-    context = get_context("fork" if fork else "spawn")
+    context = get_context("fork") if fork else get_context("spawn")
     shared = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1",
               "MASTER_PORT": str(_free_port())}  # fmt: skip
     processes: list[BaseProcess] = []

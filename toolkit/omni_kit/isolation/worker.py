@@ -216,8 +216,9 @@ class Worker:
             reply = json.loads(line)
         except (ValueError, RecursionError):
             reply = None
-        ours = isinstance(reply, dict) and reply.pop("token", "") == self._token
-        if not ours or not ("result" in reply or {"error", "blames_candidate"} <= reply.keys()):
+        if not isinstance(reply, dict) or reply.pop("token", "") != self._token:
+            raise self._garbled(step)
+        if not ("result" in reply or {"error", "blames_candidate"} <= reply.keys()):
             raise self._garbled(step)
         return reply
 
