@@ -13,7 +13,7 @@ from omni_checkers import Finding, NotApplicable, Report, Rule, Severity, all_ru
 from omni_checkers.engine import registry
 from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.files import read_file
-from omni_checkers.engine.suppress import suppressions
+from omni_kit.diagnostics.suppress import suppressions
 from omni_kit.errors import BadInput
 
 from .conftest import Subject, found
@@ -101,14 +101,14 @@ class TestSuppression:
     def test_beside_code_does_not_reach_the_next_line(self, tmp_path: Path) -> None:
         file = tmp_path / "a.py"
         file.write_text("x = 1  # omni-kit: ignore[VEO301, VEO302] two at once\ny = 2\n", encoding="utf-8")
-        (good,), wrong = suppressions(read_file(file))
+        (good,), wrong = suppressions(file, file.read_text(encoding="utf-8"))
         assert wrong == []
         assert [good.covers(Finding("", file, line, rule="VEO302")) for line in (1, 2)] == [True, False]
 
     def test_in_a_broken_file_ends_in_no_traceback(self, tmp_path: Path) -> None:
         file = tmp_path / "a.py"
         file.write_text("x = (  # omni-kit: ignore[VEO301] open\n", encoding="utf-8")
-        assert len(suppressions(read_file(file))[0]) == 1
+        assert len(suppressions(file, file.read_text(encoding="utf-8"))[0]) == 1
 
 
 class TestFiles:

@@ -9,9 +9,11 @@ import pytest
 
 from omni_checkers import Finding, Report, Severity, all_rules, check
 from omni_checkers.engine.docs import differences, main, pages
-from omni_checkers.engine.github import as_github
-from omni_checkers.engine.sarif import as_sarif
+from omni_checkers.engine.registry import all_definitions
 from omni_kit.cli import main as omni_kit
+from omni_kit.diagnostics.github import as_github
+from omni_kit.diagnostics.pages import LONGEST
+from omni_kit.diagnostics.sarif import as_sarif
 
 from .conftest import Subject
 
@@ -92,10 +94,22 @@ class TestPages:
 
     def test_there_is_a_page_for_every_rule_and_an_index(self) -> None:
         made = pages()
-        assert made.keys() == {"README.md", *(f"{rule.id}.md" for rule in all_rules())}
-        for rule in all_rules():
-            assert f"]({rule.id}.md)" in made["README.md"]
-            assert "## Why" in made[f"{rule.id}.md"]
+        own = [one for one in all_definitions().values() if not one.family]
+        assert made.keys() == {"README.md", *(f"{one.id}.md" for one in own)}
+        for one in own:
+            assert f"]({one.id}.md)" in made["README.md"]
+            assert "## Why" in made[f"{one.id}.md"]
+
+    def test_every_detector_has_a_section_on_the_page_of_its_family(self) -> None:
+        made = pages()
+        for one in all_definitions().values():
+            assert not one.family or f"### {one.id}: {one.name}\n" in made[f"{one.family}.md"]
+
+    def test_examples_are_short_diffs(self) -> None:
+        for name, text in pages().items():
+            diff = re.search(r"^(`{3,})diff\n(.*?)^\1$", text, re.DOTALL | re.MULTILINE)
+            assert diff is None or len(diff[2].splitlines()) <= LONGEST, name
+        assert "-    router_probs" in pages()["VEO415.md"]
 
     def test_drift_is_seen(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main([str(tmp_path)]) == 0

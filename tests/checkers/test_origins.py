@@ -7,8 +7,8 @@ import pytest
 
 from omni_checkers import Finding, check
 from omni_checkers.engine.cache import Cache
-from omni_checkers.engine.github import as_github
-from omni_checkers.engine.sarif import as_sarif
+from omni_kit.diagnostics.github import as_github
+from omni_kit.diagnostics.sarif import as_sarif
 from omni_kit.patchgen import run_config
 from tests.conftest import run_cli
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from omni_checkers import check
-from omni_checkers.engine.sarif import as_sarif
+from omni_kit.diagnostics.sarif import as_sarif
 
 from .conftest import Subject
 from .variants import FIXTURES

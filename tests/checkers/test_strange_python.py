@@ -68,7 +68,7 @@ def test_what_is_odd_ends(name: str, place: str, subject: Subject) -> None:
 
 def test_what_is_parsed_and_cannot_be_gone_through_is_said_of_its_file(tmp_path: Path) -> None:
     from omni_checkers.engine.files import read_file
-    from omni_checkers.engine.suppress import too_deep
+    from omni_checkers.engine.own_rules import too_deep
 
     (tmp_path / "deep.py").write_text("x = 1\nX = " + "+".join(["1"] * 900) + "\n", encoding="utf-8")
     (tmp_path / "flat.py").write_text("x = 1\n", encoding="utf-8")

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from omni_kit.patchgen import run_config
-from omni_kit.patchgen.diagnostics import CODES, Diagnostic, Severity, error, strictly, warning
+from omni_kit.patchgen.codes import DEFINITIONS
+from omni_kit.patchgen.diagnostics import Diagnostic, Severity, error, strictly, warning
 from omni_kit.patchgen.spec import Origin
 from tests.patchgen.conftest import FIXTURES
 
@@ -49,7 +50,7 @@ def test_quiet_twin_generates(name: str, tmp_path: Path) -> None:
 
 
 def test_every_code_has_a_pair() -> None:
-    assert {name.replace("_", "-") for name in PAIRS} | OF_RUNS | UNREACHED == set(CODES)
+    assert {name.replace("_", "-") for name in PAIRS} | OF_RUNS | UNREACHED == set(DEFINITIONS)
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit.cli import main
-from omni_kit.patchgen.diagnostics import CODES
+from omni_kit.patchgen.codes import DEFINITIONS
 from omni_kit.resources import resource_dir
 from tests.patchgen.conftest import VEOMNI_CONFIGS, package_dir
 
@@ -44,7 +44,7 @@ def test_commands_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_codes_that_it_names_exist() -> None:
     text = SKILL.read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", text))
-    assert named <= set(CODES) | {"omni-kit"} | {folder.name for folder in resource_dir("skills").iterdir()}
+    assert named <= set(DEFINITIONS) | {"omni-kit"} | {folder.name for folder in resource_dir("skills").iterdir()}
     assert len(named) > 8
 
 

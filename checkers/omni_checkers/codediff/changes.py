@@ -27,10 +27,13 @@ class Change:
     """A place where a copy does something else than its original.
 
     Attributes:
+        kind: "altered-statement", "misplaced-value", "other-elements", "turned-switch", "discarded-result" or
+            "exchanged-statements".
         what: in words.
         line, original_line: of the statements.
     """
 
+    kind: str
     what: str
     line: int
     original_line: int
@@ -70,12 +73,13 @@ def changes(pair: ClonePair) -> Iterator[Change]:
     flags that are turned, results that are dropped, and statements in another order.
     """
     for one in misplaced(pair.ours, pair.theirs):
-        yield Change(one.what, one.line, one.original_line)
+        yield Change("misplaced-value", one.what, one.line, one.original_line)
     for here, there in recut(pair):
-        yield Change(f"'{here.text}' takes other elements than '{there.text}'", here.number, there.number)
+        what = f"'{here.text}' takes other elements than '{there.text}'"
+        yield Change("other-elements", what, here.number, there.number)
     for flag, other in switched(pair.ours, pair.theirs):
         what = f"'{unparse_cached(flag)}', and the original says '{unparse_cached(other)}' throughout"
-        yield Change(what, flag.value.lineno, other.value.lineno)
+        yield Change("turned-switch", what, flag.value.lineno, other.value.lineno)
     yield from slips(pair)
 
 
@@ -83,10 +87,10 @@ def slips(pair: ClonePair) -> Iterator[Change]:
     """Yield the calls whose result the original keeps and the copy drops, and two statements in another order."""
     for here, there in discarded(pair):
         what = f"what '{here.text}' gives is thrown away, and '{there.text}' keeps it"
-        yield Change(what, here.number, there.number)
+        yield Change("discarded-result", what, here.number, there.number)
     for here, there in exchanged(pair):
         what = f"'{here.text}' is done before '{there.text}', which reads or sets the same"
-        yield Change(what, here.number, there.number)
+        yield Change("exchanged-statements", what, here.number, there.number)
 
 
 def left_out(pair: ClonePair) -> Iterator[Sequence[Statement]]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import omni_kit
 from omni_checkers.engine.judge import STATUSES, RuleVerdict
-from omni_checkers.engine.registry import all_rules, find_rule
+from omni_checkers.engine.registry import all_rules, find_definition
 from omni_checkers.engine.rule import Edit, Finding, Severity
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.keyed import read_keyed, write_keyed
@@ -121,7 +121,7 @@ def _verdict(item: dict[str, Any]) -> RuleVerdict:
             path=Path(f["path"]),
             line=_kept(f["line"], int),
             column=_kept(f["column"], int),
-            rule=find_rule(f["rule"]).id,
+            rule=find_definition(f["rule"]).id,
             severity=Severity(f["severity"]),
             generated=(Path(f["generated"][0]), _kept(f["generated"][1], int)) if f["generated"] else None,
             edits=tuple(Edit(Path(e[0]), (e[1], e[2]), (e[3], e[4]), _kept(e[5], str)) for e in f["edits"]),

@@ -5,12 +5,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from omni_checkers.engine.baseline import Baseline
 from omni_checkers.engine.cache import Cache
 from omni_checkers.engine.fix import apply_fixes
 from omni_checkers.engine.report import Report
 from omni_checkers.engine.run import check, models_of
-from omni_checkers.engine.settings import find_settings, not_used, read_settings
+from omni_kit.diagnostics.baseline import Baseline
+from omni_kit.diagnostics.settings import find_settings, not_used, read_settings
 from omni_kit.files import cache_directory
 
 _ROUNDS = 5

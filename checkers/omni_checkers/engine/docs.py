@@ -1,90 +1,52 @@
-"""Pages about the rules, made from the rules: `python -m omni_checkers.engine.docs docs/rules [--check]`."""
+"""Pages about all IDs, made from their definitions: `python -m omni_checkers.engine.docs docs/rules [--check]`."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
-from omni_checkers.engine.registry import RETIRED, SKILLS, all_rules
-from omni_checkers.engine.rule import Example, Rule
+from omni_checkers.engine.registry import RETIRED, all_definitions
+from omni_kit.diagnostics.definition import Definition
+from omni_kit.diagnostics.pages import page
 from omni_kit.files import write_atomic
 
-_LONGEST, _SHOWN = 1000, 200  # characters
-_MADE = "<!-- Made from the rule itself; change it there. -->\n"
+_MADE = "<!-- Made from the definition itself; change it there. -->\n"
+_HEAD = """\
+# Rules
+
+`omni-kit check` judges by these, `omni-kit skills check` by those of SKL, `omni-kit patchgen` by those of PGN, and
+`omni-kit check-layout` by those of LAY. `omni-kit rules explain ID` prints the same.
+
+An ID means one thing. A rule with several detectors is a family: each detector has the family's ID, a dot and a number
+of its own, such as VEO415.2. Findings carry the detector's ID. The family's ID selects, ignores, baselines and silences
+all its detectors.
+
+| Rule | Severity | Level | Name | What it asks for |
+|---|---|---|---|---|
+"""
 
 
 def pages() -> dict[str, str]:
-    """File name -> text: one page a rule, and the index."""
-    made = {f"{rule.id}.md": page(rule) for rule in all_rules()}
-    return {"README.md": index(), **made}
+    """File name -> text: one page an ID, detectors on that of their family, and the index."""
+    families: dict[str, list[Definition]] = {}
+    for one in all_definitions().values():
+        families.setdefault(one.family or one.id, []).append(one)
+    made = {f"{own.id}.md": _MADE + page(own, detectors) for own, *detectors in families.values()}
+    return {"README.md": index(list(families.values())), **made}
 
 
-def index() -> str:
-    """The table of all rules."""
-    lines = [
-        "# Rules",
-        "",
-        "`omni-kit check` judges by these, and `omni-kit skills check` by those of SKL. `omni-kit rules explain ID`",
-        "says the same on the command line.",
-        "",
-        "| Rule | Severity | Level | Name | What it asks for |",
-        "|---|---|---|---|---|",
-    ]
-    for rule in all_rules():
-        said = rule.documentation()
-        cells = (f"[{rule.id}]({rule.id}.md)", rule.severity.value, rule.level, rule.name, _cell(said.summary))
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", "Ids of rules that are gone are never used again."]
-    lines += [f"- {rule_id}: {what}" for rule_id, what in sorted(RETIRED.items())]
-    return _MADE + "\n".join(lines) + "\n"
-
-
-def page(rule: type[Rule]) -> str:
-    """The page of one rule."""
-    said = rule.documentation()
-    parts = [f"# {rule.id}: {rule.name}", said.summary, said.details]
-    parts += ["## Why", _sentence(said.why), "## When it is fine not to comply", _sentence(said.fine_when)]
-    facts = {
-        "Severity": rule.severity.value,
-        "Target": "skills" if rule.target == SKILLS else rule.target,
-        "Kinds of model": ", ".join(sorted(rule.kinds)) or "all",
-        "Level": rule.level,
-        "Fixable": "yes, with `--fix`" if rule.fixable else "no",
-        "Obligations": ", ".join(rule.obligations) or "none",
-        "Since": rule.since,
-        "Status": rule.status,
-    }
-    parts.append("\n".join(f"- {key}: {value}" for key, value in facts.items()))
-    for heading, examples in (("## Bad", rule.BAD), ("## Good", rule.GOOD)):
-        shown = list(_examples(examples))
-        if shown:
-            parts += [heading, *shown]
-    return _MADE + "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _examples(examples: tuple[Example, ...]) -> Iterator[str]:
-    for example in examples:
-        for path, text in example.items():
-            if path.endswith(".md"):  # it has fences itself
-                yield f"`{path}`\n\n````markdown\n{_short(text).rstrip()}\n````"
-            else:
-                yield f"`{path}`\n\n```python\n{text.rstrip()}\n```"
-
-
-def _short(text: str) -> str:
-    """A page of a skill as it is shown: of one that is too long by purpose, the beginning."""
-    return text if len(text) <= _LONGEST else f"{text[:_SHOWN]} ..."
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+def index(families: Sequence[Sequence[Definition]]) -> str:
+    """The table of all IDs; of a family, how many detectors it has."""
+    text = _MADE + _HEAD
+    for one, *detectors in families:
+        name = f"{one.name} ({len(detectors)} detectors)" if detectors else one.name
+        summary = one.documentation.summary.replace("|", "\\|")
+        text += f"| [{one.id}]({one.id}.md) | {one.severity.value} | {one.level} | {name} | {summary} |\n"
+    text += "\nIDs of rules that are gone are never used again.\n"
+    return text + "".join(f"- {rule_id}: {what}\n" for rule_id, what in sorted(RETIRED.items()))
 
 
 def differences(directory: Path) -> list[str]:
-    """Names of pages that are missing, out of date, or about no rule."""
+    """Names of pages that are missing, out of date, or about no ID."""
     wanted = pages()
     present = {path.name for path in directory.glob("*.md")}
     stale = [n for n, text in wanted.items() if n in present and (directory / n).read_text(encoding="utf-8") != text]

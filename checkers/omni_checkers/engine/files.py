@@ -1,8 +1,6 @@
 """Parsed files: one parse and one walk each."""
 
 import ast
-import io
-import tokenize
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -121,22 +119,6 @@ class File:
     def segment(self, node: ast.expr) -> str:
         """The text of an expression."""
         return ast.get_source_segment(self.text, node) or ast.unparse(node)
-
-    @cached_property
-    def comments(self) -> list[tuple[int, bool, str]]:
-        """(line, whether it stands alone on its line, text) of every comment that speaks to omni-kit."""
-        if "omni-kit:" not in self.text:
-            return []
-        found = []
-        tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
-        try:
-            for token in tokens:
-                if token.type == tokenize.COMMENT and "omni-kit:" in token.string:
-                    alone = not token.line[: token.start[1]].strip()
-                    found.append((token.start[0], alone, token.string))
-        except (tokenize.TokenError, SyntaxError):
-            return found
-        return found
 
     @cached_property
     def depth(self) -> tuple[int, int]:

@@ -8,17 +8,16 @@ from typing import Any, Protocol, cast
 
 from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.files import File
-from omni_checkers.engine.rule import Finding, NotApplicable, Rule
-from omni_checkers.engine.suppress import (
+from omni_checkers.engine.own_rules import (
     ENGINE_RULES,
     InvalidPython,
     RuleFailed,
-    Suppression,
     SuppressionNeedsReason,
     invalid,
-    suppressions,
     too_deep,
 )
+from omni_checkers.engine.rule import Finding, NotApplicable, Rule
+from omni_kit.diagnostics.suppress import Suppression, suppressions
 from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import Target
 
@@ -89,7 +88,7 @@ def judge(
     active: list[Suppression] = []
     comments: list[Finding] = []
     for file in files:
-        good, wrong = suppressions(file)
+        good, wrong = suppressions(file.path, file.text)
         active += good
         comments += wrong
     crashes: list[Finding] = []
@@ -155,7 +154,7 @@ def _crash(rule: type[Rule], error: Exception, path: Path) -> Finding:
 
 
 def _verdict(rule: type[Rule], found: Iterable[Finding]) -> RuleVerdict:
-    findings = [replace(f, rule=rule.id, severity=f.severity or rule.severity) for f in found]
+    findings = [replace(f, rule=rule.id_of(f.detector), severity=f.severity or rule.severity) for f in found]
     return RuleVerdict("fail" if findings else "pass", findings=list(dict.fromkeys(findings)))
 
 

@@ -2,14 +2,17 @@
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from types import ModuleType
 
+from omni_checkers.engine.own_rules import ENGINE_RULES
 from omni_checkers.engine.rule import LEVELS, Rule
-from omni_checkers.engine.suppress import ENGINE_RULES
+from omni_kit.diagnostics.definition import Definition, Selection
 from omni_kit.errors import BadInput
+from omni_kit.layout import codes as layout
+from omni_kit.patchgen import codes as patchgen
 from omni_kit.targets.registry import targets
 
 GROUP = "omni_kit.rules"
@@ -66,23 +69,44 @@ def _rules_of(module: ModuleType) -> Iterator[type[Rule]]:
 
 
 def find_rule(rule_id: str) -> type[Rule]:
-    """A rule by id.
+    """A rule by its ID, or by that of one of its detectors.
 
     Raises:
         BadInput: there is none, or it is retired.
     """
     for rule in all_rules():
-        if rule.id == rule_id.upper():
+        if rule_id.upper() in (rule.id, *(one.id for one in rule.definitions() if one.family)):
             return rule
     if rule_id.upper() in RETIRED:
         raise BadInput(f"{rule_id.upper()} is retired: {RETIRED[rule_id.upper()]}")
     raise BadInput(f"unknown rule '{rule_id}'", "see `omni-kit rules list`")
 
 
+def all_definitions() -> Mapping[str, Definition]:
+    """Every ID and what it means: of rules, of the detectors of each family, of patchgen and of check-layout."""
+    return _definitions(all_rules())
+
+
+@cache
+def _definitions(rules: tuple[type[Rule], ...]) -> Mapping[str, Definition]:
+    own = (one for rule in rules for one in rule.definitions())
+    return {one.id: one for one in (*own, *patchgen.DEFINITIONS.values(), *layout.DEFINITIONS.values())}
+
+
+def find_definition(rule_id: str) -> Definition:
+    """What an ID means.
+
+    Raises:
+        BadInput: no rule or diagnostic has it, or it is retired.
+    """
+    found = all_definitions().get(rule_id.upper())
+    return found if found is not None else find_rule(rule_id).definition()
+
+
 def select_rules(
     select: Sequence[str] = (), ignore: Sequence[str] = (), level: str = "static", about: str = ""
 ) -> list[type[Rule]]:
-    """The rules, up to a level, whose id starts with one of `select` (all without it) and with none of `ignore`.
+    """The rules, up to a level, that a selection reports something of; see Selection.
 
     Args:
         about: SKILLS for the rules about skills; without it, those about integrations.
@@ -93,12 +117,8 @@ def select_rules(
     if level not in LEVELS:
         raise BadInput(f"unknown level '{level}'", f"one of {', '.join(LEVELS)}")
     known = [rule for rule in all_rules() if (rule.target == SKILLS) == (about == SKILLS)]
-    for prefix in (*select, *ignore):
-        if not any(rule.id.startswith(prefix.upper()) for rule in known):
-            raise BadInput(f"no rule has an id that starts with '{prefix}'", "see `omni-kit rules list`")
+    selection = Selection(select, ignore)
+    for prefix in selection.unknown(one.id for rule in known for one in rule.definitions()):
+        raise BadInput(f"no rule has an id that starts with '{prefix}'", "see `omni-kit rules list`")
     reached = [rule for rule in known if LEVELS.index(rule.level) <= LEVELS.index(level)]
-    return [rule for rule in reached if (not select or _starts(rule.id, select)) and not _starts(rule.id, ignore)]
-
-
-def _starts(rule_id: str, prefixes: Iterable[str]) -> bool:
-    return any(rule_id.startswith(prefix.upper()) for prefix in prefixes)
+    return [rule for rule in reached if any(one.id in selection for one in rule.reported())]

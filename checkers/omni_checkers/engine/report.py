@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.engine.registry import find_rule
+from omni_checkers.engine.registry import find_definition
 from omni_checkers.engine.rule import Finding, Result, Rule, Severity
-from omni_checkers.engine.settings import Settings
+from omni_kit.diagnostics.definition import Definition
+from omni_kit.diagnostics.finding import shown
+from omni_kit.diagnostics.settings import Settings
 
 
 @dataclass
@@ -46,6 +48,10 @@ class Report:
         """No error; in a strict run, no warning either."""
         return not (self.count(Severity.error) or (self.strict and self.count(Severity.warning)))
 
+    def definitions(self) -> list[Definition]:
+        """Every ID that a finding can have."""
+        return [one for rule in self.rules for one in rule.reported()]
+
     def as_json(self, base: Path | None = None) -> dict[str, Any]:
         """The command's fields of the contract; paths are relative to `base` where they lie below it."""
         return {
@@ -63,26 +69,22 @@ class Report:
 
 def finding_json(finding: Finding, base: Path | None = None) -> dict[str, Any]:
     """One entry of `findings`."""
-    rule = find_rule(finding.rule)
+    rule = find_definition(finding.rule)
     made = finding.generated
     generated = {"generated": {"path": shown(made[0], base), "line": made[1]}} if made is not None else {}
+    family = {"family": rule.family} if rule.family else {}
     return generated | {
         "rule": finding.rule,
+        **family,
         "severity": (finding.severity or rule.severity).value,
         "path": shown(finding.path, base),
         "line": finding.line,
         "column": finding.column,
         "message": finding.message,
-        "why": rule.documentation().why,
+        "why": rule.documentation.why,
         "fixable": bool(finding.edits),
         "obligation": rule.obligations[0] if rule.obligations else None,
     }
-
-
-def shown(path: Path, base: Path | None = None) -> str:
-    """A path as people type it: relative to `base`, or the working directory, where it lies below."""
-    base = base or Path.cwd()
-    return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()
 
 
 def grouped(findings: Sequence[Finding]) -> Iterator[tuple[Path, list[Finding]]]:

@@ -1,27 +1,29 @@
-"""Rule and Finding: what a checker is, and what it says."""
+"""Rule: what a checker is, and what it declares about itself."""
 
-import ast
 import inspect
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from omni_kit.diagnostics.definition import Definition, Documentation, Example, documentation
+from omni_kit.diagnostics.finding import Edit, Finding, Severity
 from omni_kit.upstream.kinds import Kind
 
-Example = Mapping[str, str]
-"""Files of an example: path inside the model directory -> text."""
-
-
-class Severity(StrEnum):
-    """error: it breaks or corrupts. warning: it will, in a case that has not come yet. info: a convention."""
-
-    error = "error"
-    warning = "warning"
-    info = "info"
+__all__ = [
+    "LEVELS",
+    "Detector",
+    "Documentation",
+    "Edit",
+    "Example",
+    "Finding",
+    "Findings",
+    "NotApplicable",
+    "Result",
+    "Rule",
+    "Severity",
+]
 
 
 class NotApplicable(Exception):
@@ -29,52 +31,16 @@ class NotApplicable(Exception):
 
 
 @dataclass(frozen=True)
-class Edit:
-    """A replacement of a part of a file. Lines count from 1, columns from 0 and in UTF-8 bytes, as ast counts them."""
+class Detector:
+    """One kind of mistake of a rule that finds several: a family. Its ID is the family's, a dot and its number.
 
-    path: Path
-    start: tuple[int, int]
-    end: tuple[int, int]
-    text: str
-
-    @classmethod
-    def of(cls, path: Path, node: ast.expr | ast.stmt | ast.alias, text: str) -> "Edit":
-        """Replaces a node."""
-        return cls(path, (node.lineno, node.col_offset), _end(node), text)
-
-    @classmethod
-    def around(cls, path: Path, node: ast.expr, before: str, after: str) -> tuple["Edit", "Edit"]:
-        """Puts something before and after a node."""
-        start, end = (node.lineno, node.col_offset), _end(node)
-        return cls(path, start, start, before), cls(path, end, end, after)
-
-
-def _end(node: ast.expr | ast.stmt | ast.alias) -> tuple[int, int]:
-    return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong.
-
-    Attributes:
-        path: the file, absolute.
-        line: from 1.
-        column: from 1.
-        severity: set by the rule only where one finding differs from the others; by the engine always.
-        edits: what mends it safely; empty where a person has to decide.
-        generated: the generated file and its line, where `path` and `line` are those of the code that it was made from;
-            set by the engine.
+    A number is never given to another detector. `name` is what a Finding of it has as `detector`.
     """
 
-    message: str
-    path: Path
-    line: int = 1
-    column: int = 1
-    rule: str = ""
-    severity: Severity | None = None
-    edits: tuple[Edit, ...] = ()
-    generated: tuple[Path, int] | None = None
+    number: int
+    name: str
+    summary: str
+    details: str = ""
 
 
 class Rule:
@@ -106,6 +72,8 @@ class Rule:
     example_of: ClassVar[str] = ""
     """The model whose directory the examples are laid over; files that they do not name stay as they are, and so does
     the rest of a generated file. Empty for the one that the rules of the target share: its `EXAMPLE`."""
+    detectors: ClassVar[tuple[Detector, ...]] = ()
+    """Empty for a rule that finds one kind of mistake. Each finding of a family names its detector."""
     BAD: ClassVar[tuple[Example, ...]] = ()
     GOOD: ClassVar[tuple[Example, ...]] = ()
 
@@ -120,48 +88,65 @@ class Rule:
         return tuple(inspect.signature(cls.check).parameters)[1:]
 
     @classmethod
-    def documentation(cls) -> "Documentation":
+    def documentation(cls) -> Documentation:
         """The docstring of the rule in its parts; a part that is not there is empty."""
-        return _read_documentation(inspect.getdoc(cls) or "")
+        return documentation(inspect.getdoc(cls) or "")
 
     @classmethod
-    def as_json(cls) -> dict[str, Any]:
-        """One entry of `rules`."""
-        return {
-            "id": cls.id,
-            "name": cls.name,
-            "severity": cls.severity.value,
-            "target": cls.target,
-            "kinds": sorted(map(str, cls.kinds)),
-            "level": cls.level,
-            "summary": cls.documentation().summary,
-            "obligations": list(cls.obligations),
-            "fixable": cls.fixable,
-            "since": cls.since,
-            "status": cls.status,
-        }
+    def definition(cls) -> Definition:
+        """What the rule's own ID means; for a family, what its detectors have in common."""
+        return _definition(cls)
 
+    @classmethod
+    def definitions(cls) -> tuple[Definition, ...]:
+        """The rule's definition, then one of each of its detectors."""
+        return _definition(cls), *(_detector(cls, one) for one in cls.detectors)
 
-@dataclass(frozen=True)
-class Documentation:
-    """A rule's docstring in its parts."""
+    @classmethod
+    def reported(cls) -> tuple[Definition, ...]:
+        """The definitions that its findings can have: its detectors', or its own without any."""
+        return cls.definitions()[1:] or cls.definitions()
 
-    summary: str
-    details: str
-    why: str
-    fine_when: str
+    @classmethod
+    def id_of(cls, detector: str) -> str:
+        """The ID of a finding: that of its detector, or the rule's own where it has none.
+
+        Raises:
+            ValueError: the rule has no such detector, or has several and the finding names none.
+        """
+        if not cls.detectors and not detector:
+            return cls.id
+        for one in cls.detectors:
+            if one.name == detector:
+                return f"{cls.id}.{one.number}"
+        raise ValueError(f"{cls.id} has no detector '{detector}'")
 
 
 @cache
-def _read_documentation(text: str) -> Documentation:
-    summary, _, rest = text.partition("\n\n")
-    parts = re.split(r"^(Why|Fine when):\s*", rest, flags=re.MULTILINE)
-    named = dict(zip(parts[1::2], parts[2::2], strict=True))
-    return Documentation(
-        summary=" ".join(summary.split()),
-        details=parts[0].strip(),
-        why=" ".join(named.get("Why", "").split()),
-        fine_when=" ".join(named.get("Fine when", "").split()),
+def _definition(rule: type[Rule]) -> Definition:
+    return Definition(
+        id=rule.id,
+        name=rule.name,
+        severity=rule.severity,
+        target=rule.target,
+        documentation=rule.documentation(),
+        level=rule.level,
+        kinds=tuple(sorted(map(str, rule.kinds))),
+        obligations=rule.obligations,
+        fixable=rule.fixable,
+        since=rule.since,
+        status=rule.status,
+        bad=rule.BAD,
+        good=rule.GOOD,
+    )
+
+
+@cache
+def _detector(rule: type[Rule], one: Detector) -> Definition:
+    common = rule.documentation()
+    said = Documentation(one.summary, one.details, common.why, common.fine_when)
+    return replace(
+        _definition(rule), id=rule.id_of(one.name), name=one.name, documentation=said, family=rule.id, bad=(), good=()
     )
 
 

@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from omni_checkers.engine.baseline import Baseline
 from omni_checkers.engine.cache import Cache, digest
 from omni_checkers.engine.judge import RuleVerdict, judge, package_of
+from omni_checkers.engine.own_rules import RuleFailed
 from omni_checkers.engine.registry import all_rules, select_rules
 from omni_checkers.engine.report import Report
 from omni_checkers.engine.rule import Result, Rule, Severity
-from omni_checkers.engine.settings import Settings
-from omni_checkers.engine.suppress import RuleFailed
+from omni_kit.diagnostics.baseline import Baseline
+from omni_kit.diagnostics.definition import Selection
+from omni_kit.diagnostics.settings import Settings
 from omni_kit.errors import BadInput
 from omni_kit.isolation.pool import map_in_forks
 from omni_kit.pysource.source import without_collection
@@ -61,7 +62,7 @@ def check(
     if level != "static":
         _run(models, rules, level, judged)
     for (path, owner), verdicts in zip(models, judged, strict=True):
-        _add(report, path, owner, verdicts)
+        _add(report, path, owner, verdicts, settings.selection)
     _settle(report, settings, known)
     return report
 
@@ -178,14 +179,16 @@ def _judge(job: tuple[Path, str, tuple[str, ...]]) -> dict[str, RuleVerdict]:
     return judge(path, get_target(target), [rule for rule in all_rules() if rule.id in ids])
 
 
-def _add(report: Report, path: Path, owner: Target, verdicts: Mapping[str, RuleVerdict]) -> None:
-    """Adds what the rules say of one model to the report."""
+def _add(report: Report, path: Path, owner: Target, verdicts: Mapping[str, RuleVerdict], selection: Selection) -> None:
+    """Adds what the rules say of one model to the report; of a family, what its selected detectors say."""
     inputs = package_of(owner).inputs(path)
     report.models.append(path)
     report.files += sum(file.suffix == ".py" and file.is_relative_to(path) for file in inputs)
     for rule in report.rules:
         verdict = verdicts.get(rule.id)
         if verdict is not None:
-            report.findings += verdict.findings
+            findings = [finding for finding in verdict.findings if finding.rule in selection]
+            status = "pass" if verdict.findings and not findings else verdict.status
+            report.findings += findings
             report.suppressed += verdict.suppressed
-            report.results.append(Result(rule.id, path, verdict.status, verdict.reason))
+            report.results.append(Result(rule.id, path, status, verdict.reason))

@@ -10,11 +10,12 @@ from omni_checkers.engine.judge import applied, settled
 from omni_checkers.engine.registry import SKILLS, select_rules
 from omni_checkers.engine.report import Report
 from omni_checkers.engine.rule import Finding, NotApplicable, Result, Severity
-from omni_checkers.engine.suppress import Suppression, read_comment
 from omni_checkers.skills.facts.installed import Installed
 from omni_checkers.skills.facts.mentions import told_calls
 from omni_checkers.skills.facts.programs import Programs
 from omni_checkers.skills.subject import Subject, find_skills
+from omni_kit.diagnostics.definition import Selection
+from omni_kit.diagnostics.suppress import Suppression, read_comment
 from omni_kit.errors import BadInput
 from omni_kit.skillpack.commands import Command
 
@@ -53,7 +54,7 @@ def check_skills(
     untested: set[str] = set()
     for skill in skills:
         report.files += len(skill.files)
-        _judge(skill, report, _facts(skill, skills, known or {}, checkout, untested))
+        _judge(skill, report, Selection(select, ignore), _facts(skill, skills, known or {}, checkout, untested))
     report.findings.sort(key=lambda f: (f.path, f.line, _ORDER[f.severity or Severity.error], f.rule, f.message))
     report.notes += [f"not tested: {what}" for what in sorted(untested)]
     return report
@@ -95,7 +96,7 @@ def _installed(path: Path, checkout: Path | None) -> Installed:
     return _seen.setdefault(folders, Installed(folders))
 
 
-def _judge(skill: Subject, report: Report, facts: Facts) -> None:
+def _judge(skill: Subject, report: Report, selection: Selection, facts: Facts) -> None:
     """Adds what the rules say of one skill to the report."""
     active = [found for page in skill.pages for found in _silenced(page.path, page.text)]
     for rule in report.rules:
@@ -103,7 +104,7 @@ def _judge(skill: Subject, report: Report, facts: Facts) -> None:
         verdict = settled(applied(rule, facts, skill.path, crashes), active)
         if crashes:
             raise BadInput(f"{crashes[0].message} (in {skill.path})", "report it; leave the rule out with --ignore")
-        report.findings += verdict.findings
+        report.findings += [finding for finding in verdict.findings if finding.rule in selection]
         report.suppressed += verdict.suppressed
         report.results.append(Result(rule.id, skill.path, verdict.status, verdict.reason))
 

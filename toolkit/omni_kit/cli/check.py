@@ -111,8 +111,8 @@ def ids(given: list[str] | None) -> list[str]:
 
 def for_machines(report: "Report", fmt: CheckFormat) -> str:
     """A report as SARIF, or as workflow commands of GitHub."""
-    from omni_checkers.engine.github import as_github
-    from omni_checkers.engine.sarif import as_sarif
+    from omni_kit.diagnostics.github import as_github
+    from omni_kit.diagnostics.sarif import as_sarif
 
     if fmt is CheckFormat.sarif:
         return json.dumps(as_sarif(report), indent=2) + "\n"
@@ -125,7 +125,8 @@ def _render(report: "Report", console: Console) -> None:
 
 def show_findings(report: "Report", data: dict[str, Any], console: Console) -> None:
     """Findings by file, and a last line that says what was looked at; `data` is the report as JSON."""
-    from omni_checkers.engine.report import finding_json, grouped, shown
+    from omni_checkers.engine.report import finding_json, grouped
+    from omni_kit.diagnostics.finding import shown
 
     explained: set[str] = set()
     for path, findings in grouped(report.findings):

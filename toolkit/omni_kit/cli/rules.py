@@ -1,5 +1,6 @@
-"""omni-kit rules: the rules that check knows, and what each is for."""
+"""omni-kit rules: what each ID of check, skills check, patchgen and check-layout means."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,26 +15,26 @@ from omni_kit.cli.options import FormatOption, FullOption
 from omni_kit.output import Format, Output, table
 
 if TYPE_CHECKING:
-    from omni_checkers import Rule
+    from omni_kit.diagnostics.definition import Definition
 
-rules_app = Commands(help="The rules of check.", no_args_is_help=True)
+rules_app = Commands(help="Rules and diagnostics: what each ID means.", no_args_is_help=True)
 app.add_typer(rules_app, name="rules")
 
 
 @rules_app.command("list")
 def list_command(
-    target: Annotated[str | None, typer.Option(help="Only rules of this framework, or about skills: skill.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only IDs of a framework, skill, patchgen or layout.")] = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """List the rules."""
-    from omni_checkers import all_rules
-    from omni_checkers.engine.registry import SKILLS
+    """List rules, their detectors, and the diagnostics of patchgen and check-layout."""
+    from omni_checkers.engine.registry import all_definitions
     from omni_kit.targets.registry import get_target
 
-    if target is not None and target not in ("any", SKILLS):
+    found = all_definitions().values()
+    if target is not None and all(one.target != target for one in found):
         get_target(target)
-    rules = [rule.as_json() for rule in all_rules() if target is None or rule.target == target]
+    rules = [one.as_json() for one in found if target is None or one.target == target]
 
     def render(console: Console) -> None:
         rows = table("rule", "severity", "name")
@@ -46,36 +47,42 @@ def list_command(
 
 @rules_app.command("explain")
 def explain_command(
-    rule_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a rule, such as VEO201.")],
+    rule_id: Annotated[str, typer.Argument(metavar="ID", help="An ID, such as VEO201, VEO415.2, PGN101 or LAY203.")],
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Say what a rule asks for, what happens otherwise, and when not to comply; with examples."""
-    from omni_checkers import find_rule
+    """Explain an ID: what it asks for, why, and when not to comply, with examples and the detectors of a family."""
+    from omni_checkers.engine.registry import all_definitions, find_definition
 
-    rule = find_rule(rule_id)
-    said = rule.documentation()
+    one = find_definition(rule_id)
+    detectors = [other for other in all_definitions().values() if other.family == one.id]
+    said = one.documentation
     explained = {
-        **rule.as_json(),
+        **one.as_json(),
         "details": said.details,
         "why": said.why,
         "fine_when": said.fine_when,
-        "bad": [dict(example) for example in rule.BAD],
-        "good": [dict(example) for example in rule.GOOD],
+        "bad": [dict(example) for example in one.bad],
+        "good": [dict(example) for example in one.good],
     }
-    Output("rules", fmt, full).finish({"rules": [explained]}, ok=True, human=partial(_render, rule))
+    entries = [explained, *(other.as_json() for other in detectors)]
+    Output("rules", fmt, full).finish({"rules": entries}, ok=True, human=partial(_render, one, detectors))
 
 
-def _render(rule: "type[Rule]", console: Console) -> None:
-    said = rule.documentation()
-    console.print(f"[bold]{rule.id}[/bold] {escape(rule.name)} ({rule.severity.value})\n")
+def _render(one: "Definition", detectors: Sequence["Definition"], console: Console) -> None:
+    said = one.documentation
+    console.print(f"[bold]{one.id}[/bold] {escape(one.name)} ({one.severity.value})\n")
     console.print(escape(said.summary))
     for heading, text in (("", said.details), ("Why: ", said.why), ("Fine when: ", said.fine_when)):
         if text:
             console.print(f"\n{heading}{escape(' '.join(text.split()))}")
-    if rule.obligations:
-        console.print(f"\nObligations: {', '.join(rule.obligations)}")
-    for heading, examples in (("Bad", rule.BAD), ("Good", rule.GOOD)):
+    if one.family:
+        console.print(f"\nFamily: {one.family}, whose ID stands for all its detectors")
+    if one.obligations:
+        console.print(f"\nObligations: {', '.join(one.obligations)}")
+    for other in detectors:
+        console.print(f"\n[bold]{other.id}[/bold] {escape(other.name)}: {escape(other.documentation.summary)}")
+    for heading, examples in (("Bad", one.bad), ("Good", one.good)):
         for example in examples[:1]:
             for path, text in example.items():
                 console.print(f"\n[bold]{heading}[/bold]  {escape(path)}")

@@ -1,10 +1,11 @@
 """What there is to know about a checkpoint besides its layout: what is missing, what contradicts, what stays open."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from omni_kit.layout.accounting import Accounting
 from omni_kit.layout.checkpoint import Checkpoint
+from omni_kit.layout.codes import DEFINITIONS
 from omni_kit.layout.subtrees import JudgedGroup, Subtree
 from omni_kit.layout.taxonomy import Disk, Memory, plain
 from omni_kit.upstream.model import Model
@@ -17,6 +18,15 @@ class LayoutFinding:
     code: str
     severity: str
     message: str
+
+    @property
+    def id(self) -> str:
+        """The ID of the code, such as LAY101."""
+        return DEFINITIONS[self.code].id
+
+    def as_json(self) -> dict[str, str]:
+        """One entry of `findings`."""
+        return {"id": self.id, **asdict(self)}
 
 
 def findings_of(

@@ -90,7 +90,7 @@ class LayoutVerdict:
                 "not_judged": [asdict(item) for item in accounting.not_judged] if accounting else [],
                 "proof": self._proof(),
             },
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [finding.as_json() for finding in self.findings],
         }
 
 

@@ -26,6 +26,7 @@ def as_json(result: ConfigResult) -> dict[str, Any]:
 def diagnostic_json(found: Diagnostic) -> dict[str, Any]:
     """One entry of `diagnostics`."""
     return {
+        "id": found.id,
         "code": found.code,
         "severity": found.severity.value,
         "message": found.message,

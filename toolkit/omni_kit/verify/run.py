@@ -214,7 +214,7 @@ def _proven(report: ParityReport | None, command: str) -> Stage:
 
 def _baseline() -> str:
     """The baseline that the settings of the working directory name: it is not used here."""
-    from omni_checkers.engine.settings import find_settings
+    from omni_kit.diagnostics.settings import find_settings
 
     found = find_settings(Path.cwd())
     return str(found.baseline) if found.baseline is not None else ""
@@ -223,9 +223,9 @@ def _baseline() -> str:
 def silenced(directory: Path) -> Iterator[str]:
     """What comments in a directory silence: "path:line RULE"."""
     from omni_checkers.engine.files import read_file
-    from omni_checkers.engine.suppress import suppressions
+    from omni_kit.diagnostics.suppress import suppressions
 
     for file in sorted(directory.rglob("*.py")):
-        found, _ = suppressions(read_file(file)) if "__pycache__" not in file.parts else ([], [])
+        found, _ = suppressions(file, read_file(file).text) if "__pycache__" not in file.parts else ([], [])
         for one in found:
             yield f"{file.relative_to(directory).as_posix()}:{one.line} {','.join(one.rules)}"

@@ -47,12 +47,14 @@ class CloneEdit:
     """A place where a function of the directory differs from another integration's.
 
     Attributes:
+        kind: that of a Change, "rewritten-statement", "left-out-statement" or "odd-statement".
         what: in words; it follows the function's name.
         line: in the file of the function.
         other, original_line: what it is compared with.
         missing: the statement that is left out; None for what is said differently.
     """
 
+    kind: str
     function: Function
     what: str
     line: int
@@ -245,25 +247,26 @@ def _altered(one: Clones, upstream: Upstream) -> Iterator[CloneEdit]:
     """Statements that no clone has, each with the first clone that says something else."""
     found: dict[int, CloneEdit] = {}
     for other, pair in one.others:
-        for here, there, what in _differing(one, pair):
+        for kind, here, there, what in _differing(one, pair):
             if here.number not in found and not upstream.explains(here, there):
-                found[here.number] = CloneEdit(one.function, what, here.number, other, there.number)
+                found[here.number] = CloneEdit(kind, one.function, what, here.number, other, there.number)
         for change in slips(pair):
             found.setdefault(
-                change.line, CloneEdit(one.function, change.what, change.line, other, change.original_line)
+                change.line,
+                CloneEdit(change.kind, one.function, change.what, change.line, other, change.original_line),
             )
     yield from (found[number] for number in sorted(found))
 
 
-def _differing(one: Clones, pair: ClonePair) -> Iterator[tuple[Statement, Statement, str]]:
+def _differing(one: Clones, pair: ClonePair) -> Iterator[tuple[str, Statement, Statement, str]]:
     for change in alterations(pair):
         here, there = change.here, change.there
         only = len(change.edits) == 1 and not one.has(here.code) and pair.same_neighbour(here, there)
         if only and _changes_values(here, there, change.edits[0]):
-            yield here, there, change.edits[0].what
+            yield "altered-statement", here, there, change.edits[0].what
     for here, there in rewritten(pair) if pair.likeness >= _SAME else ():
         if not same_values(here.node, there.node):
-            yield here, there, f"'{here.text}' in the place of '{there.text}'"
+            yield "rewritten-statement", here, there, f"'{here.text}' in the place of '{there.text}'"
 
 
 def _changes_values(here: Statement, there: Statement, edit: Edit) -> bool:
@@ -293,7 +296,9 @@ def _left_out(one: Clones) -> Iterator[CloneEdit]:
     for code, (other, there) in lost.items():
         if 2 * sum(code in clone.codes for clone, _ in near) > len(near):
             what = f"leaves out what its like do: {there.text[:100]}"
-            yield CloneEdit(one.function, what, one.function.node.lineno, other, there.number, there)
+            yield CloneEdit(
+                "left-out-statement", one.function, what, one.function.node.lineno, other, there.number, there
+            )
 
 
 def _helpers(path: Path) -> set[str]:
@@ -311,7 +316,7 @@ def _in_place(function: Function, indexes: Sequence[CloneIndex], upstream: Upstr
             edit = _only_edit(line, there, other) if alike else None
             if edit is not None:
                 if _changes_values(line, there, edit) and not upstream.explains(line, there):
-                    yield CloneEdit(function, edit.what, line.number, other, there.number)
+                    yield CloneEdit("odd-statement", function, edit.what, line.number, other, there.number)
                 break
 
 

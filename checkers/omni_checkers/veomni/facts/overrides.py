@@ -53,7 +53,7 @@ class Override:
         """Yield what is wrong with the copy, each line once; what is left out is not."""
         found: dict[int, Change] = {}
         for here, there, what in self.altered():
-            found.setdefault(here.number, Change(what, here.number, there.number))
+            found.setdefault(here.number, Change("altered-statement", what, here.number, there.number))
         for one in changes(self.copy):
             found.setdefault(one.line, one)
         yield from found.values()

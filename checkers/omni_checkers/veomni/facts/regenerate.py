@@ -23,8 +23,13 @@ _Statement = ast.stmt | set[_Alias]  # all imports of a run stand for one
 
 @dataclass(frozen=True)
 class Difference:
-    """The first thing in which a generated file is not what its config generates, and where it shows."""
+    """The first thing in which a generated file is not what its config generates, and where it shows.
 
+    Attributes:
+        kind: "no-longer-generates", "changed-statement" or "missing-statement".
+    """
+
+    kind: str
     message: str
     path: Path
     line: int
@@ -59,7 +64,8 @@ def difference(config: PatchConfigFile, item: Generated, result: "ConfigResult")
     if not result.text:
         why = next((d for d in result.diagnostics if d.severity == "error"), None)
         reason = f"{why.code}: {why.message}" if why else result.status
-        return Difference(f"the config no longer generates: {reason}", config.file.path, why.line or 1 if why else 1)
+        line = why.line or 1 if why else 1
+        return Difference("no-longer-generates", f"the config no longer generates: {reason}", config.file.path, line)
     if _same_text(item, result.text):
         return None
     wanted = ast.parse(result.text)
@@ -173,11 +179,12 @@ def _first(item: Generated, wanted: ast.Module) -> Difference:
         if not there[ast.dump(node)]:
             line = _line(node, names.get(_name(node)))
             what = _name(node) or "this statement"
-            return Difference(f"{what} is not what {item.config.file.path.name} generates", item.file.path, line)  # type: ignore[union-attr]
+            message = f"{what} is not what {item.config.file.path.name} generates"  # type: ignore[union-attr]
+            return Difference("changed-statement", message, item.file.path, line)
     here = Counter(ast.dump(node) for node in item.file.tree.body)
     missing = next((node for node in wanted.body if not here[ast.dump(node)]), wanted.body[0])
     what = _name(missing) or ast.unparse(missing).splitlines()[0]
-    return Difference(f"{what} is missing: the config generates it", item.file.path, 1)
+    return Difference("missing-statement", f"{what} is missing: the config generates it", item.file.path, 1)
 
 
 def _name(node: ast.stmt) -> str:

@@ -1,6 +1,6 @@
 """VEO427: what other integrations have, too, is said as they say it."""
 
-from omni_checkers.engine.rule import Example, Finding, Findings, Rule, Severity
+from omni_checkers.engine.rule import Detector, Example, Finding, Findings, Rule, Severity
 from omni_checkers.veomni.facts.code_clones import CloneEdit
 
 _COUSIN = """\
@@ -52,6 +52,14 @@ class CousinsSayTheSame(Rule):
     target = "veomni"
     obligations = ("VEO-PG-39",)
     failure_modes = ("sp-sharding-set-wrong", "cu-seqlens-padding")
+    detectors = (
+        Detector(1, "altered-statement", "Keep what the copied statement says, where all the others say the same."),
+        Detector(2, "rewritten-statement", "Do not rewrite a statement of a function that is otherwise a copy."),
+        Detector(3, "discarded-result", "Keep the results that the others keep."),
+        Detector(4, "exchanged-statements", "Keep the order of statements that depend on each other."),
+        Detector(5, "left-out-statement", "Keep statements that change a value and that most of the others have."),
+        Detector(6, "odd-statement", "Between the same statements, write what all the others write."),
+    )
     BAD = (_both(last="first + size"),)
     GOOD = (_both(last="first + share"),)
 
@@ -59,4 +67,4 @@ class CousinsSayTheSame(Rule):
         for edit in clone_edits:
             where = f"{edit.other.file.parent.name}/{edit.other.file.name}, line {edit.original_line}"
             message = f"{edit.function.name}: {edit.what} ({where})"
-            yield Finding(message, edit.function.file, edit.line)
+            yield Finding(message, edit.function.file, edit.line, detector=edit.kind)

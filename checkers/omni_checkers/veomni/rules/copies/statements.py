@@ -1,6 +1,6 @@
 """What a patch copied from upstream, statement by statement: VEO415 and VEO416."""
 
-from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
+from omni_checkers.engine.rule import Detector, Finding, Findings, Rule, Severity
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.overrides import Override
 
@@ -53,6 +53,14 @@ class CopiesSayTheSame(Rule):
     target = "veomni"
     obligations = ("VEO-PG-39", "VEO-LOSS-10")
     failure_modes = ("override-signature-drift",)
+    detectors = (
+        Detector(1, "altered-statement", "Keep what upstream's statement says: numbers, operators, arguments, casts."),
+        Detector(2, "misplaced-value", "Give each place the value that upstream gives it."),
+        Detector(3, "other-elements", "Take the elements that upstream takes: halves are not every second element."),
+        Detector(4, "turned-switch", "Pass switches as upstream passes them."),
+        Detector(5, "discarded-result", "Keep the results that upstream keeps."),
+        Detector(6, "exchanged-statements", "Keep upstream's order of statements that depend on each other."),
+    )
     BAD = (_router(dim="0"),)
     GOOD = (_router(),)
 
@@ -60,7 +68,7 @@ class CopiesSayTheSame(Rule):
         for one in copies:
             for change in one.changes():
                 message = f"{one.name}: {change.what} (upstream's line {change.original_line})"
-                yield Finding(message, one.item.file.path, change.line)
+                yield Finding(message, one.item.file.path, change.line, detector=change.kind)
 
 
 class CopiesAreWhole(Rule):

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.engine.rule import Detector, Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.examples import (
     GPU_CONFIG,
     LOSS,
@@ -15,11 +15,18 @@ from omni_checkers.veomni.examples import (
 )
 from omni_checkers.veomni.facts.generated import Generated, PatchConfigFile
 from omni_checkers.veomni.facts.regenerate import Regenerated
+from omni_kit.patchgen.codes import DEFINITIONS
 
 if TYPE_CHECKING:
     from omni_kit.patchgen.diagnostics import Diagnostic
 
 _NOTHING: list[Generated] = []
+# One detector for each diagnostic of patchgen that can keep a config from generating, or doubts it: with its number.
+_DIAGNOSTICS = {
+    one: Detector(int(one.id[3:]), code, one.documentation.summary, f"See {one.id}.")
+    for code, one in DEFINITIONS.items()
+    if one.severity is not Severity.info and one.id < "PGN7"
+}
 _PACKED = '''\
 
 
@@ -91,6 +98,7 @@ class ConfigsRaiseNoWarning(Rule):
         "router-logits-dropped",
         "override-signature-drift",
     )
+    detectors = tuple(detector for one, detector in _DIAGNOSTICS.items() if one.suppressible)
     BAD = ({GPU_CONFIG: patch_config(_PACKED)},)
     GOOD = ({GPU_CONFIG: patch_config(loss_contract(f"    loss, logits, aux = {LOSS}\n{OUTPUT}"))},)
 
@@ -99,7 +107,7 @@ class ConfigsRaiseNoWarning(Rule):
         for item in regenerated:
             for found in item.result.diagnostics:
                 if found.severity == "warning":
-                    finding = Finding(f"{found.code}: {found.message}", *placed(item, found))
+                    finding = Finding(f"{found.code}: {found.message}", *placed(item, found), detector=found.code)
                     if finding not in said:
                         said.add(finding)
                         yield finding
@@ -123,6 +131,7 @@ class ConfigsGenerate(Rule):
     name = "patch-config-generates"
     target = "veomni"
     obligations = ("VEO-PG-37",)
+    detectors = tuple(_DIAGNOSTICS.values())
     BAD = (
         {NPU_CONFIG: patch_config("\nconfig.exclude_from_output(*open('names'))\n", device="npu")},
         {NPU_CONFIG: patch_config("\nconfig.exclude_from_output('OlmoeNorm')\n", device="npu")},
@@ -140,7 +149,7 @@ class ConfigsGenerate(Rule):
         for item in regenerated:
             why = next((found for found in item.result.diagnostics if found.severity == "error"), None)
             if why is not None and item.config.file.path not in judged:
-                yield Finding(f"{why.code}: {why.message}", *placed(item, why))
+                yield Finding(f"{why.code}: {why.message}", *placed(item, why), detector=why.code)
 
 
 def placed(item: Regenerated, found: "Diagnostic") -> tuple[Path, int]:

@@ -6,7 +6,7 @@ import symtable
 from collections.abc import Iterator
 
 from omni_checkers.engine.files import File
-from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
+from omni_checkers.engine.rule import Detector, Finding, Findings, NotApplicable, Rule
 from omni_checkers.symbolic import Module, Program
 from omni_checkers.veomni.examples import GENERATED, GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated, exported, upstream_own
@@ -125,6 +125,11 @@ class GeneratedIsCurrent(Rule):
         "upstream-drift-body",
         "override-target-vanished",
     )
+    detectors = (
+        Detector(1, "no-longer-generates", "The config generates with the installed transformers."),
+        Detector(2, "changed-statement", "Each statement of the file is one that the config generates."),
+        Detector(3, "missing-statement", "Each statement that the config generates is in the file."),
+    )
     BAD = (
         {
             GENERATED: '''\
@@ -147,7 +152,7 @@ class OlmoeRMSNorm(nn.RMSNorm):
             item = made.get(run.config.file.path)
             found = difference(run.config, item, run.result) if item is not None else None
             if found is not None:
-                yield Finding(found.message, found.path, found.line)
+                yield Finding(found.message, found.path, found.line, detector=found.kind)
 
 
 class NoUndefinedNames(Rule):

@@ -1,16 +1,12 @@
-"""Suppressions: `# omni-kit: ignore[VEO123] the reason`, on the line of a finding or alone on the line above."""
+"""The engine's own rules: about ignore comments, about files that cannot be read, and about rules that fail."""
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import Finding, Rule
 
 _DEEP = 100
 """Levels of the syntax tree that no code written by people has."""
-_FORM = re.compile(r"#\s*omni-kit:\s*ignore(?:\[(?P<ids>[^\]]*)\])?(?P<reason>.*)$")
 
 
 class SuppressionNeedsReason(Rule):
@@ -69,45 +65,6 @@ class RuleFailed(Rule):
 
 
 ENGINE_RULES: tuple[type[Rule], ...] = (SuppressionNeedsReason, InvalidPython, RuleFailed)
-
-
-@dataclass
-class Suppression:
-    """One ignore comment: the rules, and the lines that it covers."""
-
-    path: Path
-    line: int
-    rules: tuple[str, ...]
-    lines: range
-
-    def covers(self, finding: Finding) -> bool:
-        """Whether it silences a finding: in its file, on one of its lines, of one of its rules."""
-        return finding.path == self.path and finding.line in self.lines and finding.rule in self.rules
-
-
-def read_comment(text: str) -> tuple[tuple[str, ...], str] | None:
-    """The rules that an ignore comment names, and its reason; either may be empty. None for another comment."""
-    match = _FORM.search(text)
-    if match is None:
-        return None
-    return tuple(i.strip() for i in (match["ids"] or "").split(",") if i.strip()), match["reason"].strip(" :-—")
-
-
-def suppressions(file: File) -> tuple[list[Suppression], list[Finding]]:
-    """The ignore comments of a file that count, and findings for those that do not."""
-    found, wrong = [], []
-    for line, alone, text in file.comments:
-        comment = read_comment(text)
-        if comment is None:
-            continue
-        rules, reason = comment
-        if rules and reason:
-            found.append(Suppression(file.path, line, rules, range(line, line + (2 if alone else 1))))
-        else:
-            missing = "rule ids" if not rules else "reason"
-            message = f"this comment silences nothing: it has no {missing}; write `# omni-kit: ignore[ID] reason`"
-            wrong.append(Finding(message, file.path, line))
-    return found, wrong
 
 
 def invalid(file: File) -> Iterator[Finding]:

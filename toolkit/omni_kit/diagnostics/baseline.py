@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.engine.rule import Finding
+from omni_kit.diagnostics.definition import family_of
+from omni_kit.diagnostics.finding import Finding
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 
@@ -67,15 +68,19 @@ class Baseline:
         return len(entries)
 
     def split(self, findings: Iterable[Finding]) -> tuple[list[Finding], int, list[dict[str, Any]]]:
-        """(findings that are not known, how many are, entries that fit none)."""
+        """(findings that are not known, how many are, entries that fit none).
+
+        An entry with the ID of a family knows the findings of all its detectors.
+        """
         left = Counter(self.known)
         new = []
         for finding in findings:
-            key = self._key(finding)
-            if left[key]:
-                left[key] -= 1
-            else:
+            rule, *place = self._key(finding)
+            key = next((key for name in (rule, family_of(rule)) if left[key := (name, place[0], place[1])]), None)
+            if key is None:
                 new.append(finding)
+            else:
+                left[key] -= 1
         stale = [dict(zip(("rule", "path", "text"), key, strict=True)) for key in left.elements()]
         return new, self.known.total() - left.total(), stale
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from omni_checkers.engine.report import Report, shown
-from omni_checkers.engine.rule import Severity
+from omni_kit.diagnostics.finding import Severity, shown
+from omni_kit.diagnostics.reported import Reported
 
 _COMMANDS = {Severity.error: "error", Severity.warning: "warning", Severity.info: "notice"}
 
 
-def as_github(report: Report, base: Path | None = None) -> Iterator[str]:
+def as_github(report: Reported, base: Path | None = None) -> Iterator[str]:
     """One workflow command a finding."""
     for finding in report.findings:
         properties = {

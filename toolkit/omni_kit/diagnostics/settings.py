@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.engine.rule import Finding
+from omni_kit.diagnostics.definition import Selection, begins
+from omni_kit.diagnostics.finding import Finding
 from omni_kit.errors import BadInput
 
 
@@ -68,13 +69,18 @@ class Settings:
             baseline=baseline or self.baseline,
         )
 
+    @property
+    def selection(self) -> Selection:
+        """The IDs that are reported."""
+        return Selection(self.select, self.ignore)
+
     def silences(self, finding: Finding) -> bool:
         """Whether the project does not want this finding reported in this file."""
         if self.root is None or not finding.path.is_relative_to(self.root):
             return False
         relative = finding.path.relative_to(self.root).as_posix()
         return any(
-            fnmatch.fnmatch(relative, pattern) and any(finding.rule.startswith(prefix) for prefix in prefixes)
+            fnmatch.fnmatch(relative, pattern) and any(begins(prefix, finding.rule) for prefix in prefixes)
             for pattern, prefixes in self.per_file_ignores.items()
         )
 

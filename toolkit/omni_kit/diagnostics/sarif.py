@@ -4,17 +4,18 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.engine.report import Report, shown
-from omni_checkers.engine.rule import Finding, Rule, Severity
 from omni_kit import __version__
+from omni_kit.diagnostics.definition import Definition
+from omni_kit.diagnostics.finding import Finding, Severity, shown
+from omni_kit.diagnostics.reported import Reported
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Severity.error: "error", Severity.warning: "warning", Severity.info: "note"}
 
 
-def as_sarif(report: Report, base: Path | None = None) -> dict[str, Any]:
+def as_sarif(report: Reported, base: Path | None = None) -> dict[str, Any]:
     """The report as one SARIF log; paths are relative to `base`, or the working directory, where they lie below."""
-    rules = list(report.rules)
+    rules = report.definitions()
     numbers = {rule.id: number for number, rule in enumerate(rules)}
     driver = {
         "name": "omni-kit",
@@ -35,9 +36,10 @@ def as_sarif(report: Report, base: Path | None = None) -> dict[str, Any]:
     }
 
 
-def _rule(rule: type[Rule]) -> dict[str, Any]:
-    said = rule.documentation()
+def _rule(rule: Definition) -> dict[str, Any]:
+    said = rule.documentation
     text = "\n\n".join(part for part in (said.details, f"Why: {said.why}", f"Fine when: {said.fine_when}") if part)
+    family = [rule.family] if rule.family else []
     return {
         "id": rule.id,
         "name": rule.name,
@@ -45,7 +47,7 @@ def _rule(rule: type[Rule]) -> dict[str, Any]:
         "fullDescription": {"text": said.why},
         "help": {"text": text},
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
-        "properties": {"tags": [rule.target, rule.level, *rule.obligations]},
+        "properties": {"tags": [rule.target, rule.level, *family, *rule.obligations]},
     }
 
 

@@ -1,0 +1,1 @@
+"""Diagnostics of check, patchgen and check-layout: IDs, severities, documentation, suppression, formats."""
