@@ -1,7 +1,7 @@
 """What covers each obligation and failure mode: `python -m omni_checkers.coverage docs/coverage.md [--check]`."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,8 +20,7 @@ _HEAD = """\
 
 What the integration guides oblige an integration to, and what went wrong in practice, with what covers it: a rule of
 `omni-kit check`, a level of `omni-kit parity`, a command, a template or a skill. Where nothing does, the reason stands
-there. The kind of a claim stands before its name.
-"""
+there. The kind of a claim stands before its name."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,7 @@ class Row:
 
     Attributes:
         claims: what covers it, each "kind:name".
+        about: the obligation, or what goes wrong, in one sentence.
         note: what is left, or why nothing covers it; "later" for targets that come later.
     """
 
@@ -41,12 +41,12 @@ class Row:
 
 def obligations() -> list[Row]:
     """A row for every obligation of the guides."""
-    return [_row(name, about, "obligations", later) for name, about, later in _obligation_ids()]
+    return _rows("obligations")
 
 
 def failure_modes() -> list[Row]:
     """A row for every failure mode."""
-    return [_row(name, name.replace("-", " "), "failure_modes", "") for name in _data()["failure_modes"]]
+    return _rows("failure_modes")
 
 
 def page() -> str:
@@ -57,7 +57,7 @@ def page() -> str:
         later = sum(row.note.startswith("later: ") for row in rows)
         left = len(rows) - covered - later
         counts = f"{len(rows)}: {covered} covered, {later} of targets that come later, {left} by nothing, for a reason."
-        lines = ["| id | about | covered by | note |", "|---|---|---|---|", *map(_line, rows)]
+        lines = ["| id | what | covered by | note |", "|---|---|---|---|", *map(_line, rows)]
         parts += [f"## {heading}", counts, "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
 
@@ -68,19 +68,15 @@ def _data() -> Mapping[str, Any]:
     return found
 
 
-def _obligation_ids() -> Iterator[tuple[str, str, str]]:
-    """(id, what it is about, which target comes later)."""
-    for prefix, group in _data()["groups"].items():
-        for number in range(1, group["count"] + 1):
-            yield f"{prefix}-{number:02}", group["about"], group.get("later", "")
+def _rows(kind: str) -> list[Row]:
+    return [_row(name, entry, kind) for name, entry in _data()[kind].items()]
 
 
-def _row(name: str, about: str, kind: str, later: str) -> Row:
-    entry = _data()[kind].get(name) or {}
+def _row(name: str, entry: Mapping[str, Any], kind: str) -> Row:
     rules = [f"rule:{rule.id}" for rule in all_rules() if name in _named(rule, kind)]
     claims = tuple(dict.fromkeys([*rules, *entry.get("by", [])]))
-    later = later or entry.get("later", "")
-    return Row(name, about, claims, f"later: {later}" if later and not claims else entry.get("why", ""))
+    later = entry.get("later", "")
+    return Row(name, entry["says"], claims, f"later: {later}" if later and not claims else entry.get("why", ""))
 
 
 def _named(rule: type[Rule], kind: str) -> Iterable[str]:
@@ -88,7 +84,8 @@ def _named(rule: type[Rule], kind: str) -> Iterable[str]:
 
 
 def _line(row: Row) -> str:
-    return f"| {row.id} | {row.about} | {' '.join(map(_linked, row.claims))} | {row.note} |"
+    about = row.about.replace("|", "\\|")
+    return f"| {row.id} | {about} | {' '.join(map(_linked, row.claims))} | {row.note} |"
 
 
 def _linked(claim: str) -> str:

@@ -137,8 +137,9 @@ def show_findings(report: "Report", data: dict[str, Any], console: Console) -> N
             place = f"{one['line']}:{one['column']}"
             made = f"  (in {one['generated']['path']}:{one['generated']['line']})" if "generated" in one else ""
             console.print(f"  {place}  {severity}  {one['rule']}  {escape(one['message'] + made)}", soft_wrap=True)
-            if one["rule"] not in explained and one["why"]:
-                explained.add(one["rule"])
+            reason = one.get("family", one["rule"])
+            if reason not in explained and one["why"]:
+                explained.add(reason)
                 console.print(f"      [dim]why: {escape(one['why'])}[/dim]", soft_wrap=True)
     checked = ", ".join(f"{count} {what if count != 1 else what[:-1]}" for what, count in data["checked"].items())
     counts = [f"{count} {kind}" for kind in _COLOURS if (count := _count(data["findings"], kind))]
