@@ -11,7 +11,7 @@ import pytest
 
 from omni_checkers import Finding, NotApplicable, Report, Rule, Severity, all_rules, check, find_rule, select_rules
 from omni_checkers.engine import registry
-from omni_checkers.engine.facts import Facts
+from omni_checkers.engine.facts import Facts, fact, given
 from omni_checkers.engine.files import read_file
 from omni_kit.diagnostics.suppress import suppressions
 from omni_kit.errors import BadInput
@@ -69,13 +69,24 @@ class TestFacts:
         with pytest.raises(KeyError):
             Facts({}, {}).get("nothing")
 
-    def test_every_fact_that_a_rule_asks_for_is_provided(self) -> None:
-        from omni_checkers.veomni.facts.model import PROVIDERS
-        from omni_checkers.veomni.runs.experiments import FACT, TYPED
+    def test_facts_are_declared_by_decorators(self) -> None:
+        def double(number: int) -> int:
+            return 2 * number
 
-        for rule in all_rules():
-            if rule.target == "veomni":
-                assert set(rule.facts()) <= PROVIDERS.keys() | {"path", "files", TYPED} | set(FACT.values())
+        def number() -> int:
+            raise NotImplementedError
+
+        declared: dict[str, Callable[..., Any]] = {"double": fact(double), "number": given(number)}
+        assert Facts({"number": 4}, declared).value(double) == 8
+        with pytest.raises(KeyError):
+            Facts({}, declared).value(double)
+
+    def test_a_fact_declares_its_type(self) -> None:
+        def untyped():  # type: ignore[no-untyped-def]
+            return 1
+
+        with pytest.raises(TypeError, match="declares no type"):
+            fact(untyped)
 
 
 class TestSuppression:

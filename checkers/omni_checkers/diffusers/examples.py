@@ -1,6 +1,8 @@
 """The package that the examples of rules change: Lumen with its pipeline, as small as it can be."""
 
 PACKAGE, TRANSFORMER, PIPELINE, BLOCKS = "__init__.py", "transformer_lumen.py", "pipeline_lumen.py", "modular_blocks.py"
+CONFIG_MIXIN = {"src/diffusers/configuration_utils.py": "class ConfigMixin:\n    pass\n"}
+"""The part of diffusers that marks a directory as its checkout."""
 
 LUMEN: dict[str, str] = {
     PACKAGE: '''\

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -122,7 +121,6 @@ class Rule:
         raise ValueError(f"{cls.id} has no detector '{detector}'")
 
 
-@cache
 def _definition(rule: type[Rule]) -> Definition:
     return Definition(
         id=rule.id,
@@ -141,7 +139,6 @@ def _definition(rule: type[Rule]) -> Definition:
     )
 
 
-@cache
 def _detector(rule: type[Rule], one: Detector) -> Definition:
     common = rule.documentation()
     said = Documentation(one.summary, one.details, common.why, common.fine_when)

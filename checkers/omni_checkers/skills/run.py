@@ -1,17 +1,16 @@
 """A run over packs of skills."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.engine.facts import Facts
+from omni_checkers.engine.facts import Facts, facts_in
 from omni_checkers.engine.judge import applied, settled
 from omni_checkers.engine.registry import SKILLS, select_rules
 from omni_checkers.engine.report import Report
 from omni_checkers.engine.rule import Finding, NotApplicable, Result, Severity
 from omni_checkers.skills.facts.installed import Installed
-from omni_checkers.skills.facts.mentions import told_calls
 from omni_checkers.skills.facts.programs import Programs
 from omni_checkers.skills.subject import Subject, find_skills
 from omni_kit.diagnostics.definition import Selection
@@ -20,7 +19,6 @@ from omni_kit.errors import BadInput
 from omni_kit.skillpack.commands import Command
 
 _ORDER = {Severity.error: 0, Severity.warning: 1, Severity.info: 2}
-_PROVIDERS: Mapping[str, Callable[..., Any]] = {"told": told_calls}
 
 
 def check_skills(
@@ -82,7 +80,7 @@ def _facts(
         "untested": untested,
         "checkout": checkout.resolve() if checkout else NotApplicable("no checkout was given"),
     }
-    return Facts(given, _PROVIDERS)
+    return Facts(given, facts_in("omni_checkers.skills.facts"))
 
 
 _seen: dict[tuple[Path, ...], Installed] = {}

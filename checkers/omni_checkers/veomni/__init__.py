@@ -51,7 +51,7 @@ def surroundings(path: Path) -> list[Path]:
 
 def inputs(path: Path) -> list[Path]:
     """Every file that a verdict on the model at `path` depends on: its own, and those around it that speak of it."""
-    from omni_checkers.veomni.rules.repository.checkout import around
+    from omni_checkers.veomni.facts.checkout import around
     from omni_kit.errors import BadInput
     from omni_kit.targets.veomni.model_dir import find_model_dir
 

@@ -1,7 +1,7 @@
 # ruff: noqa: E501
 """Each rule on packages that break it and on packages that keep it, each written differently."""
 
-from omni_checkers.diffusers.examples import BLOCKS, PIPELINE, TRANSFORMER, changed
+from omni_checkers.diffusers.examples import BLOCKS, CONFIG_MIXIN, PIPELINE, TRANSFORMER, changed
 from omni_checkers.diffusers.rules.models.answers import _ANSWER as _RETURNED
 from omni_checkers.diffusers.rules.models.answers import _LINEAR as _TIMED
 from omni_checkers.diffusers.rules.models.answers import _SWITCH as _RETURN_DICT
@@ -18,7 +18,6 @@ from omni_checkers.diffusers.rules.pipelines.scaling import _DECODED
 from omni_checkers.diffusers.rules.pipelines.steps import _FREED, _POPPED
 from omni_checkers.diffusers.rules.pipelines.steps import _STEP as _STEPPED
 from omni_checkers.diffusers.rules.registration.exports import (
-    _CONFIG,
     _DUMMIES,
     _HEAD,
     _LIGHT,
@@ -75,19 +74,19 @@ def _replaced(broken: bool, name: str, given: str) -> Variant:
 
 
 def _slow(broken: bool, name: str, text: str) -> Variant:
-    return Variant("DFU322", broken, name, {**_CONFIG, **_MODEL, _MODEL_TEST: text})
+    return Variant("DFU322", broken, name, {**CONFIG_MIXIN, **_MODEL, _MODEL_TEST: text})
 
 
 def _tested(broken: bool, name: str, text: str) -> Variant:
-    return Variant("DFU323", broken, name, {**_CONFIG, **_MODEL, _MODEL_TEST: text})
+    return Variant("DFU323", broken, name, {**CONFIG_MIXIN, **_MODEL, _MODEL_TEST: text})
 
 
 def _exported(broken: bool, name: str, init: str) -> Variant:
-    return Variant("DFU301", broken, name, {**_CONFIG, **_PARTS, _TOP: "", f"{_PLACE}/__init__.py": init})
+    return Variant("DFU301", broken, name, {**CONFIG_MIXIN, **_PARTS, _TOP: "", f"{_PLACE}/__init__.py": init})
 
 
 def _light(broken: bool, name: str, top: str, dummies: str) -> Variant:
-    return Variant("DFU302", broken, name, {**_CONFIG, _TOP: top, _DUMMIES: dummies})
+    return Variant("DFU302", broken, name, {**CONFIG_MIXIN, _TOP: top, _DUMMIES: dummies})
 
 
 def _runs(broken: bool, name: str, text: str) -> Variant:
@@ -402,12 +401,12 @@ VARIANTS = [
     _fine("DFU216", "under another name", _P, (_CALLED, "told = callback_on_step_end\n                    changed = told(self, i, t, given)")),
     _fine("DFU216", "by a method", _P, (_CALLED, "changed = self.after_step(callback_on_step_end, i, t, given)")),
     _fine("DFU216", "by keywords", _P, (_CALLED, "changed = callback_on_step_end(pipe=self, step=i, timestep=t, tensors=given)")),
-    Variant("DFU321", True, "no page", {**_CONFIG, **_PIPELINE, **_TEST, f"{_PAGES}/pipelines/flux.md": "[[autodoc]] FluxPipeline", _TOC: "- local: api/pipelines/flux"}),
-    Variant("DFU321", True, "a page that nobody lists", {**_CONFIG, **_PIPELINE, **_TEST, **_PAGE, _TOC: "- local: api/pipelines/flux"}),
-    Variant("DFU321", True, "a test of something else", {**_CONFIG, **_PIPELINE, **_PAGE, "tests/pipelines/test_flux.py": "from diffusers import FluxPipeline\n"}),
-    Variant("DFU321", False, "on a page of several", {**_CONFIG, **_PIPELINE, **_TEST, f"{_PAGES}/pipelines/lights/lamps.md": "[[autodoc]] FluxPipeline\n\n[[autodoc]] LumenPipeline\n\t- all\n", _TOC: "- sections:\n  - local: api/pipelines/lights/lamps\n"}),
-    Variant("DFU321", False, "an old name", {**_CONFIG, **_PAGE, **_TEST, "src/diffusers/__init__.py": "", "src/diffusers/pipelines/deprecated/lumen/__init__.py": "", "src/diffusers/pipelines/deprecated/lumen/pipeline_lamp.py": "class LampPipeline(DiffusionPipeline):\n    pass\n"}),
-    Variant("DFU321", False, "a base of others", {**_CONFIG, **_PIPELINE, **_PAGE, **_TEST, "src/diffusers/pipelines/lumen/pipeline_lumen.py": "class _LumenPipeline(DiffusionPipeline):\n    pass\n"}),
+    Variant("DFU321", True, "no page", {**CONFIG_MIXIN, **_PIPELINE, **_TEST, f"{_PAGES}/pipelines/flux.md": "[[autodoc]] FluxPipeline", _TOC: "- local: api/pipelines/flux"}),
+    Variant("DFU321", True, "a page that nobody lists", {**CONFIG_MIXIN, **_PIPELINE, **_TEST, **_PAGE, _TOC: "- local: api/pipelines/flux"}),
+    Variant("DFU321", True, "a test of something else", {**CONFIG_MIXIN, **_PIPELINE, **_PAGE, "tests/pipelines/test_flux.py": "from diffusers import FluxPipeline\n"}),
+    Variant("DFU321", False, "on a page of several", {**CONFIG_MIXIN, **_PIPELINE, **_TEST, f"{_PAGES}/pipelines/lights/lamps.md": "[[autodoc]] FluxPipeline\n\n[[autodoc]] LumenPipeline\n\t- all\n", _TOC: "- sections:\n  - local: api/pipelines/lights/lamps\n"}),
+    Variant("DFU321", False, "an old name", {**CONFIG_MIXIN, **_PAGE, **_TEST, "src/diffusers/__init__.py": "", "src/diffusers/pipelines/deprecated/lumen/__init__.py": "", "src/diffusers/pipelines/deprecated/lumen/pipeline_lamp.py": "class LampPipeline(DiffusionPipeline):\n    pass\n"}),
+    Variant("DFU321", False, "a base of others", {**CONFIG_MIXIN, **_PIPELINE, **_PAGE, **_TEST, "src/diffusers/pipelines/lumen/pipeline_lumen.py": "class _LumenPipeline(DiffusionPipeline):\n    pass\n"}),
     _slow(True, "in a class", "class LumenTests(unittest.TestCase):\n    def test_one(self):\n        pipe = LumenPipeline.from_pretrained('lumen/lumen-2b')\n"),
     _slow(True, "a function", "def test_one():\n    assert LumenTransformer2DModel.from_pretrained('lumen/lumen-2b', subfolder='transformer') is not None\n"),
     _slow(True, "a file, where accelerators are asked for", "@require_torch_accelerator\nclass LumenTests(unittest.TestCase):\n    def test_one(self):\n        LumenTransformer2DModel.from_single_file('https://huggingface.co/lumen/lumen-2b/blob/main/a.safetensors')\n"),

@@ -6,19 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.diffusers.facts.model import model_facts
+from omni_checkers.diffusers.facts.model import constructed, model_facts, models, shared
 from omni_checkers.diffusers.facts.sources import home_of
 from omni_checkers.engine.rule import NotApplicable
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.isolation.requests import run_worker, run_workers
 from omni_kit.isolation.worker import StepError
-from omni_kit.pysource.classes import ClassRef
 from omni_kit.targets.diffusers.model_dir import toy_name
 from omni_kit.targets.registry import get_target
 from omni_kit.upstream.diffusers.package import package_root
 from omni_kit.upstream.repositories.recorded import SIGNED
 
-FACT, SHARED = "constructed", "shared"
+FACT, SHARED = constructed.__name__, shared.__name__
 _LIMIT, _SHARING_LIMIT = 240.0, 300.0
 """Seconds in which one model is imported and built, and in which its plan is found and proven."""
 _MODULE, _SHARING = "omni_checkers.diffusers.runs.experiment", "omni_checkers.diffusers.runs.sharing"
@@ -75,15 +74,15 @@ def describe(path: Path) -> dict[str, Any]:
     """What the run has to know: where the models are, and what they are configured by."""
     facts, _ = model_facts(path)
     try:
-        models: list[ClassRef] = facts.get("models")
+        found = facts.value(models)
     except NotApplicable:
-        models = []
+        found = []
     root, home = package_root(path.resolve()), home_of(path)
     toy = home / toy_name(root is not None)
     return {
         "path": str(path),
         "root": str(root.parent) if root is not None else "",
         "folder": "" if root is not None else str(home.parent),
-        "models": [[cls.source.module, cls.node.name] for cls in models if cls.node.name[0] != "_"],
+        "models": [[cls.source.module, cls.node.name] for cls in found if cls.node.name[0] != "_"],
         "toy": json.loads(toy.read_text(encoding="utf-8")) if toy.is_file() else {},
     }

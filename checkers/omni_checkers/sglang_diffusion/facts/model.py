@@ -1,10 +1,10 @@
 """What is known about one integration; every function here is a fact, named as rules ask for it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.engine.facts import Facts
+from omni_checkers.engine.facts import Facts, fact, facts_in, given
 from omni_checkers.engine.files import File, read_file
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.sglang_diffusion.facts.requests import request_names
@@ -27,7 +27,7 @@ _FOLDERS = (
 def model_facts(path: Path) -> tuple[Facts, list[File]]:
     """The facts about the integration at `path`, and its files."""
     files = {file: read_file(file) for file in own_files(path)}
-    facts = Facts({"path": path, "files": files, "kinds": frozenset({Kind.pipeline})}, PROVIDERS)
+    facts = Facts({"path": path, "files": files, "kinds": frozenset({Kind.pipeline})}, facts_in(__package__))
     return facts, list(files.values())
 
 
@@ -35,7 +35,7 @@ def pipeline_facts(serving: Serving) -> Facts:
     """The facts about a pipeline that is known already."""
     files = {file: read_file(file) for file in serving.own}
     given = {"path": serving.cls.source.path, "files": files, "serving": serving}
-    return Facts({**given, "kinds": frozenset({Kind.pipeline})}, PROVIDERS)
+    return Facts({**given, "kinds": frozenset({Kind.pipeline})}, facts_in(__package__))
 
 
 def own_files(path: Path) -> list[Path]:
@@ -52,6 +52,31 @@ def own_files(path: Path) -> list[Path]:
     return sorted(found)
 
 
+@given
+def path() -> Path:
+    """The directory of the integration."""
+    raise NotImplementedError
+
+
+@given
+def files() -> Files:
+    """The Python files of the integration."""
+    raise NotImplementedError
+
+
+@given
+def kinds() -> frozenset[Kind]:
+    """A pipeline."""
+    raise NotImplementedError
+
+
+@given
+def constructed() -> Mapping[str, Any]:
+    """What runs of `--level import` found about the pipeline."""
+    raise NotImplementedError
+
+
+@fact
 def pipeline_dir(path: Path) -> PipelineDir:
     """The directory with the pipeline's class and name."""
     try:
@@ -68,6 +93,7 @@ def _directory(path: Path) -> PipelineDir:
         raise BadInput(f"{path} cannot be read: {error}") from error
 
 
+@fact
 def serving(pipeline_dir: PipelineDir, files: Files) -> Serving:
     """The pipeline with the classes that belong to it."""
     sources = sources_of(pipeline_dir)
@@ -78,6 +104,7 @@ def serving(pipeline_dir: PipelineDir, files: Files) -> Serving:
     return Serving(sources, cls, pipeline_dir.pipeline_name, tuple(files), pipeline_dir.in_tree)
 
 
+@fact
 def sglang(serving: Serving) -> Sources:
     """The packages, with SGLang among them."""
     if serving.sources.diffusion is None:
@@ -85,6 +112,7 @@ def sglang(serving: Serving) -> Sources:
     return serving.sources
 
 
+@fact
 def config(serving: Serving) -> ClassRef:
     """The class of the pipeline's config."""
     if serving.config is None:
@@ -92,6 +120,7 @@ def config(serving: Serving) -> ClassRef:
     return serving.config
 
 
+@fact
 def denoiser(serving: Serving) -> ClassRef:
     """The class of the denoiser."""
     if serving.denoiser is None:
@@ -99,6 +128,7 @@ def denoiser(serving: Serving) -> ClassRef:
     return serving.denoiser
 
 
+@fact
 def stages(serving: Serving, sglang: Sources) -> list[StageUse]:
     """Every stage that the pipeline adds."""
     found = stages_of(serving.cls)
@@ -107,6 +137,7 @@ def stages(serving: Serving, sglang: Sources) -> list[StageUse]:
     return found
 
 
+@fact
 def before(stages: list[StageUse]) -> list[StageUse]:
     """The stages before SGLang's DenoisingStage."""
     found = before_denoising(stages)
@@ -115,6 +146,7 @@ def before(stages: list[StageUse]) -> list[StageUse]:
     return found
 
 
+@fact
 def own_stages(serving: Serving, stages: list[StageUse]) -> list[StageUse]:
     """The stages that the integration brings."""
     found = [one for one in stages if serving.is_own(one.cls)]
@@ -123,25 +155,13 @@ def own_stages(serving: Serving, stages: list[StageUse]) -> list[StageUse]:
     return found
 
 
+@fact
 def known_to_requests(serving: Serving, sglang: Sources) -> set[str]:
     """The names that a request has."""
     found = request_names(sglang, serving.sampling)
     if found is None:
         raise NotApplicable("SGLang's Req cannot be read")
     return found
-
-
-PROVIDERS: dict[str, Callable[..., Any]] = {
-    "pipeline_dir": pipeline_dir,
-    "serving": serving,
-    "sglang": sglang,
-    "config": config,
-    "denoiser": denoiser,
-    "stages": stages,
-    "before": before,
-    "own_stages": own_stages,
-    "known_to_requests": known_to_requests,
-}
 
 
 def resolved_files(serving: Serving) -> Iterator[Path]:

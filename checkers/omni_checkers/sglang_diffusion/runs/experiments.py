@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_checkers.engine.rule import NotApplicable
-from omni_checkers.sglang_diffusion.facts.model import model_facts
+from omni_checkers.sglang_diffusion.facts.model import constructed, model_facts, serving
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.runs.experiment import NOTHING
 from omni_kit.errors import MissingRequirement
@@ -19,7 +19,7 @@ from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 from omni_kit.upstream.diffusers.signatures import arguments
 
-FACT = "constructed"
+FACT = constructed.__name__
 LIMIT = 420.0
 """Seconds in which a pipeline is imported, constructed and called; imports of torch and SGLang included."""
 MODULE = "omni_checkers.sglang_diffusion.runs.experiment"
@@ -50,7 +50,7 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
 
 def _told(path: Path) -> dict[str, Any]:
     try:
-        return describe(model_facts(path)[0].get("serving"), path)
+        return describe(model_facts(path)[0].value(serving), path)
     except NotApplicable:
         return {"path": str(path), "root": "", "package": "", "classes": {}}
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from omni_checkers.engine.facts import fact
 from omni_checkers.skills.subject import SHELL, Subject
 from omni_kit.skillpack.commands import Call, calls
 
@@ -45,7 +46,8 @@ class Told:
     inline: bool
 
 
-def told_calls(skill: Subject) -> list[Told]:
+@fact
+def told(skill: Subject) -> list[Told]:
     """The programs that are called, in shell blocks, in indented ones and within the text."""
     return list(_told(skill))
 
@@ -83,8 +85,8 @@ def _paths(skill: Subject) -> Iterator[Said]:
             text = _VARIABLE.sub("", span.text.strip().partition("::")[0])
             if "/" in text and _PATH.fullmatch(text) and not _PLACEHOLDER.search(text):
                 yield Said(text, page.path, span.line, "code", span.around)
-    for told in told_calls(skill):
-        for word in (told.call.path, *told.call.arguments):
+    for one in told(skill):
+        for word in (one.call.path, *one.call.arguments):
             text = _VARIABLE.sub("", word.rpartition("=")[2].partition("::")[0])
             if "/" in text and _PATH.fullmatch(text) and not _PLACEHOLDER.search(text):
-                yield Said(text, told.path, told.line, "shell")
+                yield Said(text, one.path, one.line, "shell")

@@ -12,7 +12,7 @@ from functools import cache
 import yaml
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
-from omni_checkers.skills.rules.paths import HEAD
+from omni_checkers.skills.examples import HEAD
 from omni_checkers.skills.subject import PYTHON, SHELL, Snippet, Subject, python_of
 from omni_kit.isolation.programs import run_program
 from omni_kit.skillpack.commands import without_placeholders

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.skills.examples import HEAD
 from omni_checkers.skills.facts.installed import Installed, normalised
 from omni_checkers.skills.facts.mentions import FILE, Said, said_paths
 from omni_checkers.skills.subject import Subject
 
-HEAD = "---\nname: example\ndescription: Adds two numbers. Use when asked for a sum.\n---\n# Example\n\n"
 _FOLDERS = {"scripts", "references", "assets"}
 _HOMES = {"home", "Users", "root", "work", "workspace", "mnt", "data", "srv", "nfs", "scratch", "private", "Volumes"}
 _EVERYWHERE = {"dev", "tmp", "etc", "proc", "sys", "usr", "bin", "sbin", "lib", "var", "path", "api"}

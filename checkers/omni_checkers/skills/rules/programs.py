@@ -6,10 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
+from omni_checkers.skills.examples import HEAD
 from omni_checkers.skills.facts.installed import Absent, Dead, Installed
 from omni_checkers.skills.facts.mentions import Told
 from omni_checkers.skills.facts.programs import Programs
-from omni_checkers.skills.rules.paths import HEAD
 from omni_checkers.skills.subject import Subject
 
 _FLAG = re.compile(r"(--[a-z][\w-]*)(?:[ =].*)?")

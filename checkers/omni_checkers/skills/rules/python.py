@@ -10,9 +10,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.skills.examples import HEAD
 from omni_checkers.skills.facts.installed import Absent, Dead, Installed, normalised
 from omni_checkers.skills.facts.mentions import FILE, Told
-from omni_checkers.skills.rules.paths import HEAD
 from omni_checkers.skills.subject import PYTHON, Subject
 from omni_kit.pysource.source import dotted
 

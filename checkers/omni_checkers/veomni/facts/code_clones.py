@@ -13,6 +13,7 @@ from omni_checkers.codediff.clones import CloneIndex, Function, functions_of
 from omni_checkers.codediff.edits import Edit, TreeDiff
 from omni_checkers.codediff.fingerprint import names_known, names_read
 from omni_checkers.codediff.valueflow import same_values
+from omni_checkers.engine.facts import fact
 from omni_checkers.engine.files import File, within
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.veomni.facts.constants import installed_package, veomni_package
@@ -71,6 +72,7 @@ class Siblings:
     indexes: Sequence[CloneIndex]
 
 
+@fact
 def siblings(model_dir: ModelDir, files: dict[Path, File]) -> Siblings:
     """The functions that somebody wrote, here and in other integrations.
 
@@ -89,6 +91,7 @@ def siblings(model_dir: ModelDir, files: dict[Path, File]) -> Siblings:
     return Siblings(own, [_index(folders) for folders in _integrations(model_dir) if folders])
 
 
+@fact
 def code_clones(siblings: Siblings) -> list[Clones]:
     """Every function of the directory that others have, too.
 
@@ -106,6 +109,7 @@ def code_clones(siblings: Siblings) -> list[Clones]:
     return found
 
 
+@fact
 def clone_edits(
     model_dir: ModelDir,
     siblings: Siblings,

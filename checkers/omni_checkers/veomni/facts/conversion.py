@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from omni_checkers.engine.facts import fact
 from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Call, Class, Function, Partial, Program, Symbol
@@ -43,6 +44,7 @@ class Factory:
     static: bool
 
 
+@fact
 def converter_classes(program: Program, files: dict[Path, File]) -> list[ConverterClass]:
     """Every converter class outside the generated files."""
     found = []
@@ -71,6 +73,7 @@ def _methods(
             yield item.name, item
 
 
+@fact
 def factories(returned: list[Returned]) -> list[Factory]:
     """The factory of every returned class that carries one."""
     found = []
@@ -112,6 +115,7 @@ class Rehearsal:
         return run_trial(program, self.factory.callee, self.experts.config, disk)
 
 
+@fact
 def rehearsals(factories: list[Factory], experts: Experts) -> list[Rehearsal]:
     """One for every returned class whose recipe says what its converter has to make."""
     found: dict[str, Rehearsal] = {}

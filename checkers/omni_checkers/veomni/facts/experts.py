@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from omni_checkers.engine.facts import fact
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Class, Symbol
 from omni_checkers.symbolic.values import Value
@@ -81,6 +82,7 @@ class Experts:
         return StackedExperts(stacked[0].pattern, _merged(stacked, transforms), names, transforms, model, cls)
 
 
+@fact
 def experts(generated: list[Generated], skeletons: Skeletons, transformers: Library) -> Experts:
     """The experts of the classes that can be returned."""
     return Experts(generated, skeletons, transformers)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from omni_checkers.engine.facts import fact
 from omni_checkers.engine.files import File, same_code, same_statement, within
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Call, Evaluator, Oracle, Program
@@ -82,6 +83,7 @@ def exported(item: Generated) -> dict[str, int]:
     return {e.value: e.lineno for e in elements if isinstance(e, ast.Constant) and isinstance(e.value, str)}
 
 
+@fact
 def patch_configs(program: Program, files: dict[Path, File]) -> list[PatchConfigFile]:
     """Every patch config of the directory, read without running it."""
     found = []
@@ -93,6 +95,7 @@ def patch_configs(program: Program, files: dict[Path, File]) -> list[PatchConfig
     return found
 
 
+@fact
 def generated(
     program: Program, files: dict[Path, File], patch_configs: list[PatchConfigFile], transformers: Library
 ) -> list[Generated]:
@@ -198,3 +201,15 @@ def upstream_own(item: Generated, node: ast.ClassDef) -> bool:
 
 def _bare(node: ast.ClassDef) -> list[ast.stmt]:
     return [item for item in node.body if not isinstance(item, ast.Expr)]
+
+
+def architectures(generated: list[Generated], key: str | None) -> set[str]:
+    """The model classes that the generated files export for configs of this model_type."""
+    found = set()
+    for item in generated:
+        for name in exported(item):
+            if name in item.classes and "PreTrainedModel" not in name:
+                config = item.config_class(name)
+                if config is not None and config.model_type == key:
+                    found.add(name)
+    return found

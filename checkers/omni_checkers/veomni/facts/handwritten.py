@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from omni_checkers.codediff.align import ClonePair, rename_locals
+from omni_checkers.engine.facts import fact
 from omni_checkers.engine.files import File, within
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Program
@@ -24,6 +25,7 @@ _LAZY = "diffusers"
 _COPIED = 0.6
 
 
+@fact
 def copies(
     program: Program,
     files: dict[Path, File],

@@ -3,6 +3,7 @@
 import ast
 from dataclasses import dataclass
 
+from omni_checkers.engine.facts import fact
 from omni_checkers.symbolic import Program
 from omni_checkers.veomni.facts.callees import Callee
 from omni_checkers.veomni.facts.constants import package_program, veomni_package
@@ -59,6 +60,7 @@ class Libraries:
         return None
 
 
+@fact
 def libraries(model_dir: ModelDir, program: Program, transformers: Library) -> Libraries:
     """The packages that the directory imports from."""
     roots = {"transformers": package_program(transformers.root, "transformers"), program.name: program}

@@ -1,26 +1,16 @@
 """What is known about one model directory; every function here is a fact, named as rules ask for it."""
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.engine.facts import Facts
+from omni_checkers.engine.facts import Facts, fact, facts_in, given
 from omni_checkers.engine.files import File, read_file
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Program
-from omni_checkers.veomni.facts.code_clones import clone_edits, code_clones, siblings
 from omni_checkers.veomni.facts.constants import constant, veomni_package
-from omni_checkers.veomni.facts.conversion import converter_classes, factories, rehearsals
-from omni_checkers.veomni.facts.diffusion import diffusion, speaks_of_diffusion
-from omni_checkers.veomni.facts.experts import experts
-from omni_checkers.veomni.facts.generated import generated, patch_configs
-from omni_checkers.veomni.facts.handwritten import copies
-from omni_checkers.veomni.facts.libraries import libraries
-from omni_checkers.veomni.facts.origins import written_at
-from omni_checkers.veomni.facts.overrides import overrides
-from omni_checkers.veomni.facts.plan import plans, skeletons
-from omni_checkers.veomni.facts.regenerate import regenerated
-from omni_checkers.veomni.facts.registry import MODELING, Registration, registrations, returned
+from omni_checkers.veomni.facts.diffusion import speaks_of_diffusion
+from omni_checkers.veomni.facts.registry import MODELING, Registration
 from omni_checkers.veomni.facts.upstream import upstream_class
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import Library, find_library
@@ -37,10 +27,41 @@ Files = dict[Path, File]
 def model_facts(path: Path) -> tuple[Facts, list[File]]:
     """The facts about the model directory at `path`, and its files."""
     files = {file: read_file(file) for file in sorted(path.rglob("*.py")) if "__pycache__" not in file.parts}
-    facts = Facts({"path": path, "files": files}, PROVIDERS)
+    facts = Facts({"path": path, "files": files}, facts_in(__package__))
     return facts, list(files.values())
 
 
+@given
+def path() -> Path:
+    """The directory of the model."""
+    raise NotImplementedError
+
+
+@given
+def files() -> Files:
+    """The Python files of the model."""
+    raise NotImplementedError
+
+
+@given
+def imported() -> Mapping[str, Any]:
+    """What runs of `--level import` found."""
+    raise NotImplementedError
+
+
+@given
+def loaded() -> Sequence[Sequence[str]]:
+    """What runs of `--level toy` found wrong: register function and message."""
+    raise NotImplementedError
+
+
+@given
+def typed() -> Sequence[Any]:
+    """What a type checker found: path, line and message, after whether it ran."""
+    raise NotImplementedError
+
+
+@fact
 def model_dir(path: Path) -> ModelDir:
     """The directory with its style, import name and registered keys."""
     try:
@@ -49,6 +70,7 @@ def model_dir(path: Path) -> ModelDir:
         raise NotApplicable(error.message) from error
 
 
+@fact
 def program(model_dir: ModelDir, files: Files) -> Program:
     """The directory as a package that can be executed symbolically."""
     package = veomni_package(model_dir)
@@ -60,11 +82,13 @@ def program(model_dir: ModelDir, files: Files) -> Program:
     )
 
 
+@fact
 def transformers() -> Library:
     """The transformers that the model is for."""
     return find_library("transformers")
 
 
+@fact
 def kinds(
     registrations: list[Registration], transformers: Library, model_dir: ModelDir, files: Files
 ) -> frozenset[Kind]:
@@ -80,30 +104,3 @@ def kinds(
         except (BadInput, RecursionError):
             return frozenset()
     return frozenset(found)
-
-
-PROVIDERS: dict[str, Callable[..., Any]] = {
-    "model_dir": model_dir,
-    "program": program,
-    "transformers": transformers,
-    "kinds": kinds,
-    "registrations": registrations,
-    "returned": returned,
-    "generated": generated,
-    "patch_configs": patch_configs,
-    "overrides": overrides,
-    "copies": copies,
-    "libraries": libraries,
-    "siblings": siblings,
-    "code_clones": code_clones,
-    "clone_edits": clone_edits,
-    "regenerated": regenerated,
-    "written_at": written_at,
-    "converter_classes": converter_classes,
-    "factories": factories,
-    "rehearsals": rehearsals,
-    "plans": plans,
-    "skeletons": skeletons,
-    "experts": experts,
-    "diffusion": diffusion,
-}

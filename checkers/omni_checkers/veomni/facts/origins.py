@@ -4,6 +4,7 @@ import ast
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from omni_checkers.engine.facts import fact
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.regenerate import Regenerated
 from omni_kit.patchgen.fragment import Fragment
@@ -13,6 +14,7 @@ from omni_kit.pysource.source import parse_file
 Place = tuple[Path, int]
 
 
+@fact
 def written_at(generated: list[Generated], regenerated: list[Regenerated]) -> Callable[[Path, int], Place | None]:
     """Where the code on a line of a generated file was written; None for a file that no config makes.
 

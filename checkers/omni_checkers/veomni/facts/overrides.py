@@ -9,6 +9,7 @@ from omni_checkers.codediff.align import ClonePair, Statement
 from omni_checkers.codediff.changes import Change, alterations, changes, left_out
 from omni_checkers.codediff.edits import Edit
 from omni_checkers.codediff.fingerprint import names_read, names_stored, parameters, unparse_cached
+from omni_checkers.engine.facts import fact
 from omni_checkers.engine.files import walked, within
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.veomni.facts.callees import Callees, modules_of
@@ -116,6 +117,7 @@ class Override:
         return found
 
 
+@fact
 def overrides(generated: list[Generated]) -> list[Override]:
     """Every function that differs from the one of upstream that it replaces."""
     found = [

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from omni_checkers.engine.facts import fact
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Call, Class, Evaluator, Function, Opaque, Oracle, Program, TooManyPaths, explore
 from omni_checkers.symbolic.signals import Raised
@@ -76,6 +77,7 @@ class Skeletons:
         return default_config(cls)
 
 
+@fact
 def skeletons(path: Path) -> Skeletons:
     """The parameters of the generated classes."""
     toy = path / "toy_config.json"
@@ -85,6 +87,7 @@ def skeletons(path: Path) -> Skeletons:
         return Skeletons({})
 
 
+@fact
 def plans(program: Program, generated: list[Generated]) -> list[ShardingPlan]:
     """The plan of every generated class that has one of its own."""
     found = [

@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omni_checkers.engine.facts import fact
 from omni_checkers.engine.files import same_code, same_statement
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.veomni.facts.generated import Generated, PatchConfigFile
@@ -43,6 +44,7 @@ class Regenerated:
     result: "ConfigResult"
 
 
+@fact
 def regenerated(patch_configs: list[PatchConfigFile]) -> list[Regenerated]:
     """Every patch config, read and generated in memory; nothing of it is run."""
     from omni_kit.patchgen import draft_configs

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from omni_checkers.engine.facts import fact
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import (
     Call,
@@ -86,6 +87,7 @@ class Returned:
         return None
 
 
+@fact
 def registrations(program: Program) -> list[Registration]:
     """Everything that importing the directory registers, on any path."""
     found: dict[tuple[str, str | None, int], Registration] = {}
@@ -99,6 +101,7 @@ def registrations(program: Program) -> list[Registration]:
     return list(found.values())
 
 
+@fact
 def returned(program: Program, registrations: list[Registration]) -> list[Returned]:
     """Every path through every register function of a modeling class that ends in a return."""
     found = []

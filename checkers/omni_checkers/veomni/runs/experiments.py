@@ -8,7 +8,9 @@ from typing import Any
 
 from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.rule import NotApplicable
-from omni_checkers.veomni.rules.registry.dispatch import architectures
+from omni_checkers.veomni.facts.diffusion import diffusion
+from omni_checkers.veomni.facts.generated import architectures, generated
+from omni_checkers.veomni.facts.model import imported, loaded, model_facts, typed
 from omni_checkers.veomni.runs.experiment import NOTHING
 from omni_checkers.veomni.runs.typed import typed_facts
 from omni_kit.errors import BadInput, MissingRequirement
@@ -17,8 +19,8 @@ from omni_kit.isolation.worker import StepError
 from omni_kit.targets.registry import get_target
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 
-FACT = {"import": "imported", "toy": "loaded"}
-TYPED = "typed"
+FACT = {"import": imported.__name__, "toy": loaded.__name__}
+TYPED = typed.__name__
 """What a type checker says, which needs no run of the model."""
 _STARTING = 300.0
 """Seconds for what all models of a run share: the imports of torch and VeOmni."""
@@ -50,8 +52,8 @@ def experiments(paths: Sequence[Path], level: str) -> dict[Path, dict[str, Any]]
             group = [model for model in models if _root(model) == root]
             for model, facts in zip(group, _run(one, root, group), strict=True):
                 found[model.path][FACT[one]] = facts
-    typed = typed_facts([model.path for model in models])
-    return {path: {**facts, TYPED: typed.get(path, [])} for path, facts in found.items()}
+    types = typed_facts([model.path for model in models])
+    return {path: {**facts, TYPED: types.get(path, [])} for path, facts in found.items()}
 
 
 def begin(paths: Sequence[Path]) -> None:
@@ -83,22 +85,20 @@ def _run(level: str, root: Path | None, models: Sequence[ModelDir]) -> Iterator[
 
 
 def _described(model: ModelDir) -> dict[str, Any]:
-    from omni_checkers.veomni.facts.model import model_facts
-
     fields = asdict(model) | {"path": str(model.path), "sys_path": str(model.sys_path)}
     facts, _ = model_facts(model.path)
     try:
-        generated = facts.get("generated")
+        files = facts.value(generated)
     except NotApplicable:
-        generated = []
-    named = {key: sorted(architectures(generated, key)) for key in model.registered}
+        files = []
+    named = {key: sorted(architectures(files, key)) for key in model.registered}
     return fields | {"registered": list(model.registered), "architectures": named, "sides": _sides(facts)}
 
 
 def _sides(facts: Facts) -> dict[str, str]:
     """The keys of the two sides of a diffusion model, and the class of diffusers; nothing for other models."""
     try:
-        found = facts.get("diffusion")
+        found = facts.value(diffusion)
     except NotApplicable:
         return {}
     return {

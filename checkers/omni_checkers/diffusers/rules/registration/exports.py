@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from omni_checkers.diffusers.examples import CONFIG_MIXIN
 from omni_checkers.diffusers.facts.code import at
 from omni_checkers.diffusers.facts.exports import Exports, exports_of
 from omni_checkers.diffusers.facts.sources import PACKAGE
@@ -40,7 +41,6 @@ _PARTS = {
     f"{_PLACE}/pipeline_lumen.py": "class LumenPipeline:\n    pass\n",
     f"{_PLACE}/pipeline_output.py": "class LumenPipelineOutput:\n    pass\n",
 }
-_CONFIG = {"src/diffusers/configuration_utils.py": "class ConfigMixin:\n    pass\n"}
 _PACKAGE = """\
 _import_structure = {"models": ["LumenTransformer2DModel"]}
 
@@ -74,10 +74,15 @@ class ExportsAreInBothLists(Rule):
     target = "diffusers"
     obligations = ("DIF-18", "DIF-19")
     BAD = (
-        {**_CONFIG, **_PARTS, _TOP: "", f"{_PLACE}/__init__.py": _HEAD},
-        {**_CONFIG, **_PARTS, _TOP: "", f"{_PLACE}/__init__.py": _HEAD + _TYPED.replace("Pipeline\n", "Pipelines\n")},
+        {**CONFIG_MIXIN, **_PARTS, _TOP: "", f"{_PLACE}/__init__.py": _HEAD},
+        {
+            **CONFIG_MIXIN,
+            **_PARTS,
+            _TOP: "",
+            f"{_PLACE}/__init__.py": _HEAD + _TYPED.replace("Pipeline\n", "Pipelines\n"),
+        },
     )
-    GOOD = ({**_CONFIG, **_PARTS, _TOP: "", f"{_PLACE}/__init__.py": _HEAD + _TYPED},)
+    GOOD = ({**CONFIG_MIXIN, **_PARTS, _TOP: "", f"{_PLACE}/__init__.py": _HEAD + _TYPED},)
 
     def check(self, sources: list[SourceFile]) -> Findings:
         for source in sources:
@@ -130,8 +135,8 @@ class DummiesStandIn(Rule):
     name = "dummies-stand-in"
     target = "diffusers"
     obligations = ("DIF-19",)
-    BAD = ({**_CONFIG, _TOP: _PACKAGE, _DUMMIES: _LIGHT.replace("Lumen", "Flux")},)
-    GOOD = ({**_CONFIG, _TOP: _PACKAGE, _DUMMIES: _LIGHT},)
+    BAD = ({**CONFIG_MIXIN, _TOP: _PACKAGE, _DUMMIES: _LIGHT.replace("Lumen", "Flux")},)
+    GOOD = ({**CONFIG_MIXIN, _TOP: _PACKAGE, _DUMMIES: _LIGHT},)
 
     def check(self, path: Path, sources: list[SourceFile]) -> Findings:
         root = package_root(path)

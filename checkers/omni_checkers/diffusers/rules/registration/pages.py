@@ -4,8 +4,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from omni_checkers.diffusers.examples import CONFIG_MIXIN
 from omni_checkers.diffusers.facts.code import at
-from omni_checkers.diffusers.rules.registration.exports import _CONFIG
 from omni_checkers.engine.rule import Findings, NotApplicable, Rule, Severity
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.upstream.diffusers.package import package_root
@@ -42,10 +42,10 @@ class PipelinesHavePagesAndTests(Rule):
     severity = Severity.warning
     obligations = ("DIF-13", "DIF-14")
     BAD = (
-        {**_CONFIG, **_PIPELINE, **_TEST, _TOC: ""},
-        {**_CONFIG, **_PIPELINE, **_PAGE, f"{_TESTS}/test_flux.py": "from diffusers import FluxPipeline\n"},
+        {**CONFIG_MIXIN, **_PIPELINE, **_TEST, _TOC: ""},
+        {**CONFIG_MIXIN, **_PIPELINE, **_PAGE, f"{_TESTS}/test_flux.py": "from diffusers import FluxPipeline\n"},
     )
-    GOOD = ({**_CONFIG, **_PIPELINE, **_PAGE, **_TEST},)
+    GOOD = ({**CONFIG_MIXIN, **_PIPELINE, **_PAGE, **_TEST},)
 
     def check(self, path: Path, pipelines: list[ClassRef]) -> Findings:
         root = package_root(path)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+from omni_checkers.diffusers.examples import CONFIG_MIXIN
 from omni_checkers.diffusers.facts.code import calls, last_name
-from omni_checkers.diffusers.rules.registration.exports import _CONFIG
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, parse_file
@@ -60,8 +60,8 @@ class LargeTestsAreSlow(Rule):
     target = "diffusers"
     severity = Severity.warning
     obligations = ("DIF-29",)
-    BAD = ({**_CONFIG, **_MODEL, _TEST: _SLOW.format(mark="")},)
-    GOOD = ({**_CONFIG, **_MODEL, _TEST: _SLOW.format(mark="@slow\n")},)
+    BAD = ({**CONFIG_MIXIN, **_MODEL, _TEST: _SLOW.format(mark="")},)
+    GOOD = ({**CONFIG_MIXIN, **_MODEL, _TEST: _SLOW.format(mark="@slow\n")},)
 
     def check(self, path: Path, sources: list[SourceFile]) -> Findings:
         for file, tree in _tests_of(path, sources):
@@ -83,8 +83,8 @@ class ModelsAreTestedByTesters(Rule):
     target = "diffusers"
     severity = Severity.warning
     obligations = ("DIF-30",)
-    BAD = ({**_CONFIG, **_MODEL, _TEST: _TESTED.format(mixin="unittest.TestCase")},)
-    GOOD = ({**_CONFIG, **_MODEL, _TEST: _TESTED.format(mixin=_MIXIN)},)
+    BAD = ({**CONFIG_MIXIN, **_MODEL, _TEST: _TESTED.format(mixin="unittest.TestCase")},)
+    GOOD = ({**CONFIG_MIXIN, **_MODEL, _TEST: _TESTED.format(mixin=_MIXIN)},)
 
     def check(self, path: Path, models: list[ClassRef], sources: list[SourceFile]) -> Findings:
         names = {cls.node.name for cls in models}

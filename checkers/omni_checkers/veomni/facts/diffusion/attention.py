@@ -9,6 +9,8 @@ from omni_checkers.veomni.facts.diffusion.code import argument, called, function
 from omni_checkers.veomni.facts.diffusion.flows import Flows
 from omni_checkers.veomni.facts.diffusion.sides import Diffusion
 
+IN, OUT = ("gather_seq_scatter_heads", "gather_seq_scatter_heads_qkv"), ("gather_heads_scatter_seq",)
+"""The exchanges before and after attention."""
 TABLE = "ALL_ATTENTION_FUNCTIONS"
 _TORCH, _DISPATCH = "scaled_dot_product_attention", "dispatch_attention_fn"
 _FLASH = ("flash_attn_func", "flash_attn_varlen_func", "flash_attn_with_kvcache")

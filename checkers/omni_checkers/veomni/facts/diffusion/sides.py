@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from omni_checkers.engine.facts import fact
 from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Class, Evaluator, Function, Oracle, Program, Symbol
@@ -145,6 +146,7 @@ class Method:
         return self.file.path
 
 
+@fact
 def diffusion(
     model_dir: ModelDir, program: Program, files: dict[Path, File], registrations: list[Registration]
 ) -> Diffusion:

@@ -1,7 +1,7 @@
 """Rules about checkpoint converters: VEO201 and VEO202."""
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from omni_checkers.engine.files import File
@@ -92,9 +92,9 @@ class FinalizeRaises(Rule):
         self,
         converter_classes: list[ConverterClass],
         program: Program,
-        rehearsals: Sequence[Rehearsal] = (),
+        rehearsals: list[Rehearsal] | None = None,
     ) -> Findings:
-        silent = dict(found for rehearsal in rehearsals if (found := _silent(rehearsal, program)))
+        silent = dict(found for rehearsal in rehearsals or () if (found := _silent(rehearsal, program)))
         buffering = 0
         for converter in converter_classes:
             name, finalize = converter.node.name, converter.methods.get("finalize")

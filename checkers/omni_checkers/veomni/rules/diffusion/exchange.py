@@ -16,12 +16,11 @@ from omni_checkers.veomni.examples_diffusion import (
     WITH_PATCH,
 )
 from omni_checkers.veomni.facts.diffusion import Diffusion
-from omni_checkers.veomni.facts.diffusion.attention import Kernel, kernels
+from omni_checkers.veomni.facts.diffusion.attention import IN, OUT, Kernel, kernels
 from omni_checkers.veomni.facts.diffusion.code import calls, functions, is_false, is_true, parameters
 from omni_checkers.veomni.facts.diffusion.flows import Flows
 from omni_kit.upstream.kinds import Kind
 
-IN, OUT = ("gather_seq_scatter_heads", "gather_seq_scatter_heads_qkv"), ("gather_heads_scatter_seq",)
 SLICES = ("slice_input_tensor", "slice_input_tensor_scale_grad", "sp_pad_and_slice")
 _OTHERS = {MODEL: MODELING, PARALLEL: PATCHED, REGISTER: WITH_PATCH}
 

@@ -7,6 +7,7 @@ from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.examples_diffusion import MODEL, MODELING, PARALLEL, PATCHED, REGISTER, WITH_PATCH
 from omni_checkers.veomni.facts.diffusion import Diffusion
+from omni_checkers.veomni.facts.diffusion.attention import IN
 from omni_checkers.veomni.facts.diffusion.code import called, calls, functions, names_in
 from omni_checkers.veomni.facts.diffusion.gathering import (
     computed_again,
@@ -17,7 +18,6 @@ from omni_checkers.veomni.facts.diffusion.gathering import (
 )
 from omni_checkers.veomni.facts.diffusion.patches import patched_forward
 from omni_checkers.veomni.facts.diffusion.sharing import Split, gathered, made_by, plan_of, sliced
-from omni_checkers.veomni.rules.diffusion.exchange import IN
 from omni_kit.upstream.kinds import Kind
 
 _ROPE = "        cos = slice_input_tensor(cos, dim=1, group=state.sp_group)\n"

@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.veomni.facts.checkout import training_configs
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.sides import COMPANION
-from omni_checkers.veomni.rules.repository.checkout import training_configs
 from omni_kit.targets.veomni.model_dir import ModelDir
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.kinds import Kind

@@ -6,7 +6,7 @@ from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Se
 from omni_checkers.symbolic import Class, Function, Program
 from omni_checkers.symbolic.values import Opaque
 from omni_checkers.veomni.examples import REGISTER
-from omni_checkers.veomni.facts.generated import Generated, exported
+from omni_checkers.veomni.facts.generated import Generated, architectures
 from omni_checkers.veomni.facts.registry import MODELING, Registration, dispatch, imported_modules
 
 _GENERIC_FIRST = (
@@ -118,15 +118,3 @@ def _modeling(registrations: list[Registration]) -> Iterator[Registration]:
     if not found:
         raise NotApplicable("no register function can be followed")
     yield from found
-
-
-def architectures(generated: list[Generated], key: str | None) -> set[str]:
-    """The model classes that the generated files export for configs of this model_type."""
-    found = set()
-    for item in generated:
-        for name in exported(item):
-            if name in item.classes and "PreTrainedModel" not in name:
-                config = item.config_class(name)
-                if config is not None and config.model_type == key:
-                    found.add(name)
-    return found

@@ -3,7 +3,6 @@
 import ast
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import yaml
 
 from omni_checkers.engine.files import File, read_file
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.veomni.facts.checkout import SUITES, training_configs
 from omni_checkers.veomni.facts.constants import veomni_package
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import Library
@@ -31,25 +31,6 @@ _TOY = f"{_UP}tests/toy_config/llama_toy/config.json"
 _LLAMA = {_TOY: '{"model_type": "llama"}', _PATCH: _CASES.format(toy="llama_toy", name="llama3.1")}
 _NOTE = {f"{_UP}tests/toy_config/llama_toy/README.md": "meta-llama/Llama-3.1-8B with 2 layers.\n"}
 _MEDIA = ("vision_config", "audio_config", "thinker_config")
-
-
-@dataclass(frozen=True)
-class _Suite:
-    """A file of VeOmni's tests that lists models; `kinds` is empty for one that lists all."""
-
-    path: str
-    what: str
-    kinds: frozenset[Kind] = frozenset()
-
-
-SUITES = (
-    _Suite("tests/models/test_models_patch.py", "forward and backward beside transformers'"),
-    _Suite("tests/e2e/test_e2e_parallel.py", "losses under parallelism"),
-    _Suite("tests/models/test_vlm_trainer.py", "freezing of the vision tower", frozenset({Kind.vlm, Kind.vlm_moe})),
-    _Suite("tests/distributed/test_dummy_forward.py", "batches where one rank has no pictures", MULTIMODAL),
-    _Suite("tests/models/test_model_forward_no_implicit_sync.py", "waits for the device", MULTIMODAL),
-    _Suite("tests/models/utils.py", "which dummy data it reads", MULTIMODAL),
-)
 
 
 class TestListsNameTheModel(Rule):
@@ -212,23 +193,6 @@ class TrainingConfigsAreUnderstood(Rule):
                 leaf = key.rpartition(".")[2]
                 line = next((n for n, t in enumerate(text.splitlines(), 1) if t.strip().startswith(f"{leaf}:")), 1)
                 yield Finding(f"VeOmni has no argument '{key}'", file, line)
-
-
-def around(model_dir: ModelDir) -> list[Path]:
-    """The files outside the package that these rules look at."""
-    if model_dir.style != "in-tree":
-        return []
-    lists = [model_dir.sys_path / suite.path for suite in SUITES]
-    toys = sorted((model_dir.sys_path / "tests" / "toy_config").glob("*/*"))
-    return [*lists, *toys, *training_configs(model_dir)]
-
-
-def training_configs(model_dir: ModelDir) -> Iterator[Path]:
-    """The files below `configs/` that speak of a model, by their folder or their name."""
-    names = {model_dir.path.name, *model_dir.registered}
-    for file in sorted((model_dir.sys_path / "configs").rglob("*.y*ml")):
-        if names & {file.parent.name, file.stem}:
-            yield file
 
 
 def _listed(file: Path, model_dir: ModelDir) -> bool:

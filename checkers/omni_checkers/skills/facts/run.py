@@ -1,0 +1,44 @@
+"""What a run over packs of skills knows from the start."""
+
+from pathlib import Path
+
+from omni_checkers.engine.facts import given
+from omni_checkers.skills.facts.installed import Installed
+from omni_checkers.skills.facts.programs import Programs
+from omni_checkers.skills.subject import Subject
+
+
+@given
+def skill() -> Subject:
+    """The skill."""
+    raise NotImplementedError
+
+
+@given
+def pack() -> dict[str, Subject]:
+    """The skills of the same folder, by name, with this one."""
+    raise NotImplementedError
+
+
+@given
+def installed() -> Installed:
+    """The packages that are installed where the skill is used."""
+    raise NotImplementedError
+
+
+@given
+def programs() -> Programs:
+    """The programs whose commands are known."""
+    raise NotImplementedError
+
+
+@given
+def untested() -> set[str]:
+    """Where rules note what they could not test."""
+    raise NotImplementedError
+
+
+@given
+def checkout() -> Path:
+    """The repository whose paths the skill names."""
+    raise NotImplementedError
