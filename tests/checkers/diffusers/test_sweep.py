@@ -52,10 +52,6 @@ KNOWN = {
     ("DFU133", "pipelines/consisid/consisid_utils.py"): 3,
     # Exported wherever torch and transformers are, and needs torchvision at import.
     ("DFU133", "pipelines/cosmos/pipeline_cosmos2_5_predict.py"): 3,
-    # The old name of a pipeline, kept as a subclass that warns.
-    ("DFU201", "pipelines/lumina/pipeline_lumina.py"): 1,
-    ("DFU201", "pipelines/lumina2/pipeline_lumina2.py"): 1,
-    ("DFU201", "pipelines/stable_diffusion/pipeline_onnx_stable_diffusion.py"): 1,
     # The sequence is that of the pipeline that these are parts of.
     ("DFU203", "pipelines/deprecated/versatile_diffusion/pipeline_versatile_diffusion_dual_guided.py"): 3,
     ("DFU203", "pipelines/deprecated/versatile_diffusion/pipeline_versatile_diffusion_image_variation.py"): 3,

@@ -140,6 +140,15 @@ _GIVEN = """given = {}
                     for name in callback_on_step_end_tensor_inputs:
                         given[name] = locals()[name]"""
 _CLASS = "\n\nclass LumenPipeline(DiffusionPipeline)"
+_LAST = '        return {"images": image} if return_dict else (image,)\n'
+_OLD_NAME = """
+
+class OldPipeline(LumenPipeline):
+    def __init__(self, transformer, scheduler, vae, old=None):
+        message = "Please use `LumenPipeline`."
+        deprecate('OldPipeline', '1.0.0', message)
+        super().__init__(transformer=transformer, scheduler=scheduler, vae=vae)
+"""
 _RETRIEVE = '''
 
 # Copied from diffusers.pipelines.stable_diffusion.pipeline_stable_diffusion_img2img.retrieve_latents
@@ -333,6 +342,12 @@ VARIANTS = [
     _broken("DFU201", "beside the base", _P, (_IMPORT, "import torch\nfrom diffusers import WanPipeline\n"), ("class LumenPipeline(DiffusionPipeline)", "class LumenPipeline(WanPipeline, DiffusionPipeline)")),
     _fine("DFU201", "mixins", _P, (_IMPORT, "import torch\nfrom diffusers.loaders import FromSingleFileMixin, SD3LoraLoaderMixin\n"), ("class LumenPipeline(DiffusionPipeline)", "class LumenPipeline(DiffusionPipeline, SD3LoraLoaderMixin, FromSingleFileMixin)")),
     _fine("DFU201", "by the package", _P, ("from diffusers.pipelines.pipeline_utils import DiffusionPipeline", "from diffusers import DiffusionPipeline")),
+    _broken("DFU201", "an old name that does more", _P, (_LAST, _LAST + _OLD_NAME + "        self.tile = 512\n")),
+    _broken("DFU201", "an old name with a call of its own", _P, (_LAST, _LAST + _OLD_NAME + "\n    def __call__(self, prompt):\n        return super().__call__(prompt, num_inference_steps=4)\n")),
+    _broken("DFU201", "an old argument", _P, (_LAST, _LAST + _OLD_NAME.replace("        deprecate(", "        if old:\n            deprecate("))),
+    _fine("DFU201", "an old name", _P, (_LAST, _LAST + _OLD_NAME)),
+    _fine("DFU201", "an old name by warnings", _P, (_LAST, _LAST + _OLD_NAME.replace("deprecate('OldPipeline', '1.0.0', message)", "warnings.warn(message, FutureWarning)"))),
+    _fine("DFU201", "an old name by a decorator", _P, (_LAST, _LAST + "\n\n@deprecated('LumenPipeline is its name')\nclass OldPipeline(LumenPipeline):\n    pass\n")),
     _fine("DFU201", "a mixin of its own", _P, (_CLASS, "\n\nclass LumenMixin:\n    pass\n\n\nclass LumenPipeline(LumenMixin, DiffusionPipeline)")),
     _broken("DFU202", "another decorator", _P, ("    @torch.no_grad()\n", "    @torch.compiler.disable\n")),
     _broken("DFU202", "on a helper", _P, ("    @torch.no_grad()\n", ""), ("    def encode_prompt", "    @torch.no_grad()\n    def encode_prompt")),

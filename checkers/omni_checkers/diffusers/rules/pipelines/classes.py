@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
-from omni_checkers.diffusers.facts.code import at, is_a, last_name
+from omni_checkers.diffusers.facts.code import at, is_a, is_old_name, last_name
 from omni_checkers.diffusers.facts.pipelines import call_of, components_of, declared
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
@@ -19,6 +19,8 @@ _GRADIENTS = frozenset({"no_grad", "inference_mode"})
 
 class PipelinesStandAlone(Rule):
     """A pipeline comes from DiffusionPipeline and mixins, and from no other pipeline.
+
+    A subclass may keep an old name alive if it warns of its deprecation and changes nothing else.
 
     Why: a change of the pipeline below changes yours unseen; `AutoPipeline` and `from_pipe` take one for the other.
     Inside diffusers methods are copied, with `# Copied from`, and never inherited.
@@ -37,7 +39,7 @@ class PipelinesStandAlone(Rule):
 
     def check(self, pipelines: list[ClassRef]) -> Findings:
         for cls in pipelines:
-            for base in cls.node.bases:
+            for base in cls.node.bases if not is_old_name(cls) else ():
                 found = cls.source.resolve_class(dotted(base) or "")
                 if found is not None and is_a(ClassRef(*found), _BASE):
                     yield at(cls.source, base, f"{cls.node.name} is a {found[1].name}: copy what it takes from there")

@@ -77,6 +77,14 @@ def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
     return plain[position] if len(plain) > position and len(plain) == len(call.args) else None
 
 
+def operand(call: ast.Call) -> tuple[ast.expr | None, int]:
+    """The tensor that an operation of torch works on, as a method or as a function, and the number of its own first
+    argument: `x.narrow(1, 0, 2)` gives (x, 0), `torch.narrow(x, 1, 0, 2)` gives (x, 1)."""
+    if isinstance(call.func, ast.Attribute) and dotted(call.func.value) != "torch":
+        return call.func.value, 0
+    return argument(call, 0, "input"), 1
+
+
 def assignments(body: ast.AST, name: str) -> list[ast.expr]:
     """What a plain name is assigned below a node, in the order of the lines; loops and unpacking are left out."""
     found: list[tuple[int, ast.expr]] = []

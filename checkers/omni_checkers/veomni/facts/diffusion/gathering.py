@@ -7,6 +7,7 @@ from omni_checkers.veomni.facts.diffusion.code import argument, called, calls, n
 from omni_checkers.veomni.facts.diffusion.sharing import SLICES, sliced
 
 _BLOCKS = ("blocks", "layers")
+_CUTS = ("narrow", "narrow_copy", "unpad_tensor", "index_select", "split", "split_with_sizes", "tensor_split")
 
 
 def computed_again(node: ast.FunctionDef, call: ast.Call) -> bool:
@@ -57,14 +58,11 @@ def is_cut(node: ast.FunctionDef, call: ast.Call) -> bool:
     """Whether what is gathered is cut to length, at once or later."""
     if argument(call, 3, "unpad_dim_size") is not None or argument(call, 2, "padding_dim") is not None:
         return True
-    for item in walked(node):
-        late = getattr(item, "lineno", 0) >= call.lineno
-        if (
-            late
-            and isinstance(item, ast.Subscript)
-            and any(isinstance(n, ast.Slice) and n.upper is not None for n in walked(item.slice))
-        ):
-            return True
-        if late and isinstance(item, ast.Call) and called(item) in {"narrow", "unpad_tensor", "index_select"}:
-            return True
-    return False
+    return any(_cuts(item) for item in walked(node) if (getattr(item, "end_lineno", 0) or 0) >= call.lineno)
+
+
+def _cuts(item: ast.AST) -> bool:
+    """Whether an expression takes a part of a tensor: a slice with an end, or an operation that has a length."""
+    if isinstance(item, ast.Subscript):
+        return any(isinstance(n, ast.Slice) and n.upper is not None for n in walked(item.slice))
+    return isinstance(item, ast.Call) and called(item) in _CUTS

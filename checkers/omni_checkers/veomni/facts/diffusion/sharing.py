@@ -4,13 +4,15 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from omni_checkers.engine.files import walked
-from omni_checkers.veomni.facts.diffusion.code import argument, called, calls, names_in
+from omni_checkers.engine.files import walked, within
+from omni_checkers.veomni.facts.diffusion.code import argument, called, calls, names_in, operand
 from omni_checkers.veomni.facts.diffusion.flows import Flows
 from omni_kit.pysource.classes import ClassRef
 
 SLICES = ("slice_input_tensor", "slice_input_tensor_scale_grad", "sp_pad_and_slice")
 GATHERS = ("gather_outputs", "sp_gather_seqs")
+_CHUNKS = ("chunk", "tensor_split", "split")
+_PARTS = ("narrow", "narrow_copy", "index_select")
 _RANK = ("ulysses_rank", "sp_rank", "rank")
 
 
@@ -56,32 +58,40 @@ def sliced(node: ast.FunctionDef) -> Iterator[tuple[ast.expr, int | None, int]]:
         if value is not None:
             yield value, _number(dim), call.lineno
     flows = Flows(node)
-    for item in walked(node):
-        if isinstance(item, ast.Subscript) and _by_rank(flows, item):
-            parts = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
-            yield (
-                item.value,
-                next(n for n, part in enumerate(parts) if _uses_rank(flows, part, item.lineno)),
-                item.lineno,
-            )
-        elif (
-            isinstance(item, ast.Subscript)
-            and isinstance(item.value, ast.Call)
-            and called(item.value) in {"chunk", "tensor_split", "split"}
-            and _uses_rank(flows, item.slice, item.lineno)
-        ):
-            owner = item.value.func.value if isinstance(item.value.func, ast.Attribute) else None
-            yield from [(owner, _number(argument(item.value, 1, "dim")), item.lineno)] if owner is not None else []
+    for part in within(node, ast.Subscript):
+        if (found := _part(flows, part)) is not None:
+            yield *found, part.lineno
+    for call in within(node, ast.Call):
+        if (found := _narrowed(flows, call)) is not None:
+            yield *found, call.lineno
+
+
+def _part(flows: Flows, item: ast.Subscript) -> tuple[ast.expr, int | None] | None:
+    """What a subscript by the rank takes from, and on which dimension: a slice, or one of several chunks."""
+    parts = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
+    by_rank = [number for number, part in enumerate(parts) if _uses_rank(flows, part, item.lineno)]
+    if any(isinstance(parts[number], ast.Slice) for number in by_rank):
+        return item.value, by_rank[0]
+    if by_rank and isinstance(item.value, ast.Call) and called(item.value) in _CHUNKS:
+        tensor, first = operand(item.value)
+        return (tensor, _number(argument(item.value, first + 1, "dim"))) if tensor is not None else None
+    return None
+
+
+def _narrowed(flows: Flows, call: ast.Call) -> tuple[ast.expr, int | None] | None:
+    """What a call takes the part of a rank from, and on which dimension."""
+    if called(call) not in _PARTS:
+        return None
+    tensor, first = operand(call)
+    start = next((found for name in ("start", "index") if (found := argument(call, first + 1, name))), None)
+    if tensor is None or start is None or not _uses_rank(flows, start, call.lineno):
+        return None
+    return tensor, _number(argument(call, first, "dim"))
 
 
 def gathered(node: ast.AST) -> list[ast.Call]:
     """The calls below a node that bring a sequence together again."""
     return [call for call in calls(node) if called(call) in GATHERS]
-
-
-def _by_rank(flows: Flows, item: ast.Subscript) -> bool:
-    parts = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
-    return any(isinstance(part, ast.Slice) and _uses_rank(flows, part, item.lineno) for part in parts)
 
 
 def _uses_rank(flows: Flows, part: ast.expr, line: int) -> bool:
