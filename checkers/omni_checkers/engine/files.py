@@ -2,101 +2,15 @@
 
 import ast
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, cast
 
-from omni_kit.pysource.source import parse_file
+from omni_kit.pysource.nodes import FIELDS, Node, rebuilt, remembered, walked, within
+from omni_kit.pysource.source import dotted, parse_file
 
-Node = TypeVar("Node", bound=ast.AST)
-Answer = TypeVar("Answer")
-_LEAVES = (ast.Constant, ast.Global, ast.MatchSingleton, ast.Nonlocal)
-# Fields that hold names, numbers and contexts.
-_PLAIN = frozenset(
-    {"arg", "asname", "attr", "conversion", "ctx", "id", "is_async", "kind", "kwd_attrs", "level", "module", "name"}
-    | {"rest", "simple", "tag", "type_comment"}
-)
-# The fields of each type of nodes that hold nodes.
-_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
-    kind: tuple(name for name in kind._fields if name not in _PLAIN and not issubclass(kind, _LEAVES))
-    for kind in vars(ast).values()
-    if isinstance(kind, type) and issubclass(kind, ast.AST)
-}
-
-
-def remembered(function: Callable[[Any], Answer]) -> Callable[[Any], Answer]:
-    """A function of one node, asked once for each: the answer is kept on the node, and goes with it."""
-    key = f"_{function.__module__}.{function.__name__}"
-
-    @wraps(function)
-    def asked(node: ast.AST) -> Answer:
-        answers = node.__dict__
-        if key not in answers:
-            answers[key] = function(node)
-        answer: Answer = answers[key]
-        return answer
-
-    return asked
-
-
-def rebuilt(node: Node, instead: Callable[[ast.AST], ast.AST | None] = lambda _: None) -> Node:
-    """A copy of a tree, without what is remembered about it.
-
-    Args:
-        instead: what stands in the place of a node; None for a copy of it.
-    """
-    return cast("Node", _rebuilt(node, instead))
-
-
-def _rebuilt(part: Any, instead: Callable[[ast.AST], ast.AST | None]) -> Any:
-    if isinstance(part, list):
-        return [_rebuilt(one, instead) for one in part]
-    if not isinstance(part, ast.AST):
-        return part
-    other = instead(part)
-    if other is not None:
-        return other
-    made = type(part)(**{name: _rebuilt(getattr(part, name, None), instead) for name in part._fields})
-    return ast.copy_location(made, part)
-
-
-def walked(node: ast.AST) -> list[ast.AST]:
-    """A node and all below it, in the order of `ast.walk`, without the contexts of names; see `_below`."""
-    return [node, *_below(node)]
-
-
-@remembered
-def _below(node: ast.AST) -> list[ast.AST]:
-    """All below a node, and not itself: a circle would never be freed. Many rules look at the same functions."""
-    found = [node]
-    for item in found:  # it grows on the way
-        parts = item.__dict__
-        for name in _FIELDS[type(item)]:
-            value = parts.get(name)
-            if type(value) is list:
-                found += value if None not in value else [inner for inner in value if inner is not None]
-            elif value is not None:
-                found.append(value)
-    return found[1:]
-
-
-def within(node: ast.AST, *kinds: type[Node]) -> Iterator[Node]:
-    """The nodes of these types, of a node and all below it: type by type, each in the order of `walked`."""
-    for kind in kinds:
-        if type(node) is kind:
-            yield node
-        yield from _by_type(node).get(kind, ())  # type: ignore[misc]
-
-
-@remembered
-def _by_type(node: ast.AST) -> dict[type[ast.AST], list[ast.AST]]:
-    """All below a node, by type."""
-    found: dict[type[ast.AST], list[ast.AST]] = {}
-    for inner in _below(node):
-        found.setdefault(type(inner), []).append(inner)
-    return found
+__all__ = ["File", "functions", "read_file", "rebuilt", "remembered", "same_code", "same_statement", "walked", "within"]
 
 
 @dataclass(eq=False)
@@ -121,6 +35,25 @@ class File:
         return ast.get_source_segment(self.text, node) or ast.unparse(node)
 
     @cached_property
+    def imports(self) -> Mapping[str, str]:
+        """Name -> where it comes from, dotted; relative imports begin with their dots."""
+        found: dict[str, str] = {}
+        for node in self.nodes(ast.ImportFrom):
+            for alias in node.names:
+                found[alias.asname or alias.name] = f"{'.' * node.level}{node.module or ''}.{alias.name}"
+        for plain in self.nodes(ast.Import):
+            for alias in plain.names:
+                first = alias.name.partition(".")[0]
+                found[alias.asname or first] = alias.name if alias.asname else first
+        return found
+
+    def origin(self, node: ast.AST) -> str:
+        """The dotted name of an expression, with its first part as the file imports it; empty for anything else."""
+        first, _, rest = (dotted(node) or "").partition(".")
+        real = self.imports.get(first, first)
+        return f"{real}.{rest}" if rest else real
+
+    @cached_property
     def depth(self) -> tuple[int, int]:
         """How deeply the deepest code is nested, in nodes of the tree, and the line where that is."""
         deepest, line = 0, 1
@@ -132,6 +65,13 @@ class File:
                 deepest, line = depth, here
             todo += [(child, depth + 1, here) for child in ast.iter_child_nodes(node)]
         return deepest, line
+
+
+def functions(files: Sequence[File]) -> Iterator[tuple[File, ast.FunctionDef]]:
+    """Every function and method of some files."""
+    for file in files:
+        for node in file.nodes(ast.FunctionDef):
+            yield file, node
 
 
 def read_file(path: Path) -> File:
@@ -167,7 +107,7 @@ def same_code(one: object, two: object) -> bool:
         return False
     if isinstance(one, list) and isinstance(two, list):
         return len(one) == len(two) and all(map(same_code, one, two))
-    if kind not in _FIELDS:
+    if kind not in FIELDS:
         return one == two
     if kind is ast.Expr:
         match one, two:

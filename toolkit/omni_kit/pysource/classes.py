@@ -33,6 +33,14 @@ class ClassRef:
         names = [_key(entry) for entry in self.mro]
         return self.mro[names.index(_key(cls)) + 1 :] if _key(cls) in names else cls.mro[1:]
 
+    def derives(self, *names: str) -> bool:
+        """Whether a base, through whatever files, has one of these names."""
+        return any(_name(entry) in names for entry in self.mro[1:])
+
+    def is_a(self, *names: str) -> bool:
+        """Whether the class has, or derives from, one of these names."""
+        return self.node.name in names or self.derives(*names)
+
     def assigned(self, name: str) -> "tuple[ClassRef, ast.expr] | None":
         """What a class attribute is set to, and the class that does it."""
         for entry in self.mro:
@@ -88,6 +96,10 @@ class ClassTable:
             given = parts[1] if len(parts) == 2 else None
             return (ClassRef(*found), given if isinstance(given, ast.Dict) else None) if found is not None else None
         return None
+
+
+def _name(entry: ClassRef | str) -> str:
+    return entry.node.name if isinstance(entry, ClassRef) else entry.rpartition(".")[2]
 
 
 def _in_body(node: ast.ClassDef, name: str) -> ast.expr | None:

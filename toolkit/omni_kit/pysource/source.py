@@ -74,6 +74,18 @@ class SourceFile:
                     found[alias.asname or alias.name.partition(".")[0]] = Imported(alias.name, None)
         return found
 
+    def origin(self, node: ast.AST) -> str:
+        """What a dotted name means: `F.pad` is "torch.nn.functional.pad"; as written where it is not imported."""
+        name = dotted(node) or ""
+        first, _, rest = name.partition(".")
+        imported = self.imports.get(first)
+        if imported is None:
+            return name
+        home = imported.module if imported.module.partition(".")[0] != first else first  # `import a.b` binds a
+        if imported.name is not None:
+            home = f"{imported.module}.{imported.name}"
+        return f"{home}.{rest}" if rest else home
+
     def where(self, node: ast.AST) -> str:
         """`file:line` of a node, as evidence."""
         return f"{self._shown}:{getattr(node, 'lineno', 1)}"

@@ -3,9 +3,9 @@
 import ast
 from collections.abc import Iterator
 
-from omni_checkers.diffusers.facts.code import calls, functions, is_a, keyword, last_name
 from omni_checkers.engine.files import walked
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, keyword, last_name, methods
 
 _COMPOSED = ("Sequential", "LoopSequential", "Conditional", "Auto")
 _BASE, _PIPELINE = "ModularPipelineBlocks", "ModularPipeline"
@@ -14,7 +14,7 @@ _BASE, _PIPELINE = "ModularPipelineBlocks", "ModularPipeline"
 def is_leaf(cls: ClassRef) -> bool:
     """Whether a block does something itself, and is not made of others."""
     made_of_others = any(
-        is_a(cls, f"{sort}PipelineBlocks") for sort in ("Sequential", "Conditional", "Auto", "LoopSequential")
+        cls.derives(f"{sort}PipelineBlocks") for sort in ("Sequential", "Conditional", "Auto", "LoopSequential")
     )
     return cls.defines("__call__") is not None and not made_of_others
 
@@ -83,7 +83,7 @@ def asked_for(node: ast.AST, holder: str) -> set[str]:
 def stored(cls: ClassRef) -> set[str] | None:
     """The attributes that methods of a block set on anything; None where some are set by names that are computed."""
     found: set[str] = set()
-    for function in functions(cls.node):
+    for function in methods(cls.node):
         if any(calls(function, "setattr")):
             return None
         for node in walked(function):
@@ -95,7 +95,7 @@ def stored(cls: ClassRef) -> set[str] | None:
 def pipeline_names(cls: ClassRef, call: ast.FunctionDef, holder: ast.arg, classes: list[ClassRef]) -> set[str] | None:
     """What a modular pipeline has besides its components; None where its class is not read."""
     annotated = cls.source.resolve_class(last_name(holder.annotation)) if holder.annotation is not None else None
-    held = [ClassRef(*annotated)] if annotated is not None else [one for one in classes if is_a(one, _PIPELINE)]
+    held = [ClassRef(*annotated)] if annotated is not None else [one for one in classes if one.derives(_PIPELINE)]
     base = cls.source.library.module_file("diffusers.modular_pipelines.modular_pipeline")
     if base is None or (holder.annotation is not None and annotated is None):
         return None

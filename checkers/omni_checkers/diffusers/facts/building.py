@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from omni_checkers.diffusers.facts.code import functions, origin
 from omni_checkers.engine.files import walked
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import methods
 from omni_kit.pysource.reads import attributes_set
 from omni_kit.pysource.source import dotted
 
@@ -57,14 +57,14 @@ def built(model: ClassRef) -> Built:
 
 
 def _holds_modules(cls: ClassRef) -> bool:
-    return any(item.name == "__init__" for item in functions(cls.node)) or bool(attributes_set(cls.node))
+    return any(item.name == "__init__" for item in methods(cls.node)) or bool(attributes_set(cls.node))
 
 
 def _named(cls: ClassRef) -> Iterator[tuple[str, ClassRef | None]]:
     """The classes that methods of a class name; None for those that are not read."""
     names = {
         node.id
-        for function in functions(cls.node)
+        for function in methods(cls.node)
         for node in walked(function)
         if (isinstance(node, ast.Name) and node.id[:1].isupper()) or (isinstance(node, ast.Name) and "_" in node.id)
     }
@@ -83,7 +83,7 @@ def _named(cls: ClassRef) -> Iterator[tuple[str, ClassRef | None]]:
                 if (made := function[0].resolve_class(inner)) is not None:
                     yield inner, ClassRef(*made)
         else:
-            yield origin(cls.source, ast.Name(name)), None
+            yield cls.source.origin(ast.Name(name)), None
 
 
 def _capital(node: ast.AST) -> set[str]:
@@ -94,7 +94,7 @@ def _keys(node: ast.ClassDef) -> set[str]:
     """Names of modules that are given as text: keys of tables, arguments of `add_module` and the like."""
     return {
         one.value
-        for function in functions(node)
+        for function in methods(node)
         for one in walked(function)
         if isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value.isidentifier()
     }

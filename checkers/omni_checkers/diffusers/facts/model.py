@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.diffusers.facts.code import is_a
 from omni_checkers.diffusers.facts.sources import home_of, library_of, own_files, read_all
 from omni_checkers.engine.facts import Facts, fact, facts_in, given
 from omni_checkers.engine.files import File, read_file
@@ -73,31 +72,31 @@ def classes(sources: list[SourceFile]) -> list[ClassRef]:
 @fact
 def models(classes: list[ClassRef]) -> list[ClassRef]:
     """Its models: what is saved and loaded as one."""
-    return _some([cls for cls in classes if is_a(cls, "ModelMixin")], "model")
+    return _some([cls for cls in classes if cls.derives("ModelMixin")], "model")
 
 
 @fact
 def attentions(classes: list[ClassRef]) -> list[ClassRef]:
     """Its attention modules of the kind that leaves the computation to processors."""
-    return _some([cls for cls in classes if is_a(cls, "AttentionModuleMixin")], "attention module")
+    return _some([cls for cls in classes if cls.derives("AttentionModuleMixin")], "attention module")
 
 
 @fact
 def pipelines(classes: list[ClassRef]) -> list[ClassRef]:
     """Its standard pipelines."""
-    return _some([cls for cls in classes if is_a(cls, "DiffusionPipeline")], "pipeline")
+    return _some([cls for cls in classes if cls.derives("DiffusionPipeline")], "pipeline")
 
 
 @fact
 def blocks(classes: list[ClassRef]) -> list[ClassRef]:
     """Its blocks of modular pipelines."""
-    return _some([cls for cls in classes if is_a(cls, "ModularPipelineBlocks")], "block")
+    return _some([cls for cls in classes if cls.derives("ModularPipelineBlocks")], "block")
 
 
 @fact
 def modulars(classes: list[ClassRef]) -> list[ClassRef]:
     """Its modular pipelines."""
-    own = [cls for cls in classes if is_a(cls, "ModularPipeline") and cls.node.name != "ModularPipeline"]
+    own = [cls for cls in classes if cls.derives("ModularPipeline") and cls.node.name != "ModularPipeline"]
     return _some(own, "modular pipeline")
 
 

@@ -2,8 +2,9 @@
 
 import ast
 
-from omni_checkers.diffusers.facts.code import calls, functions, is_a, parameters, strings
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, methods, strings
+from omni_kit.pysource.signatures import parameters
 
 
 def components_of(cls: ClassRef) -> set[str] | None:
@@ -17,7 +18,7 @@ def components_of(cls: ClassRef) -> set[str] | None:
             if any(word.arg is None for word in call.keywords):
                 return None
             found |= {word.arg for word in call.keywords if word.arg is not None}
-        found |= set(parameters(init)) if isinstance(entry, ClassRef) and is_a(entry, "DiffusionPipeline") else set()
+        found |= set(parameters(init)) if isinstance(entry, ClassRef) and entry.derives("DiffusionPipeline") else set()
     return found or None
 
 
@@ -28,7 +29,7 @@ def call_of(cls: ClassRef) -> ast.FunctionDef | None:
 
 def methods_of(cls: ClassRef) -> list[ast.FunctionDef]:
     """The methods that a pipeline's class itself defines."""
-    return functions(cls.node)
+    return methods(cls.node)
 
 
 def declared(cls: ClassRef, name: str) -> tuple[ast.expr, list[str]] | None:

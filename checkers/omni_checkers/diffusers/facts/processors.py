@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from omni_checkers.diffusers.facts.code import calls, is_a
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls
 from omni_kit.pysource.source import dotted
 
 _DECLARED = ("_default_processor_cls", "_available_processors")
@@ -12,7 +12,7 @@ _DECLARED = ("_default_processor_cls", "_available_processors")
 
 def processors_of(cls: ClassRef) -> list[ClassRef]:
     """The classes that an attention module names as its processors, or sets; none for any other class."""
-    if not is_a(cls, "AttentionModuleMixin"):
+    if not cls.derives("AttentionModuleMixin"):
         return []
     found = {one.node: one for name in _named(cls) if (one := _class(cls, name)) is not None}
     return list(found.values())

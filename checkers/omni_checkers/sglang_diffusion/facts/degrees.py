@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Mapping
 
-from omni_checkers.sglang_diffusion.facts.code import assigned, last_name, returns
+from omni_kit.pysource.nodes import assigned, last_name, returns
 from omni_kit.pysource.source import SourceFile, dotted
 
 Degree = Mapping[str, int]

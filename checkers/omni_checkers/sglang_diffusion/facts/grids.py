@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Mapping
 
-from omni_checkers.sglang_diffusion.facts.code import assigned, calls, keyword, last_name, returns
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import assigned, calls, keyword, last_name, returns
 from omni_kit.pysource.source import dotted
 
 STEPS = 10

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from omni_checkers.engine.files import walked
-from omni_checkers.sglang_diffusion.facts.code import assigned, last_name, returns
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import assigned, last_name, returns
 from omni_kit.pysource.source import SourceFile, dotted
 
 _DEEPEST = 6

@@ -9,7 +9,7 @@ from pathlib import Path
 from omni_checkers.engine.files import walked
 from omni_checkers.sglang_diffusion.facts.detectors import detects
 from omni_checkers.sglang_diffusion.facts.registering import Registration, registered_models, registrations
-from omni_checkers.sglang_diffusion.facts.sources import Sources, class_named, is_a, own_classes
+from omni_checkers.sglang_diffusion.facts.sources import Sources, class_named, own_classes
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import find_library
@@ -137,7 +137,7 @@ class Serving:
     @staticmethod
     def _denoises(cls: ClassRef) -> bool:
         forward = cls.method("forward")
-        return is_a(cls, "BaseDiT") or (
+        return cls.is_a("BaseDiT") or (
             forward is not None and any(one.arg == "timestep" for one in forward[1].args.args)
         )
 

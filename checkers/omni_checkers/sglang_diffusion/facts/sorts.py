@@ -4,9 +4,9 @@ import ast
 from enum import Enum
 
 from omni_checkers.engine.files import walked
-from omni_checkers.sglang_diffusion.facts.code import last_name, returns
 from omni_checkers.sglang_diffusion.facts.requests import Use
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import last_name, returns
 from omni_kit.pysource.source import SourceFile, dotted
 
 _DEEPEST = 6

@@ -126,11 +126,6 @@ def function_named(source: SourceFile, name: str) -> tuple[SourceFile, ast.Funct
     return source.resolve_function(name)
 
 
-def is_a(cls: ClassRef, *names: str) -> bool:
-    """Whether a class is, or derives from, one of these names."""
-    return any(_name(entry) in names for entry in cls.mro)
-
-
 def unseen_bases(cls: ClassRef) -> list[str]:
     """Bases that lie in no package that is read."""
     return [entry for entry in cls.mro if isinstance(entry, str) and entry not in _PLAIN]
@@ -139,10 +134,16 @@ def unseen_bases(cls: ClassRef) -> list[str]:
 _PLAIN = frozenset({"ABC", "object", "Protocol", "Generic", "str", "Enum", "StrEnum", "nn.Module", "Module"})
 
 
-def _name(entry: ClassRef | str) -> str:
-    return entry.node.name if isinstance(entry, ClassRef) else entry.rpartition(".")[2]
-
-
 def own_classes(cls: ClassRef) -> Iterator[ClassRef]:
     """The class and its bases that can be read, nearest first."""
     return (entry for entry in cls.mro if isinstance(entry, ClassRef))
+
+
+def fields(cls: ClassRef) -> dict[str, ast.AnnAssign]:
+    """The annotated names in a class body, but for those of the class itself."""
+    found = {
+        item.target.id: item
+        for item in cls.node.body
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+    }
+    return {name: item for name, item in found.items() if "ClassVar" not in ast.unparse(item.annotation)}

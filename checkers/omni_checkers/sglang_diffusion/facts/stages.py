@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from omni_checkers.sglang_diffusion.facts.sources import class_named, is_a
+from omni_checkers.sglang_diffusion.facts.sources import class_named
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted
 
@@ -46,7 +46,7 @@ def _stages(pipeline: ClassRef, home: ClassRef, function: ast.FunctionDef, seen:
             yield from _stages(pipeline, *method, seen | {function.name})
         for argument in call.keywords:  # a class that is handed on is made by whoever takes it
             handed = class_named(home.source, argument.value, function)
-            if handed is not None and is_a(handed, "PipelineStage"):
+            if handed is not None and handed.is_a("PipelineStage"):
                 yield StageUse(handed, call, home.source)
 
 
@@ -57,7 +57,7 @@ def _made(source: SourceFile, called: ast.expr, function: ast.FunctionDef) -> It
         values = [node.value for node in ast.walk(function) if isinstance(node, ast.Assign) and _is(node, called.id)]
         names += [item for value in values for item in ast.walk(value) if isinstance(item, ast.Name)]
     for name in names:
-        if (cls := class_named(source, name, function)) is not None and is_a(cls, "PipelineStage"):
+        if (cls := class_named(source, name, function)) is not None and cls.is_a("PipelineStage"):
             yield cls
 
 
@@ -105,4 +105,4 @@ def before_denoising(stages: list[StageUse]) -> list[StageUse] | None:
 
 
 def _denoises(cls: ClassRef) -> bool:
-    return is_a(cls, DENOISING) or (cls.node.name.endswith("DenoisingStage") and "Before" not in cls.node.name)
+    return cls.is_a(DENOISING) or (cls.node.name.endswith("DenoisingStage") and "Before" not in cls.node.name)

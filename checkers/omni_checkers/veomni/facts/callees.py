@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from omni_checkers.engine.files import within
+from omni_kit.pysource.signatures import misfit, positional, required, signature, widened
 from omni_kit.pysource.source import SourceFile, dotted
 
 _OPEN = {"can_return_tuple", "capture_outputs", "check_model_inputs", "merge_with_config_defaults"}
@@ -34,32 +35,20 @@ class Callee:
         decorators = {_decorator(item) for item in self.node.decorator_list}
         if decorators - _OPEN - _PLAIN - {_RENAMING}:
             return ""
-        arguments = self.node.args
-        positional = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)][self.bound :]
+        taken = widened(signature(self.node, bound=self.bound > 0), self._former(), bool(decorators & _OPEN))
         given = [arg for arg in call.args if not isinstance(arg, ast.Starred)]
-        open_args = len(given) != len(call.args)
-        named = {keyword.arg for keyword in call.keywords if keyword.arg}.union(passed)
-        known = {*positional, *(arg.arg for arg in arguments.kwonlyargs), *self._former()}
-        if len(given) > len(positional) and arguments.vararg is None:
-            return f"{len(given)} positional arguments for {len(positional)} parameters"
+        if wrong := misfit(taken, len(given), (), partial=True):
+            return wrong
         names = [arg.id if isinstance(arg, ast.Name) else "" for arg in given]
-        if crossed := [
-            own for own, name in zip(positional, names, strict=False) if _crossed(own, name, positional, names)
-        ]:
-            return f"'{crossed[0]}' and '{crossed[1]}' are given for each other"
-        if twice := sorted(named & set(positional[: len(given)])):
-            return f"'{twice[0]}' is given twice"
-        if (strange := sorted(named - known)) and arguments.kwarg is None and not decorators & _OPEN:
-            return f"it has no parameter '{strange[0]}'"
-        if open_args:
-            return ""
-        more = any(keyword.arg is None for keyword in call.keywords)
-        defaults = len(arguments.defaults)
-        required = [*positional[: len(positional) - defaults]][len(given) :]
-        pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        required += [arg.arg for arg, default in pairs if default is None]
-        missing = [name for name in required if name not in named and (name in made or not more)]
-        return f"'{missing[0]}' is not given" if missing else ""
+        own = positional(taken)
+        if crossed := [(a, b) for a, b in zip(own, names, strict=False) if _crossed(a, b, own, names)]:
+            return "'{}' and '{}' are given for each other".format(*crossed[0])
+        named = {keyword.arg for keyword in call.keywords if keyword.arg}.union(passed)
+        if wrong := misfit(taken, len(given), sorted(named), partial=True):
+            return wrong
+        if any(keyword.arg is None for keyword in call.keywords):
+            named |= {name for name in required(taken) if name not in made and name not in own[: len(given)]}
+        return misfit(taken, len(given), sorted(named), partial=len(given) != len(call.args))
 
     def _former(self) -> set[str]:
         """Names that it took in an earlier release, and takes still."""

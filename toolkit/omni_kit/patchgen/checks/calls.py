@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from inspect import Signature
 
 from omni_kit.patchgen.apply import Applied
 from omni_kit.patchgen.callgraph import Call, calls_in
@@ -10,42 +10,19 @@ from omni_kit.patchgen.checks.facts import Facts
 from omni_kit.patchgen.diagnostics import Diagnostic, error, info, warning
 from omni_kit.patchgen.imports import absolute, bound_by
 from omni_kit.patchgen.source import SourceModule, read_module
+from omni_kit.pysource.signatures import bind, double_star, misfit, named, positional, required, signature, star
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True)
-class Signature:
-    """Parameters of a function without self: `positional` in order, `keyword_only`, `required`, and the stars."""
-
-    positional: tuple[str, ...]
-    keyword_only: tuple[str, ...]
-    required: frozenset[str]
-    star: bool
-    double_star: bool
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All named parameters, positional ones first."""
-        return self.positional + self.keyword_only
-
-
-def signature_of(node: _Function, *, method: bool) -> Signature:
-    """The signature of a function; of a method, without its first parameter unless it is static."""
-    arguments = node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    defaulted = {a.arg for a in positional[len(positional) - len(arguments.defaults) :]}
-    defaulted |= {a.arg for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
-    static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in node.decorator_list)
-    names = [a.arg for a in positional[1 if method and not static else 0 :]]
-    only = [a.arg for a in arguments.kwonlyargs]
-    required = frozenset(n for n in [*names, *only] if n not in defaulted)
-    return Signature(tuple(names), tuple(only), required, arguments.vararg is not None, arguments.kwarg is not None)
-
-
 def signatures(facts: Facts) -> Iterator[Diagnostic]:
     """The patch and its callers do not agree: a TypeError, or a value that silently goes nowhere."""
-    changed = [(a, old, new) for a in facts.applied for old, new in [_signatures(a)] if new is not None and old != new]
+    changed = [
+        (a, old, new)
+        for a in facts.applied
+        for old, new in [_signatures(a)]
+        if new is not None and (old is None or _form(old) != _form(new))
+    ]
     calls = calls_in(facts.generated) if any(_may_break(old, new) for _, old, new in changed) else []
     for applied, old, new in changed:
         place = f"{applied.owner.path}.{applied.name}" if applied.owner else applied.patch.target
@@ -57,10 +34,15 @@ def signatures(facts: Facts) -> Iterator[Diagnostic]:
 def _may_break(old: Signature | None, new: Signature) -> bool:
     """Whether a call that fits `old` can fail to fit `new`; more optional parameters at the end cannot."""
     if old is None:
-        return bool(new.required)
-    lost_star = (old.star and not new.star) or (old.double_star and not new.double_star)
-    kept = new.positional[: len(old.positional)] == old.positional and set(old.names) <= set(new.names)
-    return lost_star or not kept or not new.required <= old.required
+        return bool(required(new))
+    lost_star = (star(old) and not star(new)) or (double_star(old) and not double_star(new))
+    kept = positional(new)[: len(positional(old))] == positional(old) and {*named(old)} <= {*named(new)}
+    return bool(lost_star) or not kept or not {*required(new)} <= {*required(old)}
+
+
+def _form(signature: Signature) -> list[tuple[str, object, bool]]:
+    """What makes two signatures the same for callers: of defaults, only whether there is one."""
+    return [(one.name, one.kind, one.default is one.empty) for one in signature.parameters.values()]
 
 
 def _signatures(applied: Applied) -> tuple[Signature | None, Signature | None]:
@@ -68,11 +50,9 @@ def _signatures(applied: Applied) -> tuple[Signature | None, Signature | None]:
     if node is None or isinstance(node, ast.ClassDef) or applied.patch.kind == "init_modification":
         return None, None
     method = applied.owner is not None
-    new = signature_of(node, method=method)
-    if method and any(d == "@staticmethod" for d in _decorators(applied)):
-        new = signature_of(node, method=False)
+    new = signature(node, bound=method and "@staticmethod" not in _decorators(applied))
     upstream = applied.definition.node if applied.definition else None
-    old = signature_of(upstream, method=method) if upstream and not isinstance(upstream, ast.ClassDef) else None
+    old = signature(upstream, bound=method) if upstream and not isinstance(upstream, ast.ClassDef) else None
     return old, new
 
 
@@ -85,7 +65,7 @@ def _decorators(applied: Applied) -> list[str]:
 def _against_callers(
     applied: Applied, old: Signature | None, new: Signature, calls: list[Call], facts: Facts
 ) -> Iterator[Diagnostic]:
-    dropped = [n for n in old.names if n not in new.names] if old else []
+    dropped = [n for n in named(old) if n not in named(new)] if old else []
     refused: dict[str, Call] = {}
     for call in calls:
         refused.update(dict.fromkeys(_refused(call, old, new), call))
@@ -102,14 +82,14 @@ def _dropped(
 ) -> Iterator[Diagnostic]:
     target, origin = applied.patch.target, applied.patch.origin
     for name, call in refused.items():
-        if new.double_star:
+        if double_star(new):
             message = f"{target} takes no {name}, {call.caller} passes it and **kwargs swallows it"
             yield warning("dropped-parameter", message, origin, [name])
         else:
             message = f"{target} takes no {name}, but {call.caller} passes it: TypeError"
             yield error("dropped-parameter", message, origin, [name])
     if silent:
-        say = info if new.double_star or calls else warning
+        say = info if double_star(new) or calls else warning
         message = (
             f"{target} takes no {', '.join(silent)} any more; keep upstream's parameters, callers elsewhere pass them"
         )
@@ -118,25 +98,25 @@ def _dropped(
 
 def _required(applied: Applied, old: Signature | None, new: Signature, calls: list[Call]) -> Iterator[Diagnostic]:
     target, origin = applied.patch.target, applied.patch.origin
-    for name in sorted(new.required - (old.required if old else frozenset())):
-        lacking = next((c for c in calls if _complete(c) and name not in _given(c, new)), None)
+    for name in sorted({*required(new)} - {*(required(old) if old else ())}):
+        lacking = next((c for c in calls if _lacks(c, new, name)), None)
         if lacking is not None:
             message = f"{target} requires {name}, which {lacking.caller} does not pass: TypeError; give it a default"
             yield error("required-parameter", message, origin, [name])
-        elif old is not None and not calls and name not in old.names and len(new.required) > len(old.required):
+        elif old is not None and not calls and name not in named(old) and len(required(new)) > len(required(old)):
             message = f"{target} requires {name}, which upstream does not; give it a default"
             yield warning("required-parameter", message, origin, [name])
 
 
 def _against_base(applied: Applied, new: Signature, facts: Facts) -> Iterator[Diagnostic]:
     """An injected public method that a base class has too must take what the base's takes."""
-    if applied.name.startswith("_") or applied.owner is None or new.double_star:
+    if applied.name.startswith("_") or applied.owner is None or double_star(new):
         return
     base = _base_method(facts.source, applied.owner.path, applied.name, facts)
     if base is None:
         return
     node, owner = base
-    missing = [n for n in signature_of(node, method=True).names if n not in new.names]
+    missing = [n for n in named(signature(node, bound=True)) if n not in named(new)]
     if missing:
         message = f"{applied.patch.target} lacks {', '.join(missing)}, which {owner}.{applied.name} takes"
         yield warning("base-signature", message, applied.patch.origin, missing)
@@ -176,24 +156,33 @@ def _module_of(module: SourceModule, base: str, method: str, facts: Facts) -> So
 
 def _refused(call: Call, old: Signature | None, new: Signature) -> list[str]:
     """The parameters that a call gives and the new signature has no place for."""
-    names = [k.arg for k in call.node.keywords if k.arg and k.arg not in new.names]
-    if new.double_star:
-        names = [name for name in names if old and name in old.names]
-    count = _positions(call)
-    if count > len(new.positional) and not new.star:
-        upstream = old.positional if old else ()
-        names += [upstream[i] if i < len(upstream) else f"argument {i + 1}" for i in range(len(new.positional), count)]
+    names = [name for name in _keywords(call) if name not in named(new)]
+    if double_star(new):
+        names = [name for name in names if old and name in named(old)]
+    count, upstream = _positions(call), positional(old) if old else []
+    if misfit(new, count, (), partial=True):
+        taken = range(len(positional(new)), count)
+        names += [upstream[i] if i < len(upstream) else f"argument {i + 1}" for i in taken]
     return names
 
 
 def _misplaced(call: Call, old: Signature, new: Signature) -> bool:
     """Whether a position means another parameter than upstream's, which still exists elsewhere."""
-    pairs = list(zip(old.positional, new.positional, strict=False))[: _positions(call)]
-    return any(before != after and before in new.names and after in old.names for before, after in pairs)
+    pairs = list(zip(positional(old), positional(new), strict=False))[: _positions(call)]
+    return any(one != now and one in named(new) and now in named(old) for one, now in pairs)
 
 
-def _given(call: Call, signature: Signature) -> set[str]:
-    return {k.arg for k in call.node.keywords if k.arg} | set(signature.positional[: _positions(call)])
+def _lacks(call: Call, signature: Signature, name: str) -> bool:
+    """Whether a call that shows all that it passes leaves a parameter without a value."""
+    names = [one for one in _keywords(call) if one in named(signature)]
+    count = min(_positions(call), len(positional(signature)))
+    if not _complete(call) or misfit(signature, count, names, partial=True):
+        return False
+    return name not in bind(signature, [None] * count, dict.fromkeys(names), partial=True).arguments
+
+
+def _keywords(call: Call) -> list[str]:
+    return [keyword.arg for keyword in call.node.keywords if keyword.arg]
 
 
 def _positions(call: Call) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
-from omni_checkers.diffusers.facts.code import at
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_kit.pysource.classes import ClassRef
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeGuard
 
 from omni_checkers.diffusers.examples import LUMEN, LUMEN_PLAN, TRANSFORMER, changed
-from omni_checkers.diffusers.facts.code import at
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Edit, Findings, NotApplicable, Rule, Severity
 from omni_kit.pysource.classes import ClassRef
 

@@ -4,10 +4,12 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
-from omni_checkers.diffusers.facts.code import at, calls, decorated, parameters
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, constant
+from omni_kit.pysource.signatures import decorators, defaults, parameters, signature
 
 _ASKED = "return_dict"
 _LINEAR = "self.time_in = nn.Linear(1, dim)"
@@ -50,7 +52,7 @@ class ArgumentsAreNotReplaced(Rule):
     def check(self, classes: list[ClassRef]) -> Findings:
         for cls in classes:
             init = cls.defines("__init__")
-            if init is None or not decorated(init, "register_to_config"):
+            if init is None or "register_to_config" not in decorators(init):
                 continue
             read = {one.id for one in walked(init) if isinstance(one, ast.Name)}
             read |= {one.attr for one in walked(cls.node) if isinstance(one, ast.Attribute)}
@@ -96,13 +98,9 @@ class AnswersAsItIsAsked(Rule):
 
 
 def _defaults(forward: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
-    given = forward.args
-    named = [*given.posonlyargs, *given.args]
-    pairs = [*zip(named[len(named) - len(given.defaults) :], given.defaults, strict=True)]
-    pairs += [(one, value) for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value is not None]
-    for one, value in pairs:
-        if one.arg == _ASKED and isinstance(value, ast.Constant) and value.value is False:
-            yield value, f"{_ASKED} is False by default: callers read .sample of what comes back"
+    default = defaults(signature(forward)).get(_ASKED)
+    if constant(default) is False and default is not None:
+        yield default, f"{_ASKED} is False by default: callers read .sample of what comes back"
 
 
 def _bare(forward: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:

@@ -5,21 +5,14 @@ from collections.abc import Iterator
 
 from omni_checkers.codediff.fingerprint import unpacks
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
-from omni_checkers.diffusers.facts.code import (
-    at,
-    calls,
-    functions,
-    is_a,
-    keyword,
-    last_name,
-    origin,
-    parameters,
-)
 from omni_checkers.diffusers.facts.processors import processors_of
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, keyword, last_name, methods
 from omni_kit.pysource.reads import attributes_set
+from omni_kit.pysource.signatures import parameters
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.diffusers.package import package_root
 
@@ -65,13 +58,13 @@ class AttentionIsDispatched(Rule):
     def check(self, classes: list[ClassRef], sources: list[SourceFile]) -> Findings:
         for cls in classes:
             if _judged(cls, classes):
-                for function in functions(cls.node):
+                for function in methods(cls.node):
                     yield from _computed(cls.source, function)
 
 
 def _judged(cls: ClassRef, classes: list[ClassRef]) -> bool:
     """Whether a class computes attention of its own: a module, or a processor of modules that choose theirs."""
-    if is_a(cls, "Module") or cls.assigned("_attention_backend") is not None:
+    if cls.derives("Module") or cls.assigned("_attention_backend") is not None:
         return True
     if package_root(cls.source.path) is None and cls.defines("__call__") is not None:
         return True
@@ -80,7 +73,7 @@ def _judged(cls: ClassRef, classes: list[ClassRef]) -> bool:
 
 def _computed(source: SourceFile, function: ast.FunctionDef) -> Iterator[Finding]:
     for call in calls(function):
-        name = origin(source, call.func).rpartition(".")[2]
+        name = source.origin(call.func).rpartition(".")[2]
         if name in _DIRECT:
             yield at(source, call, f"{name} is called directly: {_DISPATCH} lets users choose")
         elif name == "softmax" and _weights(function, call):
@@ -153,12 +146,12 @@ class ProcessorsTakeBackends(Rule):
         for cls in classes:
             found = [
                 call
-                for function in functions(cls.node)
+                for function in methods(cls.node)
                 for call in calls(function)
-                if origin(cls.source, call.func).rpartition(".")[2] == _DISPATCH and not unpacks(call)
+                if cls.source.origin(call.func).rpartition(".")[2] == _DISPATCH and not unpacks(call)
             ]
             yield from (finding for call in found for finding in _not_passed(cls, call))
-            if found and not is_a(cls, "Module"):
+            if found and not cls.derives("Module"):
                 for name in _PASSED.values():
                     if cls.assigned(name) is None and name not in attributes_set(cls.node):
                         yield at(cls.source, cls.node, f"{cls.node.name} does not declare {name}: nobody sets it")

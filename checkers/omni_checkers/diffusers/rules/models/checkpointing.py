@@ -2,9 +2,10 @@
 
 from omni_checkers.codediff.branches import handed_otherwise
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
-from omni_checkers.diffusers.facts.code import at, functions
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import methods
 
 _CALL = "self._gradient_checkpointing_func(block, hidden_states, rotary)"
 
@@ -30,5 +31,5 @@ class CheckpointedAsItIsCalled(Rule):
 
     def check(self, classes: list[ClassRef]) -> Findings:
         for cls in classes:
-            for function in functions(cls.node):
+            for function in methods(cls.node):
                 yield from (at(cls.source, call, what) for call, what in handed_otherwise(function))

@@ -4,9 +4,11 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, TRANSFORMER, changed
-from omni_checkers.diffusers.facts.code import at, decorated, is_a, parameters, strings
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import strings
+from omni_kit.pysource.signatures import decorators, parameters
 
 _REGISTER, _CONFIG, _IGNORED = "register_to_config", "ConfigMixin", "ignore_for_config"
 _INIT = "in_channels: int = 4, dim: int = 32"
@@ -40,9 +42,9 @@ class ConfigHoldsEveryParameter(Rule):
             init = cls.defines("__init__")
             if init is None or not (parameters(init) or init.args.vararg or init.args.kwarg):
                 continue
-            if not is_a(cls, _CONFIG):
+            if not cls.derives(_CONFIG):
                 yield at(cls.source, cls.node, f"{cls.node.name} is no {_CONFIG}: its parameters are not saved")
-            elif not decorated(init, _REGISTER):
+            elif _REGISTER not in decorators(init):
                 yield at(cls.source, init, f"__init__ of {cls.node.name} lacks @{_REGISTER}: no parameter is saved")
             else:
                 yield from _past_it(cls, init)
@@ -88,7 +90,7 @@ class LoadingIsInherited(Rule):
 
     def check(self, classes: list[ClassRef]) -> Findings:
         for cls in classes:
-            if is_a(cls, "ModelMixin") or is_a(cls, "DiffusionPipeline"):
+            if cls.derives("ModelMixin", "DiffusionPipeline"):
                 for name in _LOADING:
                     if (method := cls.defines(name)) is not None:
                         yield at(cls.source, method, f"{cls.node.name} replaces {name} of diffusers")

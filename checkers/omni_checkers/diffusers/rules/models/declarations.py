@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
 from omni_checkers.diffusers.facts.building import Built, built, held
-from omni_checkers.diffusers.facts.code import at, is_a, keyword, last_name, parameters, strings
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import keyword, last_name, strings
 from omni_kit.pysource.reads import attributes_set
+from omni_kit.pysource.signatures import parameters
 
 _CLASSES = ("_no_split_modules", "_repeated_blocks")
 _PATTERNS = {"_skip_layerwise_casting_patterns": False, "_keep_in_fp32_modules": True}
@@ -151,7 +153,7 @@ class ParallelPlanFits(Rule):
 def _entry(cls: ClassRef, key: ast.expr, path: str, value: ast.expr) -> Iterator[Finding]:
     first = path.partition(".")[0]
     init = cls.method("__init__")
-    if first and init is not None and first not in attributes_set(init[1]) and not is_a(init[0], "Sequential"):
+    if first and init is not None and first not in attributes_set(init[1]) and not init[0].derives("Sequential"):
         yield at(cls.source, key, f"the plan names '{path}', and {cls.node.name} has no '{first}'")
         return
     module = cls if not path else held(cls, first) if path.count(".") <= 1 else None

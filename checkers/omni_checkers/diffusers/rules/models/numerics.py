@@ -4,13 +4,14 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, TRANSFORMER, changed
-from omni_checkers.diffusers.facts.code import at, functions, is_a, last_name, origin
 from omni_checkers.diffusers.facts.imports import foreign_imports
 from omni_checkers.diffusers.facts.processors import processors_of
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import Library
+from omni_kit.pysource.nodes import last_name, methods
 from omni_kit.pysource.source import SourceFile
 
 _LOW = frozenset({"torch.bfloat16", "torch.float16", "torch.half"})
@@ -47,7 +48,7 @@ class DtypesComeFromInputs(Rule):
         for source, function in _running(classes, sources):
             chosen = _chosen(function)
             for node in walked(function):
-                name = origin(source, node) if isinstance(node, ast.Attribute) else ""
+                name = source.origin(node) if isinstance(node, ast.Attribute) else ""
                 if name in _LOW and id(node) not in chosen and function.name != "__init__":
                     yield at(source, node, f"{name} is written down here: take the dtype of the input or of the model")
                 elif name in _DOUBLE and id(node) not in chosen:
@@ -61,18 +62,18 @@ class DtypesComeFromInputs(Rule):
 
 def _running(classes: list[ClassRef], sources: list[SourceFile]) -> Iterator[tuple[SourceFile, ast.FunctionDef]]:
     """The functions that run in a model: methods of modules and processors, and functions beside them."""
-    holders = {cls.source.path for cls in classes if is_a(cls, "Module")}
+    holders = {cls.source.path for cls in classes if cls.derives("Module")}
     named = {one.node for cls in classes for one in processors_of(cls)}
     for cls in classes:
-        if is_a(cls, "Module") or cls.node in named:
-            for function in functions(cls.node):
+        if cls.derives("Module") or cls.node in named:
+            for function in methods(cls.node):
                 yield cls.source, function
     for source in sources:
         if source.path in holders:
             used = {
                 last_name(node.func)
                 for cls in classes
-                if cls.source is source and is_a(cls, "Module")
+                if cls.source is source and cls.derives("Module")
                 for node in walked(cls.node)
                 if isinstance(node, ast.Call)
             }
@@ -126,7 +127,7 @@ def _accelerators(source: SourceFile, function: ast.FunctionDef) -> Iterator[ast
                 yield node
             autocast = last_name(node.func) == "autocast"
             for given in [*node.args, *(word.value for word in node.keywords)]:
-                moves = origin(source, node.func) == "torch.device" or last_name(node.func) in ("to", "Generator")
+                moves = source.origin(node.func) == "torch.device" or last_name(node.func) in ("to", "Generator")
                 if _cuda(given) and (moves or autocast) and not (autocast and _off(node)):
                     yield given
             yield from (word.value for word in node.keywords if word.arg == "device" and _cuda(word.value))
@@ -137,7 +138,7 @@ def _accelerators(source: SourceFile, function: ast.FunctionDef) -> Iterator[ast
 
 
 def _library(source: SourceFile, node: ast.Attribute) -> bool:
-    return origin(source, node).startswith("torch.")
+    return source.origin(node).startswith("torch.")
 
 
 def _off(call: ast.Call) -> bool:

@@ -7,10 +7,11 @@ from functools import cache
 
 from omni_checkers.codediff.fingerprint import unpacks
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
-from omni_checkers.diffusers.facts.code import at, calls, functions, last_name
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, last_name, methods
 
 _LETTERS = {"query": "q", "key": "k", "value": "v", "q": "q", "k": "k", "v": "v"}
 _KIND = re.compile(r"(^|_)(query|key|value|q|k|v)(_|$)")
@@ -51,7 +52,7 @@ class QueriesAndKeysHaveTheirOwn(Rule):
 
     def check(self, classes: list[ClassRef]) -> Findings:
         for cls in classes:
-            for function in functions(cls.node):
+            for function in methods(cls.node):
                 if len(_letters(function)) < 2:
                     continue
                 for node, what in (*_others(function), *_joined(function), *_alone(function), *_unlike(function)):

@@ -4,10 +4,12 @@ import ast
 
 from omni_checkers.diffusers.examples import LUMEN, TRANSFORMER, changed
 from omni_checkers.diffusers.facts.building import held
-from omni_checkers.diffusers.facts.code import at, calls, functions, last_name, parameters
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, last_name, methods
+from omni_kit.pysource.signatures import parameters
 from omni_kit.pysource.source import dotted
 
 _ROPE = '        "rope": {0: ContextParallelInput(split_dim=1, expected_dims=4, split_output=True)},\n'
@@ -145,7 +147,7 @@ def _handed(call: ast.Call, loop: ast.For) -> int:
 
 def _waves(module: ClassRef | None) -> bool:
     """Whether a module computes cosines and sines, itself or by a function that it calls."""
-    own = functions(module.node) if module is not None else []
+    own = methods(module.node) if module is not None else []
     named = {dotted(call.func) or "" for function in own for call in calls(function)}
     found = (module.source.resolve_function(name) for name in named) if module is not None else ()
     every = [*own, *(one[1] for one in found if one is not None and one[1].name not in _OF_TIME)]

@@ -4,10 +4,11 @@ import ast
 
 from omni_checkers.diffusers.examples import BLOCKS, LUMEN, changed
 from omni_checkers.diffusers.facts.blocks import asked_for, attributes, is_leaf, named, pipeline_names, state_of, stored
-from omni_checkers.diffusers.facts.code import at, calls, functions, is_a
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule, Severity
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, methods
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.diffusers.classes import is_component
 
@@ -167,7 +168,7 @@ class LoopsAreLoopBlocks(Rule):
             call = cls.defines("__call__")
             if call is None or not state_of(call):
                 continue
-            loops = (node for one in functions(cls.node) for node in walked(one) if isinstance(node, ast.For))
+            loops = (node for one in methods(cls.node) for node in walked(one) if isinstance(node, ast.For))
             loop = min((node for node in loops if _steps(node)), key=lambda node: node.lineno, default=None)
             if loop is not None and not _indivisible(loop):
                 yield at(cls.source, loop, f"{cls.node.name} goes through its steps in one piece: divide it")
@@ -198,5 +199,5 @@ def _shared(source: SourceFile, name: str) -> bool:
     found = source.resolve_class(name)
     if found is None:
         return False
-    beside = "DiffusionPipeline" in found[0].classes and not is_a(ClassRef(*found), "DiffusionPipeline")
+    beside = "DiffusionPipeline" in found[0].classes and not ClassRef(*found).derives("DiffusionPipeline")
     return beside or is_component(ClassRef(*found))

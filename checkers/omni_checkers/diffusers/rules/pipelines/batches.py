@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
-from omni_checkers.diffusers.facts.code import at, functions, is_a, last_name
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import last_name, methods
 
 _COUNT = re.compile(r"num_\w+_per_prompt")
 _INTERLEAVED = "prompt_embeds.repeat_interleave(num_images_per_prompt, dim=0)"
@@ -45,8 +46,8 @@ class RowsStayWithTheirPrompt(Rule):
 
     def check(self, classes: list[ClassRef]) -> Findings:
         for cls in classes:
-            if is_a(cls, "DiffusionPipeline") or is_a(cls, "ModularPipelineBlocks"):
-                for function in functions(cls.node):
+            if cls.derives("DiffusionPipeline", "ModularPipelineBlocks"):
+                for function in methods(cls.node):
                     for node, what in _tiled(function):
                         yield at(cls.source, node, f"{what} puts rows of different prompts in turn: repeat_interleave")
 

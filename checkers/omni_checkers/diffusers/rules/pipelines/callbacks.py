@@ -3,11 +3,12 @@
 import ast
 
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
-from omni_checkers.diffusers.facts.code import at, calls, last_name
 from omni_checkers.diffusers.facts.pipelines import call_of
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, last_name
 from omni_kit.pysource.source import dotted
 
 _CALLBACK = "callback"

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 
 from omni_checkers.codediff.fingerprint import unpacks
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
-from omni_checkers.diffusers.facts.code import at, calls, keyword, last_name, origin, parameters
 from omni_checkers.diffusers.facts.pipelines import call_of, declared, methods_of
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, keyword, last_name
+from omni_kit.pysource.signatures import parameters
 from omni_kit.pysource.source import SourceFile, dotted
 
 _DRAWS = frozenset({"randn", "rand", "randint", "normal", "bernoulli", "multinomial", "randperm"})
@@ -59,7 +61,7 @@ class GeneratorReachesEveryDraw(Rule):
 
 def _draw(source: SourceFile, call: ast.Call) -> str:
     """What is drawn; empty where nothing is."""
-    name = origin(source, call.func)
+    name = source.origin(call.func)
     package, _, last = name.rpartition(".")
     if last == "randn_tensor" or (package == "torch" and last in _DRAWS | _LIKE):
         return last

@@ -4,11 +4,13 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
-from omni_checkers.diffusers.facts.code import at, is_a, is_old_name, last_name
+from omni_checkers.diffusers.facts.deprecation import is_old_name
 from omni_checkers.diffusers.facts.pipelines import call_of, components_of, declared
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import last_name
 from omni_kit.pysource.source import dotted
 
 _BASE = "DiffusionPipeline"
@@ -41,7 +43,7 @@ class PipelinesStandAlone(Rule):
         for cls in pipelines:
             for base in cls.node.bases if not is_old_name(cls) else ():
                 found = cls.source.resolve_class(dotted(base) or "")
-                if found is not None and is_a(ClassRef(*found), _BASE):
+                if found is not None and ClassRef(*found).derives(_BASE):
                     yield at(cls.source, base, f"{cls.node.name} is a {found[1].name}: copy what it takes from there")
 
 
@@ -75,7 +77,7 @@ def _elsewhere(cls: ClassRef) -> bool:
         return True
     names = [dotted(one.annotation) or "" for one in init[1].args.args if one.annotation] if init is not None else []
     found = [ClassRef(*known) for name in names if init and (known := init[0].source.resolve_class(name)) is not None]
-    return any(one.defines("__call__") is not None and not is_a(one, "Module") for one in found)
+    return any(one.defines("__call__") is not None and not one.derives("Module") for one in found)
 
 
 def _without_gradients(cls: ClassRef, call: ast.FunctionDef) -> bool:

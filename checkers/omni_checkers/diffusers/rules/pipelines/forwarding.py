@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from omni_checkers.codediff.fingerprint import unpacks
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, TRANSFORMER, changed
-from omni_checkers.diffusers.facts.code import at, calls, functions, last_name, parameters
 from omni_checkers.diffusers.facts.flowing import going_into, going_on, variables
 from omni_checkers.diffusers.facts.pipelines import call_of
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, last_name, methods
+from omni_kit.pysource.signatures import parameters
 from omni_kit.pysource.source import dotted
 
 _ENCODES = re.compile(r"_*encode")
@@ -142,7 +144,7 @@ def _withheld(
     cls: ClassRef, call: ast.FunctionDef, component: str, taken: list[str], found: list[_Encoded]
 ) -> Findings:
     """What a denoiser takes and is never handed, though it is there: one finding for each answer."""
-    asked = [one for function in functions(cls.node) for one in calls(function, component) if _own(one, component)]
+    asked = [one for function in methods(cls.node) for one in calls(function, component) if _own(one, component)]
     if not asked or any(map(unpacks, asked)):
         return
     handed = {name for one in asked for name in _handed(one, taken)}

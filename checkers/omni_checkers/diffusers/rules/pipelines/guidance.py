@@ -5,10 +5,12 @@ import re
 from collections.abc import Iterator
 
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
-from omni_checkers.diffusers.facts.code import at, calls, functions, is_a, last_name, parameters
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, last_name, methods
+from omni_kit.pysource.signatures import parameters
 
 _AGAINST = re.compile(r"(^|_)(neg|negative|uncond|unconditional|uncond\w*)(_|$)|negative")
 _SCALE = re.compile(r"guidance|cfg|(^|_)scale$")
@@ -61,9 +63,9 @@ class GuidanceGoesFromTheNegativeAnswer(Rule):
 
     def check(self, classes: list[ClassRef]) -> Findings:
         for cls in classes:
-            if not (is_a(cls, "DiffusionPipeline") or is_a(cls, "ModularPipelineBlocks")):
+            if not cls.derives("DiffusionPipeline", "ModularPipelineBlocks"):
                 continue
-            for function in functions(cls.node):
+            for function in methods(cls.node):
                 for node, what in (*_formulas(function), *_orders(function)):
                     yield at(cls.source, node, what)
 
@@ -170,8 +172,8 @@ class EachHalfHasItsOwnConditions(Rule):
 
     def check(self, classes: list[ClassRef]) -> Findings:
         for cls in classes:
-            if is_a(cls, "DiffusionPipeline") or is_a(cls, "ModularPipelineBlocks"):
-                for function in functions(cls.node):
+            if cls.derives("DiffusionPipeline", "ModularPipelineBlocks"):
+                for function in methods(cls.node):
                     for word, name in _borrowed(function):
                         what = f"'{word.arg}' of the call against the prompt is {name}, and there is a negative one"
                         yield at(cls.source, word.value, what)

@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator
 
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
-from omni_checkers.diffusers.facts.code import at, calls, functions, is_a
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, methods
 
 _SHIFT = re.compile(r"shift_factor$|latents?_mean$")
 _SCALING, _DEVIATION = re.compile(r"scaling_factor$"), re.compile(r"^latents?_std$")
@@ -45,8 +46,8 @@ class LatentsAreScaledBack(Rule):
 
     def check(self, classes: list[ClassRef]) -> Findings:
         for cls in classes:
-            if is_a(cls, "DiffusionPipeline") or is_a(cls, "ModularPipelineBlocks"):
-                for function in functions(cls.node):
+            if cls.derives("DiffusionPipeline", "ModularPipelineBlocks"):
+                for function in methods(cls.node):
                     if any(_of_autoencoder(call) for call in calls(function, "decode")):
                         for node, what in _turned(function):
                             yield at(cls.source, node, what)

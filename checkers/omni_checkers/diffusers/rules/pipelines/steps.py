@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
-from omni_checkers.diffusers.facts.code import at, calls, functions, is_a, keyword, last_name
 from omni_checkers.diffusers.facts.pipelines import call_of
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, keyword, last_name, methods
 from omni_kit.pysource.source import dotted
 
 _STEP = "self.scheduler.step(noise_pred, t, latents, return_dict=False)[0]"
@@ -41,8 +42,8 @@ class StepsAreTimes(Rule):
 
     def check(self, classes: list[ClassRef]) -> Findings:
         for cls in classes:
-            if is_a(cls, "DiffusionPipeline") or is_a(cls, "ModularPipelineBlocks"):
-                for function in functions(cls.node):
+            if cls.derives("DiffusionPipeline", "ModularPipelineBlocks"):
+                for function in methods(cls.node):
                     for node, what in (*_numbered(function), *_fewer(function), *_units(function)):
                         yield at(cls.source, node, what)
 
@@ -152,8 +153,8 @@ class TensorsComeBackUnderTheirNames(Rule):
 
     def check(self, classes: list[ClassRef]) -> Findings:
         for cls in classes:
-            if is_a(cls, "DiffusionPipeline") or is_a(cls, "ModularPipelineBlocks"):
-                for function in functions(cls.node):
+            if cls.derives("DiffusionPipeline", "ModularPipelineBlocks"):
+                for function in methods(cls.node):
                     for call, name, asked in _popped(function):
                         yield at(cls.source, call, f"{name} becomes '{asked}' of what the callback gives back")
 
@@ -193,7 +194,7 @@ class HooksAreFreed(Rule):
             call = call_of(cls)
             if call is None or not _offloads(cls) or _delegates(call):
                 continue
-            if not any(True for entry in (call, *functions(cls.node)) for _ in calls(entry, _FREE)):
+            if not any(True for entry in (call, *methods(cls.node)) for _ in calls(entry, _FREE)):
                 yield at(cls.source, call, f"{cls.node.name}.__call__ never calls {_FREE}")
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from omni_checkers.diffusers.examples import CONFIG_MIXIN
-from omni_checkers.diffusers.facts.code import at
 from omni_checkers.diffusers.facts.exports import Exports, exports_of
 from omni_checkers.diffusers.facts.sources import PACKAGE
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import Library

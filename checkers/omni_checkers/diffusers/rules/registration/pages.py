@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from omni_checkers.diffusers.examples import CONFIG_MIXIN
-from omni_checkers.diffusers.facts.code import at
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, NotApplicable, Rule, Severity
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.upstream.diffusers.package import package_root

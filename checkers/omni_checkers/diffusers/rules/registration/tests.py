@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 
 from omni_checkers.diffusers.examples import CONFIG_MIXIN
-from omni_checkers.diffusers.facts.code import calls, last_name
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, last_name
 from omni_kit.pysource.source import SourceFile, parse_file
 from omni_kit.upstream.diffusers.package import package_root
 

@@ -3,9 +3,9 @@
 import ast
 
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_checkers.sglang_diffusion.examples import CONFIG, QWEN, changed
-from omni_checkers.sglang_diffusion.facts.code import at
 from omni_checkers.sglang_diffusion.facts.requests import Use, request_parameter, uses_of
 from omni_checkers.sglang_diffusion.facts.serving import Serving, own_methods
 from omni_kit.pysource.classes import ClassRef

@@ -3,13 +3,14 @@
 import ast
 from collections.abc import Iterator
 
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.sglang_diffusion.examples import CONFIG, DIT, QWEN, changed
-from omni_checkers.sglang_diffusion.facts.code import at, parameters
 from omni_checkers.sglang_diffusion.facts.keys import Keys, keys_of, words_read
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.signatures import parameters, required, signature
 from omni_kit.upstream.diffusers.signatures import arguments
 
 _POSITIVE, _NEGATIVE = "prepare_pos_cond_kwargs", "prepare_neg_cond_kwargs"
@@ -60,7 +61,7 @@ class CallbacksFitTheDenoiser(Rule):
                     seen.add(id(node))
                     yield finding
         if positive.complete and serving.is_own(forward[0]):
-            for missing in _required(forward[1]):
+            for missing in required(signature(forward[1], bound=True)):
                 if missing not in positive.found and missing not in _STANDARD:
                     message = f"nothing gives '{missing}', which {denoiser.node.name}.forward needs"
                     yield at(forward[0].source, forward[1], message)
@@ -93,13 +94,6 @@ def _judged(name: str, keys: Keys, denoiser: ClassRef, forward: ast.FunctionDef)
             yield at(source, node, f"{where} takes no '{key}': DenoisingStage drops it without a word"), node
         elif key not in taken and read_names is not None and key not in read_names:
             yield at(source, node, f"{where} takes '{key}' among **{spread} and never reads it"), node
-
-
-def _required(forward: ast.FunctionDef) -> list[str]:
-    positional = [one.arg for one in forward.args.args[1:]]
-    found = positional[: len(positional) - len(forward.args.defaults)]
-    both = zip(forward.args.kwonlyargs, forward.args.kw_defaults, strict=True)
-    return [*found, *(one.arg for one, default in both if default is None)]
 
 
 def _onesided(serving: Serving, config: ClassRef, positive: Keys, negative: Keys, taken: set[str]) -> Iterator[Finding]:

@@ -8,14 +8,15 @@ from functools import cache
 from pathlib import Path
 
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.sglang_diffusion.examples import CONFIG, QWEN, STAGE, changed
-from omni_checkers.sglang_diffusion.facts.code import at, returns
 from omni_checkers.sglang_diffusion.facts.requests import Use, request_parameter, uses_of
 from omni_checkers.sglang_diffusion.facts.serving import Serving, own_methods
 from omni_checkers.sglang_diffusion.facts.sorts import Sort, sort_of
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import returns
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.signatures import arguments
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.sglang_diffusion.examples import ARCH, CONFIG, PACKAGE, QWEN, SAMPLING, changed
-from omni_checkers.sglang_diffusion.facts.code import at
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 
 Constructed = Mapping[str, Any]

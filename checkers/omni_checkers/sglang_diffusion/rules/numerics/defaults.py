@@ -4,13 +4,14 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.sglang_diffusion.examples import QWEN, SAMPLING, changed
-from omni_checkers.sglang_diffusion.facts.code import at, constant, fields
 from omni_checkers.sglang_diffusion.facts.registering import Registration
 from omni_checkers.sglang_diffusion.facts.serving import Serving
-from omni_checkers.sglang_diffusion.facts.sources import own_classes
+from omni_checkers.sglang_diffusion.facts.sources import fields, own_classes
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import constant
 from omni_kit.upstream.diffusers.signatures import arguments
 
 _COMPARED = ("num_inference_steps", "guidance_scale", "true_cfg_scale", "num_frames")

@@ -4,11 +4,12 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.sglang_diffusion.examples import DIT, QWEN, changed
-from omni_checkers.sglang_diffusion.facts.code import at, keyword, last_name
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import keyword, last_name
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.diffusers.classes import find_class
 

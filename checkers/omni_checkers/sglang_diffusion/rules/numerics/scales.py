@@ -3,13 +3,14 @@
 import ast
 from collections.abc import Iterator
 
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.sglang_diffusion.examples import CONFIG, QWEN, changed
-from omni_checkers.sglang_diffusion.facts.code import assigned, at, constant, returns
 from omni_checkers.sglang_diffusion.facts.degrees import Degree, degree, pair
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_kit.errors import BadInput
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import assigned, constant, returns
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.denoising import Denoising, LatentScale

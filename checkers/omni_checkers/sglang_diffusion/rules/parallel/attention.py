@@ -4,13 +4,14 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, NotApplicable, Rule
 from omni_checkers.sglang_diffusion.examples import CONFIG, DIT, QWEN, changed
-from omni_checkers.sglang_diffusion.facts.code import assigned, at, calls, keyword, last_name
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.sources import Sources
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import assigned, calls, keyword, last_name
 from omni_kit.pysource.source import SourceFile, dotted
 
 _SHARING = ("USPAttention", "UlyssesAttention", "UlyssesAttention_VSA", "MinimalA2AAttnOp")

@@ -4,11 +4,11 @@ import ast
 from typing import Any
 
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.sglang_diffusion.examples import ARCH, QWEN, changed
-from omni_checkers.sglang_diffusion.facts.code import at, fields
 from omni_checkers.sglang_diffusion.facts.serving import Serving
-from omni_checkers.sglang_diffusion.facts.sources import own_classes
+from omni_checkers.sglang_diffusion.facts.sources import fields, own_classes
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.upstream.diffusers.classes import find_class

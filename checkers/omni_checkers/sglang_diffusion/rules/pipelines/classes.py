@@ -4,13 +4,24 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.sglang_diffusion.examples import ARCH, CONFIG, DIT, QWEN, STAGE, changed
-from omni_checkers.sglang_diffusion.facts.code import at, decorated, fields, parameters
 from omni_checkers.sglang_diffusion.facts.serving import Serving, own_methods
-from omni_checkers.sglang_diffusion.facts.sources import Sources, is_a, own_classes, unseen_bases
+from omni_checkers.sglang_diffusion.facts.sources import Sources, fields, own_classes, unseen_bases
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.signatures import (
+    decorators,
+    double_star,
+    misfit,
+    named,
+    parameters,
+    positional,
+    required,
+    signature,
+    star,
+)
 from omni_kit.pysource.source import dotted
 
 _CONFIGS = ("PipelineConfig", "SamplingParams", "ModelConfig", "ArchConfig", "DiTConfig", "DiTArchConfig")
@@ -52,7 +63,7 @@ class ConfigsAreDataclasses(Rule):
         roots = (serving.config, serving.sampling, serving.dit_config, serving.arch_config, serving.vae_config)
         classes = {id(one.node): one for root in roots if root is not None for one in own_classes(root)}
         for cls in classes.values():
-            if serving.is_own(cls) and is_a(cls, *_CONFIGS):
+            if serving.is_own(cls) and cls.is_a(*_CONFIGS):
                 yield from _fields(cls)
 
 
@@ -64,7 +75,7 @@ def _arch(serving: Serving, config: ClassRef) -> Iterator[Finding]:
     if arch is None and _is_plain(found[1]):
         message = f"arch_config of {config.node.name} is no DiTArchConfig: what config.json says cannot be set on it"
         yield at(found[0].source, found[1], message)
-    elif arch is not None and not is_a(arch, "DiTArchConfig") and not unseen_bases(arch):
+    elif arch is not None and not arch.is_a("DiTArchConfig") and not unseen_bases(arch):
         yield at(found[0].source, found[1], f"{arch.node.name} is no DiTArchConfig")
 
 
@@ -81,14 +92,14 @@ def _is_plain(node: ast.expr) -> bool:
 
 def _fields(cls: ClassRef) -> Iterator[Finding]:
     declared = fields(cls)
-    if declared and not decorated(cls, "dataclass"):
+    if declared and "dataclass" not in decorators(cls.node):
         node = next(iter(declared.values()))
         message = f"{cls.node.name} has fields and no @dataclass: '{next(iter(declared))}' keeps the base's default"
         yield at(cls.source, node, message)
         return
     above = {name: base for base in reversed(list(own_classes(cls))[1:]) for name in fields(base)}
     for item in cls.node.body:
-        if isinstance(item, ast.Assign) and decorated(cls, "dataclass"):
+        if isinstance(item, ast.Assign) and "dataclass" in decorators(cls.node):
             for target in item.targets:
                 if isinstance(target, ast.Name) and target.id in above and target.id not in declared:
                     base = above[target.id].node.name
@@ -125,7 +136,7 @@ class DenoiserIsBaseDiT(Rule):
         dit = serving.denoiser
         if dit is None or not serving.is_own(dit):
             raise NotApplicable("the integration has no denoiser of its own")
-        if not is_a(dit, "BaseDiT"):
+        if not dit.is_a("BaseDiT"):
             if _value(dit, _MAPPING) is None or dit.method("post_load_weights") is None:
                 yield at(
                     dit.source, dit.node, f"{dit.node.name} is no BaseDiT: the loader falls back to diffusers' class"
@@ -166,9 +177,7 @@ def _constructor(dit: ClassRef) -> Iterator[Finding]:
     for name in ("config", "hf_config"):
         if name not in parameters(init) and init.args.kwarg is None:
             yield at(home.source, init, f"{dit.node.name} takes no '{name}', which the loader gives")
-    first, given = parameters(init), len(init.args.args) - 1
-    required = first[: max(0, given - len(init.args.defaults))]
-    for name in required:
+    for name in required(signature(init, bound=True)):
         if name not in ("config", "hf_config"):
             yield at(home.source, init, f"{dit.node.name} needs '{name}', which the loader does not give")
 
@@ -219,7 +228,7 @@ class OverridesTakeWhatSGLangGives(Rule):
         seen: set[int] = set()
         for cls in [*classes, *(one.cls for one in stages or [])]:
             for home, function in own_methods(serving, cls):
-                asked = not is_a(cls, "PipelineStage") or function.name in _STAGE_METHODS
+                asked = not cls.is_a("PipelineStage") or function.name in _STAGE_METHODS
                 if id(function) not in seen and asked:
                     seen.add(id(function))
                     yield from _compared(serving, cls, home, function)
@@ -237,19 +246,15 @@ def _compared(serving: Serving, cls: ClassRef, home: ClassRef, own: ast.Function
     if base is None or _is_static(own) != _is_static(base[1]) or own.name.startswith("_"):
         return
     where = f"{base[0].node.name}.{own.name}"
-    mine, theirs = own.args, base[1].args
-    skipped = 0 if _is_static(own) else 1
-    took, given = [one.arg for one in mine.args[skipped:]], [one.arg for one in theirs.args[skipped:]]
-    named = {*took, *(one.arg for one in mine.kwonlyargs)}
-    known = {*given, *(one.arg for one in theirs.kwonlyargs)}
-    needed = given[: len(given) - len(theirs.defaults)]
-    required = took[: len(took) - len(mine.defaults)]
-    required += [one.arg for one, value in zip(mine.kwonlyargs, mine.kw_defaults, strict=True) if value is None]
-    if mine.vararg is None and len(took) < len(needed) and not (mine.kwarg and set(took) <= set(given)):
+    mine, theirs = signature(own, bound=True), signature(base[1], bound=True)
+    took, given = positional(mine), positional(theirs)
+    needed = [name for name in required(theirs) if name in given]
+    extra = [name for name in required(mine) if name not in named(theirs) and name not in took[: len(needed)]]
+    if misfit(mine, len(needed), (), partial=True) and not (double_star(mine) and {*took} <= {*given}):
         yield at(home.source, own, f"{where} is called with ({', '.join(given)}), and this takes ({', '.join(took)})")
-    elif extra := [name for name in required[len(needed) :] if name not in known]:
+    elif extra:
         yield at(home.source, own, f"{where} is called without '{extra[0]}', which this needs")
-    elif not mine.kwarg and not mine.vararg and (lost := [one for one in given if one in _SPELLED - named]):
+    elif not star(mine) and (lost := [one for one in given if one in _SPELLED and misfit(mine, 0, [one], True)]):
         yield at(home.source, own, f"{where} is called with '{lost[0]}=', which this does not take")
 
 

@@ -4,14 +4,15 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.sglang_diffusion.examples import CONFIG, PACKAGE, PIPELINE, QWEN, changed
-from omni_checkers.sglang_diffusion.facts.code import at, calls
 from omni_checkers.sglang_diffusion.facts.registering import Registration, calls_of, registered_models
 from omni_checkers.sglang_diffusion.facts.serving import Serving, entries
-from omni_checkers.sglang_diffusion.facts.sources import is_a, own_classes, unseen_bases
+from omni_checkers.sglang_diffusion.facts.sources import own_classes, unseen_bases
 from omni_kit.errors import BadInput
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls
 from omni_kit.pysource.source import SourceFile
 
 _REGISTER = "register"
@@ -104,7 +105,7 @@ def _given(one: Registration) -> Iterator[Finding]:
         cls = one.cls(name)
         if name not in one.given and not any(word.arg is None for word in one.call.keywords):
             yield at(one.source, one.call, f"{one.function} needs '{name}'")
-        elif cls is not None and base and not is_a(cls, base) and not unseen_bases(cls):
+        elif cls is not None and base and not cls.is_a(base) and not unseen_bases(cls):
             yield at(one.source, one.given[name], f"{cls.node.name} is no {base}")
 
 

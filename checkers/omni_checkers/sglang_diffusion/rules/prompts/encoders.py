@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omni_checkers.engine.files import walked
+from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.sglang_diffusion.examples import QWEN, STAGE, changed
-from omni_checkers.sglang_diffusion.facts.code import assigned, at, calls, constant, keyword, last_name, returns
 from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
 from omni_kit.errors import BadInput
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import assigned, calls, constant, keyword, last_name, returns
 from omni_kit.pysource.source import SourceFile, dotted
 
 _HOW = frozenset({"output_hidden_states", "return_dict", "use_cache", "output_attentions", "input_ids"})

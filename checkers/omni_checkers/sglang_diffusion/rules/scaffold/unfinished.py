@@ -7,8 +7,8 @@ from pathlib import Path
 from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_checkers.sglang_diffusion.examples import DIT, QWEN, changed
-from omni_checkers.sglang_diffusion.facts.code import last_name
 from omni_checkers.sglang_diffusion.facts.serving import Serving
+from omni_kit.pysource.nodes import last_name
 from omni_kit.targets.protocol import TODO_MARK
 
 _RAISED = "NotImplementedError"

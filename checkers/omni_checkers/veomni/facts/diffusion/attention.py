@@ -4,10 +4,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from omni_checkers.engine.files import File, walked
-from omni_checkers.veomni.facts.diffusion.code import argument, called, functions, imports
+from omni_checkers.engine.files import File, functions, walked
 from omni_checkers.veomni.facts.diffusion.flows import Flows
 from omni_checkers.veomni.facts.diffusion.sides import Diffusion
+from omni_kit.pysource.nodes import argument, last_name
 
 IN, OUT = ("gather_seq_scatter_heads", "gather_seq_scatter_heads_qkv"), ("gather_heads_scatter_seq",)
 """The exchanges before and after attention."""
@@ -76,8 +76,8 @@ def _from_table(function: ast.FunctionDef) -> set[str]:
 
 
 def _kind(file: File, node: ast.Call, table: set[str]) -> str:
-    name = called(node)
-    real = imports(file).get(name, name).rpartition(".")[2]
+    name = last_name(node)
+    real = file.imports.get(name, name).rpartition(".")[2]
     if isinstance(node.func, ast.Name) and node.func.id in table:
         return "table"
     text = ast.unparse(node.func)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omni_checkers.engine.files import walked
-from omni_checkers.veomni.facts.diffusion.code import assignments, called
 from omni_checkers.veomni.facts.diffusion.sides import Method
+from omni_kit.pysource.nodes import assigned, last_name
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _literal(value: ast.Dict) -> Keys:
 
 def _variable(function: ast.FunctionDef, name: str) -> Keys:
     """The keys of a dict that is begun somewhere and added to."""
-    begun = assignments(function, name)
+    begun = assigned(function, name)
     if len(begun) != 1 or isinstance(begun[0], ast.Name):
         return Keys({}, {}, False)
     first = _keys(function, begun[0])
@@ -109,7 +109,7 @@ def _changes(node: ast.AST, name: str) -> bool:
     handed = any(
         isinstance(arg, ast.Name) and arg.id == name for arg in (*node.args, *(w.value for w in node.keywords))
     )
-    return handed and called(node) not in _READING
+    return handed and last_name(node) not in _READING
 
 
 def _removed(function: ast.FunctionDef, name: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from omni_checkers.engine.files import walked
-from omni_checkers.veomni.facts.diffusion.code import called
+from omni_kit.pysource.nodes import last_name
 
 _DEEP = 8
 
@@ -41,7 +41,9 @@ class Flows:
 
     def called_on_the_way(self, value: ast.expr, line: int) -> set[str]:
         """The last names of all calls that a value went through."""
-        return {called(node) for one in self.sources(value, line) for node in walked(one) if isinstance(node, ast.Call)}
+        return {
+            last_name(node) for one in self.sources(value, line) for node in walked(one) if isinstance(node, ast.Call)
+        }
 
 
 def _bindings(item: ast.AST) -> Iterator[tuple[str, int, ast.expr]]:

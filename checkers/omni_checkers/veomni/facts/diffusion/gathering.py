@@ -3,8 +3,8 @@
 import ast
 
 from omni_checkers.engine.files import walked
-from omni_checkers.veomni.facts.diffusion.code import argument, called, calls, names_in
 from omni_checkers.veomni.facts.diffusion.sharing import SLICES, sliced
+from omni_kit.pysource.nodes import argument, calls, last_name, names_in
 
 _BLOCKS = ("blocks", "layers")
 _CUTS = ("narrow", "narrow_copy", "unpad_tensor", "index_select", "split", "split_with_sizes", "tensor_split")
@@ -50,7 +50,7 @@ def pads(node: ast.FunctionDef) -> bool:
     return any(
         ast.unparse(argument(call, 2, "padding") or ast.Constant(True)) != "False"
         for call in own
-        if called(call) != SLICES[1]
+        if last_name(call) != SLICES[1]
     )
 
 
@@ -65,4 +65,4 @@ def _cuts(item: ast.AST) -> bool:
     """Whether an expression takes a part of a tensor: a slice with an end, or an operation that has a length."""
     if isinstance(item, ast.Subscript):
         return any(isinstance(n, ast.Slice) and n.upper is not None for n in walked(item.slice))
-    return isinstance(item, ast.Call) and called(item) in _CUTS
+    return isinstance(item, ast.Call) and last_name(item) in _CUTS

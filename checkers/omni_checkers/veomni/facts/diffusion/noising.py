@@ -10,6 +10,7 @@ from omni_checkers.symbolic.signals import Raised
 from omni_checkers.symbolic.values import Function, Partial, Symbol, Value
 from omni_checkers.veomni.facts.diffusion.mixtures import Level, Mixture, combined, noised
 from omni_checkers.veomni.facts.diffusion.sides import Diffusion, Method
+from omni_kit.pysource.signatures import positional, required, signature
 
 _PATHS = 48
 _NOISE = frozenset({"randn", "randn_like", "randn_tensor", "normal"})
@@ -90,8 +91,9 @@ def steps(diffusion: Diffusion, get: Method | None, process: Method) -> Iterator
         evaluator = NoisingEvaluator(diffusion.program, oracle)
         this = Call(model, (), {})
         made = _called(evaluator, this, get, {}) if get is not None else None
-        names = [one.arg for one in process.node.args.args[1:]]
-        given: dict[str, Value] = {name: [Opaque(f"<{name}>")] for name in names if name not in _optional(process)}
+        taken = signature(process.node, bound=True)
+        names = positional(taken)
+        given: dict[str, Value] = {name: [Opaque(f"<{name}>")] for name in names if name in required(taken)}
         given |= {name: [Mixture(1.0, 0.0)] for name in names if name in _LATENTS}
         told = made if isinstance(made, dict) else {}
         given |= {str(name): _first(value) for name, value in told.items() if name in names}
@@ -139,11 +141,6 @@ def _scheduled(leaf: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 def _first(value: Value) -> list[Value]:
     return value[:1] if isinstance(value, list) else [value] if value is not None else []
-
-
-def _optional(method: Method) -> set[str]:
-    positional = [one.arg for one in method.node.args.args]
-    return set(positional[len(positional) - len(method.node.args.defaults) :]) if method.node.args.defaults else set()
 
 
 def _name(function: Value) -> str:

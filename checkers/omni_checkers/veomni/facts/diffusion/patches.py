@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from omni_checkers.engine.files import File, walked
-from omni_checkers.veomni.facts.diffusion.code import called, imports, origin
 from omni_checkers.veomni.facts.diffusion.sides import Diffusion
+from omni_kit.pysource.nodes import last_name
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ def _stored(file: File, node: ast.Assign | ast.Expr) -> Iterator[tuple[str, ast.
     """(dotted target, value) of what a statement assigns to attributes."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            if isinstance(target, ast.Attribute) and origin(file, target.value).startswith("diffusers."):
-                yield origin(file, target), node.value
-    elif isinstance(node.value, ast.Call) and called(node.value) == "setattr" and len(node.value.args) == 3:
+            if isinstance(target, ast.Attribute) and file.origin(target.value).startswith("diffusers."):
+                yield file.origin(target), node.value
+    elif isinstance(node.value, ast.Call) and last_name(node.value) == "setattr" and len(node.value.args) == 3:
         owner, name, value = node.value.args
         text = str(name.value) if isinstance(name, ast.Constant) else ast.unparse(name)
-        yield f"{origin(file, owner)}.{text}", value
+        yield f"{file.origin(owner)}.{text}", value
 
 
 def patched_forward(diffusion: Diffusion) -> tuple[File, ast.FunctionDef] | None:
@@ -63,8 +63,8 @@ def patched_forward(diffusion: Diffusion) -> tuple[File, ast.FunctionDef] | None
 def _function(diffusion: Diffusion, file: File, value: ast.expr) -> tuple[File, ast.FunctionDef] | None:
     """The function that a name means: of its file, or of another file of the directory."""
     name = value.id if isinstance(value, ast.Name) else ""
-    real = imports(file).get(name, name).rpartition(".")[2]
-    own = file if name not in imports(file) else None
+    real = file.imports.get(name, name).rpartition(".")[2]
+    own = file if name not in file.imports else None
     for other in [own] if own is not None else diffusion.files.values():
         for node in other.tree.body if other.tree is not None else ():
             if isinstance(node, ast.FunctionDef) and node.name == real:

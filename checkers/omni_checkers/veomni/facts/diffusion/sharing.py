@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omni_checkers.engine.files import walked, within
-from omni_checkers.veomni.facts.diffusion.code import argument, called, calls, names_in, operand
 from omni_checkers.veomni.facts.diffusion.flows import Flows
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import argument, calls, last_name, names_in, operand
 
 SLICES = ("slice_input_tensor", "slice_input_tensor_scale_grad", "sp_pad_and_slice")
 GATHERS = ("gather_outputs", "sp_gather_seqs")
@@ -72,7 +72,7 @@ def _part(flows: Flows, item: ast.Subscript) -> tuple[ast.expr, int | None] | No
     by_rank = [number for number, part in enumerate(parts) if _uses_rank(flows, part, item.lineno)]
     if any(isinstance(parts[number], ast.Slice) for number in by_rank):
         return item.value, by_rank[0]
-    if by_rank and isinstance(item.value, ast.Call) and called(item.value) in _CHUNKS:
+    if by_rank and isinstance(item.value, ast.Call) and last_name(item.value) in _CHUNKS:
         tensor, first = operand(item.value)
         return (tensor, _number(argument(item.value, first + 1, "dim"))) if tensor is not None else None
     return None
@@ -80,7 +80,7 @@ def _part(flows: Flows, item: ast.Subscript) -> tuple[ast.expr, int | None] | No
 
 def _narrowed(flows: Flows, call: ast.Call) -> tuple[ast.expr, int | None] | None:
     """What a call takes the part of a rank from, and on which dimension."""
-    if called(call) not in _PARTS:
+    if last_name(call) not in _PARTS:
         return None
     tensor, first = operand(call)
     start = next((found for name in ("start", "index") if (found := argument(call, first + 1, name))), None)
@@ -91,7 +91,7 @@ def _narrowed(flows: Flows, call: ast.Call) -> tuple[ast.expr, int | None] | Non
 
 def gathered(node: ast.AST) -> list[ast.Call]:
     """The calls below a node that bring a sequence together again."""
-    return [call for call in calls(node) if called(call) in GATHERS]
+    return [call for call in calls(node) if last_name(call) in GATHERS]
 
 
 def _uses_rank(flows: Flows, part: ast.expr, line: int) -> bool:
@@ -112,7 +112,7 @@ def made_by(node: ast.FunctionDef, module: str) -> set[str]:
     for _ in range(3):
         for item in walked(node):
             if isinstance(item, ast.Assign) and not any(
-                isinstance(n, ast.Call) and called(n) in SLICES for n in walked(item.value)
+                isinstance(n, ast.Call) and last_name(n) in SLICES for n in walked(item.value)
             ):
                 from_module = f"self.{module}(" in ast.unparse(item.value)
                 from_name = (

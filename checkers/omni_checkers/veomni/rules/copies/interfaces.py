@@ -9,6 +9,7 @@ from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.overrides import Override, settings_of
+from omni_kit.pysource.signatures import defaults, double_star, named, positional, required, signature
 
 _ROUTER = """\
 
@@ -173,29 +174,21 @@ def _misfits(one: Override) -> Iterator[str]:
     answers, wanted_answers = _answers(one.copy.ours), _answers(one.copy.theirs)
     if len(answers) == len(wanted_answers) == 1 and answers != wanted_answers and 0 not in answers | wanted_answers:
         yield f"returns {answers.pop()} values; upstream's returns {wanted_answers.pop()}"
-    ours, theirs = one.copy.ours.args, one.copy.theirs.args
-    mine, wanted = _defaults(ours), _defaults(theirs)
-    placed, order = [a.arg for a in ours.args], [a.arg for a in theirs.args]
-    if one.copy.ours.name == "forward" and ours.kwarg is None:
+    ours, theirs = signature(one.copy.ours), signature(one.copy.theirs)
+    mine, wanted = named(ours), named(theirs)
+    placed, order = positional(ours), positional(theirs)
+    if one.copy.ours.name == "forward" and not double_star(ours):
         # What every caller has to give is mostly given by its place.
         pairs = zip(order, placed, strict=False)
-        renamed = {name for name, own in pairs if own not in order and wanted[name] is None}
+        renamed = {name for name, own in pairs if own not in order and name in required(theirs)}
         lost = [name for name in wanted if name not in mine and name not in renamed]
         yield from (f"does not take '{name}', as upstream's does" for name in lost)
         outer = one.owner.endswith(("Model", "ForCausalLM", "ForConditionalGeneration"))
-        if theirs.kwarg is not None and outer:
-            yield f"does not take **{theirs.kwarg.arg}, as upstream's does"
+        if double_star(theirs) and outer:
+            yield f"does not take **{double_star(theirs)}, as upstream's does"
     if [name for name in placed if name in order] != [name for name in order if name in placed]:
         yield f"takes its parameters in another order than upstream's: {', '.join(order)}"
-    for name, default in wanted.items():
-        own = mine.get(name)
-        if default is not None and own is not None and unparse_cached(own) != unparse_cached(default):
-            yield f"has {name}={unparse_cached(own)}; upstream has {name}={unparse_cached(default)}"
-
-
-def _defaults(arguments: ast.arguments) -> dict[str, ast.expr | None]:
-    """Every parameter with its default; None where there is none."""
-    placed = [*arguments.posonlyargs, *arguments.args]
-    given = [None] * (len(placed) - len(arguments.defaults)) + [*arguments.defaults]
-    pairs = [*zip(placed, given, strict=True), *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
-    return {argument.arg: default for argument, default in pairs}
+    own = defaults(ours)
+    for name, default in defaults(theirs).items():
+        if name in own and unparse_cached(own[name]) != unparse_cached(default):
+            yield f"has {name}={unparse_cached(own[name])}; upstream has {name}={unparse_cached(default)}"

@@ -11,6 +11,7 @@ from omni_checkers.veomni.examples import GPU_CONFIG, NPU_CONFIG, REGISTER, REGI
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.regenerate import Regenerated
 from omni_checkers.veomni.facts.registry import Returned
+from omni_kit.pysource.signatures import double_star, named, required, signature
 from omni_kit.pysource.source import dotted
 
 _DEVICES = ("_gpu", "_npu", "_mlu")
@@ -312,15 +313,13 @@ def _methods(one: Generated, other: Generated, name: str) -> Iterator[tuple[str,
 
 def _difference(one: ast.FunctionDef, other: ast.FunctionDef) -> str:
     """How the parameters of two methods differ; annotations do not count."""
-    ours, theirs = (
-        {arg.arg: None for arg in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)} for f in (one, other)
-    )
+    ours, theirs = (list(named(signature(function))) for function in (one, other))
     if added := [name for name in ours if name not in theirs]:
-        return f"takes '{added[0]}'" if other.args.kwarg is None else ""
+        return f"takes '{added[0]}'" if not double_star(signature(other)) else ""
     if lost := [name for name in theirs if name not in ours]:
-        required = list(theirs)[: len(other.args.args) - len(other.args.defaults)]
-        return f"does not take '{lost[0]}'" if lost[0] in required or one.args.kwarg is None else ""
-    return "takes its parameters in another order" if list(ours) != list(theirs) else ""
+        needed = lost[0] in required(signature(other)) or not double_star(signature(one))
+        return f"does not take '{lost[0]}'" if needed else ""
+    return "takes its parameters in another order" if ours != theirs else ""
 
 
 def _target(applied: object) -> str:

@@ -8,8 +8,9 @@ from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.veomni.examples_diffusion import ATTENTION, PROCESSOR
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.attention import Kernel, kernels
-from omni_checkers.veomni.facts.diffusion.code import is_false, is_true, names_in, parameters
 from omni_checkers.veomni.facts.diffusion.flows import Flows
+from omni_kit.pysource.nodes import constant, names_in
+from omni_kit.pysource.signatures import parameters
 from omni_kit.upstream.kinds import Kind
 
 _TURNS = frozenset({"transpose", "permute", "swapaxes", "swapdims", "movedim", "rearrange"})
@@ -61,7 +62,7 @@ def _causal(diffusion: Diffusion, kernel: Kernel) -> Iterator[str]:
     said = kernel.named("is_causal", "causal")
     flows = Flows(kernel.function)
     known = flows.sources(said, kernel.call.lineno) if said is not None else []
-    if said is not None and any(is_true(one) for one in known):
+    if said is not None and any(constant(one) is True for one in known):
         yield "attention is causal: the later part of a picture is hidden from the earlier one"
     elif (
         said is None
@@ -89,7 +90,8 @@ def _module_says(diffusion: Diffusion, kernel: Kernel) -> bool | None:
             if node.name in names or ("self" in names and kernel.function in walked(node)):
                 for item in walked(node):
                     if isinstance(item, ast.Assign) and any("is_causal" in ast.unparse(t) for t in item.targets):
-                        return False if is_false(item.value) else True if is_true(item.value) else None
+                        said = constant(item.value)
+                        return said if isinstance(said, bool) else None
     return None
 
 

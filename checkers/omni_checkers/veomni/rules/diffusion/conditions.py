@@ -9,8 +9,9 @@ from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Se
 from omni_checkers.symbolic import Class
 from omni_checkers.veomni.examples_diffusion import CONDITION, CONDITION_CONFIG, CONDITION_CONFIGURATION, CONDITIONS
 from omni_checkers.veomni.facts.diffusion import Diffusion, Side
-from omni_checkers.veomni.facts.diffusion.code import assignments, calls, parameters
 from omni_checkers.veomni.facts.diffusion.sides import Method
+from omni_kit.pysource.nodes import assigned, calls
+from omni_kit.pysource.signatures import parameters
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.kinds import Kind
 
@@ -116,7 +117,7 @@ def _config(diffusion: Diffusion, side: Side) -> Iterator[Finding]:
 def _read(model: Class) -> Iterator[tuple[str, int]]:
     """(name, line) of what a model reads of its config, as `self.config` or as an argument of its constructor."""
     for node in (item for item in model.node.body if isinstance(item, ast.FunctionDef)):
-        plain = node.name == "__init__" and "config" in parameters(node) and not assignments(node, "config")
+        plain = node.name == "__init__" and "config" in parameters(node) and not assigned(node, "config")
         names = {"self.config", *(["config"] if plain else [])}
         for item in walked(node):
             if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Load) and dotted(item.value) in names:

@@ -8,11 +8,11 @@ from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Se
 from omni_checkers.symbolic import Class, Opaque
 from omni_checkers.veomni.examples_diffusion import CONFIG, CONFIGURATION, TO_DICTS
 from omni_checkers.veomni.facts.diffusion import Diffusion
-from omni_checkers.veomni.facts.diffusion.code import defaults, parameters
 from omni_checkers.veomni.facts.diffusion.config import ConfigRun, run_config
 from omni_checkers.veomni.facts.diffusion.sides import Method
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.signatures import defaults, parameters, signature
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.kinds import Kind
 
@@ -63,7 +63,7 @@ class ConfigIsThatOfDiffusers(Rule):
 
 def _signature(init: Method, taken: dict[str, Argument], upstream: ClassRef) -> Iterator[Finding]:
     """Names and defaults, where the constructor names its parameters."""
-    own, given = parameters(init.node), defaults(init.node)
+    own, given = parameters(init.node), defaults(signature(init.node, bound=True))
     if sum(name in taken for name in own) * 2 < len(taken):
         return
     lines = {one.arg: one.lineno for one in [*init.node.args.args, *init.node.args.kwonlyargs]}

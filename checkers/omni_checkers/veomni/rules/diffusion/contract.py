@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.examples_diffusion import CONDITION, CONDITIONS, FORWARD, MODEL, MODELING
 from omni_checkers.veomni.facts.diffusion import Diffusion
-from omni_checkers.veomni.facts.diffusion.code import calls, origin, parameters, required
 from omni_checkers.veomni.facts.diffusion.conditions import returned_keys
 from omni_checkers.veomni.facts.diffusion.patches import patched_forward
 from omni_checkers.veomni.facts.diffusion.sides import Method
+from omni_kit.pysource.nodes import calls
+from omni_kit.pysource.signatures import parameters, required, signature
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.kinds import Kind
 
@@ -64,7 +65,7 @@ def _hands_on(giver: Method, taker: Method) -> Iterator[Finding]:
     for name, line in keys.possible.items():
         if name not in taken and taker.node.args.kwarg is None:
             yield Finding(f"'{name}' is no parameter of {taker.owner.name}.{taker.node.name}", giver.path, line)
-    for name in required(taker.node) if keys.whole else ():
+    for name in required(signature(taker.node, bound=True)) if keys.whole else ():
         if name not in keys.certain:
             severity = Severity.warning if name in keys.possible else None
             message = f"'{name}' has no default, and {what} does not return it"
@@ -86,7 +87,7 @@ def _backbone(diffusion: Diffusion, forward: Method) -> Iterator[Finding]:
         yield Finding(f"{name}.forward is called nowhere in {forward.owner.name}", forward.path, forward.node.lineno)
     taken = parameters(patched[1]) if patched is not None else list(arguments(upstream, "forward"))
     needed = (
-        required(patched[1])
+        required(signature(patched[1], bound=True))
         if patched is not None
         else [n for n, a in arguments(upstream, "forward").items() if a.required]
     )
@@ -120,7 +121,7 @@ def _methods(diffusion: Diffusion, forward: Method) -> Iterator[Method]:
 
 def _forwards(method: Method, name: str) -> Iterator[ast.Call]:
     for call in calls(method.node, "forward"):
-        if origin(method.file, call.func).startswith("diffusers.") and ast.unparse(call.func).endswith(
+        if method.file.origin(call.func).startswith("diffusers.") and ast.unparse(call.func).endswith(
             f"{name}.forward"
         ):
             yield call

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from omni_checkers.engine.files import walked
+from omni_checkers.engine.files import functions, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.veomni.examples_diffusion import (
     ATTENTION,
@@ -17,8 +17,9 @@ from omni_checkers.veomni.examples_diffusion import (
 )
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.attention import IN, OUT, Kernel, kernels
-from omni_checkers.veomni.facts.diffusion.code import calls, functions, is_false, is_true, parameters
 from omni_checkers.veomni.facts.diffusion.flows import Flows
+from omni_kit.pysource.nodes import calls, constant
+from omni_kit.pysource.signatures import parameters
 from omni_kit.upstream.kinds import Kind
 
 SLICES = ("slice_input_tensor", "slice_input_tensor_scale_grad", "sp_pad_and_slice")
@@ -104,7 +105,7 @@ def _in_loop(node: ast.FunctionDef, found: list[ast.Call]) -> bool:
 def _twice(kernel: Kernel) -> Iterator[str]:
     if kernel.kind == "table" and not kernel.spread and any(calls(kernel.function, *IN)):
         said = kernel.named("skip_ulysses")
-        if said is None or is_false(said):
+        if said is None or constant(said) is False:
             yield "the sequence is gathered here and by VeOmni's attention function again: pass skip_ulysses=True"
 
 
@@ -143,11 +144,11 @@ def _by_wrapper(found: list[Kernel], shares: bool) -> Iterator[tuple[Kernel, str
         ):
             continue
         said = [kernel.named("skip_ulysses") for kernel in table]
-        if shares and all(is_true(one) for one in said):
+        if shares and all(constant(one) is True for one in said):
             yield table[0], "skip_ulysses is always True, and nothing else gathers the shared sequence"
         crossing = "encoder_hidden_states" in parameters(function) and not any(calls(function, "cat", "concat"))
         for kernel, one in zip(table, said, strict=True):
-            if crossing and (one is None or is_false(one)):
+            if crossing and (one is None or constant(one) is False):
                 yield kernel, "cross-attention is exchanged, too: every process has the text whole already"
             elif one is not None and _reversed(function, one, kernel):
                 yield kernel, "skip_ulysses is True for self-attention, and False for cross-attention"

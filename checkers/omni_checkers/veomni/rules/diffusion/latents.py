@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.veomni.examples_diffusion import CONDITION, CONDITIONS
 from omni_checkers.veomni.facts.diffusion import Diffusion
-from omni_checkers.veomni.facts.diffusion.code import imports
 from omni_checkers.veomni.facts.diffusion.mixtures import Mixture
 from omni_checkers.veomni.facts.diffusion.noising import on_every_path, steps
 from omni_kit.pysource.classes import ClassRef
@@ -65,7 +64,7 @@ def _vae(diffusion: Diffusion) -> ClassRef | None:
         real.rpartition(".")[2]
         for path, file in diffusion.files.items()
         if path.parent == folder
-        for real in imports(file).values()
+        for real in file.imports.values()
         if real.startswith("diffusers.") and real.rpartition(".")[2].startswith("Autoencoder")
     }
     return diffusion.known(names.pop()) if len(names) == 1 else None

@@ -4,11 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from omni_checkers.engine.files import File, walked
+from omni_checkers.engine.files import File, functions, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.examples_diffusion import ATTENTION, MODEL, MODELING, PROCESSOR
 from omni_checkers.veomni.facts.diffusion import Diffusion
-from omni_checkers.veomni.facts.diffusion.code import functions
 from omni_kit.upstream.kinds import Kind
 
 _WRAPPED = re.compile(

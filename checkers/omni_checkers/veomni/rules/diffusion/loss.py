@@ -6,11 +6,11 @@ from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Se
 from omni_checkers.symbolic import Call, Class
 from omni_checkers.veomni.examples_diffusion import FORWARD, MODEL, MODELING
 from omni_checkers.veomni.facts.diffusion import Diffusion
-from omni_checkers.veomni.facts.diffusion.code import parameters, required
 from omni_checkers.veomni.facts.diffusion.conditions import returned_keys
 from omni_checkers.veomni.facts.diffusion.losses import SAMPLES, SIZES, Answer, Joined, answers
 from omni_checkers.veomni.facts.diffusion.numbers import Flat
 from omni_checkers.veomni.facts.diffusion.sides import is_symbol
+from omni_kit.pysource.signatures import parameters, required, signature
 from omni_kit.upstream.kinds import Kind
 
 _MEAN = sum(SAMPLES) / len(SAMPLES)
@@ -63,7 +63,8 @@ class LossIsMeanOverSamples(Rule):
         if upstream is None or forward is None:
             raise NotApplicable("no wrapper over a class of diffusers has a forward that can be read")
         keys = returned_keys(process).possible if process is not None else {}
-        fed = [name for name in parameters(forward.node) if name in keys or name in required(forward.node)]
+        needed = required(signature(forward.node, bound=True))
+        fed = [name for name in parameters(forward.node) if name in keys or name in needed]
         found = [one for one in answers(diffusion, forward, upstream.node.name, fed) if _told(one)]
         if not found:
             raise NotApplicable("what forward returns cannot be computed")

@@ -3,12 +3,12 @@
 import ast
 from collections.abc import Iterator
 
-from omni_checkers.engine.files import File
+from omni_checkers.engine.files import File, functions
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_checkers.veomni.examples_diffusion import MODEL, MODELING, PARALLEL, PATCHED, REGISTER, REGISTERS, WITH_PATCH
 from omni_checkers.veomni.facts.diffusion import Diffusion
-from omni_checkers.veomni.facts.diffusion.code import calls, functions
 from omni_checkers.veomni.facts.diffusion.patches import patches
+from omni_kit.pysource.nodes import calls
 from omni_kit.upstream.kinds import Kind
 
 _INSTALLED = "def apply_veomni_wan_transformer_patch():\n    _WanTransformer3DModel.forward"

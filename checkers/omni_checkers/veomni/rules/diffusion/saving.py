@@ -8,8 +8,9 @@ from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Se
 from omni_checkers.symbolic import Class
 from omni_checkers.veomni.examples_diffusion import LOADING, MODEL, MODELING, SAVING
 from omni_checkers.veomni.facts.diffusion import Diffusion
-from omni_checkers.veomni.facts.diffusion.code import calls, decorators, line_of, origin
 from omni_checkers.veomni.facts.diffusion.sides import Method
+from omni_kit.pysource.nodes import calls, line_of
+from omni_kit.pysource.signatures import decorators
 from omni_kit.upstream.kinds import Kind
 
 _PLAIN = SAVING.replace("        try:\n    ", "").replace("        finally:\n    ", "")
@@ -89,13 +90,13 @@ def _loading(method: Method, model: Class) -> Iterator[Finding]:
         yield Finding("from_pretrained is no classmethod: called on the class, the path becomes self", *here)
     for node in walked(method.node):
         value = node.value if isinstance(node, ast.Return) else None
-        if isinstance(value, ast.Call) and origin(method.file, value.func).startswith("diffusers."):
+        if isinstance(value, ast.Call) and method.file.origin(value.func).startswith("diffusers."):
             message = f"from_pretrained returns diffusers' object, and no {model.name}: it has no loss"
             yield Finding(message, method.path, line_of(node), severity=Severity.warning)
 
 
 def _by(method: Method, call: ast.Call, owner: str) -> bool:
-    return origin(method.file, call.func).rpartition(".")[0].rpartition(".")[2] == owner
+    return method.file.origin(call.func).rpartition(".")[0].rpartition(".")[2] == owner
 
 
 def _sets_config(node: ast.AST) -> bool:

@@ -3,12 +3,11 @@
 import ast
 from collections.abc import Iterator
 
-from omni_checkers.engine.files import File, walked
+from omni_checkers.engine.files import File, functions, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.examples_diffusion import MODEL, MODELING, PARALLEL, PATCHED, REGISTER, WITH_PATCH
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.attention import IN
-from omni_checkers.veomni.facts.diffusion.code import called, calls, functions, names_in
 from omni_checkers.veomni.facts.diffusion.gathering import (
     computed_again,
     in_block_loop,
@@ -18,6 +17,7 @@ from omni_checkers.veomni.facts.diffusion.gathering import (
 )
 from omni_checkers.veomni.facts.diffusion.patches import patched_forward
 from omni_checkers.veomni.facts.diffusion.sharing import Split, gathered, made_by, plan_of, sliced
+from omni_kit.pysource.nodes import calls, last_name, names_in
 from omni_kit.upstream.kinds import Kind
 
 _ROPE = "        cos = slice_input_tensor(cos, dim=1, group=state.sp_group)\n"
@@ -77,7 +77,7 @@ class SharedSequenceIsWholeAgain(Rule):
 def _gathers(file: File, node: ast.FunctionDef) -> Iterator[Finding]:
     brought = gathered(node)
     if not brought:
-        if not any(called(call).startswith(("gather", "all_gather", "_gather")) for call in calls(node)):
+        if not any(last_name(call).startswith(("gather", "all_gather", "_gather")) for call in calls(node)):
             yield Finding(f"{node.name} slices the sequence, and never gathers it", file.path, node.lineno)
         return
     for call in brought:
@@ -164,7 +164,7 @@ def _late(diffusion: Diffusion) -> bool:
     """Whether a processor of the directory rotates after it has gathered the sequence."""
     for _, node in functions(list(diffusion.files.values())):
         gone = [call.lineno for call in calls(node, *IN)]
-        turned = [call.lineno for call in calls(node) if "rotary" in called(call) or "rope" in called(call)]
+        turned = [call.lineno for call in calls(node) if "rotary" in last_name(call) or "rope" in last_name(call)]
         if gone and turned and min(gone) < min(turned):
             return True
     return False

@@ -8,9 +8,9 @@ from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.veomni.examples_diffusion import MODEL, MODELING, PARALLEL, PATCHED, REGISTER, WITH_PATCH
 from omni_checkers.veomni.facts.diffusion import Diffusion
-from omni_checkers.veomni.facts.diffusion.code import defaults, parameters
 from omni_checkers.veomni.facts.diffusion.patches import patched_forward
 from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.signatures import defaults, parameters, signature
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.kinds import Kind
 
@@ -71,12 +71,12 @@ def _names(file: File, node: ast.FunctionDef, taken: dict[str, Argument], name: 
             f"the parameters of {node.name} stand in another order than {name}.forward's", file.path, node.lineno
         )
     for one in own:
-        if one not in taken and one not in defaults(node):
+        if one not in taken and one not in defaults(signature(node, bound=True)):
             yield Finding(f"{node.name} needs '{one}', which {name}.forward does not take", file.path, node.lineno)
 
 
 def _defaults(file: File, node: ast.FunctionDef, taken: dict[str, Argument], name: str) -> Iterator[Finding]:
-    own = defaults(node)
+    own = defaults(signature(node, bound=True))
     for one, argument in taken.items():
         if one not in parameters(node) or argument.required:
             continue

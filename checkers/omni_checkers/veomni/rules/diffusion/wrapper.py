@@ -10,9 +10,9 @@ from omni_checkers.symbolic import Class
 from omni_checkers.symbolic.values import Value
 from omni_checkers.veomni.examples_diffusion import INIT, MODEL, MODELING, PROPERTY
 from omni_checkers.veomni.facts.diffusion import Diffusion
-from omni_checkers.veomni.facts.diffusion.code import calls, line_of, origin
 from omni_checkers.veomni.facts.diffusion.sides import Method, is_symbol
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.nodes import calls, line_of
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.kinds import Kind
@@ -138,13 +138,13 @@ def _left_to_others(init: Method, build: ast.Call) -> bool:
 
 def _of(init: Method, call: ast.Call, name: str) -> bool:
     """Whether a call is of the constructor of diffusers' class itself."""
-    owner = origin(init.file, call.func).removesuffix(".__init__")
+    owner = init.file.origin(call.func).removesuffix(".__init__")
     return owner.startswith("diffusers.") and owner.rpartition(".")[2] == name
 
 
 def _begins(init: Method, call: ast.Call) -> bool:
     text = ast.unparse(call.func)
-    return text.startswith("super()") or origin(init.file, call.func).endswith("PreTrainedModel.__init__")
+    return text.startswith("super()") or init.file.origin(call.func).endswith("PreTrainedModel.__init__")
 
 
 def _stores(node: ast.AST, name: str) -> bool:

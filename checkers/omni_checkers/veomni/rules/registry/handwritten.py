@@ -12,6 +12,7 @@ from omni_checkers.symbolic.values import Value
 from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.registry import CONFIG, Registration, Returned
 from omni_kit.pysource.library import Library
+from omni_kit.pysource.signatures import required, signature
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.transformers.configs import model_types
 
@@ -204,18 +205,8 @@ def _calls(
         if not isinstance(function, Function):
             continue
         outcome = Evaluator(program, Oracle([])).call_function(function, [], {})
-        needed = _required(function.node)
+        needed = required(signature(function.node))
         yield registration, outcome.value, f"needs '{needed[0]}', and is called without arguments" if needed else ""
-
-
-def _required(node: ast.AST) -> list[str]:
-    """The parameters of a function that have no default."""
-    arguments = getattr(node, "args", None)
-    if not isinstance(arguments, ast.arguments):
-        return []
-    positional = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)]
-    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    return positional[: len(positional) - len(arguments.defaults)] + [a.arg for a, default in pairs if default is None]
 
 
 def _bases(program: Program, value: Class) -> list[str]:

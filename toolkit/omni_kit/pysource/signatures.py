@@ -1,0 +1,136 @@
+"""`inspect.Signature` objects made from source. Whether a call fits one is `Signature.bind`, asked in one place."""
+
+import ast
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from inspect import Parameter, Signature
+from typing import Any
+
+from omni_kit.pysource.source import dotted
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_NAME = re.compile(r"'(\w+)'")
+# What `Signature.bind` says, and how findings say it; `{}` is the parameter.
+_WORDS = {
+    "multiple values": "'{}' is given twice",
+    "got an unexpected keyword": "it has no parameter '{}'",
+    "missing a required": "'{}' is not given",
+}
+
+
+def signature(node: FunctionNode, *, bound: bool = False) -> Signature:
+    """Return the signature of a function; defaults and annotations are the expressions that the source has.
+
+    Args:
+        bound: of a method, as a caller sees it who has the instance: without the first parameter, unless it is static.
+    """
+    written = node.args
+    found: dict[str, Parameter] = {}
+
+    def add(argument: ast.arg | None, kind: Any, default: ast.expr | None = None) -> None:
+        if argument is not None and argument.arg not in found:  # a name twice is an error at import, and not here
+            of = [argument.annotation, default]
+            annotation, given = (Parameter.empty if one is None else one for one in of)
+            found[argument.arg] = Parameter(argument.arg, kind, default=given, annotation=annotation)
+
+    positional = [*written.posonlyargs, *written.args]
+    defaults: list[ast.expr | None] = [None] * (len(positional) - len(written.defaults))
+    for place, (argument, default) in enumerate(zip(positional, [*defaults, *written.defaults], strict=True)):
+        only = place < len(written.posonlyargs)
+        add(argument, Parameter.POSITIONAL_ONLY if only else Parameter.POSITIONAL_OR_KEYWORD, default)
+    add(written.vararg, Parameter.VAR_POSITIONAL)
+    for argument, default in zip(written.kwonlyargs, written.kw_defaults, strict=True):
+        add(argument, Parameter.KEYWORD_ONLY, default)
+    add(written.kwarg, Parameter.VAR_KEYWORD)
+    parameters = list(found.values())
+    if bound and positional and "staticmethod" not in decorators(node):
+        parameters = parameters[1:]
+    return Signature(parameters)
+
+
+def decorators(node: ast.AST) -> set[str]:
+    """Return the last names of the decorators of a definition, called or not."""
+    plain = [one.func if isinstance(one, ast.Call) else one for one in getattr(node, "decorator_list", ())]
+    return {(dotted(one) or "").rpartition(".")[2] for one in plain}
+
+
+def named(signature: Signature) -> dict[str, Parameter]:
+    """Return the parameters of a signature that have a name of their own: all but `*args` and `**kwargs`."""
+    stars = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
+    return {name: one for name, one in signature.parameters.items() if one.kind not in stars}
+
+
+def parameters(node: FunctionNode) -> list[str]:
+    """Return the names of a function's parameters, without `self`, `cls`, `*args` and `**kwargs`."""
+    return [name for name in named(signature(node)) if name not in {"self", "cls"}]
+
+
+def positional(signature: Signature) -> list[str]:
+    """Return the names of the parameters that can be given by position, in order."""
+    kinds = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
+    return [name for name, one in signature.parameters.items() if one.kind in kinds]
+
+
+def required(signature: Signature) -> list[str]:
+    """Return the names of the parameters without a default."""
+    return [name for name, one in named(signature).items() if one.default is Parameter.empty]
+
+
+def defaults(signature: Signature) -> dict[str, ast.expr]:
+    """Return parameter -> its default, for the parameters that have one."""
+    return {name: one.default for name, one in named(signature).items() if one.default is not Parameter.empty}
+
+
+def star(signature: Signature) -> str | None:
+    """Return the name of `*args`; None without one."""
+    return next((name for name, one in signature.parameters.items() if one.kind is Parameter.VAR_POSITIONAL), None)
+
+
+def double_star(signature: Signature) -> str | None:
+    """Return the name of `**kwargs`; None without one."""
+    return next((name for name, one in signature.parameters.items() if one.kind is Parameter.VAR_KEYWORD), None)
+
+
+def widened(signature: Signature, names: Iterable[str], anything: bool = False) -> Signature:
+    """Return a signature that also accepts these names; with `anything`, every name."""
+    found = list(signature.parameters.values())
+    rest = [one for one in found if one.kind is Parameter.VAR_KEYWORD]
+    new = [name for name in names if name not in signature.parameters]
+    more = [Parameter(name, Parameter.KEYWORD_ONLY, default=ast.Constant(None)) for name in new]
+    if anything and not rest:
+        rest = [Parameter("_", Parameter.VAR_KEYWORD)]
+    return signature.replace(parameters=[*(one for one in found if one not in rest), *more, *rest])
+
+
+def bind(signature: Signature, arguments: Sequence[Any], keywords: Mapping[str, Any], partial: bool = False) -> Any:
+    """Return the `BoundArguments` of a call.
+
+    Args:
+        partial: the call may give more than is seen of it, so a parameter that is not given is no error.
+
+    Raises:
+        TypeError: the call does not fit; the message says why.
+    """
+    return (signature.bind_partial if partial else signature.bind)(*arguments, **keywords)
+
+
+def misfit(signature: Signature, count: int, keywords: Iterable[str], partial: bool = False) -> str:
+    """Return why a call with `count` arguments by position and these names does not fit; empty where it does.
+
+    What is wrong with the given arguments comes before what is missing.
+    """
+    given, names = [None] * count, dict.fromkeys(keywords)
+    for seen_in_part in (True, False) if not partial else (True,):
+        try:
+            bind(signature, given, names, seen_in_part)
+        except TypeError as error:
+            return _worded(str(error), signature, count)
+    return ""
+
+
+def _worded(message: str, signature: Signature, count: int) -> str:
+    if message.startswith("too many positional"):
+        return f"{count} positional arguments for {len(positional(signature))} parameters"
+    name = _NAME.search(message)
+    words = next((said for start, said in _WORDS.items() if message.startswith(start)), None)
+    return words.format(name[1]) if words is not None and name is not None else message
