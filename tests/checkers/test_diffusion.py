@@ -152,20 +152,18 @@ def test_rules_about_language_models_say_nothing(model: str, veomni_models: Path
 class TestFormulas:
     def test_numbers(self) -> None:
         one, two = Flat(3.0, 10, trained=True), Flat(1.0, 30)
-        assert numbers.binary("Sub", one, two) == Flat(2.0, 30, trained=True)
+        assert numbers.binary("sub", one, two) == Flat(2.0, 30, trained=True)
         assert numbers.together([one, two], True, "mean").value == 1.5
         assert numbers.together([one, two], False, "mean").value == 2.0
-        assert numbers.method(one, "detach", [], {}) == Flat(3.0, 10)
+        assert one.method("detach", [], {}) == Flat(3.0, 10)
 
     def test_mixtures(self) -> None:
         clean, noise, sigma = Mixture(1, 0), Mixture(0, 1), Opaque("scheduler.sigmas[0]")
-        rest = mixtures.combined("Sub", 1, sigma)
-        mixed = mixtures.combined(
-            "Add", mixtures.combined("Mult", rest, clean), mixtures.combined("Mult", sigma, noise)
-        )
+        rest = mixtures.combined("sub", 1, sigma)
+        mixed = mixtures.combined("add", mixtures.combined("mul", rest, clean), mixtures.combined("mul", sigma, noise))
         assert mixed == mixtures.noised(clean, noise)
-        assert mixtures.combined("Sub", noise, clean) == Mixture(-1, 1)
-        assert mixtures.combined("Sub", clean, Opaque("mean")).steps == (("Sub", "mean"),)
+        assert mixtures.combined("sub", noise, clean) == Mixture(-1, 1)
+        assert mixtures.combined("sub", clean, Opaque("mean")).steps == (("sub", "mean"),)
 
 
 def test_what_is_wrong_on_every_path() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from omni_checkers import NotApplicable
 from omni_checkers.engine.facts import Facts
-from omni_checkers.symbolic.values import Symbol
+from omni_checkers.symbolic import Symbol
 from omni_checkers.veomni.facts.configs import ConfigRecord, ModelRecord, nested_text_configs
 from omni_checkers.veomni.facts.constants import constant, veomni_package
 from omni_checkers.veomni.facts.model import model_facts

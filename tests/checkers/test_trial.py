@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from omni_checkers.symbolic import tensors
-from omni_checkers.symbolic.tensors import NotATensor, Tiny
+from omni_checkers.symbolic.tensors import NotATensor, Tiny, call
 from omni_checkers.veomni.facts.model import model_facts
 from omni_checkers.veomni.facts.trial import EXPERTS, WIDTH, _values, cases
 from omni_kit.pysource.library import find_library
@@ -35,29 +34,29 @@ class TestTensors:
     @pytest.mark.parametrize("dim", [0, 1, 2, -1, -3])
     def test_stack_as_torch_does(self, dim: int) -> None:
         made = torch.stack([numbered(A), numbered(B, 6)], dim=dim)
-        assert tensors.stack([A, B], dim) == Tiny(tuple(made.shape), labels(made, A, B))
+        assert call("stack", [[A, B], dim], {}) == Tiny(tuple(made.shape), labels(made, A, B))
 
     @pytest.mark.parametrize("dim", [0, 1, -1, -2])
     def test_cat_as_torch_does(self, dim: int) -> None:
         made = torch.cat([numbered(A), numbered(B, 6)], dim=dim)
-        assert tensors.cat([A, B], dim) == Tiny(tuple(made.shape), labels(made, A, B))
+        assert call("cat", [[A, B], dim], {}) == Tiny(tuple(made.shape), labels(made, A, B))
 
     @pytest.mark.parametrize("dims", [(0, 1), (1, 2), (-1, 0)])
     def test_transpose_as_torch_does(self, dims: tuple[int, int]) -> None:
         made = numbered(C).transpose(*dims)
-        assert tensors.transpose(C, *dims) == Tiny(tuple(made.shape), labels(made, C))
+        assert call("transpose", [C, *dims], {}) == Tiny(tuple(made.shape), labels(made, C))
 
     @pytest.mark.parametrize("order", [(2, 0, 1), (0, 2, 1), (-1, 1, 0)])
     def test_permute_as_torch_does(self, order: tuple[int, ...]) -> None:
         made = numbered(C).permute(*order)
-        assert tensors.permute(C, order) == Tiny(tuple(made.shape), labels(made, C))
+        assert call("permute", [C, order], {}) == Tiny(tuple(made.shape), labels(made, C))
 
     def test_chunk_as_torch_does(self) -> None:
-        for one, two in zip(tensors.chunk(C, 2, 2), numbered(C).chunk(2, dim=2), strict=True):
+        for one, two in zip(call("chunk", [C, 2, 2], {}), numbered(C).chunk(2, dim=2), strict=True):
             assert one == Tiny(tuple(two.shape), labels(two, C))
 
     def test_select_as_torch_does(self) -> None:
-        assert tensors.select(C, -1) == Tiny((3, 4), labels(numbered(C)[-1], C))
+        assert C.item(-1) == Tiny((3, 4), labels(numbered(C)[-1], C))
 
     @pytest.mark.parametrize(
         ("name", "arguments"),
@@ -68,31 +67,30 @@ class TestTensors:
     )  # fmt: skip
     def test_other_shapes_as_torch_gives_them(self, name: str, arguments: tuple[Any, ...]) -> None:
         made = getattr(numbered(C), name)(*arguments)
-        assert tensors.method(C, name, arguments, {}) == Tiny(tuple(made.shape), labels(made, C))
+        assert call(name, [C, *arguments], {}) == Tiny(tuple(made.shape), labels(made, C))
 
     @pytest.mark.parametrize(
         ("name", "arguments"), [("split", (1, 1)), ("split", (3, 2)), ("split", ([1, 3], -1)), ("unbind", (1,))]
     )
     def test_parts_as_torch_gives_them(self, name: str, arguments: tuple[Any, ...]) -> None:
         made = getattr(numbered(C), name)(*arguments)
-        assert tensors.method(C, name, arguments, {}) == [Tiny(tuple(part.shape), labels(part, C)) for part in made]
+        assert call(name, [C, *arguments], {}) == [Tiny(tuple(part.shape), labels(part, C)) for part in made]
 
     @pytest.mark.parametrize(
         "wrong",
         [
-            lambda: tensors.stack([A, C]),
-            lambda: tensors.stack([]),
-            lambda: tensors.cat([A, C]),
-            lambda: tensors.cat([A, Tiny.named("d", (3, 4))], 0),
-            lambda: tensors.permute(C, (0, 0, 1)),
-            lambda: tensors.transpose(A, 0, 2),
-            lambda: tensors.chunk(A, 2, 1),
-            lambda: tensors.select(A, 2),
-            lambda: tensors.method(A, "reshape", [4, 2], {}),
-            lambda: tensors.method(A, "split", [[1, 3], 1], {}),
-            lambda: tensors.function("einsum", [[A]], {}),
-            lambda: tensors.method(A, "sum", [], {}),
-            lambda: tensors.method(A, "transpose", [0], {}),
+            lambda: call("stack", [[A, C]], {}),
+            lambda: call("stack", [[]], {}),
+            lambda: call("cat", [[A, C]], {}),
+            lambda: call("cat", [[A, Tiny.named("d", (3, 4))], 0], {}),
+            lambda: call("permute", [C, (0, 0, 1)], {}),
+            lambda: call("transpose", [A, 0, 2], {}),
+            lambda: call("getitem", [A, 2], {}),
+            lambda: call("reshape", [A, 4, 2], {}),
+            lambda: call("split", [A, [1, 3], 1], {}),
+            lambda: call("einsum", [[A]], {}),
+            lambda: call("sum", [A], {}),
+            lambda: call("transpose", [A, 0], {}),
         ],
     )
     def test_what_torch_would_refuse_or_is_not_known(self, wrong: Callable[[], Any]) -> None:
@@ -101,7 +99,7 @@ class TestTensors:
 
     def test_moving_and_copying_change_nothing(self) -> None:
         for name in ("contiguous", "to", "clone", "detach"):
-            assert tensors.method(A, name, [], {}) is A
+            assert call(name, [A], {}) is A
 
 
 def transform(sources: tuple[str, ...], target: str, *operations: Operation) -> Transform:
@@ -123,8 +121,8 @@ class TestCases:
         assert gate_up.disk[-1][0] == "model.layers.0.mlp.experts.0.gate_proj.weight"
         assert gate_up.wanted.shape == (3, 4, 5)
         assert down.wanted.shape == (3, 5, 2)
-        assert gate_up.wanted.at((2, 0, 0)) == "model.layers.0.mlp.experts.2.gate_proj.weight[0, 0]"
-        assert gate_up.wanted.at((2, 2, 1)) == "model.layers.0.mlp.experts.2.up_proj.weight[0, 1]"
+        assert gate_up.wanted.item((2, 0, 0)).data == ("model.layers.0.mlp.experts.2.gate_proj.weight[0, 0]",)
+        assert gate_up.wanted.item((2, 2, 1)).data == ("model.layers.0.mlp.experts.2.up_proj.weight[0, 1]",)
 
     def test_the_order_on_disk_is_one_that_nobody_may_trust(self) -> None:
         (down,) = cases(NAMES[1:], [DOWN])

@@ -3,12 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from omni_kit.pysource.eval import Exhausted
+
 T = TypeVar("T")
 LIMIT = 256
-
-
-class TooManyPaths(Exception):
-    """There are more paths than are looked at."""
 
 
 class Oracle:
@@ -41,7 +39,7 @@ def explore(run: Callable[[Oracle], T], limit: int = LIMIT) -> Iterator[T]:
     """Runs a computation once for every path.
 
     Raises:
-        TooManyPaths: there are more than `limit`.
+        Exhausted: there are more than `limit`.
     """
     script: list[int] | None = []
     for _ in range(limit):
@@ -50,4 +48,4 @@ def explore(run: Callable[[Oracle], T], limit: int = LIMIT) -> Iterator[T]:
         script = oracle.next_script()
         if script is None:
             return
-    raise TooManyPaths(f"more than {limit} paths")
+    raise Exhausted(f"more than {limit} paths")

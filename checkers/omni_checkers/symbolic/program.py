@@ -1,10 +1,13 @@
-"""The files that symbolic execution may read: those of one package, and where imports lead."""
+"""The files that symbolic evaluation may read: those of one package, and where imports lead."""
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from omni_kit.pysource.scopes import bindings
+from omni_kit.pysource.source import absolute_module
 
 
 @dataclass(frozen=True)
@@ -68,47 +71,15 @@ class Program:
 
     def absolute(self, module: Module, node: ast.ImportFrom) -> str:
         """The absolute module of a from-import."""
-        if not node.level:
-            return node.module or ""
-        parts = module.package.split(".")
-        base = parts[: len(parts) - node.level + 1]
-        return ".".join([*base, *([node.module] if node.module else [])])
+        return absolute_module(module.package, node)
+
+    def body(self, module: Module) -> list[ast.stmt]:
+        """The statements of a module; none where it has no file that can be read."""
+        tree = self.parse(module.path) if module.path.is_file() else None
+        return tree.body if tree is not None else []
 
     def bindings(self, module: Module) -> dict[str, list[ast.stmt]]:
         """Name -> the top-level statements of a module that bind it."""
         if module.path not in self._bindings:
-            tree = self.parse(module.path) if module.path.is_file() else None
-            found: dict[str, list[ast.stmt]] = {}
-            for statement in tree.body if tree is not None else ():
-                for name in dict.fromkeys(_bound(statement)):
-                    found.setdefault(name, []).append(statement)
-            self._bindings[module.path] = found
+            self._bindings[module.path] = bindings(self.body(module))
         return self._bindings[module.path]
-
-
-def _bound(node: ast.AST) -> Iterator[str]:
-    """The names that a statement binds or changes at the top level of a module."""
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        yield node.name
-    elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
-    elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)):
-        yield from _changed(node)
-    else:
-        for field in ("body", "orelse", "finalbody", "handlers"):
-            for inner in getattr(node, field, ()):
-                yield from _bound(inner)
-
-
-def _changed(node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr) -> Iterator[str]:
-    """The variables at the root of assignment targets, or of `name.method(...)` as a statement."""
-    if isinstance(node, ast.Expr):
-        targets = [node.value.func] if isinstance(node.value, ast.Call) else []
-    else:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    for target in targets:
-        for item in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
-            while isinstance(item, (ast.Attribute, ast.Subscript, ast.Starred)):
-                item = item.value
-            if isinstance(item, ast.Name):
-                yield item.id

@@ -1,13 +1,55 @@
-"""The values of symbolic execution. Constants, lists, tuples, sets and dicts are themselves."""
+"""The values of symbolic evaluation. Constants, lists, tuples, sets and dicts are themselves."""
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from omni_checkers.symbolic.program import Module
+from omni_kit.pysource.eval import Frame, Function, Scope, Unreadable
+from omni_kit.pysource.eval.values import Partial, is_plain
+
+__all__ = [
+    "UNKNOWN", "Bound", "Call", "Class", "Defaults", "Function", "Modelled", "Opaque", "Partial", "Raised", "Record",
+    "Scope", "Symbol", "Value", "hashable", "is_constant", "is_key", "is_plain", "last_name", "show",
+]  # fmt: skip
 
 Value = Any
+
+
+class Modelled:
+    """A value that stands for an object of a library and knows what is done to it; UNKNOWN where it does not."""
+
+    def attribute(self, name: str) -> Value:
+        """The value of an attribute; a method is bound where this is UNKNOWN."""
+        return UNKNOWN
+
+    def method(self, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+        """What a method gives."""
+        return UNKNOWN
+
+    def operation(self, name: str, operands: list[Value]) -> Value:
+        """What an operator makes of operands, one of which it is."""
+        return UNKNOWN
+
+    def item(self, key: Value) -> Value:
+        """A part of it."""
+        return UNKNOWN
+
+
+class Raised(Unreadable):
+    """The code raises, or would raise, on this path.
+
+    Attributes:
+        text: the exception as code writes it.
+        module: where it is raised.
+    """
+
+    def __init__(self, text: str, frame: Frame) -> None:
+        super().__init__(text)
+        self.text = text
+        self.module: Module | None = frame.home
+        self.path, self.line = frame.path, getattr(frame.at, "lineno", 0)
 
 
 @dataclass(frozen=True)
@@ -30,27 +72,8 @@ class Opaque:
         return self.text
 
 
-@dataclass(eq=False)
-class Function:
-    """A function or lambda with the scope that it was defined in."""
-
-    module: Module
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-    closure: "Scope"
-    bound: tuple[Value, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The name that it was defined with; "<lambda>" for a lambda."""
-        return getattr(self.node, "name", "<lambda>")
-
-    def decorated(self, name: str) -> bool:
-        """Whether it carries a decorator of this name."""
-        decorators = getattr(self.node, "decorator_list", ())
-        return any(isinstance(item, ast.Name) and item.id == name for item in decorators)
-
-    def __str__(self) -> str:
-        return f"{self.module.name}.{self.name}"
+UNKNOWN: Any = Opaque("UNKNOWN")
+"""What stands for a result that is not known; it never becomes a value of the code."""
 
 
 @dataclass(frozen=True)
@@ -87,16 +110,15 @@ class Call:
         return f"{show(self.function)}({', '.join(shown)})"
 
 
-@dataclass(frozen=True)
-class Partial:
-    """functools.partial, and bound methods."""
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A method of a value that is not an instance of a class of the package."""
 
-    function: Value
-    args: tuple[Value, ...] = ()
-    kwargs: tuple[tuple[str, Value], ...] = ()
+    owner: Value
+    name: str
 
     def __str__(self) -> str:
-        return f"partial({show(self.function)})"
+        return f"{show(self.owner)}.{self.name}"
 
 
 class Defaults(dict[Value, Value]):
@@ -105,47 +127,6 @@ class Defaults(dict[Value, Value]):
     def __init__(self, factory: Value) -> None:
         super().__init__()
         self.factory = factory
-
-
-@dataclass
-class Scope:
-    """Names of a function or a module, and the scope around."""
-
-    names: dict[str, Value] = field(default_factory=dict)
-    outer: "Scope | None" = None
-
-    def has(self, name: str) -> bool:
-        """Whether this scope itself binds a name."""
-        return name in self.names
-
-    def find(self, name: str) -> "Scope | None":
-        """The innermost scope that binds a name, this one or one around it; None without any."""
-        scope: Scope | None = self
-        while scope is not None and not scope.has(name):
-            scope = scope.outer
-        return scope
-
-
-class LazyScope(Scope):
-    """The names of a module whose statements are executed only when one of their names is asked for.
-
-    Args:
-        statements: name -> the top-level statements that bind it, in order.
-        execute: executes statements among these names.
-    """
-
-    def __init__(
-        self, statements: Mapping[str, Sequence[ast.stmt]], execute: Callable[[Sequence[ast.stmt]], None]
-    ) -> None:
-        super().__init__()
-        self._pending = dict(statements)
-        self._execute = execute
-
-    def has(self, name: str) -> bool:
-        """Whether the module binds a name; statements that bind it are executed first."""
-        if name not in self.names and name in self._pending:
-            self._execute(self._pending.pop(name))
-        return name in self.names
 
 
 class Record:
@@ -173,17 +154,19 @@ def show(value: Value) -> str:
         return "{" + ", ".join(f"{show(key)}: {show(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple, set, frozenset)):
         return "[" + ", ".join(show(item) for item in value) + "]"
-    return repr(value) if is_plain(value) else str(value)
+    if isinstance(value, Partial):
+        return f"partial({show(value.function)})"
+    return repr(value) if is_constant(value) else str(value)
 
 
-def is_plain(value: Value) -> bool:
+def is_constant(value: Value) -> bool:
     """Whether a value is a Python constant."""
     return value is None or isinstance(value, (str, bytes, int, float, complex))
 
 
 def is_key(key: Value) -> bool:
     """Whether a value is a key of a dict whose identity is known."""
-    return is_plain(key) or (isinstance(key, tuple) and all(is_key(item) for item in key))
+    return is_constant(key) or (isinstance(key, tuple) and all(is_key(item) for item in key))
 
 
 def hashable(key: Value) -> Value:

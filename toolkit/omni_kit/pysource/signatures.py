@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Any
 
+from omni_kit.pysource.nodes import remembered
 from omni_kit.pysource.source import dotted
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -24,6 +25,14 @@ def signature(node: FunctionNode, *, bound: bool = False) -> Signature:
     Args:
         bound: of a method, as a caller sees it who has the instance: without the first parameter, unless it is static.
     """
+    whole = _signature(node)
+    if not bound or not positional(whole) or "staticmethod" in decorators(node):
+        return whole
+    return whole.replace(parameters=list(whole.parameters.values())[1:])
+
+
+@remembered
+def _signature(node: FunctionNode) -> Signature:
     written = node.args
     found: dict[str, Parameter] = {}
 
@@ -33,19 +42,16 @@ def signature(node: FunctionNode, *, bound: bool = False) -> Signature:
             annotation, given = (Parameter.empty if one is None else one for one in of)
             found[argument.arg] = Parameter(argument.arg, kind, default=given, annotation=annotation)
 
-    positional = [*written.posonlyargs, *written.args]
-    defaults: list[ast.expr | None] = [None] * (len(positional) - len(written.defaults))
-    for place, (argument, default) in enumerate(zip(positional, [*defaults, *written.defaults], strict=True)):
+    placed = [*written.posonlyargs, *written.args]
+    without: list[ast.expr | None] = [None] * (len(placed) - len(written.defaults))
+    for place, (argument, default) in enumerate(zip(placed, [*without, *written.defaults], strict=True)):
         only = place < len(written.posonlyargs)
         add(argument, Parameter.POSITIONAL_ONLY if only else Parameter.POSITIONAL_OR_KEYWORD, default)
     add(written.vararg, Parameter.VAR_POSITIONAL)
     for argument, default in zip(written.kwonlyargs, written.kw_defaults, strict=True):
         add(argument, Parameter.KEYWORD_ONLY, default)
     add(written.kwarg, Parameter.VAR_KEYWORD)
-    parameters = list(found.values())
-    if bound and positional and "staticmethod" not in decorators(node):
-        parameters = parameters[1:]
-    return Signature(parameters)
+    return Signature(list(found.values()))
 
 
 def decorators(node: ast.AST) -> set[str]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from omni_checkers.engine.files import within
-from omni_checkers.symbolic.values import Opaque, Record, Value
+from omni_checkers.symbolic import Opaque, Record, Value
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.transformers.configs import ConfigClass

@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.symbolic import Evaluator, Module, Oracle, Program
-from omni_checkers.symbolic.signals import Raised
+from omni_checkers.symbolic import Evaluator, Module, Oracle, Program, Raised
 from omni_kit.pysource.source import parse_file
 from omni_kit.targets.veomni.model_dir import ModelDir
 
@@ -45,7 +44,7 @@ def _value(program: Program, module: Module, leaf: str) -> Any:
     evaluator = Evaluator(program, Oracle([]))
     try:
         scope = evaluator.names_of(module)
-        value = scope.names[leaf] if scope.has(leaf) else None
+        value = scope.names.get(leaf)
     except Raised:
         return None
     return value if isinstance(value, _CONSTANTS) and not evaluator.oracle.taken else None

@@ -8,9 +8,8 @@ from pathlib import Path
 from omni_checkers.engine.facts import fact
 from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import NotApplicable
-from omni_checkers.symbolic import Call, Class, Function, Partial, Program, Symbol
+from omni_checkers.symbolic import Call, Class, Function, Partial, Program, Symbol, Value
 from omni_checkers.symbolic.tensors import Tiny
-from omni_checkers.symbolic.values import Value
 from omni_checkers.veomni.facts.experts import Experts, StackedExperts
 from omni_checkers.veomni.facts.registry import Returned
 from omni_checkers.veomni.facts.trial import Case, Trial, cases, run_trial

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 from omni_checkers.engine.facts import fact
 from omni_checkers.engine.rule import NotApplicable
-from omni_checkers.symbolic import Class, Symbol
-from omni_checkers.symbolic.values import Value
+from omni_checkers.symbolic import Class, Symbol, Value
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.plan import Skeletons
 from omni_checkers.veomni.facts.upstream import config_of, upstream_class

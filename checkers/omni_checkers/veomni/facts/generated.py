@@ -10,8 +10,7 @@ from pathlib import Path
 from omni_checkers.engine.facts import fact
 from omni_checkers.engine.files import File, same_code, same_statement, within
 from omni_checkers.engine.rule import NotApplicable
-from omni_checkers.symbolic import Call, Evaluator, Oracle, Program
-from omni_checkers.symbolic.signals import Raised
+from omni_checkers.symbolic import Call, Evaluator, Oracle, Program, Raised
 from omni_checkers.veomni.facts.upstream import config_of
 from omni_kit.errors import BadInput
 from omni_kit.patchgen.importing import CONFIG_SUFFIX
@@ -133,7 +132,7 @@ def _configs(program: Program, file: File) -> Iterator[PatchConfigFile]:
         if not isinstance(first, (ast.Assign, ast.AnnAssign)) or not isinstance(first.value, ast.Call):
             continue
         try:
-            value = scope.names[name] if scope.has(name) else None
+            value = scope.names.get(name)
         except Raised:
             continue
         if isinstance(value, Call) and value.calls("PatchConfig"):

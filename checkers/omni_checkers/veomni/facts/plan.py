@@ -7,9 +7,19 @@ from typing import Any
 
 from omni_checkers.engine.facts import fact
 from omni_checkers.engine.rule import NotApplicable
-from omni_checkers.symbolic import Call, Class, Evaluator, Function, Opaque, Oracle, Program, TooManyPaths, explore
-from omni_checkers.symbolic.signals import Raised
-from omni_checkers.symbolic.values import Value
+from omni_checkers.symbolic import (
+    Call,
+    Class,
+    Evaluator,
+    Exhausted,
+    Function,
+    Opaque,
+    Oracle,
+    Program,
+    Raised,
+    Value,
+    explore,
+)
 from omni_checkers.veomni.facts.generated import Generated
 from omni_kit.errors import BadInput
 from omni_kit.upstream.places import read_json
@@ -135,7 +145,7 @@ def _plan(program: Program, generated: Generated, class_name: str) -> ShardingPl
             call = outcome.value
             if isinstance(call, Call) and call.line and evaluator.last_module is not None:
                 where = _place(evaluator, call) or where
-    except (TooManyPaths, Raised) as error:
+    except (Exhausted, Raised) as error:
         unread = str(error)
     return ShardingPlan(
         generated, class_name, {k: tuple(v) for k, v in keys.items()}, *where, unread if not keys else "", dims

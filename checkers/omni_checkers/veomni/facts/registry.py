@@ -11,19 +11,23 @@ from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import (
     Call,
     Class,
+    Effect,
     Evaluator,
+    Exhausted,
     Function,
     Module,
     Opaque,
     Oracle,
+    Outcome,
     Program,
+    Raised,
+    Scope,
+    Stored,
     Symbol,
-    TooManyPaths,
+    Value,
     explore,
 )
-from omni_checkers.symbolic.evaluate import Effect, Outcome, Stored
-from omni_checkers.symbolic.signals import Raised
-from omni_checkers.symbolic.values import Scope, Value
+from omni_kit.pysource.eval import Frame
 
 MODELING = "MODELING_REGISTRY"
 CONFIG = "MODEL_CONFIG_REGISTRY"
@@ -137,20 +141,20 @@ def imported_modules(program: Program) -> dict[str, int]:
 def _explored(run: Callable[[Oracle], T]) -> Iterator[T]:
     try:
         yield from explore(run)
-    except (TooManyPaths, RecursionError) as error:
+    except (Exhausted, RecursionError) as error:
         raise NotApplicable(f"the register functions cannot be followed: {error}") from error
 
 
 class _Importing(Evaluator):
     """Executes the packages below the directory, too, as soon as a module imports them or something inside them."""
 
-    def imported(self, module_name: str, name: str | None) -> Value:
-        if self.depth == 0:
+    def module_named(self, module_name: str, name: str | None, frame: Frame) -> Value:
+        if self.importing:
             self._run_packages(module_name if name is None else f"{module_name}.{name}")
-        return super().imported(module_name, name)
+        return super().module_named(module_name, name, frame)
 
     def run_module(self, module: Module) -> Scope:
-        if self.depth == 0:
+        if self.importing:
             self._run_packages(module.name.rpartition(".")[0])
         return super().run_module(module)
 

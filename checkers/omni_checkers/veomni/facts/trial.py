@@ -4,11 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omni_checkers.engine.rule import NotApplicable
-from omni_checkers.symbolic import Call, Class, Evaluator, Function, Oracle, Program, TooManyPaths, explore
-from omni_checkers.symbolic.evaluate import Outcome
-from omni_checkers.symbolic.signals import Raised
-from omni_checkers.symbolic.tensors import NotATensor, Tiny, cat, stack, transpose
-from omni_checkers.symbolic.values import Opaque, Value, last_name
+from omni_checkers.symbolic import (
+    Call,
+    Class,
+    Evaluator,
+    Exhausted,
+    Function,
+    Opaque,
+    Oracle,
+    Outcome,
+    Program,
+    Raised,
+    Value,
+    explore,
+    last_name,
+)
+from omni_checkers.symbolic.tensors import NotATensor, Tiny, call
 from omni_checkers.veomni.facts.configs import ModelRecord
 from omni_kit.upstream.transformers.configs import ConfigClass
 from omni_kit.upstream.transformers.recipes.transform import Operation, Transform
@@ -94,11 +105,11 @@ def _merged(parts: list[list[Tiny]], operations: Sequence[Operation]) -> Tiny:
     for operation in operations:
         dim = dict(operation.kwargs).get("dim", operation.args[0] if operation.args else 0)
         if operation.name == "MergeModulelist":
-            tensors = [[stack(part, dim)] for part in tensors]
+            tensors = [[call("stack", [part, dim], {})] for part in tensors]
         elif operation.name == "Concatenate":
-            tensors = [[cat([tensor for part in tensors for tensor in part], dim)]]
+            tensors = [[call("cat", [[tensor for part in tensors for tensor in part], dim], {})]]
         elif operation.name == "Transpose" and len(operation.args) >= 2:
-            tensors = [[transpose(part[0], operation.args[0], operation.args[1])] for part in tensors]
+            tensors = [[call("transpose", [part[0], *operation.args[:2]], {})] for part in tensors]
         else:
             raise NotATensor(operation.name)
     if len(tensors) != 1 or len(tensors[0]) != 1:
@@ -140,7 +151,7 @@ def run_trial(program: Program, factory: Value, config: ConfigClass, disk: Seque
             trials.add(trial)
             if trial.unclear or len(trials) > 1:
                 raise NotApplicable(f"{cannot}: {trial.unclear or 'it depends on more than the checkpoint'}")
-    except (TooManyPaths, RecursionError) as error:
+    except (Exhausted, RecursionError) as error:
         raise NotApplicable(f"{cannot}: {error}") from error
     return trials.pop()
 
@@ -176,7 +187,7 @@ def _one_path(
 
 def _method(evaluator: Evaluator, converter: Call, name: str, *arguments: Value) -> Outcome:
     try:
-        function = evaluator.attribute(converter, name, 0)
+        function = evaluator.attribute(converter, name, evaluator.top)
     except Raised as error:
         return Outcome(raised=error.text)
     if not isinstance(function, Function):

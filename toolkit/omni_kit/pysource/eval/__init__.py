@@ -2,8 +2,9 @@
 
 from omni_kit.pysource.eval.domain import Domain, OpenDomain
 from omni_kit.pysource.eval.frame import Frame, evaluate
-from omni_kit.pysource.eval.values import UNKNOWN, Function, Native, Scope, Unknown, Unreadable
+from omni_kit.pysource.eval.values import UNKNOWN, Exhausted, Function, Native, Scope, Unknown, Unreadable
 
 __all__ = [
-    "UNKNOWN", "Domain", "Frame", "Function", "Native", "OpenDomain", "Scope", "Unknown", "Unreadable", "evaluate",
+    "UNKNOWN", "Domain", "Exhausted", "Frame", "Function", "Native", "OpenDomain", "Scope", "Unknown", "Unreadable",
+    "evaluate",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 from omni_kit.pysource.eval.python import BUILTINS
 from omni_kit.pysource.eval.values import (
     UNKNOWN,
+    Exhausted,
     Function,
     Native,
     Partial,
@@ -43,7 +44,7 @@ class Domain:
         """
         self.steps -= 1
         if self.steps < 0:
-            raise Unreadable("goes on for too long")
+            raise Exhausted("goes on for too long")
 
     def name(self, name: str, frame: Any) -> Any:
         """What a name means that no scope has and that is no built-in."""
@@ -98,6 +99,10 @@ class Domain:
     def imported(self, name: str, names: tuple[str, ...], level: int, frame: Any) -> Any:
         """The module that an import gives: the whole one where `names` come from it, else its first package."""
         raise Unreadable(f"imports {name}")
+
+    def raised(self, text: str, frame: Any) -> Unreadable:
+        """The error that stands for an exception that the code raises."""
+        return Unreadable(f"raises {text}")
 
     def handles(self, error: Unreadable, node: ast.Try) -> bool:
         """Whether the first handler of a `try` is gone through after an error in its body."""

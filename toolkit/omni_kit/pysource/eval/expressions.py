@@ -74,6 +74,10 @@ class Expressions(ABC):
         except Exception:
             return None
 
+    def may_hold(self, node: ast.expr) -> bool:
+        """Whether a filter lets an item pass, or an assertion holds."""
+        return self.truth(node)
+
     def is_true(self, value: Any) -> bool:
         """Whether a value is true."""
         return bool(value) if is_plain(value) else self.domain.truth(value, self)
@@ -136,7 +140,7 @@ class Expressions(ABC):
         self.at = node
         if type(base) not in {str, list, tuple, dict} or not is_plain(key):
             return self.domain.item(base, key, self)
-        return base[key if isinstance(key, slice) else plain(key)]
+        return base[key if isinstance(key, slice) else self.key(key)]
 
     def of_slice(self, node: ast.Slice) -> slice:
         """A slice."""
@@ -152,19 +156,27 @@ class Expressions(ABC):
 
     def of_set(self, node: ast.Set) -> Any:
         """A set."""
-        return set(plain(self.elements(node.elts)))
+        return {self.key(one) for one in self.elements(node.elts)}
+
+    def key(self, value: Any) -> Any:
+        """A value as a key of a dict, or in a set."""
+        return plain(value)
 
     def of_dict(self, node: ast.Dict) -> Any:
         """A dict."""
         found: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is not None:
-                found[plain(self.value(key))] = self.value(value)
-            elif isinstance(inside := self.value(value), dict):
-                found.update(inside)
+                found[self.key(self.value(key))] = self.value(value)
             else:
-                raise Unreadable("unpacks what is no dict")
+                found.update(self.mapping(self.value(value)))
         return bounded(found)
+
+    def mapping(self, value: Any) -> dict[Any, Any]:
+        """What `**value` gives."""
+        if not isinstance(value, dict):
+            raise Unreadable("unpacks what is no dict")
+        return value
 
     def elements(self, nodes: Sequence[ast.expr]) -> list[Any]:
         """The values of several expressions; starred ones are unpacked."""
@@ -230,13 +242,17 @@ class Expressions(ABC):
         """A text with values in it."""
         parts = []
         for part in node.values:
-            if isinstance(part, ast.FormattedValue) and (part.format_spec or part.conversion != -1):
-                raise Unreadable("formats by more than names")
             value = self.value(part.value if isinstance(part, ast.FormattedValue) else part)
-            if not is_plain(value):
-                return self.domain.formatted(value, self)
-            parts.append(python.BUILTINS["str"](value))
-        return bounded("".join(parts))
+            if isinstance(part, ast.FormattedValue) and is_plain(value):
+                style = self.value(part.format_spec) if part.format_spec is not None else ""
+                value = python.formatted(value, part.conversion, style)
+            parts.append(value)
+        return self.joined(parts)
+
+    def joined(self, parts: Sequence[Any]) -> Any:
+        """A text of values, some of which may not be plain."""
+        other = [part for part in parts if not is_plain(part)]
+        return self.domain.formatted(other[0], self) if other else bounded("".join(parts))
 
     def of_lambda(self, node: ast.Lambda) -> Any:
         """A function without a name."""
@@ -271,13 +287,13 @@ class Expressions(ABC):
 
     def of_setcomp(self, node: ast.SetComp) -> Any:
         """A set by comprehension."""
-        return set(plain([inside.value(node.elt) for inside in self.passes(node.generators)]))
+        return {self.key(inside.value(node.elt)) for inside in self.passes(node.generators)}
 
     def of_dictcomp(self, node: ast.DictComp) -> Any:
         """A dict by comprehension."""
         found = {}
         for inside in self.passes(node.generators):
-            found[plain(inside.value(node.key))] = inside.value(node.value)
+            found[self.key(inside.value(node.key))] = inside.value(node.value)
         return bounded(found)
 
     def passes(self, generators: Sequence[ast.comprehension]) -> Iterator["Expressions"]:
@@ -288,7 +304,7 @@ class Expressions(ABC):
         for item in self.items(first.iter):
             inside = self.inner()
             inside.bind(first.target, item)
-            if all(inside.truth(test) for test in first.ifs):
+            if all(inside.may_hold(test) for test in first.ifs):
                 if rest:
                     yield from inside.passes(rest)
                 else:

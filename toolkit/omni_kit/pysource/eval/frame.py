@@ -9,7 +9,8 @@ from typing import Any
 from omni_kit.pysource.eval.domain import Domain
 from omni_kit.pysource.eval.expressions import Expressions, handler
 from omni_kit.pysource.eval.python import BUILTINS, OPERATORS
-from omni_kit.pysource.eval.values import Function, Scope, Unreadable, bounded, is_plain, plain
+from omni_kit.pysource.eval.values import Exhausted, Function, Scope, Unreadable, bounded, is_plain
+from omni_kit.pysource.signatures import bind, double_star, named, signature, star
 
 
 class Return(Exception):
@@ -70,7 +71,8 @@ class Frame(Expressions):
 
     def located(self, error: Exception, node: ast.AST) -> Unreadable:
         """The error with the line of the statement, unless one further in has it already."""
-        found = error if isinstance(error, Unreadable) else Unreadable(f"ends in {type(error).__name__}: {error}")
+        kind = Exhausted if isinstance(error, (RecursionError, MemoryError)) else Unreadable
+        found = error if isinstance(error, Unreadable) else kind(f"ends in {type(error).__name__}: {error}")
         if found.path is None:
             found.path, found.line = self.path, getattr(node, "lineno", None)
         return found
@@ -119,20 +121,23 @@ class Frame(Expressions):
             self.bind(node.target, self.domain.updated(OPERATORS[type(node.op)], before, value, self))
 
     def run_delete(self, node: ast.Delete) -> None:
-        """`del name`."""
+        """`del name` and `del dict[key]`."""
         for target in node.targets:
-            if not isinstance(target, ast.Name) or target.id not in self.scope.names:
+            if isinstance(target, ast.Subscript) and type(base := self.value(target.value)) is dict:
+                del base[self.key(self.value(target.slice))]
+            elif isinstance(target, ast.Name) and target.id in self.scope.names:
+                del self.scope.names[target.id]
+            else:
                 raise Unreadable("deletes what is no name")
-            del self.scope.names[target.id]
 
     def run_assert(self, node: ast.Assert) -> None:
         """A claim, which must hold."""
-        if not self.truth(node.test):
+        if not self.may_hold(node.test):
             raise Unreadable("fails in an assertion")
 
     def run_raise(self, node: ast.Raise) -> None:
         """An error."""
-        raise Unreadable(f"raises {ast.unparse(node.exc) if node.exc is not None else 'an error'}")
+        raise self.domain.raised(ast.unparse(node.exc) if node.exc is not None else "an error", self)
 
     def run_if(self, node: ast.If) -> None:
         """The branch that is taken."""
@@ -190,7 +195,32 @@ class Frame(Expressions):
             self.run(node.handlers[0].body)
         else:
             self.run(node.orelse)
-        self.run(node.finalbody)
+        finally:
+            self.run(node.finalbody)
+
+    def run_match(self, node: ast.Match) -> None:
+        """The first case that matches; patterns are constants, alternatives and names."""
+        subject = self.value(node.subject)
+        for case in node.cases:
+            if self.matches(case.pattern, subject, node) and (case.guard is None or self.truth(case.guard)):
+                return self.run(case.body)
+        return None
+
+    def matches(self, pattern: ast.pattern, value: Any, node: ast.Match) -> bool:
+        """Whether a value matches a pattern, whose names it is given."""
+        if isinstance(pattern, ast.MatchOr):
+            return any(self.matches(one, value, node) for one in pattern.patterns)
+        if isinstance(pattern, ast.MatchAs):
+            if pattern.pattern is not None and not self.matches(pattern.pattern, value, node):
+                return False
+            if pattern.name is not None:
+                self.scope.names[pattern.name] = value
+            return True
+        if isinstance(pattern, ast.MatchValue):
+            return self.is_true(self.operation(ast.Eq(), [value, self.value(pattern.value)], node))
+        if isinstance(pattern, ast.MatchSingleton):
+            return self.is_true(self.operation(ast.Is(), [value, pattern.value], node))
+        raise Unreadable("matches a pattern that is not read")
 
     def run_import(self, node: ast.Import) -> None:
         """`import a.b` and `import a.b as c`."""
@@ -218,14 +248,18 @@ class Frame(Expressions):
     run_asyncfunctiondef = run_functiondef
 
     def run_classdef(self, node: ast.ClassDef) -> None:
-        """A class, whose body is gone through, and what its decorators make of it."""
+        """A class, and what its decorators make of it."""
         decorators = [self.value(decorator) for decorator in node.decorator_list]
+        cls = self.written_class(node)
+        self.scope.names[node.name] = self.domain.decorated(cls, decorators, node.decorator_list, self)
+
+    def written_class(self, node: ast.ClassDef) -> Any:
+        """The class that a definition makes, before its decorators: its body is gone through."""
         bases = [self.value(base) for base in node.bases]
         scope = Scope({}, self.scope.enclosing(), is_class=True)
         with self.domain.defining(node, self):
             self.framed(self.path, self.module, scope, None).run(node.body)
-        cls = Function(node, self.path, self.module, self.scope.enclosing(), members=scope.names, bases=bases)
-        self.scope.names[node.name] = self.domain.decorated(cls, decorators, node.decorator_list, self)
+        return Function(node, self.path, self.module, self.scope.enclosing(), members=scope.names, bases=bases)
 
     def run_return(self, node: ast.Return) -> None:
         """Gives a function's value."""
@@ -272,21 +306,39 @@ class Frame(Expressions):
         Raises:
             Unreadable: the arguments do not fit, or the body cannot be told.
         """
-        assert isinstance(function.node, (ast.FunctionDef, ast.Lambda))
-        names = _arguments(function.node.args, function.defaults, [*function.bound, *arguments], keywords)
+        names = self.bound(function, [*function.bound, *arguments], keywords)
         frame = self.framed(function.path, function.module, Scope(names, function.scope), function.home)
         self.domain.depth -= 1
         try:
             if self.domain.depth < 0:
-                raise Unreadable(f"calls {function.__name__} without end")
+                raise Exhausted(f"calls {function.__name__} without end")
             if isinstance(function.node, ast.Lambda):
                 return frame.value(function.node.body)
+            assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
             frame.run(function.node.body)
         except Return as given:
             return given.value
         finally:
             self.domain.depth += 1
         return None
+
+    def bound(self, function: Function, arguments: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
+        """Parameter -> value, as Python binds them.
+
+        Raises:
+            Unreadable: the arguments do not fit.
+        """
+        assert not isinstance(function.node, ast.ClassDef)
+        taken = signature(function.node)
+        try:
+            given = bind(taken, arguments, keywords)
+        except TypeError as error:
+            raise Unreadable(f"is called with arguments that do not fit: {error}") from error
+        names = {**function.defaults, **given.arguments}
+        if missing := named(taken).keys() - names.keys():
+            raise Unreadable(f"does not give {min(missing)}")
+        stars: dict[str | None, Any] = {star(taken): (), double_star(taken): {}}
+        return {name: value for name, value in stars.items() if name is not None} | names
 
     # names
 
@@ -297,11 +349,14 @@ class Frame(Expressions):
         elif isinstance(target, (ast.Tuple, ast.List)):
             self._unpacked(target, self.domain.unpacked(value, len(target.elts), self))
         elif isinstance(target, ast.Attribute):
-            self.domain.set_attribute(self.value(target.value), target.attr, value, self)
+            base = self.value(target.value)
+            self.at = target
+            self.domain.set_attribute(base, target.attr, value, self)
         elif isinstance(target, ast.Subscript):
             base, key = self.value(target.value), self.value(target.slice)
+            self.at = target
             if isinstance(base, (dict, list)) and is_plain(key):
-                base[plain(key) if not isinstance(key, slice) else key] = value
+                base[self.key(key) if not isinstance(key, slice) else key] = value
                 bounded(base)
             else:
                 self.domain.set_item(base, key, value, self)
@@ -341,29 +396,3 @@ def evaluate(
         raise frame.located(error, node) from error
     finally:
         domain.depth += 1
-
-
-def _arguments(
-    parameters: ast.arguments, defaults: Any, arguments: list[Any], keywords: dict[str, Any]
-) -> dict[str, Any]:
-    """Parameter -> value, as Python binds them.
-
-    Raises:
-        Unreadable: the arguments do not fit.
-    """
-    positional = [one.arg for one in (*parameters.posonlyargs, *parameters.args)]
-    names = dict(zip(positional, arguments, strict=False))
-    if len(arguments) > len(positional) and parameters.vararg is None:
-        raise Unreadable("gives too many arguments")
-    if parameters.vararg is not None:
-        names[parameters.vararg.arg] = tuple(arguments[len(positional) :])
-    every = {*positional, *(one.arg for one in parameters.kwonlyargs)}
-    more = {name: value for name, value in keywords.items() if name not in every}
-    if parameters.kwarg is not None:
-        names[parameters.kwarg.arg] = more
-    elif more:
-        raise Unreadable(f"gives an argument {next(iter(more))} that is not taken")
-    given = {**defaults, **names, **{name: value for name, value in keywords.items() if name in every}}
-    if missing := every - given.keys():
-        raise Unreadable(f"does not give {min(missing)}")
-    return given

@@ -144,6 +144,20 @@ def _pairs(value: Any) -> list[tuple[Any, Any]]:
     return pairs
 
 
+_STYLE = re.compile(r"[<>=^]?[+-]?0?\d{0,3},?(\.\d{1,2})?[bdefgsxX%]?")
+
+
+def formatted(value: Any, conversion: int = -1, style: str = "") -> str:
+    """What stands for a constant in a formatted text, by its conversion and its format.
+
+    Raises:
+        Unreadable: the value is not a constant, or the format is not a common one.
+    """
+    if not isinstance(value, (str, int, float, bool, type(None))) or not _STYLE.fullmatch(style):
+        raise Unreadable("formats by more than names")
+    return format({ord("r"): repr, ord("s"): str}.get(conversion, _itself)(value), style)
+
+
 def _itself(value: Any) -> Any:
     return value
 
@@ -159,7 +173,8 @@ BUILTINS: _Functions = {
     "sorted": lambda x, reverse=False: sorted(plain(listed(x)), reverse=reverse), "str": _text,
     "sum": lambda x, start=0: sum(plain(listed(x)), start), "tuple": lambda x=(): tuple(listed(x)),
     "zip": lambda *x, strict=False: list(zip(*map(listed, x), strict=strict)),
-    "getattr": getattr, "hasattr": hasattr, "isinstance": isinstance, "staticmethod": _itself, "classmethod": _itself,
+    "iter": listed, "repr": lambda x: formatted(x, ord("r")), "getattr": getattr, "hasattr": hasattr,
+    "isinstance": isinstance, "staticmethod": _itself, "classmethod": _itself,
     "property": _itself,
 }  # fmt: skip
 """Functions whose result depends on plain arguments alone, and some that the interpreter and domains give a meaning."""

@@ -45,6 +45,10 @@ class Unreadable(Exception):
     line: int | None = None
 
 
+class Exhausted(Unreadable):
+    """The budget of an evaluation is spent."""
+
+
 @dataclass
 class Scope:
     """Names and their values, and the scope around them."""
@@ -91,6 +95,9 @@ class Function:
     def __post_init__(self) -> None:
         self.__name__ = self.__qualname__ = getattr(self.node, "name", "<lambda>")
         self.__module__ = self.module
+
+    def __repr__(self) -> str:
+        return f"{self.module}.{self.__name__}"
 
     def __deepcopy__(self, memo: object) -> "Function":
         """Itself: what is copied refers to the same definitions."""

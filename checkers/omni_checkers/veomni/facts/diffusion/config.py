@@ -6,21 +6,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from omni_checkers.symbolic import (
+    Bound,
     Call,
     Class,
     Evaluator,
+    Exhausted,
     Function,
     Opaque,
     Oracle,
-    Partial,
     Program,
+    Raised,
+    Record,
     Symbol,
-    TooManyPaths,
+    Value,
+    show,
 )
-from omni_checkers.symbolic.signals import Raised
-from omni_checkers.symbolic.values import Record, Value, show
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.upstream.diffusers.signatures import arguments
+from omni_kit.pysource.eval import Frame
+from omni_kit.upstream.diffusers.signatures import arguments as taken_by
 
 # What transformers' PretrainedConfig.to_dict gives besides the attributes.
 _INHERITED = ("dtype", "model_type", "transformers_version", "architectures")
@@ -33,19 +36,22 @@ class ConfigEvaluator(Evaluator):
         super().__init__(program, Oracle([]))
         self.upstream = upstream
 
-    def call(self, function: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST | None) -> Value:
+    def call(
+        self, function: Value, arguments: list[Value], keywords: dict[str, Value], frame: Frame, node: ast.expr | None
+    ) -> Value:
         """Knows some functions of libraries, and goes on with the others."""
         name = str(function) if isinstance(function, (Symbol, Opaque)) else ""
-        if name == "inspect.signature" and args and self.upstream.node.name in show(args[0]):
-            named = {"self": None, **arguments(self.upstream)}
+        if name == "inspect.signature" and arguments and self.upstream.node.name in show(arguments[0]):
+            named = {"self": None, **taken_by(self.upstream)}
             known = {key: Record(key, {"default": Opaque(f"default of {key}"), "name": key}) for key in named}
             return Record("signature", {"parameters": known})
-        inherited = (
-            isinstance(function, Partial) and function.args and str(function.args[0]).startswith("builtins.super")
-        )
-        if inherited and isinstance(function, Partial) and function.args[1] == "to_dict":
+        if (
+            isinstance(function, Bound)
+            and str(function.owner).startswith("builtins.super")
+            and function.name == "to_dict"
+        ):
             return {key: Opaque(f"inherited {key}") for key in _INHERITED}
-        return super().call(function, args, kwargs, node)
+        return super().call(function, arguments, keywords, frame, node)
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,9 @@ def run_config(program: Program, cls: Class, upstream: ClassRef) -> ConfigRun:
     """Builds a config whose arguments are not known, and asks it for both dicts."""
     evaluator = ConfigEvaluator(program, upstream)
     try:
-        made = evaluator.call(cls, [], {name: Opaque(f"<{name}>") for name in arguments(upstream)}, None)
-    except (Raised, TooManyPaths, RecursionError):
+        given = {name: Opaque(f"<{name}>") for name in taken_by(upstream)}
+        made = evaluator.call(cls, [], given, evaluator.top, None)
+    except (Raised, Exhausted, RecursionError):
         return ConfigRun(None, None, None)
     if not isinstance(made, Call):
         return ConfigRun(None, None, None)
@@ -82,7 +89,7 @@ def run_config(program: Program, cls: Class, upstream: ClassRef) -> ConfigRun:
 
 def _asked(evaluator: ConfigEvaluator, made: Call, name: str) -> tuple[Mapping[str, Value] | None, str]:
     try:
-        method = evaluator.attribute(made, name, 0)
+        method = evaluator.attribute(made, name, evaluator.top)
     except Raised:
         return None, ""
     if not isinstance(method, Function):

@@ -2,15 +2,44 @@
 
 from dataclasses import dataclass, replace
 
-from omni_checkers.symbolic.values import Call, Opaque, Value, show
+from omni_checkers.symbolic import UNKNOWN, Call, Modelled, Opaque, Value, show
 
 LEVEL = 0.25
 """What any sigma or timestep is taken to be."""
 _LEVELS = ("sigma", "timestep", "alpha")
 
 
+class _Noisy(Modelled):
+    """What mixtures and levels have in common: only arithmetic changes them."""
+
+    def attribute(self, name: str) -> Value:
+        """See `Modelled`."""
+        if name in {"shape", "device", "dtype", "ndim"}:
+            return Opaque(f"{self}.{name}")
+        return self if name in {"latent_dist", "parameters", "mean"} else UNKNOWN
+
+    def method(self, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+        """See `Modelled`."""
+        words = {"sub": "sub", "mul": "mul", "add": "add", "div": "truediv"}
+        if name.rstrip("_") not in words or not arguments:
+            return self
+        found = combined(words[name.rstrip("_")], self, arguments[0])
+        return found if found is not None else Opaque(f"{self}.{name}")
+
+    def operation(self, name: str, operands: list[Value]) -> Value:
+        """See `Modelled`."""
+        if name == "neg" and isinstance(self, Mixture):
+            return combined("mul", self, -1)
+        found = combined(name, *operands) if len(operands) == 2 else None
+        return found if found is not None else UNKNOWN
+
+    def item(self, key: Value) -> Value:
+        """See `Modelled`: a part is like the whole."""
+        return self
+
+
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(_Noisy):
     """clean * latents + noise * noise.
 
     Attributes:
@@ -26,7 +55,7 @@ class Mixture:
 
 
 @dataclass(frozen=True)
-class Level:
+class Level(_Noisy):
     """A number that depends on how much noise there is."""
 
     value: float
@@ -38,7 +67,7 @@ class Level:
 def combined(operator: str, left: Value, right: Value) -> Value:
     """left <operator> right; None where it is not known."""
     if isinstance(left, Mixture) and isinstance(right, Mixture):
-        sign = {"Add": 1, "Sub": -1}.get(operator)
+        sign = {"add": 1, "sub": -1}.get(operator)
         if sign is None:
             return None
         return Mixture(left.clean + sign * right.clean, left.noise + sign * right.noise, left.steps or right.steps)
@@ -51,9 +80,9 @@ def combined(operator: str, left: Value, right: Value) -> Value:
             return replace(mixture, steps=(*mixture.steps, (name, text)))
         return _scaled(operator, mixture, other, mixture is left)
     levels = [item for item in (left, right) if is_level(item)]
-    if not levels or one is None or two is None or (operator == "Div" and not two):
+    if not levels or one is None or two is None or (operator == "truediv" and not two):
         return None
-    values = {"Add": one + two, "Sub": one - two, "Mult": one * two, "Div": one / two if two else 0.0}
+    values = {"add": one + two, "sub": one - two, "mul": one * two, "truediv": one / two if two else 0.0}
     return Level(values[operator]) if operator in values else None
 
 
@@ -78,9 +107,9 @@ def is_level(value: Value) -> bool:
 
 
 def _scaled(operator: str, mixture: Mixture, factor: float, first: bool) -> Value:
-    if operator == "Mult":
+    if operator == "mul":
         return replace(mixture, clean=mixture.clean * factor, noise=mixture.noise * factor)
-    if operator == "Div" and first and factor:
+    if operator == "truediv" and first and factor:
         return replace(mixture, clean=mixture.clean / factor, noise=mixture.noise / factor)
     return None
 

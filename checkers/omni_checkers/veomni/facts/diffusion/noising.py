@@ -4,72 +4,44 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from omni_checkers.symbolic import Call, Evaluator, Opaque, Oracle, library
-from omni_checkers.symbolic.paths import TooManyPaths, explore
-from omni_checkers.symbolic.signals import Raised
-from omni_checkers.symbolic.values import Function, Partial, Symbol, Value
-from omni_checkers.veomni.facts.diffusion.mixtures import Level, Mixture, combined, noised
+from omni_checkers.symbolic import Call, Evaluator, Exhausted, Function, Opaque, Oracle, Raised, Symbol, Value, explore
+from omni_checkers.veomni.facts.diffusion.mixtures import Mixture, combined, noised
 from omni_checkers.veomni.facts.diffusion.sides import Diffusion, Method
+from omni_kit.pysource.eval import Frame
 from omni_kit.pysource.signatures import positional, required, signature
 
 _PATHS = 48
 _NOISE = frozenset({"randn", "randn_like", "randn_tensor", "normal"})
-_PLAIN = frozenset({"shape", "device", "dtype", "ndim"})
 _LATENTS = ("latents", "input_latents", "vae_latents")
 
 
 class NoisingEvaluator(Evaluator):
     """Follows latents and noise through a training step."""
 
-    def call(self, function: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST | None) -> Value:
+    def call(
+        self, function: Value, arguments: list[Value], keywords: dict[str, Value], frame: Frame, node: ast.expr | None
+    ) -> Value:
         """Knows some functions of libraries, and goes on with the others."""
-        name = _name(function)
+        name = str(function)
         leaf = name.rpartition(".")[2]
         if leaf in _NOISE and (isinstance(function, Symbol) or leaf == "randn_tensor"):
             return Mixture(0.0, 1.0)
         if leaf == "encode" and "vae" in name.lower():
             return Mixture(1.0, 0.0)
         if leaf in {"scale_noise", "add_noise"} and not isinstance(function, Function):
-            found = _scheduled(leaf, args, kwargs)
+            found = _scheduled(leaf, arguments, keywords)
             if found is not None:
                 return found
-        mixed = [item for item in (*args, *kwargs.values()) if isinstance(item, Mixture)]
-        if len(mixed) == 1 and (isinstance(function, Symbol) or leaf in {"mode", "sample"}):
-            return mixed[0] if not name.startswith("builtins.") else super().call(function, args, kwargs, node)
-        return super().call(function, args, kwargs, node)
+        mixed = [item for item in (*arguments, *keywords.values()) if isinstance(item, Mixture)]
+        passed = isinstance(function, Symbol) or leaf in {"mode", "sample"}
+        if len(mixed) == 1 and passed and not name.startswith("builtins."):
+            return mixed[0]
+        return super().call(function, arguments, keywords, frame, node)
 
-    def method(self, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value], line: int) -> Value:
-        """Knows what methods do with these values."""
-        words = {"sub": "Sub", "mul": "Mult", "add": "Add", "div": "Div"}
-        if isinstance(owner, (Mixture, Level)) and name.rstrip("_") in words and args:
-            found = combined(words[name.rstrip("_")], owner, args[0])
-            return found if found is not None else Opaque(f"{owner}.{name}")
-        if isinstance(owner, (Mixture, Level)):
-            return owner
-        return super().method(owner, name, args, kwargs, line)
-
-    def attribute(self, owner: Value, name: str, line: int) -> Value:
-        """Knows what attributes of these values are."""
-        if isinstance(owner, (Mixture, Level)):
-            if name in _PLAIN:
-                return Opaque(f"{owner}.{name}")
-            return owner if name in {"latent_dist", "parameters", "mean"} else Partial(library.METHOD, (owner, name))
-        return super().attribute(owner, name, line)
-
-    def binary(self, operator: ast.operator, left: Value, right: Value) -> Value:
-        """Computes with these values."""
-        found = combined(type(operator).__name__, left, right)
-        return found if found is not None else super().binary(operator, left, right)
-
-    def item(self, container: Value, key: Value, line: int) -> Value:
-        """A part of such a value is like the whole."""
-        return container if isinstance(container, (Mixture, Level)) else super().item(container, key, line)
-
-    def _of_unaryop(self, node: ast.UnaryOp) -> Value:
-        value = self.value(node.operand)
-        if isinstance(node.op, ast.USub) and isinstance(value, Mixture):
-            return Mixture(-value.clean, -value.noise, value.steps)
-        return super()._of_unaryop(node)
+    def operation(self, name: str, operands: list[Value], frame: Frame) -> Value:
+        """Sigmas and timesteps are levels, whatever they come from."""
+        found = combined(name, *operands) if len(operands) == 2 else None
+        return found if found is not None else super().operation(name, operands, frame)
 
 
 @dataclass(frozen=True)
@@ -104,7 +76,7 @@ def steps(diffusion: Diffusion, get: Method | None, process: Method) -> Iterator
 
     try:
         yield from (found for found in explore(run, _PATHS) if found is not None)
-    except (TooManyPaths, RecursionError):
+    except (Exhausted, RecursionError):
         return
 
 
@@ -141,9 +113,3 @@ def _scheduled(leaf: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
 
 def _first(value: Value) -> list[Value]:
     return value[:1] if isinstance(value, list) else [value] if value is not None else []
-
-
-def _name(function: Value) -> str:
-    if isinstance(function, Partial) and len(function.args) > 1:
-        return f"{function.args[0]}.{function.args[1]}"
-    return str(function)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omni_checkers.symbolic.values import Value
+from omni_checkers.symbolic import UNKNOWN, Modelled, Opaque, Value
 
 _SAME = frozenset(
     {"view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "clone", "cpu", "cuda", "unflatten", "expand"}
@@ -12,7 +12,7 @@ _SAME = frozenset(
 
 
 @dataclass(frozen=True)
-class Flat:
+class Flat(Modelled):
     """A tensor whose elements are all one number.
 
     Attributes:
@@ -26,50 +26,88 @@ class Flat:
     low: bool = True
     trained: bool = False
 
+    def attribute(self, name: str) -> Value:
+        """See `Modelled`."""
+        return _attribute(self, name)
+
+    def method(self, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+        """See `Modelled`."""
+        if name in {"float", "double"}:
+            return replace(self, low=False)
+        if name in {"to", "type"}:
+            given = " ".join(map(str, [*arguments, *keywords.values()]))
+            return replace(self, low=self.low and not any(one in given for one in ("float32", "float64")))
+        if name in {"bfloat16", "half"}:
+            return replace(self, low=True)
+        if name in {"detach", "item", "tolist"}:
+            return replace(self, trained=False)
+        if name == "mean":
+            return replace(self, count=1)
+        if name == "sum":
+            return replace(self, value=self.value * self.count, count=1)
+        if name in {"pow", "square", "abs"}:
+            power = arguments[0] if arguments and isinstance(arguments[0], (int, float)) else 2
+            return replace(self, value=abs(self.value) if name == "abs" else self.value**power)
+        if name in {"sub", "mul", "add", "div"} and arguments:
+            return binary("truediv" if name == "div" else name, self, arguments[0])
+        if name == "numel":
+            return self.count
+        return self if name in _SAME else UNKNOWN
+
+    def operation(self, name: str, operands: list[Value]) -> Value:
+        """See `Modelled`."""
+        return binary(name, *operands) if len(operands) == 2 else UNKNOWN
+
+    def item(self, key: Value) -> Value:
+        """See `Modelled`: a part is like the whole."""
+        return self
+
     def __str__(self) -> str:
         return f"flat({self.value}, {self.count}, {self.low}, {self.trained})"
 
 
-def method(owner: Flat, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """owner.name(...); None where it is not known."""
-    if name in {"float", "double"}:
-        return replace(owner, low=False)
-    if name in {"to", "type"}:
-        given = " ".join(map(str, [*args, *kwargs.values()]))
-        return replace(owner, low=owner.low and not any(one in given for one in ("float32", "float64")))
-    if name in {"bfloat16", "half"}:
-        return replace(owner, low=True)
-    if name in {"detach", "item", "tolist"}:
-        return replace(owner, trained=False)
-    if name == "mean":
-        return replace(owner, count=1)
-    if name == "sum":
-        return replace(owner, value=owner.value * owner.count, count=1)
-    if name in {"pow", "square", "abs"}:
-        power = args[0] if args and isinstance(args[0], (int, float)) else 2
-        return replace(owner, value=abs(owner.value) if name == "abs" else owner.value**power)
-    if name in {"sub", "mul", "add", "div"} and args:
-        return binary({"sub": "Sub", "mul": "Mult", "add": "Add", "div": "Div"}[name], owner, args[0])
-    if name == "numel":
-        return owner.count
-    return owner if name in _SAME else None
+@dataclass(frozen=True)
+class Joined(Modelled):
+    """Tensors that were stacked, or joined one after another."""
+
+    items: tuple[Flat, ...]
+    weighted: bool
+
+    def attribute(self, name: str) -> Value:
+        """See `Modelled`."""
+        return _attribute(self, name)
+
+    def method(self, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+        """See `Modelled`."""
+        if name in {"mean", "sum"}:
+            return together(list(self.items), self.weighted, name)
+        return self if name in {"view", "reshape", "flatten", "float", "to", "squeeze"} else UNKNOWN
+
+    def __str__(self) -> str:
+        return f"joined({[str(item) for item in self.items]}, {self.weighted})"
 
 
-def binary(operator: str, left: Value, right: Value) -> Flat | None:
-    """left <operator> right; None where it is not known."""
+def _attribute(owner: Flat | Joined, name: str) -> Value:
+    if name in {"shape", "dtype", "device", "ndim"}:
+        return Opaque(f"{owner}.{name}")
+    return owner if name in {"sample", "data"} else UNKNOWN
+
+
+def binary(operator: str, left: Value, right: Value) -> Value:
+    """left <operator> right; UNKNOWN where it is not known."""
     one, two = (item.value if isinstance(item, Flat) else item for item in (left, right))
     if not all(isinstance(item, (int, float)) and not isinstance(item, bool) for item in (one, two)):
-        return None
+        return UNKNOWN
     flats = [item for item in (left, right) if isinstance(item, Flat)]
     actions: dict[str, Any] = {
-        "Add": lambda: one + two,
-        "Sub": lambda: one - two,
-        "Mult": lambda: one * two,
-        "Div": lambda: one / two,
-        "Pow": lambda: one**two,
+        "add": lambda: one + two,
+        "sub": lambda: one - two,
+        "mul": lambda: one * two,
+        "truediv": lambda: one / two,
+        "pow": lambda: one**two,
     }
-    if operator not in actions or not flats or (operator == "Div" and not two):
-        return None
+    if operator not in actions or not flats or (operator == "truediv" and not two):
+        return UNKNOWN
     count = max(flat.count for flat in flats)
     low, trained = all(flat.low for flat in flats), any(flat.trained for flat in flats)
     return Flat(float(actions[operator]()), count, low, trained)

@@ -9,9 +9,7 @@ from pathlib import Path
 from omni_checkers.engine.facts import fact
 from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import NotApplicable
-from omni_checkers.symbolic import Class, Evaluator, Function, Oracle, Program, Symbol
-from omni_checkers.symbolic.signals import Raised
-from omni_checkers.symbolic.values import Value
+from omni_checkers.symbolic import Class, Evaluator, Function, Oracle, Program, Raised, Symbol, Value
 from omni_checkers.veomni.facts.registry import CONFIG, MODELING, Registration
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.pysource.classes import ClassRef

@@ -10,6 +10,7 @@ from omni_checkers.veomni.examples import CONVERTER, REGISTER
 from omni_checkers.veomni.facts.conversion import Factory, Rehearsal
 from omni_checkers.veomni.facts.experts import Experts
 from omni_checkers.veomni.facts.trial import Case, Trial
+from omni_kit.pysource.signatures import decorators
 from omni_kit.upstream.kinds import WITH_EXPERTS
 
 _INDEX = "_convert_fqn_to_index_mapping"
@@ -43,7 +44,7 @@ class IndexMappingBesideConverter(Rule):
             if value is None:
                 message = f"{item.name} has a converter that merges keys and no {_INDEX}: its experts are not exported"
                 yield Finding(message, *item.place)
-            elif isinstance(value, Function) and not value.decorated("staticmethod"):
+            elif isinstance(value, Function) and "staticmethod" not in decorators(value.node):
                 yield Finding(f"{_INDEX} of {item.name} is a plain function: wrap it in staticmethod", *item.place)
         if not judged:
             raise NotApplicable("no attached converter merges keys")
@@ -143,5 +144,5 @@ def _converter_place(rehearsal: Rehearsal) -> tuple[Path, int]:
         callee = callee.args[0]
     node = getattr(callee, "node", None)
     if isinstance(callee, (Function, Class)) and node is not None:
-        return callee.module.path, node.lineno
+        return callee.path if isinstance(callee, Function) else callee.module.path, node.lineno
     return rehearsal.factory.returned.place

@@ -6,10 +6,7 @@ from pathlib import Path
 
 from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import Edit, Finding, Findings, NotApplicable, Rule, Severity
-from omni_checkers.symbolic import Class, Evaluator, Oracle, Program, TooManyPaths, explore
-from omni_checkers.symbolic.evaluate import Outcome
-from omni_checkers.symbolic.signals import Raised
-from omni_checkers.symbolic.values import Value
+from omni_checkers.symbolic import Class, Evaluator, Exhausted, Oracle, Outcome, Program, Raised, Value, explore
 from omni_checkers.veomni.examples import CONVERTER, REGISTER
 from omni_checkers.veomni.facts.configs import ModelRecord, nested_text_configs
 from omni_checkers.veomni.facts.conversion import Factory
@@ -166,7 +163,7 @@ def _failure(factory: Factory, program: Program, config: ConfigClass) -> Outcome
             if outcome.raised is None or not outcome.raised.startswith("AttributeError"):
                 return None
             failures.append(outcome)
-    except (TooManyPaths, RecursionError):
+    except (Exhausted, RecursionError):
         return None
     return failures[0] if failures else None
 

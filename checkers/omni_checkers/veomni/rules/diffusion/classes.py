@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
-from omni_checkers.symbolic.values import Value
+from omni_checkers.symbolic import Value
 from omni_checkers.veomni.examples_diffusion import ATTRIBUTES, MODEL, MODELING
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.sides import is_symbol

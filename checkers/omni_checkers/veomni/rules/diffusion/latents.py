@@ -88,7 +88,7 @@ def _wrong(mixture: Mixture, vae: ClassRef) -> Iterator[str]:
     if len(means) > 1 or len(spreads) > 1:
         yield "the latents are normalised more than once"
         return
-    if any(operator != "Sub" for operator in means):
+    if any(operator != "sub" for operator in means):
         yield "the mean of the latents is not subtracted"
     if any(not _right(operator, text) for operator, text in spreads):
         yield "the spread is applied the wrong way: divide by latents_std, multiply by scaling_factor"
@@ -108,7 +108,7 @@ def _kind(text: str) -> str:
 def _right(operator: str, text: str) -> bool:
     inverse = "1 Div" in text or "1.0 Div" in text or "reciprocal" in text
     by_std = "scaling_factor" not in text
-    return operator == ("Div" if by_std != inverse else "Mult")
+    return operator == ("truediv" if by_std != inverse else "mul")
 
 
 def _listed(taken: Mapping[str, Argument]) -> bool:

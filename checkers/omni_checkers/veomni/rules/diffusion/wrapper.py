@@ -6,8 +6,7 @@ from pathlib import Path
 
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
-from omni_checkers.symbolic import Class
-from omni_checkers.symbolic.values import Value
+from omni_checkers.symbolic import Class, Value
 from omni_checkers.veomni.examples_diffusion import INIT, MODEL, MODELING, PROPERTY
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.sides import Method, is_symbol

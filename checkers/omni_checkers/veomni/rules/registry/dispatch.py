@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
-from omni_checkers.symbolic import Class, Function, Program
-from omni_checkers.symbolic.values import Opaque
+from omni_checkers.symbolic import Class, Function, Opaque, Program
 from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.generated import Generated, architectures
 from omni_checkers.veomni.facts.registry import MODELING, Registration, dispatch, imported_modules

@@ -6,9 +6,7 @@ from pathlib import Path
 
 from omni_checkers.engine.files import File, walked
 from omni_checkers.engine.rule import Example, Finding, Findings, NotApplicable, Rule, Severity
-from omni_checkers.symbolic import Class, Evaluator, Function, Oracle, Program, Symbol
-from omni_checkers.symbolic.signals import Raised
-from omni_checkers.symbolic.values import Value
+from omni_checkers.symbolic import Class, Evaluator, Function, Oracle, Program, Raised, Symbol, Value
 from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.registry import CONFIG, Registration, Returned
 from omni_kit.pysource.library import Library

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from omni_checkers.engine.files import File, read_file
 from omni_checkers.engine.rule import Edit, Finding, Findings, NotApplicable, Rule
-from omni_checkers.symbolic import Evaluator, Module, Oracle, Program
-from omni_checkers.symbolic.signals import Raised
+from omni_checkers.symbolic import Evaluator, Module, Oracle, Program, Raised
 from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.registry import CONFIG, MODELING, Registration
