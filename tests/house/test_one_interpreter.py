@@ -19,8 +19,8 @@ OPERATORS = {
 LEFT = {
     f"checkers/omni_checkers/{name}.py"
     for name in (
-        "diffusers/rules/pipelines/steps", "sglang_diffusion/facts/degrees", "sglang_diffusion/facts/grids",
-        "sglang_diffusion/facts/keys", "codediff/normalize", "symbolic/library",
+        "codediff/normalize", "diffusers/rules/pipelines/steps", "sglang_diffusion/facts/degrees",
+        "sglang_diffusion/facts/keys",
     )
 }  # fmt: skip
 

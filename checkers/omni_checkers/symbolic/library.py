@@ -1,10 +1,12 @@
 """Functions and methods outside of the package whose results are known."""
 
+import ast
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from omni_checkers.symbolic import tensors
+from omni_checkers.symbolic.paths import Oracle
 from omni_checkers.symbolic.program import Module
 from omni_checkers.symbolic.tensors import NotATensor, Tiny
 from omni_checkers.symbolic.values import (
@@ -28,14 +30,28 @@ from omni_checkers.symbolic.values import (
 )
 from omni_kit.pysource.eval import Frame, Unreadable, python
 
-if TYPE_CHECKING:
-    from omni_checkers.symbolic.evaluator import Evaluator
-
 CONTAINERS = (list, tuple, dict, set, frozenset)
 _REFUSED = (
     ArithmeticError, AttributeError, LookupError, TypeError, ValueError, re.error, NotATensor, Unreadable,
 )  # fmt: skip
 _COMPARED = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "is_", "is_not", "in", "not in"})
+
+
+class Path(Protocol):
+    """The path that asks: what functions of a library do with functions and modules of the package."""
+
+    oracle: Oracle
+
+    def call(
+        self, function: Value, arguments: list[Value], keywords: dict[str, Value], frame: Frame, node: ast.expr | None
+    ) -> Value:
+        """What a call gives."""
+
+    def set_attribute(self, base: Value, name: str, value: Value, frame: Frame) -> None:
+        """Sets an attribute."""
+
+    def module_named(self, module_name: str, name: str | None, frame: Frame) -> Value:
+        """A module, or a name of it."""
 
 
 def operation(name: str, operands: list[Value]) -> Value:
@@ -89,11 +105,11 @@ def tried(function: Callable[..., Any], *args: Value, **kwargs: Value) -> Value:
         return UNKNOWN
 
 
-def call(evaluator: "Evaluator", name: str, args: list[Value], kwargs: dict[str, Value], frame: Frame) -> Value:
+def call(path: "Path", name: str, args: list[Value], kwargs: dict[str, Value], frame: Frame) -> Value:
     """Calls a library function that is known, or gives UNKNOWN."""
     module, _, short = name.rpartition(".")
     if module == "builtins" or (module == "collections" and short in {"dict", "OrderedDict"}):
-        return _builtin(evaluator, "dict" if short == "OrderedDict" else short, args, kwargs, frame)
+        return _builtin(path, "dict" if short == "OrderedDict" else short, args, kwargs, frame)
     if module == "torch":
         return tensor(short, args, kwargs)
     if module == "re" and short in {"compile", "match", "fullmatch", "search", "sub", "split", "findall"}:
@@ -109,7 +125,7 @@ def call(evaluator: "Evaluator", name: str, args: list[Value], kwargs: dict[str,
     if name == "importlib.import_module" and args and isinstance(args[0], str):
         package = args[1] if len(args) > 1 else kwargs.get("package")
         relative = args[0].startswith(".") and isinstance(package, str)
-        return evaluator.module_named(_resolved(args[0], package) if relative else args[0], None, frame)
+        return path.module_named(_resolved(args[0], package) if relative else args[0], None, frame)
     return UNKNOWN
 
 
@@ -128,13 +144,13 @@ def _resolved(name: str, package: str) -> str:
     return ".".join([*parts[: len(parts) - level + 1], *([name[level:]] if name[level:] else [])])
 
 
-def _builtin(evaluator: "Evaluator", name: str, args: list[Value], kwargs: dict[str, Value], frame: Frame) -> Value:
+def _builtin(path: "Path", name: str, args: list[Value], kwargs: dict[str, Value], frame: Frame) -> Value:
     first = args[0] if args else None
     match name, args:
         case "getattr", [owner, str(attribute), *default]:
             return _getattr(owner, attribute, default, frame)
         case "setattr", [owner, str(attribute), value]:
-            return evaluator.set_attribute(owner, attribute, value, frame)
+            return path.set_attribute(owner, attribute, value, frame)
         case "hasattr", [Record(), str(attribute)]:
             return tried(first.attribute, attribute) is not UNKNOWN
         case "isinstance", [Tiny(), kind]:
@@ -146,7 +162,7 @@ def _builtin(evaluator: "Evaluator", name: str, args: list[Value], kwargs: dict[
         case "any" | "all", [value] if isinstance(value, CONTAINERS):
             return (any if name == "any" else all)(map(frame.is_true, value))
         case "sorted", [value]:
-            return _sorted(evaluator, value, kwargs, frame)
+            return _sorted(path, value, kwargs, frame)
         case "set" | "frozenset", [value] if isinstance(value, CONTAINERS):
             return {hashable(one) for one in value}
         case "dict", [dict()]:
@@ -170,12 +186,12 @@ def _getattr(owner: Value, name: str, default: list[Value], frame: Frame) -> Val
         raise
 
 
-def _sorted(evaluator: "Evaluator", items: Value, kwargs: dict[str, Value], frame: Frame) -> Value:
+def _sorted(path: "Path", items: Value, kwargs: dict[str, Value], frame: Frame) -> Value:
     """sorted(...), where the order is decided by constants: those of the keys, or the first of each pair."""
     if not isinstance(items, (*CONTAINERS, str)):
         return UNKNOWN
     values, key = list(items), kwargs.get("key")
-    keys = values if key is None else [evaluator.call(key, [value], {}, frame, None) for value in values]
+    keys = values if key is None else [path.call(key, [value], {}, frame, None) for value in values]
     if not all(map(known, keys)):
         keys = [item[0] if isinstance(item, tuple) and item else item for item in keys]
         if not all(map(known, keys)) or len({repr(item) for item in keys}) != len(keys):
@@ -184,7 +200,7 @@ def _sorted(evaluator: "Evaluator", items: Value, kwargs: dict[str, Value], fram
     return [values[number] for number in pairs]
 
 
-def method(evaluator: "Evaluator", owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def method(path: "Path", owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """owner.name(...) for strings, containers and modelled values, or UNKNOWN."""
     if isinstance(owner, Modelled):
         return owner.method(name, args, kwargs)
@@ -194,7 +210,7 @@ def method(evaluator: "Evaluator", owner: Value, name: str, args: list[Value], k
         key, default = hashable(args[0]), (args[1] if len(args) > 1 else None)
         if key not in owner and isinstance(key, (Opaque, Symbol)):
             choices = [*owner.values(), default]
-            return choices[evaluator.oracle.choose(f"{show(key)} in {show(list(owner))}", len(choices))]
+            return choices[path.oracle.choose(f"{show(key)} in {show(list(owner))}", len(choices))]
         raises = name == "pop" and len(args) == 1 and key not in owner
         return UNKNOWN if raises else getattr(owner, name)(key, default)
     if isinstance(owner, dict) and name == "update":
