@@ -19,8 +19,7 @@ OPERATORS = {
 LEFT = {
     f"checkers/omni_checkers/{name}.py"
     for name in (
-        "codediff/normalize", "diffusers/rules/pipelines/steps", "sglang_diffusion/facts/degrees",
-        "sglang_diffusion/facts/keys",
+        "codediff/normalize", "diffusers/rules/pipelines/steps", "sglang_diffusion/facts/keys",
     )
 }  # fmt: skip
 

@@ -104,7 +104,8 @@ class Evaluator(Domain):
         self.attributes: dict[tuple[Value, str], Attached] = {}
         self.effects: list[Effect] = []
         self.imports: dict[str, int] = {}
-        self.last_line, self.last_module = 0, None
+        self.last_line = 0
+        self.last_module: Module | None = None
         self.top = PathFrame(self, Path(), "", Scope({}), _NOWHERE)
         """The frame of whoever asks from outside."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from omni_checkers.symbolic.values import Class, Function, Opaque, Raised, Scope, Value, hashable, show
 from omni_kit.pysource.eval import Exhausted, Frame, Unreadable
 from omni_kit.pysource.eval.python import OPERATORS
-from omni_kit.pysource.signatures import double_star, named, positional, signature, star
+from omni_kit.pysource.signatures import double_star, named, positional, star
 
 
 class PathFrame(Frame):
@@ -100,8 +100,7 @@ class PathFrame(Frame):
 
     def bound(self, function: Function, arguments: list[Value], keywords: dict[str, Value]) -> dict[str, Value]:
         """Parameter -> value; a parameter that is not given and has no default is unknown."""
-        assert not isinstance(function.node, ast.ClassDef)
-        taken = signature(function.node)
+        taken = function.signature
         own, placed, rest, more = named(taken), positional(taken), star(taken), double_star(taken)
         found = {name: Opaque(f"<{name}>") for name in own} | dict(function.defaults)
         found |= dict(zip(placed, arguments, strict=False))

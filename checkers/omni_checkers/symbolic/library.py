@@ -124,8 +124,9 @@ def call(path: "Path", name: str, args: list[Value], kwargs: dict[str, Value], f
         return Partial(args[0], tuple(args[1:]), kwargs)
     if name == "importlib.import_module" and args and isinstance(args[0], str):
         package = args[1] if len(args) > 1 else kwargs.get("package")
-        relative = args[0].startswith(".") and isinstance(package, str)
-        return path.module_named(_resolved(args[0], package) if relative else args[0], None, frame)
+        relative = args[0].startswith(".")
+        name = _resolved(args[0], package) if relative and isinstance(package, str) else args[0]
+        return path.module_named(name, None, frame)
     return UNKNOWN
 
 
@@ -145,14 +146,13 @@ def _resolved(name: str, package: str) -> str:
 
 
 def _builtin(path: "Path", name: str, args: list[Value], kwargs: dict[str, Value], frame: Frame) -> Value:
-    first = args[0] if args else None
     match name, args:
         case "getattr", [owner, str(attribute), *default]:
             return _getattr(owner, attribute, default, frame)
         case "setattr", [owner, str(attribute), value]:
             return path.set_attribute(owner, attribute, value, frame)
-        case "hasattr", [Record(), str(attribute)]:
-            return tried(first.attribute, attribute) is not UNKNOWN
+        case "hasattr", [Record() as record, str(attribute)]:
+            return tried(record.attribute, attribute) is not UNKNOWN
         case "isinstance", [Tiny(), kind]:
             return (isinstance(kind, Symbol) and kind.name in {"torch.Tensor", "torch.nn.Parameter"}) or UNKNOWN
         case "bool", [value]:
@@ -165,8 +165,8 @@ def _builtin(path: "Path", name: str, args: list[Value], kwargs: dict[str, Value
             return _sorted(path, value, kwargs, frame)
         case "set" | "frozenset", [value] if isinstance(value, CONTAINERS):
             return {hashable(one) for one in value}
-        case "dict", [dict()]:
-            return {**first, **kwargs}
+        case "dict", [dict() as items]:
+            return {**items, **kwargs}
         case "zip", _:
             kwargs = {}
     if name in {"getattr", "hasattr", "isinstance", "staticmethod", "classmethod", "property", "sorted"}:

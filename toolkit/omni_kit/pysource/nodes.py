@@ -140,12 +140,14 @@ def returns(function: ast.AST) -> list[ast.expr]:
 
 def assigned(node: ast.AST, name: str) -> list[ast.expr]:
     """Return what a plain name is assigned below a node, in the order of the lines; without loops and unpacking."""
-    found: list[tuple[int, ast.expr]] = []
-    for item in (*within(node, ast.Assign), *within(node, ast.AnnAssign)):
-        targets = item.targets if isinstance(item, ast.Assign) else [item.target]
-        if item.value is not None:
-            found += [(item.lineno, item.value) for one in targets if isinstance(one, ast.Name) and one.id == name]
+    found = [(one.lineno, one.value) for one in within(node, ast.Assign) if any(_is(name, t) for t in one.targets)]
+    annotated = (one for one in within(node, ast.AnnAssign) if _is(name, one.target))
+    found += [(one.lineno, one.value) for one in annotated if one.value is not None]
     return [value for _, value in sorted(found, key=lambda item: item[0])]
+
+
+def _is(name: str, target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and target.id == name
 
 
 def constant(node: ast.AST | None) -> object:

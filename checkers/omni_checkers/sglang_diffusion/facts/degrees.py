@@ -2,102 +2,116 @@
 
 import ast
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from omni_kit.pysource.nodes import assigned, last_name, returns
-from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.pysource.eval import UNKNOWN, Frame, OpenDomain, Scope, Unknown
+from omni_kit.pysource.nodes import assigned, last_name, names_in, returns
+from omni_kit.pysource.source import SourceFile
 
 Degree = Mapping[str, int]
-"""Name -> power; empty for a plain number."""
-_SHAPES = frozenset(
-    {
-        "view",
-        "to",
-        "reshape",
-        "float",
-        "clone",
-        "tensor",
-        "unsqueeze",
-        "as_tensor",
-        "expand",
-        "squeeze",
-        "type_as",
-        "cuda",
-    }
-    | {"cast", "Tensor", "tuple", "list"}
-)
+"""Name -> power; empty for a plain number, with "-" for one below zero."""
+_SHAPES = frozenset({
+    "view", "to", "reshape", "float", "clone", "tensor", "unsqueeze", "as_tensor", "expand", "squeeze", "type_as",
+    "cuda", "cast", "Tensor", "tuple", "list", "sqrt",
+})  # fmt: skip
 _NAMED = (
-    "scaling_factor",
-    "shift_factor",
-    "latents_mean",
-    "latents_std",
-    "running_mean",
-    "running_var",
-    "scale_factor",
-)
-_DEEPEST = 10
+    "scaling_factor", "shift_factor", "latents_mean", "latents_std", "running_mean", "running_var", "scale_factor",
+)  # fmt: skip
 
 
-def degree(node: ast.expr, source: SourceFile, function: ast.FunctionDef, depth: int = 0) -> Degree | None:
+@dataclass(frozen=True)
+class _Factor:
+    """A product of powers.
+
+    Attributes:
+        owner: what it is an attribute of; None for anything else.
+    """
+
+    powers: Degree
+    owner: Any = None
+
+
+def degree(node: ast.expr, source: SourceFile, function: ast.FunctionDef) -> Degree | None:
     """What an expression is made of; None where it cannot be read."""
-    if depth > _DEEPEST:
+    try:
+        return _powers(_FirstWay(_Factors(function), source.path, source.module, Scope({})).value(node))
+    except Exception:  # whatever stands in the way of a value
         return None
-    match node:
-        case ast.Constant():
-            return {}
-        case ast.Attribute(attr=name):
-            return {name: 1}
-        case ast.Subscript():
-            return degree(node.value, source, function, depth + 1)
-        case ast.Name(id=name):
-            values = [value for value in assigned(function, name) if name not in _names(value)]
-            if values:
-                return degree(values[-1], source, function, depth + 1)
-            return {name: 1} if any(one in name for one in _NAMED) else None
-        case ast.IfExp():
-            first = degree(node.body, source, function, depth + 1)
-            return first or degree(node.orelse, source, function, depth + 1)
-        case ast.BoolOp(values=[first, *_]):
-            return degree(first, source, function, depth + 1)
-        case ast.UnaryOp():
-            inner = degree(node.operand, source, function, depth + 1)
-            return {**inner, "-": 1} if inner is not None and isinstance(node.op, ast.USub) else inner
-        case ast.BinOp():
-            return _joined(node, source, function, depth)
-        case ast.Call():
-            return _called(node, source, function, depth)
-    return None
 
 
-def _joined(node: ast.BinOp, source: SourceFile, function: ast.FunctionDef, depth: int) -> Degree | None:
-    left = degree(node.left, source, function, depth + 1)
-    right = degree(node.right, source, function, depth + 1)
-    if left is None or right is None:
-        return None
-    if isinstance(node.op, (ast.Mult, ast.Div)):
-        sign = 1 if isinstance(node.op, ast.Mult) else -1
-        names = {*left, *right}
-        return {name: power for name in names if (power := left.get(name, 0) + sign * right.get(name, 0))}
-    if isinstance(node.op, ast.Pow) and isinstance(node.right, ast.UnaryOp):
-        return {name: -power for name, power in left.items()}
-    if isinstance(node.op, (ast.Add, ast.Sub)) and all("eps" in name for name in right):
-        return left  # a small number that keeps a root from 0
-    return None
+class _Factors(OpenDomain):
+    """Attributes and some variables are factors; other variables are what they are assigned last."""
+
+    def __init__(self, function: ast.FunctionDef) -> None:
+        super().__init__()
+        self.function = function
+
+    def name(self, name: str, frame: Frame) -> Any:
+        """See `Domain`."""
+        values = [value for value in assigned(self.function, name) if name not in names_in(value)]
+        if values:
+            return frame.value(values[-1])
+        return _Factor({name: 1}) if any(one in name for one in _NAMED) else super().name(name, frame)
+
+    def attribute(self, base: Any, name: str, frame: Frame) -> Any:
+        """See `Domain`."""
+        return _Factor({name: 1}, base)
+
+    def item(self, base: Any, key: Any, frame: Frame) -> Any:
+        """See `Domain`: an item is made of what the whole is made of."""
+        return base
+
+    def operation(self, name: str, operands: list[Any], frame: Frame) -> Any:
+        """See `Domain`."""
+        match name, [_powers(one) for one in operands]:
+            case "neg", [dict() as powers]:
+                return _Factor({**powers, "-": 1})
+            case "mul" | "truediv", [dict() as left, dict() as right]:
+                return _Factor(_product(left, right, 1 if name == "mul" else -1))
+            case "pow", [dict() as powers, {"-": 1}]:
+                return _Factor(_product({}, powers, -1))
+            case "add" | "sub", [dict() as powers, dict() as other] if all("eps" in one for one in other):
+                return _Factor(powers)  # a small number keeps a root from 0
+        return UNKNOWN
+
+    def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: Frame, node: ast.expr) -> Any:
+        """See `Domain`."""
+        name, owner = last_name(node), function.owner if isinstance(function, _Factor) else None
+        if name == "getattr" and len(arguments) > 1:
+            return _Factor({str(arguments[1]): 1})
+        inner = arguments[0] if arguments and (owner is None or owner == Unknown("torch")) else owner
+        if name in {"reciprocal", "rsqrt"} and (powers := _powers(inner)) is not None:
+            return _Factor(_product({}, powers, -1))
+        return inner if name in _SHAPES else UNKNOWN
 
 
-def _called(node: ast.Call, source: SourceFile, function: ast.FunctionDef, depth: int) -> Degree | None:
-    name = last_name(node.func)
-    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-    inner = node.args[0] if node.args and (owner is None or dotted(owner) == "torch") else owner
-    if name == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-        return {str(node.args[1].value): 1}
-    if inner is None:
-        return None
-    if name in _SHAPES or name == "sqrt":
-        return degree(inner, source, function, depth + 1)
-    if name in ("reciprocal", "rsqrt"):
-        found = degree(inner, source, function, depth + 1)
-        return {part: -power for part, power in found.items()} if found is not None else None
-    return None
+class _FirstWay(Frame):
+    """Code of which the first way counts that says anything."""
+
+    def of_ifexp(self, node: ast.IfExp) -> Any:
+        """One of two values: the first, unless it is a plain number or not known."""
+        first = self.value(node.body)
+        return first if _powers(first) else self.value(node.orelse)
+
+    def of_boolop(self, node: ast.BoolOp) -> Any:
+        """The first value."""
+        return self.value(node.values[0])
+
+
+def _powers(value: Any) -> Degree | None:
+    """What a value is made of; None of one that is not known."""
+    if isinstance(value, _Factor):
+        return value.powers
+    if isinstance(value, int | float):
+        return {"-": 1} if value < 0 else {}
+    return {} if value is None or isinstance(value, str) else None
+
+
+def _product(left: Degree, right: Degree, times: int) -> Degree:
+    """Both together, the second so many times."""
+    powers = {name: left.get(name, 0) + times * right.get(name, 0) for name in {**left, **right}}
+    return {name: power for name, power in powers.items() if power}
 
 
 def pair(
@@ -114,7 +128,3 @@ def pair(
         answers = returns(found[1]) if found is not None else []
         return pair(answers[-1], *found) if found is not None and answers else None
     return None
-
-
-def _names(node: ast.expr) -> set[str]:
-    return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}

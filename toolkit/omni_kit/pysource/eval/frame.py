@@ -10,7 +10,7 @@ from omni_kit.pysource.eval.domain import Domain
 from omni_kit.pysource.eval.expressions import Expressions, handler
 from omni_kit.pysource.eval.python import BUILTINS, OPERATORS
 from omni_kit.pysource.eval.values import Exhausted, Function, Scope, Unreadable, bounded, is_plain
-from omni_kit.pysource.signatures import bind, double_star, named, signature, star
+from omni_kit.pysource.signatures import bind, double_star, named, star
 
 
 class Return(Exception):
@@ -328,8 +328,7 @@ class Frame(Expressions):
         Raises:
             Unreadable: the arguments do not fit.
         """
-        assert not isinstance(function.node, ast.ClassDef)
-        taken = signature(function.node)
+        taken = function.signature
         try:
             given = bind(taken, arguments, keywords)
         except TypeError as error:

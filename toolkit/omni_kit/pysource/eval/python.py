@@ -155,7 +155,7 @@ def formatted(value: Any, conversion: int = -1, style: str = "") -> str:
     """
     if not isinstance(value, (str, int, float, bool, type(None))) or not _STYLE.fullmatch(style):
         raise Unreadable("formats by more than names")
-    return format({ord("r"): repr, ord("s"): str}.get(conversion, _itself)(value), style)
+    return format(repr(value) if conversion == ord("r") else str(value) if conversion == ord("s") else value, style)
 
 
 def _itself(value: Any) -> Any:

@@ -3,8 +3,11 @@
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import Signature
 from pathlib import Path
 from typing import Any
+
+from omni_kit.pysource.signatures import signature
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 SCALARS = (str, bytes, int, float, complex, bool, type(None), type(...))
@@ -95,6 +98,12 @@ class Function:
     def __post_init__(self) -> None:
         self.__name__ = self.__qualname__ = getattr(self.node, "name", "<lambda>")
         self.__module__ = self.module
+
+    @property
+    def signature(self) -> Signature:
+        """The signature of a function or lambda."""
+        assert not isinstance(self.node, ast.ClassDef)
+        return signature(self.node)
 
     def __repr__(self) -> str:
         return f"{self.module}.{self.__name__}"

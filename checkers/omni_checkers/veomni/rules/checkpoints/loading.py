@@ -173,4 +173,4 @@ def _called(callee: Value, program: Program, oracle: Oracle, config: ConfigClass
     try:
         return evaluator.call_function(callee, [ModelRecord(config)], {})
     except Raised as error:
-        return Outcome(raised=error.text, line=error.line, module=error.module)
+        return Outcome(raised=error.text, line=error.line or 0, module=error.module)

@@ -7,8 +7,8 @@ from omni_checkers.symbolic import Call, Class
 from omni_checkers.veomni.examples_diffusion import FORWARD, MODEL, MODELING
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.conditions import returned_keys
-from omni_checkers.veomni.facts.diffusion.losses import SAMPLES, SIZES, Answer, Joined, answers
-from omni_checkers.veomni.facts.diffusion.numbers import Flat
+from omni_checkers.veomni.facts.diffusion.losses import SAMPLES, SIZES, Answer, answers
+from omni_checkers.veomni.facts.diffusion.numbers import Flat, Joined
 from omni_checkers.veomni.facts.diffusion.sides import is_symbol
 from omni_kit.pysource.signatures import parameters, required, signature
 from omni_kit.upstream.kinds import Kind

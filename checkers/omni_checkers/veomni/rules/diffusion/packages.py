@@ -11,7 +11,7 @@ from omni_checkers.veomni.facts.constants import veomni_package
 from omni_checkers.veomni.facts.diffusion import Diffusion, Side
 from omni_checkers.veomni.facts.diffusion.sides import COMPANION
 from omni_checkers.veomni.facts.registry import CONFIG, MODELING
-from omni_kit.pysource.signatures import parameters, required, signature
+from omni_kit.pysource.signatures import named, required, star
 from omni_kit.targets.veomni.checkout import registrants
 from omni_kit.targets.veomni.model_dir import ModelDir
 from omni_kit.upstream.kinds import Kind
@@ -71,12 +71,11 @@ def _callable(diffusion: Diffusion) -> Iterator[Finding]:
         if found is None or not isinstance(function, Function) or not hasattr(function.node, "name"):
             continue
         node = function.node
-        needed = required(signature(node))
+        needed = required(function.signature)
         if side is diffusion.condition and needed:
             message = f"the function of '{side.key}' needs '{needed[0]}', and the trainer calls it without arguments"
             yield Finding(message, found.path, node.lineno)
-        taken = parameters(node)
-        if side is diffusion.transformer and not taken and node.args.vararg is None:
+        if side is diffusion.transformer and not named(function.signature) and star(function.signature) is None:
             message = f"the function of '{side.key}' takes nothing, and is called with an architecture"
             yield Finding(message, found.path, node.lineno)
 

@@ -10,7 +10,7 @@ from omni_checkers.symbolic import Class, Evaluator, Function, Oracle, Program, 
 from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.registry import CONFIG, Registration, Returned
 from omni_kit.pysource.library import Library
-from omni_kit.pysource.signatures import required, signature
+from omni_kit.pysource.signatures import required
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.transformers.configs import model_types
 
@@ -203,7 +203,7 @@ def _calls(
         if not isinstance(function, Function):
             continue
         outcome = Evaluator(program, Oracle([])).call_function(function, [], {})
-        needed = required(signature(function.node))
+        needed = required(function.signature)
         yield registration, outcome.value, f"needs '{needed[0]}', and is called without arguments" if needed else ""
 
 
