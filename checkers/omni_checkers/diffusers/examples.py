@@ -1,5 +1,9 @@
 """The package that the examples of rules change: Lumen with its pipeline, as small as it can be."""
 
+from functools import partial
+
+from omni_checkers.engine import examples as engine
+
 PACKAGE, TRANSFORMER, PIPELINE, BLOCKS = "__init__.py", "transformer_lumen.py", "pipeline_lumen.py", "modular_blocks.py"
 CONFIG_MIXIN = {"src/diffusers/configuration_utils.py": "class ConfigMixin:\n    pass\n"}
 """The part of diffusers that marks a directory as its checkout."""
@@ -225,18 +229,8 @@ class LumenSetTimestepsStep(ModularPipelineBlocks):
 }
 
 
-def changed(file: str, *pairs: tuple[str, str]) -> dict[str, str]:
-    """An example that changes one file, first text by second.
-
-    Raises:
-        ValueError: the file has no such text, and the example would change nothing.
-    """
-    text = LUMEN[file]
-    for before, after in pairs:
-        if before not in text:
-            raise ValueError(f"{file} has no {before!r}")
-        text = text.replace(before, after)
-    return {file: text}
+changed = partial(engine.changed, LUMEN)
+"""An example that changes one of these files, first text by second."""
 
 
 LUMEN_PLAN = """\

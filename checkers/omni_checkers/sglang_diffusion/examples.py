@@ -1,5 +1,9 @@
 """The plugin that the examples of rules change: Qwen-Image in the hybrid way, as small as it can be."""
 
+from functools import partial
+
+from omni_checkers.engine import examples as engine
+
 PACKAGE, PIPELINE, CONFIG = "__init__.py", "pipeline.py", "pipeline_config.py"
 SAMPLING, ARCH, DIT, STAGE = "sampling_params.py", "dit_config.py", "dit.py", "before_denoising.py"
 
@@ -262,15 +266,5 @@ class QwenBeforeDenoisingStage(PipelineStage):
 }
 
 
-def changed(file: str, *pairs: tuple[str, str]) -> dict[str, str]:
-    """An example that changes one file, first text by second.
-
-    Raises:
-        ValueError: the file has no such text, and the example would change nothing.
-    """
-    text = QWEN[file]
-    for before, after in pairs:
-        if before not in text:
-            raise ValueError(f"{file} has no {before!r}")
-        text = text.replace(before, after)
-    return {file: text}
+changed = partial(engine.changed, QWEN)
+"""An example that changes one of these files, first text by second."""
