@@ -45,6 +45,8 @@ def compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         inner.map(lambda one: f"(not {one})"),
         pair.map(lambda two: f"{{**{two[0]}, 1: {two[1]}}}"),
         inner.map(lambda one: f"f'{{({one})}}'" if "'" not in one else one),
+        inner.map(lambda one: f"f'{{({one})!r:>4}}'" if "'" not in one else one),
+        inner.map(lambda one: f"f'{{({one}):03d}}'" if "'" not in one else one),
     )
 
 
@@ -58,6 +60,11 @@ statements = st.one_of(
     st.builds("while {}:\n    a = {}".format, expressions, expressions),
     st.builds("a, *b = {}".format, expressions),
     st.builds("b.append({})".format, expressions),
+    st.builds(
+        "match {}:\n    case 3 | 'x': a = {}\n    case None: b = 1\n    case z if {}: c = z".format, *[expressions] * 3
+    ),
+    st.builds("try:\n    a = {}\nfinally:\n    c = {}".format, expressions, expressions),
+    st.builds("d = {{1: 2, 'x': 3}}\ndel d[{}]\nc = d".format, expressions),
 )
 
 
