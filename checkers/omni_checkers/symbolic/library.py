@@ -165,8 +165,8 @@ def _builtin(path: "Path", name: str, args: list[Value], kwargs: dict[str, Value
             return _sorted(path, value, kwargs, frame)
         case "set" | "frozenset", [value] if isinstance(value, CONTAINERS):
             return {hashable(one) for one in value}
-        case "dict", [dict() as items]:
-            return {**items, **kwargs}
+        case "dict", [] | [dict()]:
+            return {**(args[0] if args else {}), **kwargs}
         case "zip", _:
             kwargs = {}
     if name in {"getattr", "hasattr", "isinstance", "staticmethod", "classmethod", "property", "sorted"}:
@@ -219,6 +219,8 @@ def method(path: "Path", owner: Value, name: str, args: list[Value], kwargs: dic
         args = [hashable(one) for one in args]
     if isinstance(owner, str) and not all(map(is_plain, (*args, *kwargs.values()))):
         return UNKNOWN
+    if isinstance(owner, Defaults) and name in {"items", "keys", "values", "copy"}:
+        owner = dict(owner)
     found = python.method(owner, name)
     return tried(found.function, *args, **kwargs) if found is not None else UNKNOWN
 

@@ -224,6 +224,7 @@ class Frame(Expressions):
 
     def run_import(self, node: ast.Import) -> None:
         """`import a.b` and `import a.b as c`."""
+        self.at = node
         for alias in node.names:
             module = self.domain.imported(alias.name, (), 0, self)
             first, *rest = alias.name.split(".")
@@ -233,6 +234,7 @@ class Frame(Expressions):
 
     def run_importfrom(self, node: ast.ImportFrom) -> None:
         """`from a import b`."""
+        self.at = node
         names = tuple(alias.name for alias in node.names)
         module = self.domain.imported(node.module or "", names, node.level, self)
         for alias in node.names:
