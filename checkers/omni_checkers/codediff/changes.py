@@ -72,6 +72,8 @@ def changes(pair: ClonePair) -> Iterator[Change]:
     """Yield what differs in other ways than by an alteration: values in other places, halves for every second element,
     flags that are turned, results that are dropped, and statements in another order.
     """
+    if pair.sequences[0] == pair.sequences[1]:
+        return
     for one in misplaced(pair.ours, pair.theirs):
         yield Change("misplaced-value", one.what, one.line, one.original_line)
     for here, there in recut(pair):

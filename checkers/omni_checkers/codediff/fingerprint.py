@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TypeVar
 
-from omni_checkers.engine.files import walked, within
+from omni_checkers.engine.files import remembered, walked, within
 from omni_kit.pysource.source import dotted
 
 Answer = TypeVar("Answer")
@@ -131,7 +131,7 @@ def _named(node: ast.AST) -> str:
     return ""
 
 
-@by_code
+@remembered
 def names_stored(node: ast.AST) -> frozenset[str]:
     """Return every name that code stores to, at any depth."""
     return frozenset(inner.id for inner in within(node, ast.Name) if isinstance(inner.ctx, ast.Store))

@@ -365,6 +365,7 @@ def misplaced(ours: ast.FunctionDef, theirs: ast.FunctionDef) -> Iterator[Mispla
     """
     mine, original = flow_of(ours), flow_of(theirs)
     same = {use.value for use in mine.uses} & {use.value for use in original.uses}
+    shared = mine.made.keys() & original.made.keys()
     told = set[tuple[Number, Number]]()
     for name in dict.fromkeys(use.name for use in mine.uses):
         here = [use for use in mine.uses if use.name == name and use.value not in same]
@@ -379,11 +380,20 @@ def misplaced(ours: ast.FunctionDef, theirs: ast.FunctionDef) -> Iterator[Mispla
             exchanged = original.text(given) and mine.text(due) and len(use.slots) > 1
             if alone and instead and wanted and exchanged:
                 yield Misplaced(_in_words(use, instead, wanted), use.line, other.line)
-            elif alone and not exchanged and (pair := _reordered(given, due, mine, original)) and pair not in told:
+            elif (
+                alone
+                and instead
+                and wanted
+                and not exchanged
+                and (pair := _reordered(given, due, shared))
+                and pair not in told
+            ):
                 told.add(pair)
-                one, two = (unparse_cached(flow.made[v]) for flow, v in zip((mine, original), pair, strict=True))
-                what = f"'{one}' takes the steps of '{two}' in another order"
-                yield Misplaced(what, mine.lines[pair[0]], original.lines[pair[1]])
+                one, two = pair
+                if one in mine.made and two in original.made:
+                    texts = unparse_cached(mine.made[one]), unparse_cached(original.made[two])
+                    what = f"'{texts[0]}' takes the steps of '{texts[1]}' in another order"
+                    yield Misplaced(what, mine.lines[one], original.lines[two])
 
 
 def _in_words(use: Use, instead: str, wanted: str) -> str:
@@ -409,9 +419,8 @@ def _apart(one: Use, other: Use, choices: Mapping[Number, frozenset[Number]]) ->
     return apart[0] if len(apart) == 1 else None
 
 
-def _reordered(given: Number, due: Number, mine: Flow, original: Flow) -> tuple[Number, Number] | None:
+def _reordered(given: Number, due: Number, shared: Collection[Number]) -> tuple[Number, Number] | None:
     """The innermost values that are made of the same steps in another order; None where there are none."""
-    shared = mine.made.keys() & original.made.keys()
     while True:
         one, other = _made_of[given], _made_of[due]
         pairs = list(zip(_values(one), _values(other), strict=False))
@@ -420,7 +429,7 @@ def _reordered(given: Number, due: Number, mine: Flow, original: Flow) -> tuple[
             break
         given, due = apart[0]
     ours, theirs = _steps(given, shared), _steps(due, shared)
-    if ours != theirs or given not in mine.made or due not in original.made:
+    if ours != theirs:
         return None
     names = {str(one[one[0] == "use"]).rpartition(".")[2] for one in ours if isinstance(one, tuple)}
     told = len(names) > 1 and ours.total() <= _STEPS and not names & _FREE and not names <= _LINEAR

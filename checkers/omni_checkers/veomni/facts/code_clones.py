@@ -186,8 +186,8 @@ def _bundled(package: Path) -> tuple[Path, ...]:
 @cache
 def _index(directories: tuple[Path, ...]) -> CloneIndex:
     """The functions that somebody wrote in integrations."""
-    files = [(path, one) for one in directories for path in sorted(one.rglob("*.py")) if by_hand(path, one)]
-    return CloneIndex([function for path, one in files for function in functions_of(_tree(path), path, one.resolve())])
+    files = [(path, one.resolve()) for one in directories for path in sorted(one.rglob("*.py")) if by_hand(path, one)]
+    return CloneIndex([function for path, home in files for function in functions_of(_tree(path), path, home)])
 
 
 def _tree(path: Path) -> ast.Module | None:

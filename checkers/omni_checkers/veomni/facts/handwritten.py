@@ -72,8 +72,11 @@ def _of(file: File, source: SourceFile) -> Iterator[Override]:
     assigned = list(_set(file, source))
     if not source.classes and not assigned:
         return
-    named = [name for name in source.imports if name.lstrip("_")[:1].isupper()]  # as classes are
-    taken = {name: found for name in named if (found := _class(source, name)) is not None}
+    named = {name for name in source.imports if name.lstrip("_")[:1].isupper()}  # as classes are
+    if all(node.bases for node in source.classes.values()):
+        above = {base for node in source.classes.values() for base in source.bases(node)}
+        named &= above | {target.rpartition(".")[0] for target, _ in assigned}
+    taken = {name: found for name in sorted(named) if (found := _class(source, name)) is not None}
     items = {home.module: Generated(file, source, home.module, None, False) for home, _ in taken.values()}
     for node in source.classes.values():
         above = [taken[base] for base in source.bases(node) if base in taken]
