@@ -130,6 +130,11 @@ class ClonePair:
     theirs: ast.FunctionDef
 
     @cached_property
+    def code(self) -> tuple[int, int]:
+        """The fingerprints of both functions."""
+        return fingerprint(self.ours), fingerprint(self.theirs)
+
+    @cached_property
     def mine(self) -> list[Statement]:
         """The statements of the copy."""
         return statements_of(self.ours)
@@ -248,6 +253,9 @@ def stands_in(reference: ast.FunctionDef, function: ast.FunctionDef, line: int) 
     )
 
 
+_locals: dict[tuple[int, int], Mapping[str, str]] = {}
+
+
 def rename_locals(pair: ClonePair) -> ClonePair:
     """Return the pair with the original's names for the copy's locals, as far as statements show which are meant.
 
@@ -258,8 +266,14 @@ def rename_locals(pair: ClonePair) -> ClonePair:
     return pair
 
 
-def _same_locals(pair: ClonePair) -> dict[str, str]:
+def _same_locals(pair: ClonePair) -> Mapping[str, str]:
     """What locals of the copy are called in the original, each once."""
+    if pair.code not in _locals:
+        _locals[pair.code] = _matched_locals(pair)
+    return _locals[pair.code]
+
+
+def _matched_locals(pair: ClonePair) -> dict[str, str]:
     mine, original = _own_locals(pair.ours, pair.theirs), _own_locals(pair.theirs, pair.ours)
     if not mine or not original:
         return {}

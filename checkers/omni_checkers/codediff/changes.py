@@ -2,9 +2,11 @@
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from itertools import pairwise
+from typing import Protocol, Self, TypeVar
 
 from omni_checkers.codediff.align import ClonePair, Statement
 from omni_checkers.codediff.edits import Edit, TreeDiff
@@ -38,6 +40,11 @@ class Change:
     line: int
     original_line: int
 
+    def moved(self, pair: ClonePair, other: ClonePair) -> "Change":
+        """Return the same change of another pair that is the same code."""
+        line = _line_in(pair.ours, self.line, other.ours)
+        return Change(self.what, line, _line_in(pair.theirs, self.original_line, other.theirs))
+
 
 @dataclass(frozen=True)
 class Alteration:
@@ -47,7 +54,36 @@ class Alteration:
     there: Statement
     edits: Sequence[Edit]
 
+    def moved(self, pair: ClonePair, other: ClonePair) -> "Alteration":
+        """Return the same alteration of another pair that is the same code."""
+        here, there = pair.mine.index(self.here), pair.original.index(self.there)
+        return Alteration(other.mine[here], other.original[there], self.edits)
 
+
+class _Found(Protocol):
+    def moved(self, pair: ClonePair, other: ClonePair) -> Self: ...
+
+
+Result = TypeVar("Result", bound=_Found)
+
+
+def once_per_code(compare: Callable[[ClonePair], Iterator[Result]]) -> Callable[[ClonePair], list[Result]]:
+    """Make a function compare pairs once that are the same code, such as functions of files for two devices."""
+    known: dict[tuple[int, int], tuple[ClonePair, list[Result]]] = {}
+
+    @wraps(compare)
+    def asked(pair: ClonePair) -> list[Result]:
+        if pair.sequences[0] == pair.sequences[1]:
+            return []
+        if pair.code not in known:
+            known[pair.code] = pair, list(compare(pair))
+        first, found = known[pair.code]
+        return found if first is pair else [one.moved(first, pair) for one in found]
+
+    return asked
+
+
+@once_per_code
 def alterations(pair: ClonePair) -> Iterator[Alteration]:
     """Yield the statements that differ by small edits from the original's that they replace.
 
@@ -68,12 +104,11 @@ def alterations(pair: ClonePair) -> Iterator[Alteration]:
             yield Alteration(here, there, small)
 
 
+@once_per_code
 def changes(pair: ClonePair) -> Iterator[Change]:
     """Yield what differs in other ways than by an alteration: values in other places, halves for every second element,
     flags that are turned, results that are dropped, and statements in another order.
     """
-    if pair.sequences[0] == pair.sequences[1]:
-        return
     for one in misplaced(pair.ours, pair.theirs):
         yield Change("misplaced-value", one.what, one.line, one.original_line)
     for here, there in recut(pair):
@@ -164,6 +199,13 @@ def rewritten(pair: ClonePair) -> Iterator[tuple[Statement, Statement]]:
         alone = len(mine) == len(original) == 1 and here.target == there.target is not None
         if alone and names_read(here.node) <= pair.known - made:
             yield here, there
+
+
+def _line_in(function: ast.FunctionDef, line: int, other: ast.FunctionDef) -> int:
+    """The line of another function that is the same code."""
+    pairs = zip(walked(function), walked(other), strict=True)
+    lines = ((getattr(one, "lineno", 0), getattr(two, "lineno", 0)) for one, two in pairs)
+    return next((there for here, there in lines if here == line), other.lineno)
 
 
 def _first(found: Iterator[Edit | None]) -> list[Edit | None]:
