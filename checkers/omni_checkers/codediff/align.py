@@ -162,6 +162,8 @@ class ClonePair:
     @cached_property
     def likeness(self) -> float:
         """How much of the original the copy still has, from 0 to 1."""
+        if self.sequences[0] == self.sequences[1]:
+            return 1.0
         same = sum(last - first for tag, first, last, _, _ in self._blocks if tag == "equal")
         return same / max(1, len(self.original))
 

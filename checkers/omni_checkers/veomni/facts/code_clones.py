@@ -38,6 +38,11 @@ class Clones:
     function: Function
     others: list[tuple[Function, ClonePair]]
 
+    @property
+    def differing(self) -> list[tuple[Function, ClonePair]]:
+        """Those of the others whose statements are not all the same."""
+        return [(other, pair) for other, pair in self.others if other.sequence != self.function.sequence]
+
     def has(self, code: int) -> bool:
         """Return whether one of the others has a statement."""
         return any(code in other.codes for other, _ in self.others)
@@ -250,7 +255,7 @@ def _settings_in(folder: Path) -> frozenset[str]:
 def _altered(one: Clones, upstream: Upstream) -> Iterator[CloneEdit]:
     """Statements that no clone has, each with the first clone that says something else."""
     found: dict[int, CloneEdit] = {}
-    for other, pair in one.others:
+    for other, pair in one.differing:
         for kind, here, there, what in _differing(one, pair):
             if here.number not in found and not upstream.explains(here, there):
                 found[here.number] = CloneEdit(kind, one.function, what, here.number, other, there.number)
@@ -290,7 +295,7 @@ def _left_out(one: Clones) -> Iterator[CloneEdit]:
 
     One that calls a function of the clone's file, which this one has not, is about another matter.
     """
-    near = [(other, pair) for other, pair in one.others if pair.likeness >= _NEAR]
+    near = [(other, pair) for other, pair in one.others if pair.likeness >= _NEAR] if one.differing else []
     lost: dict[int, tuple[Function, Statement]] = {}
     for other, pair in near:
         foreign = _helpers(other.file) - _helpers(one.function.file)
