@@ -74,8 +74,8 @@ def _of(file: File, source: SourceFile) -> Iterator[Override]:
         return
     named = {name for name in source.imports if name.lstrip("_")[:1].isupper()}  # as classes are
     if all(node.bases for node in source.classes.values()):
-        above = {base for node in source.classes.values() for base in source.bases(node)}
-        named &= above | {target.rpartition(".")[0] for target, _ in assigned}
+        bases = {base for node in source.classes.values() for base in source.bases(node)}
+        named &= bases | {target.rpartition(".")[0] for target, _ in assigned}
     taken = {name: found for name in sorted(named) if (found := _class(source, name)) is not None}
     items = {home.module: Generated(file, source, home.module, None, False) for home, _ in taken.values()}
     for node in source.classes.values():
