@@ -258,10 +258,8 @@ class Flow:
             case ast.Compare(left, [op], [right]) if isinstance(op, _SYMMETRIC):
                 return _of(type(op).__name__, *sorted([self.value(left, env), self.value(right, env)]))
             case ast.Dict(keys, values):
-                pairs = zip(keys, values, strict=True)
-                return _of(
-                    "dict", *sorted((self.value(key, env) if key else -1, self.value(v, env)) for key, v in pairs)
-                )
+                named = [self.value(key, env) if key is not None else _UNSET for key in keys]
+                return _of("dict", *sorted(zip(named, [self.value(one, env) for one in values], strict=True)))
             case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(values):
                 pairs = zip(targets, values, strict=True)
                 return _of("assign", *sorted((self.value(one, env), self.value(other, env)) for one, other in pairs))
