@@ -47,8 +47,8 @@ reference: $(READY)
 docs: $(READY)
 	$(BIN)/python -m omni_checkers.engine.docs docs/rules
 	$(BIN)/python -m omni_checkers.coverage docs/coverage.md
-	$(BIN)/python -m tests.house.levels_table
-	$(BIN)/python -m tests.house.made_tables
+	$(BIN)/python -m tools.levels_table
+	$(BIN)/python -m tools.made_tables
 
 # A run of three commands, and the page of a parity run, as pictures for the README.
 recording: $(READY)

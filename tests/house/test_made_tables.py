@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit import __version__
-
-from .made_tables import PAGES, written
+from tools.made_tables import PAGES, written
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")

@@ -5,7 +5,7 @@ import pytest
 from omni_kit.cli import main
 from omni_kit.parity.levels import BY_NAME, DEFAULT_LEVELS, LEVELS, PROCESS_LEVELS, parse_levels
 from omni_kit.targets.sides import OF_MODELS, Ability
-from tests.house.levels_table import PLACE, README, table
+from tools.levels_table import PLACE, README, table
 
 CONTRACT = (
     "import",
@@ -62,4 +62,4 @@ def test_the_help_text_names_every_level(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_readme_has_the_table() -> None:
     found = PLACE.search(README.read_text(encoding="utf-8"))
     assert found is not None
-    assert found[0] == table(), "run python -m tests.house.levels_table"
+    assert found[0] == table(), "run `make docs`"

@@ -1,4 +1,4 @@
-"""What is generated in Markdown, between marks: `python -m tests.house.made_tables` writes it everywhere.
+"""What is generated in Markdown, between marks: `python -m tools.made_tables` writes it everywhere.
 
     <!-- made: commands check verify; omni-kit 0.1.0 -->
     ...
@@ -17,7 +17,7 @@ from omni_kit import __version__
 from omni_kit.cli.tree import command_tree
 from omni_kit.skillpack.commands import Command
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("skills/*/SKILL.md")), *sorted(ROOT.glob("skills/*/references/*.md"))]
 _PLACE = re.compile(r"<!-- made: (?P<kind>\w+)(?P<words>[\w :-]*); omni-kit [\w.]+ -->\n.*?<!-- /made -->", re.DOTALL)
 _QUIET = {"--help", "--format", "--full"}  # every command has them

@@ -1,11 +1,11 @@
-"""The README's table of levels, made from their declarations: `python -m tests.house.levels_table` writes it."""
+"""The README's table of levels, made from their declarations: `python -m tools.levels_table` writes it."""
 
 import re
 from pathlib import Path
 
 from omni_kit.parity.levels import BY_NAME
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[1] / "README.md"
 _STAR = r" \*"
 PLACE = re.compile(r"(?<=<!-- levels -->\n).*?(?=<!-- /levels -->)", re.DOTALL)
 
