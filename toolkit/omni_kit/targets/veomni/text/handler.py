@@ -32,7 +32,7 @@ class TextHandler(MultimodalHandler):
     """Scaffolds language models, with experts and without."""
 
     templates = "text"
-    training_file = "sft.yaml.jinja"
+    training_file = "train.yaml.jinja"
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """A package with a patch config, registration, plan, converter, toy and test."""

@@ -19,6 +19,7 @@ from omni_kit.targets.veomni.text.patches import derive_patches
 from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
 from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
 from omni_kit.targets.veomni.text.sites import Site, answers_with_a_loss, causal_head, find_sites
+from omni_kit.targets.veomni.text.training import TrainingContext, training_context
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.configs.sizes import OPEN
 from omni_kit.upstream.subject import Subject
@@ -152,9 +153,7 @@ class _Planner:
         if self.expert_parallel:
             yield NewFile(f"{base}/parallel_plan.py", "parallel_plan.py.jinja", context=context)
         yield NewFile(f"{base}/generated/__init__.py", text="")
-        if chosen := self.request.kernels:
-            path = f"configs/text/{name}.yaml" if self.in_tree else f"{base}/configs/{name}_sft.yaml"
-            yield NewFile(path, "sft.yaml.jinja", context={**context, "kernels": dict(chosen)})
+        yield from self._training_files()
         yield NewFile(self.context.test_path, "test_parity.py.jinja", context=context)
         toy = json.dumps(self._toy(), indent=2, ensure_ascii=False) + "\n"
         if self.in_tree:
@@ -162,7 +161,23 @@ class _Planner:
             yield NewFile(f"tests/toy_config/{name}_toy/README.md", "toy_readme.md.jinja", context=context)
         else:
             yield NewFile(f"{base}/toy_config.json", text=toy)
-            yield NewFile(f"{base}/README.md", "README.md.jinja", context=context)
+            yield NewFile(f"{base}/README.md", "README.md.jinja", context={**context, **vars(self.training)})
+
+    def _training_files(self) -> Iterator[NewFile]:
+        """VeOmni's arguments, full and LoRA; a plugin also brings what starts the trainer and a maker of data."""
+        name, base = self.request.name, self.base
+        context = {**vars(self.context), **vars(self.training), "kernels": dict(self.request.kernels)}
+        yaml = f"configs/text/{name}" if self.in_tree else f"{base}/train"
+        yield NewFile(f"{yaml}.yaml", "train.yaml.jinja", context={**context, "lora": False})
+        if self.training.lora_modules:
+            yield NewFile(f"{yaml}_lora.yaml", "train.yaml.jinja", context={**context, "lora": True})
+        if not self.in_tree:
+            yield NewFile(f"{base}/train.py", "train.py.jinja", context=context)
+            yield NewFile(f"{base}/make_data.py", "make_data.py.jinja", context=context)
+
+    @cached_property
+    def training(self) -> TrainingContext:
+        return training_context(self.subject, self.request)
 
     def _toy(self) -> dict[str, Any]:
         defaults = self.model.config.cls.defaults.items()

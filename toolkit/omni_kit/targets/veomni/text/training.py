@@ -1,0 +1,101 @@
+"""What the training files of a language model are rendered with."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from omni_kit.targets.protocol import Request
+from omni_kit.targets.veomni.text.sequence import kept_apart
+from omni_kit.targets.veomni.training import model_place
+from omni_kit.upstream.subject import Subject
+from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.traits import EXPERT_COUNTS
+
+_LONGEST = 4096  # tokens of a packed row
+_LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length")
+_OF_EXPERTS = frozenset({"gate_proj", "up_proj", "down_proj"})
+
+
+@dataclass(frozen=True)
+class TrainingContext:
+    """The names that the templates of a training may use, beside those of the text context.
+
+    Attributes:
+        model_path: directory of the checkpoint; `download`, the command that fetches it, `given`, that SOURCE names it.
+        lora_modules: last names of the linear layers that adapters wrap.
+        attention: what to compute attention with; empty for VeOmni's default, flash attention.
+        chat_template: "tokenizer" where the checkpoint's tokenizer brings one, VeOmni's "default" otherwise.
+        max_seq_len: tokens of a row.
+        packs: several samples share a row.
+    """
+
+    model_path: str
+    download: str
+    given: bool
+    lora_modules: list[str]
+    attention: str
+    chat_template: str
+    max_seq_len: int
+    packs: bool
+
+
+def training_context(subject: Subject, request: Request) -> TrainingContext:
+    """Return the context of a model's training files."""
+    model, place = subject.model, model_place(subject, request)
+    return TrainingContext(
+        model_path=place.path,
+        download=place.download,
+        given=place.given,
+        lora_modules=_linear_layers(model),
+        attention=_attention(model),
+        chat_template="tokenizer" if _has_chat_template(subject.directory) else "default",
+        max_seq_len=_longest(model),
+        packs=kept_apart(model)[0],
+    )
+
+
+def _linear_layers(model: UpstreamModel) -> list[str]:
+    """The last names of the linear layers in blocks, without routers; of a mixture of experts, without the experts.
+
+    VeOmni translates the names of experts' projections to stacked parameters, which peft cannot load.
+    """
+    counted = model.find(*EXPERT_COUNTS)
+    linear = [
+        parameter
+        for parameter in model.skeleton.patterns().values()
+        if parameter.owner == "Linear" and parameter.pattern.endswith(".weight") and "*" in parameter.pattern
+    ]
+    names = {
+        parameter.pattern.removesuffix(".weight").rpartition(".")[2]
+        for parameter in linear
+        if counted is None or not parameter.shape or parameter.shape[0] != counted.value
+    }
+    return sorted(names - (_OF_EXPERTS if counted is not None else set()) - {"*"})
+
+
+def _attention(model: UpstreamModel) -> str:
+    """What its source declares: nothing to say for flash attention, else the best that upstream has."""
+    text = model.source.text
+    if re.search(r"_supports_flash_attn\w*\s*=\s*True", text):
+        return ""
+    return "sdpa" if re.search(r"_supports_sdpa\s*=\s*True", text) else "eager"
+
+
+def _longest(model: UpstreamModel) -> int:
+    found = model.find(*_LENGTHS)
+    limit = found.value if found is not None and isinstance(found.value, int) else _LONGEST
+    return min(_LONGEST, limit) if limit > 0 else _LONGEST
+
+
+def _has_chat_template(directory: Path | None) -> bool:
+    """Whether the tokenizer beside a checkpoint renders conversations."""
+    if directory is None:
+        return False
+    if (directory / "chat_template.jinja").is_file():
+        return True
+    try:
+        settings = json.loads((directory / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(settings, dict) and bool(settings.get("chat_template"))
