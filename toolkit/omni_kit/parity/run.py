@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.files import cache_directory
 from omni_kit.parity.candidate import Layout, find_candidate, require
-from omni_kit.parity.levels import LEVELS, PROCESS_LEVELS, judge, parse_levels
+from omni_kit.parity.levels import LAUNCHED_LEVELS, LEVELS, judge, parse_levels
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.report import LevelResult, ParityReport
 from omni_kit.parity.report.saved import Options, save_replay
@@ -114,7 +114,7 @@ def _compared(
         candidate,
         *places,
         workers,
-        launcher=sides.launcher() if PROCESS_LEVELS.intersection(asked.levels) else None,
+        launcher=sides.launcher() if LAUNCHED_LEVELS.intersection(asked.levels) else None,
         checkpoint=Path(asked.checkpoint) if asked.checkpoint else None,
         layout=asked.layout,
         device=asked.device,

@@ -44,11 +44,14 @@ class Ability(StrEnum):
     hooks = "hooks"
     adapters = "adapters"
     kernels = "kernels"
+    train = "train"
 
 
 # What the sides of one model can do; answers that come stage by stage are those of a pipeline, many ways of being
 # called those of a language model, and hooks, adapters and kernels that settings choose are some frameworks' own.
-OF_MODELS = frozenset(Ability) - {Ability.stages, Ability.ways, Ability.hooks, Ability.adapters, Ability.kernels}
+OF_MODELS = frozenset(Ability) - {
+    Ability.stages, Ability.ways, Ability.hooks, Ability.adapters, Ability.kernels, Ability.train
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -415,4 +418,71 @@ class Distributed(Builder, Protocol):
 
         Returns:
             For each batch, `loss` [] and `gradient_norm` [] of all of it, and each parameter's whole gradient.
+        """
+
+
+WHOLE, RESUMED, ALONE, ADAPTED, EMBEDDED, OFFLINE = "whole", "resumed", "alone", "adapted", "embedded", "offline"
+"""The runs of a framework's trainer: over all steps; resumed in the middle; in one process, over one batch that
+repeats; of adapters; the one that stores conditions, and the one that trains on those.
+"""
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """One run of a framework's own trainer, started as a person starts it.
+
+    Attributes:
+        name: one of the names above.
+        module: the launcher, as `torchrun -m` takes it.
+        arguments: of the launcher, the training file first.
+        processes: how many there are.
+        checkpoint: what it starts from, in upstream's layout.
+        export: the directory that upstream must load as it is; empty where there is none.
+        adapter: the directory of an adapter.
+        first: the first step that it takes.
+    """
+
+    name: str
+    module: str
+    arguments: Sequence[str]
+    processes: int
+    checkpoint: str
+    export: str = ""
+    adapter: str = ""
+    first: int = 1
+
+
+@runtime_checkable
+class Trains(Builder, Protocol):
+    """A side whose framework's own trainer can run the integration."""
+
+    def training_runs(self, checkpoint: Path, where: Path) -> tuple[list[TrainingRun], list[str]]:
+        """Make models and data below `where`: the runs, in order; and what is wrong with the training files."""
+
+    def run_trainer(self, run: TrainingRun, out: Path) -> None:
+        """Run the trainer in this process, one of the run's; write `rankN.pt` below `out`.
+
+        That is a dict of `steps`, each with `step`, `loss` of this process, `mean` of all, `norm`, `batches` (samples
+        by micro-batch), `optimizer` (settings of AdamW) and `max_norm`; and `final`, every weight, of process 0.
+        """
+
+
+@runtime_checkable
+class TrainsPlainly(Upstream, Protocol):
+    """An upstream's side that can train on the samples of another trainer."""
+
+    def batch_loss(
+        self, model: "torch.nn.Module", samples: Sequence[Mapping[str, Any]]
+    ) -> tuple["torch.Tensor", float]:
+        """Return the loss of a micro-batch, and its weight in the mean over all of them."""
+
+    def draw(self, model: "torch.nn.Module") -> str:
+        """Let a loaded model do what it is for once; why it cannot, empty where it can."""
+
+    def adapt(self, model: "torch.nn.Module", adapter: Path) -> int:
+        """Put a saved adapter on a loaded model by upstream's own means; how many of its tensors the model took.
+
+        Raises:
+            MissingRequirement: the library that does it is not installed.
+            BadInput: it does not fit.
         """

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import cast
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from omni_kit.toys.tensors import Tensors
@@ -26,6 +27,15 @@ def _storable(tensor: torch.Tensor) -> torch.Tensor:
 def load_tensors(file: Path) -> Tensors:
     """Every tensor of a file that `save_tensors` wrote."""
     return cast(Tensors, load_file(file))
+
+
+def stored_dtypes(directory: Path) -> dict[str, torch.dtype]:
+    """Name -> dtype of every tensor in the safetensors files of a directory, not of those below it."""
+    found: dict[str, torch.dtype] = {}
+    for file in sorted(directory.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as opened:
+            found |= {name: opened.get_tensor(name).dtype for name in opened.keys()}  # noqa: SIM118: it is no dict
+    return found
 
 
 def same_tensors(one: Tensors, other: Tensors) -> bool:

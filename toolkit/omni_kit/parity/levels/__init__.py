@@ -26,6 +26,7 @@ from omni_kit.parity.levels.scenarios import Scenarios
 from omni_kit.parity.levels.sp import Sp
 from omni_kit.parity.levels.stages import Stages
 from omni_kit.parity.levels.steps import Steps
+from omni_kit.parity.levels.train import Train
 from omni_kit.parity.report.report import LevelResult
 from omni_kit.targets.sides import OF_MODELS, Ability
 
@@ -49,12 +50,15 @@ _ALL: tuple[Level, ...] = (
     Fsdp(),
     Ep(),
     Stages(),
+    Train(),
 )
 BY_NAME = {level.name: level for level in _ALL}
 LEVELS = tuple(BY_NAME)
 # Of a model whose sides can do all that models can.
 DEFAULT_LEVELS = tuple(level.name for level in _ALL if level.default and level.needs <= OF_MODELS)
 PROCESS_LEVELS = frozenset(level.name for level in _ALL if Ability.mesh in level.needs)
+# What needs a process from which others are started.
+LAUNCHED_LEVELS = PROCESS_LEVELS | {level.name for level in _ALL if Ability.train in level.needs}
 
 
 def parse_levels(levels: Sequence[str] | None, offers: frozenset[Ability] = OF_MODELS) -> list[str]:

@@ -19,6 +19,8 @@ from omni_kit.parity.processes.steps import (
     Drop,
     Initialise,
     Load,
+    LoadAdapter,
+    LoadExport,
     MakeBatches,
     Mistakes,
     OpenCheckpoint,
@@ -30,10 +32,11 @@ from omni_kit.parity.processes.steps import (
     RunWith,
     SaveVariant,
     Trace,
+    TrainPlainly,
     Variants,
 )
 from omni_kit.parity.processes.training import Trained
-from omni_kit.targets.sides import StageFault
+from omni_kit.targets.sides import StageFault, TrainingRun
 from omni_kit.toys.configs.noise import write_with_noise
 from omni_kit.toys.tensors import Tensors
 
@@ -128,6 +131,46 @@ class Pair(Asked):
     def _batches(self, parts: int, place: Path) -> list[str]:
         """Batches for several processes, made by upstream's side: what each is about."""
         return self._reference.ask(MakeBatches(self._inputs, parts, place))
+
+    def training_runs(self) -> tuple[list[TrainingRun], list[str]]:
+        """The runs of the framework's own trainer on the integration's training files, and what is wrong with those."""
+        self.described()
+        return self._training.plan(self.checkpoint, self.where / "training")
+
+    def run_trainer(self, run: TrainingRun) -> list[Path]:
+        """The records of a run's processes."""
+        records, said = self._training.run(run, self.where / "training" / "records" / run.name)
+        for line in said:
+            self._note(line)
+        return records
+
+    def trained_plainly(self, run: TrainingRun, records: Sequence[Path], steps: int) -> list[dict[str, float]]:
+        """The loss and the norm of gradients of upstream's steps on the samples of a run."""
+        return self._reference.ask(TrainPlainly(Path(run.checkpoint), [str(record) for record in records], steps))
+
+    def opened_export(self, export: Path) -> tuple[Tensors, str]:
+        """What upstream holds after it has loaded an export as it is; and why it cannot use it.
+
+        Raises:
+            StepError: it cannot load it.
+        """
+        file = self.folder(REFERENCE) / "training" / "export.safetensors"
+        try:
+            said = self._reference.ask(LoadExport(export, file))
+        except StepError as error:
+            raise StepError(f"upstream cannot load the export: {error}", blames_candidate=True) from error
+        return load_tensors(file), said
+
+    def opened_adapter(self, checkpoint: Path, adapter: Path) -> int | str:
+        """How many tensors of a saved adapter upstream's model takes; or the library that is missing for that.
+
+        Raises:
+            StepError: it does not fit.
+        """
+        try:
+            return self._reference.ask(LoadAdapter(checkpoint, adapter))
+        except StepError as error:
+            raise StepError(f"upstream cannot load the adapter: {error}", blames_candidate=True) from error
 
     def places(self) -> list[dict[str, Any]]:
         """Where faults can be planted in the candidate."""

@@ -28,7 +28,7 @@ from omni_kit.parity.compare.files import save_tensors
 from omni_kit.parity.faults.processes import process_fault
 from omni_kit.parity.processes.batches import load_batches
 from omni_kit.parity.processes.builder import made
-from omni_kit.targets.sides import Distributed, Mesh
+from omni_kit.targets.sides import Builder, Distributed, Mesh, TrainingRun, Trains
 
 PLANTED = "planted"  # left beside the results where a planted fault changed what a process received
 _TIME_IS_UP = "Timeout ("  # how faulthandler heads the stacks of a process that hangs
@@ -36,7 +36,7 @@ _TIME_IS_UP = "Timeout ("  # how faulthandler heads the stacks of a process that
 _COLLECTIVES = ("all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_scatter", "barrier")
 _LIBRARIES = ("/torch/", "site-packages/transformers/")
 _MISMATCH = "Received data size doesn't match expected size"  # gloo, where two processes exchange different things
-_opened: list[Distributed] = []
+_opened: list[Builder] = []
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Job:
         out: where the first process writes its results, and every one its log.
         timeout: seconds after which a process writes its stack and ends.
         fault: one to plant between the processes.
+        run: of the framework's own trainer, in place of the steps on `batches`.
     """
 
     builder: str
@@ -60,6 +61,7 @@ class Job:
     out: Path
     timeout: float
     fault: str = ""
+    run: TrainingRun | None = None
 
 
 class RankError(OmniKitError):
@@ -74,7 +76,7 @@ class RankError(OmniKitError):
         self.blames_candidate = blames_candidate
 
 
-def launch(job: Job, builder: Distributed) -> None:
+def launch(job: Job, builder: Builder) -> None:
     """Runs a job in as many processes as its mesh has, and waits for them.
 
     Raises:
@@ -113,8 +115,11 @@ def _rank(number: int, environment: Mapping[str, str], job: Job) -> None:
 def _train(job: Job, number: int) -> None:
     _join(job, number)
     builder = _builder(job)
+    if job.run is not None:
+        cast(Trains, builder).run_trainer(job.run, job.out)
+        return
     with process_fault(job.fault) as outcome:
-        results = builder.train(job.checkpoint, load_batches(job.batches), job.mesh)
+        results = cast(Distributed, builder).train(job.checkpoint, load_batches(job.batches), job.mesh)
     if outcome.changed:
         (job.out / PLANTED).touch()
     if number == 0:
@@ -135,13 +140,13 @@ def _join(job: Job, number: int) -> None:
     distributed.init_process_group("gloo", store=store, rank=number, world_size=job.mesh.processes)
 
 
-def _builder(job: Job) -> Distributed:
+def _builder(job: Job) -> Builder:
     if job.device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     if not _opened:
         builder = made(job.builder)
         builder.open(job.options)
-        _opened.append(cast(Distributed, builder))
+        _opened.append(builder)
     return _opened[0]
 
 

@@ -23,6 +23,8 @@ from omni_kit.targets.sides import (
     Hooked,
     Renaming,
     Slotted,
+    Trains,
+    TrainsPlainly,
     Upstream,
 )
 from omni_kit.toys.feeds.protocol import Feed
@@ -109,6 +111,16 @@ class Side:
     def adapted(self) -> Adapted:
         """The builder as one whose framework trains adapters."""
         return cast(Adapted, self._able(Adapted))
+
+    @property
+    def trains(self) -> Trains:
+        """The builder as one whose framework's trainer can be run."""
+        return cast(Trains, self._able(Trains))
+
+    @property
+    def trains_plainly(self) -> TrainsPlainly:
+        """The builder as one that trains on another trainer's samples."""
+        return cast(TrainsPlainly, self._able(TrainsPlainly))
 
     @property
     def fallible(self) -> Fallible:

@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.parity.compare.files import load_tensors
-from omni_kit.parity.processes.steps import Launch, Meshes, Open
+from omni_kit.parity.processes.steps import Launch, Meshes, Open, PlanTraining, RunTrainer
 from omni_kit.parity.processes.workers import GRACE
-from omni_kit.targets.sides import Candidate, Mesh
+from omni_kit.targets.sides import Candidate, Mesh, TrainingRun
 from omni_kit.toys.tensors import Tensors
 
 TrainedStep = tuple[Tensors, Tensors]
@@ -87,6 +87,26 @@ class Training:
             if not trained[1:]:
                 timeout = min(timeout, _PATIENCE + _TIMES * (time.monotonic() - started))
         return trained
+
+    def plan(self, checkpoint: Path, where: Path) -> tuple[list[TrainingRun], list[str]]:
+        """The runs of the framework's own trainer, and what is wrong with the training files.
+
+        Raises:
+            StepError: the integration cannot be imported.
+        """
+        found = self._ready().ask(PlanTraining(checkpoint, where))
+        return [TrainingRun(**run) for run in found["runs"]], list(found["wrong"])
+
+    def run(self, run: TrainingRun, out: Path) -> tuple[list[Path], list[str]]:
+        """Run the trainer: the record of each process, and what is to be said.
+
+        Raises:
+            StepError: a process failed.
+        """
+        launcher = self._ready()
+        step = RunTrainer(asdict(run), self._device, Path(run.checkpoint), out, launcher.timeout - GRACE)
+        said = launcher.ask(step)
+        return [out / f"rank{rank}.pt" for rank in range(run.processes)], said
 
     def _ready(self) -> Worker:
         if self._launcher is None:

@@ -4,7 +4,7 @@ import ast
 import inspect
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from transformers import (
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.reads import attributes_read
+from omni_kit.targets.references.adapters import put_adapter
 from omni_kit.targets.references.attention import attention_recorded
 from omni_kit.targets.sides import AttentionCalls
 from omni_kit.toys.configs.language import toy_config
@@ -37,6 +38,7 @@ from omni_kit.toys.weights import fill
 
 _TRIES = 8
 _SHARDS = 3  # a toy checkpoint has an index, as a real one
+_IGNORED = -100  # the label of a token that does not count
 _EAGER = {"attn_implementation": "eager", "experts_implementation": "eager"}
 
 
@@ -155,6 +157,37 @@ class TransformersBuilder:
     def batch(self, model: nn.Module, inputs: Tensors) -> Mapping[str, Any]:
         """The inputs as they are, a sequence a row."""
         return {**inputs, "use_cache": False}
+
+    def batch_loss(self, model: nn.Module, samples: Sequence[Mapping[str, Any]]) -> tuple[torch.Tensor, float]:
+        """The loss of padded samples, and how many labels count in it."""
+        named = ("input_ids", "labels")
+        rows = {name: [torch.as_tensor(sample[name]).to(self._device) for sample in samples] for name in named}
+        batch = {
+            name: nn.utils.rnn.pad_sequence(values, batch_first=True, padding_value=_IGNORED if name == "labels" else 0)
+            for name, values in rows.items()
+        }
+        ones = [torch.ones_like(row) for row in rows["input_ids"]]
+        batch["attention_mask"] = nn.utils.rnn.pad_sequence(ones, batch_first=True)
+        counted = float((batch["labels"][:, 1:] != _IGNORED).sum())
+        return cast(Any, model)(**batch, use_cache=False).loss, counted
+
+    def draw(self, model: nn.Module) -> str:
+        """Generate a few tokens."""
+        prompt = torch.arange(2, 6, device=self._device)[None]
+        try:
+            with torch.no_grad():
+                found = cast(Any, model.eval()).generate(prompt, max_new_tokens=3, do_sample=False, pad_token_id=0)
+        except (AttributeError, RuntimeError, ValueError) as error:
+            return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return "" if found.shape[1] > prompt.shape[1] else "it generates no token"
+
+    def adapt(self, model: nn.Module, adapter: Path) -> int:
+        """By peft; how many of the saved tensors have a place in the model.
+
+        Raises:
+            MissingRequirement: peft is not installed.
+        """
+        return put_adapter(model, adapter)
 
     def variants(self, model: nn.Module) -> Mapping[str, Mapping[str, Any]]:
         """Of the whole config and those within it; what upstream's own file asks them for decides which.

@@ -21,6 +21,7 @@ from omni_kit.parity.processes.steps.planting import CompletePlanted, Mistakes, 
 from omni_kit.parity.processes.steps.running import Replay, Run, RunAs, RunNudged, Trace
 from omni_kit.parity.processes.steps.sharing import Launch, MakeBatches, Meshes, RunWith, Slots
 from omni_kit.parity.processes.steps.stepping import TakeSteps
+from omni_kit.parity.processes.steps.training import LoadAdapter, LoadExport, PlanTraining, RunTrainer, TrainPlainly
 
 __all__ = [
     "Adapt",
@@ -35,6 +36,8 @@ __all__ = [
     "Initialise",
     "Launch",
     "Load",
+    "LoadAdapter",
+    "LoadExport",
     "MakeBatches",
     "MakeToy",
     "Meshes",
@@ -42,6 +45,7 @@ __all__ = [
     "Open",
     "OpenCheckpoint",
     "Places",
+    "PlanTraining",
     "Reload",
     "Replay",
     "Run",
@@ -49,6 +53,7 @@ __all__ = [
     "RunMistaken",
     "RunNudged",
     "RunPlanted",
+    "RunTrainer",
     "RunWith",
     "Save",
     "SaveToy",
@@ -58,6 +63,7 @@ __all__ = [
     "Step",
     "TakeSteps",
     "Trace",
+    "TrainPlainly",
     "Variants",
     "Ways",
     "known_steps",

@@ -13,7 +13,8 @@ from torch import distributed, nn
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.attention import attention_recorded
-from omni_kit.targets.sides import AttentionCalls, KernelCall, KernelChoice, Mesh, Slot
+from omni_kit.targets.sides import AttentionCalls, KernelCall, KernelChoice, Mesh, Slot, TrainingRun
+from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import packed_attention_used, use_packed_attention
 from omni_kit.targets.veomni.runtime.branches import architecture_of, assumed, branches_of, lacking, registered
 from omni_kit.targets.veomni.runtime.catching import caught_calls
@@ -24,6 +25,7 @@ from omni_kit.targets.veomni.runtime.kernels import PLACE, bind, built_in, choic
 from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, calls_seen, filled, find_slots
 from omni_kit.targets.veomni.runtime.stand_ins import register_stand_ins, stand_ins_used
+from omni_kit.targets.veomni.runtime.text_runs import TextRuns
 from omni_kit.targets.veomni.runtime.train import begin, expert_kernel, meshes_of, shard, step, without_router_loss
 from omni_kit.toys.feeds.language import language_model, speaker_of
 from omni_kit.toys.feeds.protocol import Batch, Fed, Way
@@ -40,6 +42,7 @@ class VeOmniBuilder:
     def __init__(self) -> None:
         self._device = "cpu"
         self._import_name = ""
+        self._path = Path()
         self._notes: list[str] = []
         self._built: tuple[Path, str, Mapping[str, str]] = (Path(), "", {})
 
@@ -62,7 +65,7 @@ class VeOmniBuilder:
         from veomni.models.loader import MODELING_REGISTRY
 
         directory = Path(options["path"])
-        self._import_name = str(options["import_name"])
+        self._import_name, self._path = str(options["import_name"]), directory
         if options["style"] == "in-tree":
             _forget_overrides(MODELING_REGISTRY, options["registered"])
         module = importlib.import_module(options["import_name"])
@@ -214,6 +217,18 @@ class VeOmniBuilder:
         self._built = (config_dir, dtype, dict(chosen))
         torch.manual_seed(0)
         return cast(nn.Module, self._build(config_dir, None, self._device, dtype, **chosen).train())
+
+    def training_runs(self, checkpoint: Path, where: Path) -> tuple[list[TrainingRun], list[str]]:
+        """On the integration's own training files, data and launcher, with overrides for a small model on this machine."""
+        found = TextRuns(self._path, self._import_name, checkpoint, where).planned()
+        for run in found[0]:
+            trainer.prepare(run.module)
+        self._notes = trainer.said()
+        return found
+
+    def run_trainer(self, run: TrainingRun, out: Path) -> None:
+        """By the integration's launcher."""
+        trainer.run(run, out)
 
     def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
         """The meshes that fit the model and the machine; what was left out is noted."""

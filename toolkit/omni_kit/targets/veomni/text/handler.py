@@ -10,6 +10,7 @@ from omni_kit.targets.veomni.comparing import candidate
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 from omni_kit.upstream.subject import Subject
 
+TRAINING_FILE = "train.yaml"
 _SIDE = "omni_kit.targets.veomni.runtime.side:VeOmniBuilder"
 
 
@@ -25,7 +26,9 @@ class MultimodalHandler:
     def candidate(self, path: Path) -> Candidate:
         """A model directory beside transformers' own classes, in the same language."""
         found = candidate(find_model_dir(path), _first_key, builder=_SIDE, reference=TRANSFORMERS, feed=LANGUAGE)
-        return replace(found, offers=found.offers | {Ability.ways, Ability.hooks, Ability.adapters, Ability.kernels})
+        own = {Ability.ways, Ability.hooks, Ability.adapters, Ability.kernels}
+        trains = {Ability.train} if (found.path / TRAINING_FILE).is_file() else set()
+        return replace(found, offers=found.offers | own | trains)
 
 
 class TextHandler(MultimodalHandler):

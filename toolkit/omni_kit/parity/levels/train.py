@@ -1,0 +1,175 @@
+"""The level `train`: the framework's own trainer runs the integration, saves, resumes and exports."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omni_kit.parity.compare.comparison import Comparison
+from omni_kit.parity.levels.level import Level, LevelVerdict
+from omni_kit.parity.report.report import Worst
+from omni_kit.targets.sides import ADAPTED, RESUMED, WHOLE, Ability, TrainingRun
+
+if TYPE_CHECKING:
+    from omni_kit.parity.case import Case
+    from omni_kit.toys.tensors import Tensors
+
+_STEPS = 4
+# Of the loss, and of the gradients' norm: Adam divides by the size of gradients, and rounding grows with each step.
+_LOSS, _NORM = 1e-4, 1e-3
+
+Steps = Sequence[Mapping[str, Any]]
+
+
+class Train(Level):
+    """Losses beside upstream's plain loop, resuming bit for bit, and exports that upstream loads as they are."""
+
+    name = "train"
+    says = "the framework's trainer runs its training files: upstream's losses, an exact resume, a loadable export"
+    needs = frozenset({Ability.train})
+
+    def judge(self, case: "Case") -> LevelVerdict:
+        """See `Level.judge`."""
+        return _Training(case).verdict()
+
+
+class _Training:
+    """What the runs of a trainer gave so far."""
+
+    def __init__(self, case: "Case") -> None:
+        self._case = case
+        self._found = Comparison(tolerance=_LOSS)
+        self._wrong: list[str] = []
+        self._tried: list[str] = []
+        self._steps: dict[str, Steps] = {}
+
+    def verdict(self) -> LevelVerdict:
+        runs, wrong = self._case.pair.training_runs()
+        self._wrong += wrong
+        for run in runs if not wrong else ():
+            self._wrong += self._judged(run)
+        return LevelVerdict(self._found, "; ".join(self._wrong), _LOSS, ", ".join(self._tried))
+
+    def _judged(self, run: TrainingRun) -> Iterator[str]:
+        from omni_kit.parity.processes.steps.training import read_record
+
+        records = self._case.pair.run_trainer(run)
+        told = [read_record(record) for record in records]
+        steps = self._steps[run.name] = told[0]["steps"]
+        self._tried.append(f"{run.name}: {len(steps)} steps in {run.processes} process{'es' * (run.processes > 1)}")
+        expected = list(range(run.first, _STEPS + 1))
+        if [step.get("step") for step in steps] != expected:
+            yield f"{run.name}: the trainer took steps {[step.get('step') for step in steps]}, not {expected}"
+            return
+        if run.name == RESUMED:
+            yield from self._resumed(told)
+        else:
+            yield from self._beside_upstream(run, records)
+        if run.processes == 1 and not steps[-1]["mean"] < steps[0]["mean"]:
+            yield f"{run.name}: the loss of one repeated batch does not fall ({steps[0]['mean']} to {steps[-1]['mean']})"
+        self._whole = told if run.name == WHOLE else getattr(self, "_whole", told)
+        if run.export:
+            yield from self._exported(run, told[0]["final"])
+        if run.adapter:
+            yield from self._adapter(run, told[0]["final"])
+
+    def _beside_upstream(self, run: TrainingRun, records: Sequence[Path]) -> Iterator[str]:
+        """Every loss of a full training; of adapters, which begin by adding nothing, the first one."""
+        steps = self._steps[run.name]
+        count = 1 if run.name == ADAPTED else _STEPS
+        plain = self._case.pair.trained_plainly(run, records, count)
+        for number, (mine, theirs) in enumerate(zip(steps, plain, strict=False), 1):
+            asked = [("loss", mine["mean"], theirs["loss"], _LOSS)]
+            asked += [] if run.name == ADAPTED else [("norm of the gradients", mine["norm"], theirs["norm"], _NORM)]
+            for what, one, other, allowed in asked:
+                off = abs(one - other) / max(abs(other), 1e-12)
+                self._note(f"{run.name}, step {number}: {what}", abs(one - other), off * _LOSS / allowed)
+                if not off <= allowed:
+                    yield f"{run.name}, step {number}: the {what} is {one:.7g}, upstream's {other:.7g}"
+                    return
+
+    def _note(self, name: str, absolute: float, relative: float) -> None:
+        wrong = relative > _LOSS
+        self._found.absorb(
+            Comparison(
+                compared=1,
+                max_abs=absolute,
+                max_rel=relative,
+                worst=[Worst(name, absolute, relative)] if wrong else [],
+                tolerance=_LOSS,
+            )
+        )
+
+    def _resumed(self, told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        """Bit for bit what the whole run did."""
+        for rank, (mine, whole) in enumerate(zip(told, self._whole, strict=True)):
+            known = {step["step"]: step for step in whole["steps"]}
+            for step in mine["steps"]:
+                before = known[step["step"]]
+                if differs := [what for what in ("loss", "norm") if step[what] != before[what]]:
+                    what, number = differs[0], step["step"]
+                    yield (
+                        f"resumed, step {number}, rank {rank}: {what} {step[what]!r}, and {before[what]!r} without a "
+                        f"stop{_other_batch(step, before)}"
+                    )
+                    return
+
+    def _exported(self, run: TrainingRun, final: "Tensors") -> Iterator[str]:
+        """Upstream loads it as it is, holds what was trained, and can use it."""
+        from omni_kit.parity.compare.files import stored_dtypes
+
+        if not Path(run.export).is_dir():
+            yield f"{run.name}: there is no export at {Path(run.export).name}"
+            return
+        loaded, said = self._case.pair.opened_export(Path(run.export))
+        self._tried.append("export loaded" + ("" if said else " and used"))
+        if said:
+            yield f"{run.name}: upstream loads the export and cannot use it: {said}"
+        dtypes = stored_dtypes(Path(run.export))
+        rounded = sorted({str(dtype).removeprefix("torch.") for dtype in dtypes.values()} - {"float32"})
+        for name, trained in final.items():
+            if name not in loaded:
+                continue
+            expected = trained.to(dtypes.get(name, trained.dtype)).to(loaded[name].dtype)
+            if not expected.equal(loaded[name]):
+                yield f"{run.name}: the export has another {name} than was trained"
+                return
+        if lost := [name for name in final if name not in loaded and name in dtypes]:
+            yield f"{run.name}: upstream does not load {lost[0]} of the export"
+        if rounded:
+            self._case.note(f"the trainer exports weights in {', '.join(rounded)}")
+
+    def _adapter(self, run: TrainingRun, final: "Tensors") -> Iterator[str]:
+        """Every adapter that was trained is among what was saved."""
+        from omni_kit.parity.compare.files import stored_dtypes
+
+        place = Path(run.adapter)
+        if not (place / "adapter_config.json").is_file():
+            yield f"{run.name}: no adapter_config.json was saved"
+            return
+        trained = [name for name in final if "lora_" in name]
+        saved = stored_dtypes(place)
+        if len(saved) != len(trained) or not trained:
+            yield f"{run.name}: {len(trained)} adapters were trained, and {len(saved)} saved"
+            return
+        taken = self._case.pair.opened_adapter(Path(run.checkpoint), place)
+        if isinstance(taken, str):
+            self._case.note(f"train: loading the adapter was not tested: {taken}")
+        elif taken != len(trained):
+            yield f"{run.name}: {len(trained)} adapters were trained, and upstream takes {taken} of those saved"
+        else:
+            self._tried.append("adapter loaded")
+
+
+def _other_batch(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Whether the difference is in what the model was fed."""
+    import torch
+
+    def flat(value: Any) -> list[torch.Tensor]:
+        if isinstance(value, torch.Tensor):
+            return [value]
+        parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+        return [tensor for part in parts for tensor in flat(part)]
+
+    mine, theirs = flat(one["batches"]), flat(other["batches"])
+    same = len(mine) == len(theirs) and all(a.equal(b) for a, b in zip(mine, theirs, strict=True))
+    return "" if same else ": the batch is another, so the state of the data or of the noise is lost"

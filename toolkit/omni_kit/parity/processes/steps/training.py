@@ -1,0 +1,130 @@
+"""Steps about a framework's own trainer, and upstream's plain loop over the samples that it took."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from omni_kit.errors import MissingRequirement
+from omni_kit.parity.compare.files import save_tensors, state_of
+from omni_kit.parity.processes.side import Side
+from omni_kit.parity.processes.step import Step
+from omni_kit.targets.sides import Mesh, TrainingRun
+
+
+@dataclass(frozen=True)
+class PlanTraining(Step[dict[str, Any]]):
+    """Makes models and data for the runs of a trainer; `runs` as the fields of `TrainingRun`, and what is `wrong`."""
+
+    checkpoint: Path
+    where: Path
+
+    def take(self, side: Side) -> dict[str, Any]:
+        """See `Step.take`."""
+        runs, wrong = side.trains.training_runs(self.checkpoint, self.where)
+        return {"runs": [asdict(run) for run in runs], "wrong": wrong}
+
+
+@dataclass(frozen=True)
+class RunTrainer(Step[list[str]]):
+    """Runs a trainer in as many processes as it wants, which write their records below `out`; what is to be said.
+
+    Attributes:
+        timeout: seconds after which every process writes its stack and ends.
+    """
+
+    run: Mapping[str, Any]
+    device: str
+    checkpoint: Path
+    out: Path
+    timeout: float
+
+    def take(self, side: Side) -> list[str]:
+        """See `Step.take`."""
+        from omni_kit.parity.processes.ranks import Job, launch
+
+        run = TrainingRun(**self.run)
+        mesh = Mesh(f"the trainer's run '{run.name}'", run.processes, {})
+        job = Job(
+            side.builder_name, side.options, self.device, self.checkpoint, self.out, mesh, self.out, self.timeout,
+            run=run,
+        )  # fmt: skip
+        launch(job, side.trains)
+        return list(side.trains.notes())
+
+
+@dataclass(frozen=True)
+class TrainPlainly(Step[list[dict[str, float]]]):
+    """Trains upstream's model on the samples of records, by their optimizer: `loss` and `norm` of each step.
+
+    Attributes:
+        records: of all processes of a run.
+        steps: how many steps are taken.
+    """
+
+    checkpoint: Path
+    records: Sequence[str]
+    steps: int
+
+    def take(self, side: Side) -> list[dict[str, float]]:
+        """See `Step.take`."""
+        torch.manual_seed(0)
+        model = side.trains_plainly.load(self.checkpoint)
+        taken = [read_record(Path(record))["steps"] for record in self.records]
+        optimizer = torch.optim.AdamW(model.parameters(), **taken[0][0]["optimizer"])
+        return [_step(side, model, optimizer, [record[number] for record in taken]) for number in range(self.steps)]
+
+
+def _step(
+    side: Side, model: Any, optimizer: torch.optim.Optimizer, told: Sequence[Mapping[str, Any]]
+) -> dict[str, float]:
+    """One step over the micro-batches of all processes."""
+    for group in optimizer.param_groups:
+        group |= told[0]["optimizer"]
+    optimizer.zero_grad(set_to_none=True)
+    losses = [side.trains_plainly.batch_loss(model, samples) for one in told for samples in one["batches"] if samples]
+    whole = sum(weight for _, weight in losses)
+    loss = torch.stack([value * weight / whole for value, weight in losses]).sum()
+    torch.autograd.backward(loss)
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), told[0]["max_norm"])
+    optimizer.step()
+    return {"loss": float(loss.detach()), "norm": float(norm)}
+
+
+@dataclass(frozen=True)
+class LoadExport(Step[str]):
+    """Loads an exported directory as it is, and lets the model do what it is for; writes what it holds to `out`.
+
+    Answers why it cannot do that; empty where it can.
+    """
+
+    export: Path
+    out: Path
+
+    def take(self, side: Side) -> str:
+        """See `Step.take`."""
+        model = side.trains_plainly.load(self.export)
+        save_tensors(state_of(model), self.out)
+        return side.trains_plainly.draw(model)
+
+
+@dataclass(frozen=True)
+class LoadAdapter(Step[int | str]):
+    """Puts a saved adapter on upstream's model; answers how many of its tensors the model took, or what it lacks."""
+
+    checkpoint: Path
+    adapter: Path
+
+    def take(self, side: Side) -> int | str:
+        """See `Step.take`."""
+        try:
+            return side.trains_plainly.adapt(side.trains_plainly.load(self.checkpoint), self.adapter)
+        except MissingRequirement as error:
+            return error.message
+
+
+def read_record(file: Path) -> dict[str, Any]:
+    """Return what a process of a trainer recorded; see `Trains.run_trainer`."""
+    return dict(torch.load(file, weights_only=True))

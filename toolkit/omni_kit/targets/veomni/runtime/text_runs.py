@@ -1,0 +1,147 @@
+"""The runs of VeOmni's text trainer on the training files of an integration, with a small model and a small data set."""
+
+import json
+import runpy
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import yaml
+
+from omni_kit.targets.sides import ADAPTED, ALONE, RESUMED, WHOLE, TrainingRun
+from omni_kit.targets.veomni.runtime.trainer import parsed, plain_settings
+
+FULL, LORA = "train.yaml", "train_lora.yaml"
+_STEPS, _SAVED = 4, 2
+_SAMPLES = 256
+_LENGTH = 64  # tokens of a row
+_UNKNOWN = "<unk>"
+_AUX = "output_router_logits"
+
+
+@dataclass(frozen=True)
+class TextRuns:
+    """The runs of one integration.
+
+    Attributes:
+        path: its directory; `package`, as it is imported.
+        checkpoint: of the toy, in upstream's layout.
+        where: for models, data and what the trainer writes.
+    """
+
+    path: Path
+    package: str
+    checkpoint: Path
+    where: Path
+
+    def planned(self) -> tuple[list[TrainingRun], list[str]]:
+        """The runs, in order; and what is wrong with the training files."""
+        self._make_model(self._model, self._words)
+        self._make_model(self._plain_model, self._words, {_AUX: False})
+        runs = list(self._runs())
+        return runs, [f"{run.name}: {said}" for run in runs if (said := self._refused(run))]
+
+    @property
+    def _model(self) -> Path:
+        return self.where / "model"
+
+    @property
+    def _plain_model(self) -> Path:
+        """Without the router's loss, which VeOmni also takes over padding."""
+        return self.where / "model_without_router_loss"
+
+    @cached_property
+    def _data(self) -> Path:
+        """A data set by the integration's own maker."""
+        made = self.where / "data.jsonl"
+        made.parent.mkdir(parents=True, exist_ok=True)
+        with patch.object(sys, "argv", ["make_data", str(made), "--samples", str(_SAMPLES)]):
+            runpy.run_path(str(self.path / "make_data.py"), run_name="__main__")
+        return made
+
+    @cached_property
+    def _repeated(self) -> Path:
+        """One sample of it, again and again."""
+        made = self.where / "repeated.jsonl"
+        first = self._data.read_text(encoding="utf-8").splitlines()[0]
+        made.write_text(f"{first}\n" * _SAMPLES, encoding="utf-8")
+        return made
+
+    @cached_property
+    def _words(self) -> list[str]:
+        """Every word of the data, and those of VeOmni's chat template."""
+        rows = [json.loads(line) for line in self._data.read_text(encoding="utf-8").splitlines()]
+        said = [f"{message['role'].title()}: {message['content']}" for row in rows for message in row["messages"]]
+        return sorted({word for line in said for word in line.split()})
+
+    def _make_model(self, place: Path, words: Sequence[str], more: Mapping[str, Any] | None = None) -> None:
+        """The toy's checkpoint with a tokenizer beside it, as checkpoints are published."""
+        from tokenizers import Tokenizer, models, pre_tokenizers
+        from transformers import PreTrainedTokenizerFast
+
+        shutil.copytree(self.checkpoint, place, dirs_exist_ok=True)
+        config = json.loads((place / "config.json").read_text(encoding="utf-8"))
+        changed = {key: value for key, value in (more or {}).items() if key in config}
+        (place / "config.json").write_text(json.dumps(config | changed), encoding="utf-8")
+        size = next(int(part["vocab_size"]) for part in (config, *_parts(config)) if "vocab_size" in part)
+        known = ["<eos>", _UNKNOWN, *words][:size]
+        made = Tokenizer(models.WordLevel({word: number for number, word in enumerate(known)}, unk_token=_UNKNOWN))
+        made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        own = {"eos_token": "<eos>", "unk_token": _UNKNOWN, "pad_token": "<eos>"}
+        PreTrainedTokenizerFast(tokenizer_object=made, **own).save_pretrained(place)
+
+    def _runs(self) -> Iterator[TrainingRun]:
+        out = self.where / "out"
+        packs = yaml.safe_load((self.path / FULL).read_text(encoding="utf-8"))["train"].get("dyn_bsz", True)
+        saving = [f"--train.checkpoint.{name}={_SAVED}" for name in ("save_steps", "hf_save_steps")]
+        last = out / WHOLE / "checkpoints" / f"global_step_{_STEPS}"
+        yield self._run(WHOLE, FULL, 2, self._model, self._data, saving, export=str(last / "hf_ckpt"))
+        middle = out / WHOLE / "checkpoints" / f"global_step_{_SAVED}"
+        resuming = [f"--train.checkpoint.load_path={middle}"]
+        yield self._run(RESUMED, FULL, 2, self._model, self._data, resuming, first=_SAVED + 1)
+        alone = ["--train.init_device=cuda", "--train.accelerator.fsdp_config.fsdp_mode=ddp"]
+        alone += ["--train.pad_to_length=true"] if packs else []
+        yield self._run(ALONE, FULL, 1, self._plain_model, self._repeated, alone)
+        if (self.path / LORA).is_file():
+            adapter = str(out / ADAPTED / f"global_step_{_STEPS}")
+            yield self._run(ADAPTED, LORA, 2, self._model, self._data, [], adapter=adapter)
+
+    def _run(
+        self, name: str, file: str, processes: int, model: Path, data: Path, more: Sequence[str], **fields: Any
+    ) -> TrainingRun:
+        settings = {
+            "model.model_path": model,
+            "data.train_path": data,
+            "data.chat_template": "default",
+            "data.max_seq_len": _LENGTH,
+            "data.dataloader.num_workers": 0,
+            "train.global_batch_size": 4,
+            "train.micro_batch_size": 1,
+            "train.max_steps": _STEPS,
+            "train.optimizer.lr": 1e-3,
+            "train.accelerator.fsdp_config.mixed_precision.param_dtype": "float32",
+            "train.checkpoint.output_dir": self.where / "out" / name,
+            "train.checkpoint.save_epochs": 0,
+        }
+        told = [f"--{setting}={value}" for setting, value in settings.items()]
+        arguments = [str(self.path / file), *told, *plain_settings(), *more]
+        return TrainingRun(name, f"{self.package}.train", arguments, processes, str(model), **fields)
+
+    def _refused(self, run: TrainingRun) -> str:
+        """Why VeOmni's `parse_args` takes the training file alone, or with these arguments, for none of its own."""
+        alone = [run.arguments[0]]
+        try:
+            for arguments in (alone, run.arguments) if run.processes > 1 else (run.arguments,):
+                parsed(run.module, [*arguments, *(plain_settings() if arguments is alone else [])])
+        except Exception as error:  # VeOmni's own
+            return f"{Path(alone[0]).name} is refused: {' '.join(str(error).split())[:300]}"
+        return ""
+
+
+def _parts(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from (value for value in config.values() if isinstance(value, dict))

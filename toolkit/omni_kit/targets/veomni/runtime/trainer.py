@@ -1,0 +1,281 @@
+"""VeOmni's own trainer in one process of several: what a CPU lacks is stood in for, and what it does is recorded."""
+
+import dataclasses
+import os
+import runpy
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import nn
+
+from omni_kit.targets.sides import TrainingRun
+from omni_kit.targets.veomni.runtime.attention import SHARED, packed_attention
+from omni_kit.toys.tensors import Tensors
+
+NOT_CHECKED = "stepped over VeOmni's check that torch is a version whose consolidation of checkpoints it patches"
+ON_CPU = "the trainer ran on a CPU: gloo, plain kernels and float32 were selected"
+# What trainers ask of a device's namespace in torch, and torch.cpu lacks.
+_OF_DEVICES: Mapping[str, Any] = {
+    "get_device_name": "cpu",
+    "memory_allocated": 0,
+    "max_memory_allocated": 0,
+    "max_memory_reserved": 0,
+    "memory_stats": {"num_alloc_retries": 0},
+    "empty_cache": None,
+}
+_ACCELERATOR = "cuda"
+
+
+def run(job: TrainingRun, out: Path) -> None:
+    """Run a launcher with these arguments, as `torchrun -m` does, and write the record of this process below `out`."""
+    from veomni.trainer.base import BaseTrainer
+
+    record = Record(out / f"rank{os.environ['RANK']}.pt")
+    begin = BaseTrainer._init_callbacks
+
+    def init_callbacks(trainer: Any) -> None:
+        begin(trainer)
+        trainer._callbacks.append(record.of(trainer))
+
+    with ExitStack() as stack:
+        if not torch.cuda.is_available():
+            stack.enter_context(_on_cpu())
+        stack.enter_context(_any_torch())
+        stack.enter_context(patch.object(BaseTrainer, "_init_callbacks", init_callbacks))
+        stack.enter_context(record.watching_conditions())
+        stack.enter_context(patch.object(sys, "argv", [job.module, *job.arguments]))
+        runpy.run_module(job.module, run_name="__main__", alter_sys=True)
+    record.save()
+
+
+def prepare(module: str) -> None:
+    """Import what a launcher imports, without starting it: processes that are forked from this one have it then."""
+    runpy.run_module(module, run_name="imported")
+
+
+def said() -> list[str]:
+    """Return what is stood in for on this machine, one line each."""
+    from veomni.checkpoint import dcp_consolidation
+
+    lines = [] if torch.__version__.startswith(dcp_consolidation._SUPPORTED_TORCH_VERSION_PREFIXES) else [NOT_CHECKED]
+    return lines if torch.cuda.is_available() else [*lines, ON_CPU]
+
+
+class Record:
+    """What a trainer did in one process.
+
+    Args:
+        file: where it is written.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._steps: list[dict[str, Any]] = []
+        self._made: list[Any] = []
+        self._final: Tensors = {}
+
+    def of(self, trainer: Any) -> Any:
+        """Return a callback of VeOmni's trainers that takes the record."""
+        from veomni.trainer.callbacks import Callback
+
+        record = self
+
+        class Recorder(Callback):  # type: ignore[misc]  # VeOmni is not typed
+            def on_step_begin(self, state: Any, micro_batches: Any = None, **_: Any) -> None:
+                record.begin(trainer, micro_batches)
+
+            def on_step_end(self, state: Any, loss: float, grad_norm: Any, **_: Any) -> None:
+                record.end(trainer, loss, grad_norm)
+
+            def on_train_end(self, state: Any, **_: Any) -> None:
+                record.finish(trainer)
+
+        return Recorder(trainer)
+
+    def begin(self, trainer: Any, micro_batches: Sequence[Any]) -> None:
+        """Note the batch and the optimizer's settings before a step."""
+        group = trainer.optimizer.param_groups[0] if trainer.optimizer is not None else {}
+        self._made = []
+        self._steps.append(
+            {
+                "batches": [_samples(batch) for batch in micro_batches],
+                "optimizer": {name: group[name] for name in ("lr", "betas", "eps", "weight_decay") if name in group},
+                "max_norm": trainer.args.train.optimizer.max_grad_norm,
+            }
+        )
+
+    def end(self, trainer: Any, loss: float, grad_norm: Any) -> None:
+        """Note what a step gave: the loss of this process, that of all, and the norm of the gradients."""
+        step = self._steps[-1]
+        step |= {
+            "step": trainer.state.global_step,
+            "loss": float(loss),
+            "mean": float(trainer.step_train_metrics["training/total_loss"]),
+            "norm": float(grad_norm),
+        }
+        if self._made:
+            step["batches"] = [_of_lists(one) for one in self._made]
+
+    def finish(self, trainer: Any) -> None:
+        """Note every weight, put together from all processes."""
+        from torch.distributed.tensor import DTensor
+
+        model = trainer.model
+        if model is None:
+            return
+        for name, tensor in model.state_dict().items():
+            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            self._final[name] = whole.detach().cpu().clone()
+
+    @contextmanager
+    def watching_conditions(self) -> Iterator[None]:
+        """Also note what a diffusion trainer hands its transformer, where that trainer can be imported."""
+        module = sys.modules.get("veomni.trainer.dit_trainer")
+        if module is None:
+            yield
+            return
+        right = module.DiTTrainer._build_condition_model
+
+        def build(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+            found = right(trainer, *args, **kwargs)
+            model = trainer.condition_model
+            process = model.process_condition
+
+            def processed(*given: Any, **named: Any) -> Any:
+                answer = process(*given, **named)
+                self._made.append(answer)
+                return answer
+
+            model.process_condition = processed
+            return found
+
+        with patch.object(module.DiTTrainer, "_build_condition_model", build):
+            yield
+
+    def save(self) -> None:
+        """Write the record; only the first process has the weights."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        final = self._final if os.environ["RANK"] == "0" else {}
+        torch.save({"steps": self._steps, "final": final}, self._file)
+
+
+def _samples(batch: Mapping[str, Any]) -> list[Tensors]:
+    """The samples of a packed batch of text; none of what is made only later."""
+    if not isinstance(batch.get("input_ids"), torch.Tensor):
+        return []
+    ids, labels, positions = (batch[name][0].cpu() for name in ("input_ids", "labels", "position_ids"))
+    starts = [*torch.nonzero(positions == 0).flatten().tolist(), len(ids)]
+    cut = [slice(start, end) for start, end in zip(starts, starts[1:], strict=False) if end > start]
+    found = [{"input_ids": ids[part].clone(), "labels": labels[part].clone()} for part in cut]
+    return [sample for sample in found if bool((sample["labels"] != -100).any())]
+
+
+def _of_lists(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What lists with a value for each sample say of each."""
+    count = len(next(iter(answer.values())))
+    return [{name: _copied(values[i]) for name, values in answer.items()} for i in range(count)]
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().clone()
+    return [_copied(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+@contextmanager
+def _any_torch() -> Iterator[None]:
+    """Step over the one check of torch's version before checkpoints are consolidated; torch's own code does the work."""
+    from veomni.checkpoint import dcp_consolidation
+
+    supported = dcp_consolidation._SUPPORTED_TORCH_VERSION_PREFIXES
+    done = dcp_consolidation._dcp_consolidation_patch_applied or not torch.__version__.startswith(supported)
+    with patch.object(dcp_consolidation, "_dcp_consolidation_patch_applied", done):
+        yield
+
+
+@contextmanager
+def _on_cpu() -> Iterator[None]:
+    """Give VeOmni's trainers a backend, a device and an attention that a CPU has."""
+    from transformers import PretrainedConfig
+    from veomni.ops.kernels.attention import flash
+    from veomni.trainer import base
+    from veomni.utils import device
+
+    for name, value in _OF_DEVICES.items():
+        if not hasattr(torch.cpu, name):
+            setattr(torch.cpu, name, lambda *_, value=value, **__: value)
+    parallelize = base.BaseTrainer._build_parallelized_model
+
+    def build(trainer: Any) -> None:
+        _attend(trainer.model)
+        parallelize(trainer)
+
+    with ExitStack() as stack:
+        for module in (device, base):
+            stack.enter_context(patch.object(module, "get_dist_comm_backend", lambda: "gloo"))
+        for module in filter(None, (base, sys.modules.get("veomni.trainer.dit_trainer"))):
+            stack.enter_context(patch.object(module, "build_foundation_model", _at_home(module)))
+        stack.enter_context(patch.object(base.BaseTrainer, "_build_parallelized_model", build))
+        stack.enter_context(patch.object(flash, "_flash_attention_forward", packed_attention))
+        # On the class, not on each config: trainers write those as JSON.
+        stack.enter_context(patch.object(PretrainedConfig, "_pre_quantization_dtype", torch.float32, create=True))
+        yield
+
+
+def _at_home(module: ModuleType) -> Callable[..., Any]:
+    """VeOmni's builder, which builds on this CPU what is to be built on an accelerator."""
+    right: Callable[..., Any] = module.build_foundation_model
+
+    def build(*args: Any, init_device: str, **kwargs: Any) -> Any:
+        return right(*args, init_device="cpu" if init_device == _ACCELERATOR else init_device, **kwargs)
+
+    return build
+
+
+def _attend(model: nn.Module) -> None:
+    """Send attention through VeOmni's function over packed sequences, if the model declares flash attention."""
+    if not getattr(model, "_supports_flash_attn", False):
+        return
+    for part in model.modules():
+        if (config := getattr(part, "config", None)) is not None:
+            config._attn_implementation = SHARED
+
+
+def plain_settings() -> list[str]:
+    """Return the arguments that choose plain code for every kernel, save where VeOmni has none."""
+    from omni_kit.targets.veomni.runtime.side import eager_operations
+
+    chosen = eager_operations()
+    fields = [field.name for field in dataclasses.fields(chosen) if field.name.endswith("_implementation")]
+    return [part for name in fields for part in (f"--model.ops_implementation.{name}", str(getattr(chosen, name)))]
+
+
+def parsed(module: str, arguments: Sequence[str]) -> Any:
+    """Return what VeOmni's `parse_args` makes of arguments, with the class of arguments that a launcher names.
+
+    Raises:
+        SystemExit: the arguments are not VeOmni's.
+        Exception: as VeOmni raises.
+    """
+    from veomni.arguments import parser
+
+    class Parsed(Exception):
+        """Ends the launcher once its arguments are there."""
+
+    def parse(root: type[Any]) -> Any:
+        raise Parsed(right(root))
+
+    right = parser.parse_args
+    argv = [module, *arguments]
+    with patch.object(sys, "argv", argv), patch("veomni.arguments.parse_args", parse), suppress(SystemExit):
+        try:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        except Parsed as found:
+            return found.args[0]
+    raise ValueError(f"VeOmni's parse_args refuses {arguments[0]}")
