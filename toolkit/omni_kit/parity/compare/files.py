@@ -34,7 +34,7 @@ def stored_dtypes(directory: Path) -> dict[str, torch.dtype]:
     found: dict[str, torch.dtype] = {}
     for file in sorted(directory.glob("*.safetensors")):
         with safe_open(file, framework="pt") as opened:
-            found |= {name: opened.get_tensor(name).dtype for name in opened.keys()}  # noqa: SIM118: it is no dict
+            found |= {name: opened.get_tensor(name).dtype for name in opened.keys()}  # noqa: SIM118  it is no dict
     return found
 
 

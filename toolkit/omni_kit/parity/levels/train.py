@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.report.report import Worst
-from omni_kit.targets.sides import ADAPTED, RESUMED, WHOLE, Ability, TrainingRun
+from omni_kit.targets.sides import ADAPTED, EMBEDDED, OFFLINE, RESUMED, WHOLE, Ability, TrainingRun
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _STEPS = 4
 # Of the loss, and of the gradients' norm: Adam divides by the size of gradients, and rounding grows with each step.
 _LOSS, _NORM = 1e-4, 1e-3
+
+_DRAWN = 3  # of what a denoiser is fed: noisy latents, their time, and the target
 
 Steps = Sequence[Mapping[str, Any]]
 
@@ -54,6 +56,9 @@ class _Training:
 
         records = self._case.pair.run_trainer(run)
         told = [read_record(record) for record in records]
+        if run.name == EMBEDDED:
+            self._tried.append("conditions stored")
+            return
         steps = self._steps[run.name] = told[0]["steps"]
         self._tried.append(f"{run.name}: {len(steps)} steps in {run.processes} process{'es' * (run.processes > 1)}")
         expected = list(range(run.first, _STEPS + 1))
@@ -64,9 +69,12 @@ class _Training:
             yield from self._resumed(told)
         else:
             yield from self._beside_upstream(run, records)
-        if run.processes == 1 and not steps[-1]["mean"] < steps[0]["mean"]:
-            yield f"{run.name}: the loss of one repeated batch does not fall ({steps[0]['mean']} to {steps[-1]['mean']})"
-        self._whole = told if run.name == WHOLE else getattr(self, "_whole", told)
+        if run.name == WHOLE:
+            self._whole = told
+        if run.processes == 1:
+            yield from self._alone(run, steps)
+        if run.name == OFFLINE:
+            yield from self._stored(told)
         if run.export:
             yield from self._exported(run, told[0]["final"])
         if run.adapter:
@@ -86,6 +94,40 @@ class _Training:
                 if not off <= allowed:
                     yield f"{run.name}, step {number}: the {what} is {one:.7g}, upstream's {other:.7g}"
                     return
+
+    def _alone(self, run: TrainingRun, steps: Steps) -> Iterator[str]:
+        """A batch that repeats is learned; others are those of several processes, and so are their losses."""
+        first, last = steps[0]["mean"], steps[-1]["mean"]
+        if not _other_batch(steps[0], steps[-1]):
+            if not last < first:
+                yield f"{run.name}: the loss of one repeated batch does not fall ({first} to {last})"
+            return
+        for mine, several in zip(steps, self._whole[0]["steps"], strict=True):
+            if abs(mine["mean"] - several["mean"]) > _LOSS * abs(several["mean"]):
+                yield (
+                    f"{run.name}, step {mine['step']}: the loss is {mine['mean']:.7g} in one process, and "
+                    f"{several['mean']:.7g} in several"
+                )
+                return
+
+    def _stored(self, told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        """Stored conditions are those that are computed while training."""
+        online, offline = (
+            [sample for record in records for step in record["steps"] for batch in step["batches"] for sample in batch]
+            for records in (self._whole, told)
+        )
+        for sample in offline:
+            same = [other for other in online if _equal(sample["latents"], other["latents"])]
+            if not same:
+                yield f"{OFFLINE}: stored latents are none of those that are computed while training"
+                return
+            drawn = min(
+                ([name for name in sample if not _equal(sample[name], other.get(name))] for other in same), key=len
+            )
+            if len(drawn) > _DRAWN:
+                yield f"{OFFLINE}: stored conditions differ from those computed while training: {', '.join(drawn)}"
+                return
+        self._tried.append(f"{len(offline)} stored samples as computed while training")
 
     def _note(self, name: str, absolute: float, relative: float) -> None:
         wrong = relative > _LOSS
@@ -126,10 +168,11 @@ class _Training:
             yield f"{run.name}: upstream loads the export and cannot use it: {said}"
         dtypes = stored_dtypes(Path(run.export))
         rounded = sorted({str(dtype).removeprefix("torch.") for dtype in dtypes.values()} - {"float32"})
+        usual = next(iter(set(dtypes.values()))) if len(set(dtypes.values())) == 1 else None  # of what is tied
         for name, trained in final.items():
             if name not in loaded:
                 continue
-            expected = trained.to(dtypes.get(name, trained.dtype)).to(loaded[name].dtype)
+            expected = trained.to(dtypes.get(name, usual or trained.dtype)).to(loaded[name].dtype)
             if not expected.equal(loaded[name]):
                 yield f"{run.name}: the export has another {name} than was trained"
                 return
@@ -162,14 +205,20 @@ class _Training:
 
 def _other_batch(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """Whether the difference is in what the model was fed."""
+    same = _equal(one["batches"], other["batches"])
+    return "" if same else ": the batch is another, so the state of the data or of the noise is lost"
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two values are the same bit for bit, tensors within lists and dicts included."""
     import torch
 
-    def flat(value: Any) -> list[torch.Tensor]:
-        if isinstance(value, torch.Tensor):
-            return [value]
-        parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-        return [tensor for part in parts for tensor in flat(part)]
-
-    mine, theirs = flat(one["batches"]), flat(other["batches"])
-    same = len(mine) == len(theirs) and all(a.equal(b) for a, b in zip(mine, theirs, strict=True))
-    return "" if same else ": the batch is another, so the state of the data or of the noise is lost"
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and one.shape == other.shape and bool(one.equal(other))
+    if isinstance(one, Mapping):
+        return (
+            isinstance(other, Mapping) and one.keys() == other.keys() and all(map(_equal, one.values(), other.values()))
+        )
+    if isinstance(one, list | tuple):
+        return isinstance(other, list | tuple) and len(one) == len(other) and all(map(_equal, one, other))
+    return bool(one == other)

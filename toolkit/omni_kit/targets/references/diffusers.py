@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 from omni_kit.errors import BadInput
+from omni_kit.targets.references.adapters import put_adapter
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
 from omni_kit.toys.configs.variants import variants
-from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
+from omni_kit.toys.feeds.denoiser import TARGET, ask, denoised, prediction_of, samples_of
 from omni_kit.toys.feeds.protocol import Feed, Way
 from omni_kit.toys.feeds.ways import answered_whole
 from omni_kit.toys.tensors import Tensors
@@ -83,6 +84,32 @@ class DiffusersBuilder:
         toy = {key: value for key, value in dict(model.config).items() if not key.startswith("_")}
         named = {"_class_name": type(model).__name__}
         return {name: {**named, **config} for name, config in variants(toy, toy)}
+
+    def batch_loss(self, model: nn.Module, samples: Sequence[Mapping[str, Any]]) -> tuple[torch.Tensor, float]:
+        """The mean of the squared errors of the samples, one at a time, from the trainer's own targets."""
+        taken = inspect.signature(type(model).forward).parameters
+        losses = []
+        for sample in samples:
+            target = sample[TARGET].float()
+            given = {name: value for name, value in sample.items() if name in taken and value is not None}
+            plain = {"return_dict": False} if "return_dict" in taken else {}
+            found = prediction_of(cast(Any, model)(**given, **plain)).float()
+            # What comes behind the target's channels is a variance, which is not trained.
+            found = found if found.shape == target.shape else found[:, : target.shape[1]]
+            losses.append(nn.functional.mse_loss(found, target))
+        return torch.stack(losses).mean(), float(len(samples))
+
+    def draw(self, model: nn.Module) -> str:
+        """Nothing: a pipeline draws, and the transformer alone does not."""
+        return ""
+
+    def adapt(self, model: nn.Module, adapter: Path) -> int:
+        """By peft; how many of the saved tensors have a place in the model.
+
+        Raises:
+            MissingRequirement: peft is not installed.
+        """
+        return put_adapter(model, adapter)
 
     def sized(self, config_dir: Path, dtype: str) -> nn.Module:
         """A model of a config, as its classes begin it."""

@@ -7,6 +7,8 @@ from omni_kit.targets.sides import Candidate
 from omni_kit.targets.veomni.installing import INSTALL_VEOMNI
 from omni_kit.targets.veomni.model_dir import ModelDir
 
+TRAINING_FILE = "train.yaml"
+"""What an integration that `train` can run has."""
 _TOY_CONFIG = "toy_config.json"
 
 

@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 
@@ -13,10 +13,11 @@ from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, Li
 from omni_kit.targets.veomni.checkout import DIFFUSION_MODELS, find_checkout, registrants
 from omni_kit.targets.veomni.dit.conditions import ConditionContext, Conditions
 from omni_kit.targets.veomni.dit.transformer import DISPATCH, TransformerContext, transformer_context, why_not_shared
+from omni_kit.targets.veomni.training import model_place
 from omni_kit.toys.configs.denoiser import toy_denoiser
 from omni_kit.upstream.diffusers.blocks import block_classes
 from omni_kit.upstream.diffusers.models import ComponentModel
-from omni_kit.upstream.diffusers.pipelines import pipeline_of
+from omni_kit.upstream.diffusers.pipelines import INDEX, pipeline_of
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.diffusers.traits import attention_kernels
 from omni_kit.upstream.subject import Subject
@@ -92,11 +93,11 @@ class _Planner:
 
     @property
     def _configs(self) -> tuple[str, str]:
-        """Where the YAML file of a training and the JSON file of the model go."""
+        """What the names of the training files begin with, and where the JSON file of the model goes."""
         name = self.request.name
         if self.in_tree:
-            return f"configs/dit/{name}_sft.yaml", f"configs/model_configs/{name}/{name}.json"
-        return f"{self.base}/configs/{name}_sft.yaml", f"{self.base}/configs/{name}.json"
+            return f"configs/dit/{name}", f"configs/model_configs/{name}/{name}.json"
+        return f"{self.base}/train", f"{self.base}/configs/{name}.json"
 
     @property
     def _test(self) -> str:
@@ -106,9 +107,12 @@ class _Planner:
     def files(self) -> Iterator[NewFile]:
         name, base = self.request.name, self.base
         yaml, config = self._configs
+        place = model_place(self._pipeline_subject, self.request)
         shared = {
             **vars(self.transformer), "in_tree": self.in_tree, "models": DIFFUSION_MODELS, "config_path": config,
-            "test_path": self._test, "yaml_path": yaml, "pipeline": self.condition.pipeline,
+            "test_path": self._test, "pipeline": self.condition.pipeline,
+            "denoiser": self.condition.denoiser or "transformer", "lora_modules": self._adapted, "films": self._films,
+            "model_path": place.path, "download": place.download, "given": place.given,
         }  # fmt: skip
         yield NewFile(f"{base}/__init__.py", "__init__.py.jinja", context=shared)
         yield from self._package("transformer", vars(self.transformer), ["attention"], self.transformer.kernels)
@@ -116,7 +120,13 @@ class _Planner:
             place = f"{base}/{name}_transformer/sequence_parallel.py"
             yield NewFile(place, "transformer/sequence_parallel.py.jinja", context=vars(self.transformer))
         yield from self._package("condition", vars(self.condition), [], False)
-        yield NewFile(yaml, "sft.yaml.jinja", context=shared)
+        yield NewFile(f"{yaml}.yaml", "train.yaml.jinja", context={**shared, "lora": False})
+        if self._adapted:
+            yield NewFile(f"{yaml}_lora.yaml", "train.yaml.jinja", context={**shared, "lora": True})
+        yield NewFile(f"{base}/{name}_condition/data.py", "condition/data.py.jinja", context=vars(self.transformer))
+        if not self.in_tree:
+            yield NewFile(f"{base}/train.py", "train.py.jinja", context=shared)
+            yield NewFile(f"{base}/make_data.py", "make_data.py.jinja", context=shared)
         yield NewFile(config, text=_json({**self._values, **self._signed}))
         yield NewFile(self._test, "test_parity.py.jinja", context=shared)
         toy = f"{base}/toy_config.json"
@@ -135,6 +145,33 @@ class _Planner:
         yield NewFile(f"{folder}/modeling_{ending}", f"{part}/{model}.py.jinja", context=context)
         for module in more if wanted else ():
             yield NewFile(f"{folder}/{module}.py", f"{part}/{module}.py.jinja", context=context)
+
+    @property
+    def _pipeline_subject(self) -> Subject:
+        """The pipeline around a denoiser's own directory, where it lies in one."""
+        directory, denoiser = self.subject.directory, self.condition.denoiser
+        inside = directory is not None and directory.name == denoiser and (directory.parent / INDEX).is_file()
+        return (
+            replace(self.subject, given=str(directory.parent), directory=directory.parent) if inside else self.subject
+        )
+
+    @cached_property
+    def _adapted(self) -> list[str]:
+        """The last names of the linear layers of attention in blocks; of all in blocks where none is called so."""
+        linear = [
+            parameter.name.removesuffix(".weight")
+            for parameter in self.model.skeleton.patterns().values()
+            if parameter.owner == "Linear" and parameter.name.endswith(".weight") and "*" in parameter.pattern
+        ]
+        attending = [name for name in linear if "attn" in name or "attention" in name]
+        return sorted({_last(name) for name in attending or linear})
+
+    @property
+    def _films(self) -> bool:
+        """Whether the pipeline draws videos."""
+        pipeline = self.conditions.pipeline
+        found = pipeline.cls.method("__call__") if pipeline is not None else None
+        return found is not None and any(one.arg == "num_frames" for one in found[1].args.args)
 
     @property
     def _values(self) -> dict[str, object]:
@@ -217,6 +254,12 @@ class _Planner:
     def next(self) -> tuple[str, ...]:
         place = self.request.into / PurePosixPath(self.base)
         return (shlex.join(["omni-kit", "check", str(place)]), shlex.join(["omni-kit", "parity", str(place)]))
+
+
+def _last(name: str) -> str:
+    """The last name of a module, with the one before a number."""
+    parts = name.split(".")
+    return ".".join(parts[-2:]) if parts[-1].isdecimal() else parts[-1]
 
 
 def _json(values: dict[str, object]) -> str:

@@ -9,10 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from omni_kit.errors import MissingRequirement
 from omni_kit.pysource.library import find_library
-from omni_kit.targets.sides import Mesh
+from omni_kit.targets.sides import Mesh, TrainingRun
+from omni_kit.targets.veomni.dit.runs import DitRuns
 from omni_kit.targets.veomni.dit.taught import GET, IN_FULL, MODEL, PROCESS, Fault, NotTried, faults_of, lesson, toy
 from omni_kit.targets.veomni.dit.train import in_low_precision, shares_by_flash, step
+from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attention
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
 from omni_kit.targets.veomni.runtime.train import begin, shard
@@ -75,6 +78,30 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
             raise
         except Exception as error:  # the integration's own
             return [(GET, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")]
+
+    def training_runs(self, checkpoint: Path, where: Path) -> tuple[list[TrainingRun], list[str]]:
+        """On the integration's own training files, data and launcher, with a small pipeline.
+
+        Raises:
+            MissingRequirement: no small pipeline can be made; why.
+        """
+        built = self._build(checkpoint, None, "meta")
+        read = pipeline_of(find_library("diffusers"), type(built).__name__)
+        if read is None:
+            raise MissingRequirement("diffusers has no pipeline that draws with it from a prompt alone")
+        try:
+            toy(read.cls.node.name, where / "pipeline")
+        except NotTried as reason:
+            raise MissingRequirement(f"no small pipeline could be made: {reason}") from reason
+        trainer.prepare(f"{self._import_name}.train")
+        signed = {
+            "model_type": type(built.config).model_type,
+            "condition_model_type": built.config.condition_model_type,
+        }
+        runs = DitRuns(self._path, self._import_name, where / "pipeline", read.denoiser.name, signed, where)
+        found = runs.planned()
+        self._notes = trainer.said()
+        return found
 
     def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
         """As for language models; in low precision where attention over several processes takes no other."""

@@ -219,7 +219,7 @@ class VeOmniBuilder:
         return cast(nn.Module, self._build(config_dir, None, self._device, dtype, **chosen).train())
 
     def training_runs(self, checkpoint: Path, where: Path) -> tuple[list[TrainingRun], list[str]]:
-        """On the integration's own training files, data and launcher, with overrides for a small model on this machine."""
+        """On the integration's own training files, data and launcher, with overrides for a small model."""
         found = TextRuns(self._path, self._import_name, checkpoint, where).planned()
         for run in found[0]:
             trainer.prepare(run.module)

@@ -1,4 +1,4 @@
-"""The runs of VeOmni's text trainer on the training files of an integration, with a small model and a small data set."""
+"""The runs of VeOmni's text trainer on the training files of an integration, with a small model and data set."""
 
 import json
 import runpy
@@ -14,10 +14,9 @@ from unittest.mock import patch
 import yaml
 
 from omni_kit.targets.sides import ADAPTED, ALONE, RESUMED, WHOLE, TrainingRun
-from omni_kit.targets.veomni.runtime.trainer import parsed, plain_settings
+from omni_kit.targets.veomni.runtime.trainer import SAVED, STEPS, as_arguments, plain_settings, refused, small_settings
 
 FULL, LORA = "train.yaml", "train_lora.yaml"
-_STEPS, _SAVED = 4, 2
 _SAMPLES = 256
 _LENGTH = 64  # tokens of a row
 _UNKNOWN = "<unk>"
@@ -44,7 +43,7 @@ class TextRuns:
         self._make_model(self._model, self._words)
         self._make_model(self._plain_model, self._words, {_AUX: False})
         runs = list(self._runs())
-        return runs, [f"{run.name}: {said}" for run in runs if (said := self._refused(run))]
+        return runs, list(refused(runs))
 
     @property
     def _model(self) -> Path:
@@ -98,49 +97,29 @@ class TextRuns:
     def _runs(self) -> Iterator[TrainingRun]:
         out = self.where / "out"
         packs = yaml.safe_load((self.path / FULL).read_text(encoding="utf-8"))["train"].get("dyn_bsz", True)
-        saving = [f"--train.checkpoint.{name}={_SAVED}" for name in ("save_steps", "hf_save_steps")]
-        last = out / WHOLE / "checkpoints" / f"global_step_{_STEPS}"
+        saving = [f"--train.checkpoint.{name}={SAVED}" for name in ("save_steps", "hf_save_steps")]
+        last = out / WHOLE / "checkpoints" / f"global_step_{STEPS}"
         yield self._run(WHOLE, FULL, 2, self._model, self._data, saving, export=str(last / "hf_ckpt"))
-        middle = out / WHOLE / "checkpoints" / f"global_step_{_SAVED}"
+        middle = out / WHOLE / "checkpoints" / f"global_step_{SAVED}"
         resuming = [f"--train.checkpoint.load_path={middle}"]
-        yield self._run(RESUMED, FULL, 2, self._model, self._data, resuming, first=_SAVED + 1)
+        yield self._run(RESUMED, FULL, 2, self._model, self._data, resuming, first=SAVED + 1)
         alone = ["--train.init_device=cuda", "--train.accelerator.fsdp_config.fsdp_mode=ddp"]
         alone += ["--train.pad_to_length=true"] if packs else []
         yield self._run(ALONE, FULL, 1, self._plain_model, self._repeated, alone)
         if (self.path / LORA).is_file():
-            adapter = str(out / ADAPTED / f"global_step_{_STEPS}")
+            adapter = str(out / ADAPTED / f"global_step_{STEPS}")
             yield self._run(ADAPTED, LORA, 2, self._model, self._data, [], adapter=adapter)
 
     def _run(
         self, name: str, file: str, processes: int, model: Path, data: Path, more: Sequence[str], **fields: Any
     ) -> TrainingRun:
-        settings = {
+        told = small_settings(data, self.where / "out" / name) | {
             "model.model_path": model,
-            "data.train_path": data,
             "data.chat_template": "default",
             "data.max_seq_len": _LENGTH,
-            "data.dataloader.num_workers": 0,
-            "train.global_batch_size": 4,
-            "train.micro_batch_size": 1,
-            "train.max_steps": _STEPS,
-            "train.optimizer.lr": 1e-3,
-            "train.accelerator.fsdp_config.mixed_precision.param_dtype": "float32",
-            "train.checkpoint.output_dir": self.where / "out" / name,
-            "train.checkpoint.save_epochs": 0,
         }
-        told = [f"--{setting}={value}" for setting, value in settings.items()]
-        arguments = [str(self.path / file), *told, *plain_settings(), *more]
+        arguments = [str(self.path / file), *as_arguments(told), *plain_settings(), *more]
         return TrainingRun(name, f"{self.package}.train", arguments, processes, str(model), **fields)
-
-    def _refused(self, run: TrainingRun) -> str:
-        """Why VeOmni's `parse_args` takes the training file alone, or with these arguments, for none of its own."""
-        alone = [run.arguments[0]]
-        try:
-            for arguments in (alone, run.arguments) if run.processes > 1 else (run.arguments,):
-                parsed(run.module, [*arguments, *(plain_settings() if arguments is alone else [])])
-        except Exception as error:  # VeOmni's own
-            return f"{Path(alone[0]).name} is refused: {' '.join(str(error).split())[:300]}"
-        return ""
 
 
 def _parts(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -1,11 +1,14 @@
 """VeOmni's own trainer in one process of several: what a CPU lacks is stood in for, and what it does is recorded."""
 
 import dataclasses
+import importlib
+import importlib.util
 import os
 import runpy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,10 +18,13 @@ import torch
 from torch import nn
 
 from omni_kit.targets.sides import TrainingRun
+from omni_kit.targets.veomni.runtime import resizing
 from omni_kit.targets.veomni.runtime.attention import SHARED, packed_attention
 from omni_kit.toys.tensors import Tensors
 
 NOT_CHECKED = "stepped over VeOmni's check that torch is a version whose consolidation of checkpoints it patches"
+NO_TORCHVISION = "torch stood in for torchvision, which resizes videos"
+_stood_in: list[str] = []
 ON_CPU = "the trainer ran on a CPU: gloo, plain kernels and float32 were selected"
 # What trainers ask of a device's namespace in torch, and torch.cpu lacks.
 _OF_DEVICES: Mapping[str, Any] = {
@@ -29,6 +35,8 @@ _OF_DEVICES: Mapping[str, Any] = {
     "memory_stats": {"num_alloc_retries": 0},
     "empty_cache": None,
 }
+STEPS, SAVED = 4, 2
+"""How many steps a run takes, and after which it saves."""
 _ACCELERATOR = "cuda"
 
 
@@ -56,6 +64,7 @@ def run(job: TrainingRun, out: Path) -> None:
 
 def prepare(module: str) -> None:
     """Import what a launcher imports, without starting it: processes that are forked from this one have it then."""
+    without_torchvision()
     runpy.run_module(module, run_name="imported")
 
 
@@ -64,7 +73,29 @@ def said() -> list[str]:
     from veomni.checkpoint import dcp_consolidation
 
     lines = [] if torch.__version__.startswith(dcp_consolidation._SUPPORTED_TORCH_VERSION_PREFIXES) else [NOT_CHECKED]
-    return lines if torch.cuda.is_available() else [*lines, ON_CPU]
+    return [*lines, *_stood_in, *([] if torch.cuda.is_available() else [ON_CPU])]
+
+
+def without_torchvision() -> None:
+    """Let VeOmni's data pipeline be imported where torchvision is not installed, whose wheels are for accelerators.
+
+    What the pipeline calls of it, it finds in `omni_kit.targets.veomni.runtime.resizing`.
+    """
+    if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is not None:
+        return
+    names = ("torchvision", "torchvision.transforms", "torchvision.transforms.functional")
+    made = {name: ModuleType(name) for name in names}
+    made["torchvision"].transforms = made[names[1]]  # type: ignore[attr-defined]
+    made[names[1]].functional = resizing  # type: ignore[attr-defined]
+    made[names[1]].InterpolationMode = resizing.InterpolationMode  # type: ignore[attr-defined]
+    made[names[2]] = resizing
+    sys.modules.update(made)
+    try:
+        importlib.import_module("veomni.data.multimodal.video_utils")
+    finally:  # transformers and diffusers must not find it
+        for name in names:
+            del sys.modules[name]
+    _stood_in.append(NO_TORCHVISION)
 
 
 class Record:
@@ -171,7 +202,7 @@ def _samples(batch: Mapping[str, Any]) -> list[Tensors]:
         return []
     ids, labels, positions = (batch[name][0].cpu() for name in ("input_ids", "labels", "position_ids"))
     starts = [*torch.nonzero(positions == 0).flatten().tolist(), len(ids)]
-    cut = [slice(start, end) for start, end in zip(starts, starts[1:], strict=False) if end > start]
+    cut = [slice(start, end) for start, end in pairwise(starts) if end > start]
     found = [{"input_ids": ids[part].clone(), "labels": labels[part].clone()} for part in cut]
     return [sample for sample in found if bool((sample["labels"] != -100).any())]
 
@@ -190,7 +221,7 @@ def _copied(value: Any) -> Any:
 
 @contextmanager
 def _any_torch() -> Iterator[None]:
-    """Step over the one check of torch's version before checkpoints are consolidated; torch's own code does the work."""
+    """Step over the one check of torch's version before checkpoints are consolidated, which torch's own code does."""
     from veomni.checkpoint import dcp_consolidation
 
     supported = dcp_consolidation._SUPPORTED_TORCH_VERSION_PREFIXES
@@ -256,6 +287,41 @@ def plain_settings() -> list[str]:
     return [part for name in fields for part in (f"--model.ops_implementation.{name}", str(getattr(chosen, name)))]
 
 
+def small_settings(data: Path, out: Path) -> dict[str, object]:
+    """Return the arguments of a short training in float32, whatever the model."""
+    return {
+        "data.train_path": data,
+        "data.dataloader.num_workers": 0,
+        "train.global_batch_size": 4,
+        "train.micro_batch_size": 1,
+        "train.max_steps": STEPS,
+        "train.optimizer.lr": 1e-3,
+        "train.accelerator.fsdp_config.mixed_precision.param_dtype": "float32",
+        "train.checkpoint.output_dir": out,
+        "train.checkpoint.save_epochs": 0,
+    }
+
+
+def as_arguments(settings: Mapping[str, object]) -> list[str]:
+    """Return settings as the command line of VeOmni's trainers takes them."""
+    return [f"--{name}={value}" for name, value in settings.items()]
+
+
+def refused(runs: Sequence[TrainingRun]) -> Iterator[str]:
+    """Yield why VeOmni's `parse_args` refuses a training file, by itself or with a run's arguments."""
+    files: set[str] = set()
+    for run in runs:
+        file = run.arguments[0]
+        asked = [run.arguments] if file in files else [[file, *plain_settings()], run.arguments]
+        files.add(file)
+        for arguments in asked if run.processes > 1 else [run.arguments]:
+            try:
+                parsed(run.module, arguments)
+            except Exception as error:  # VeOmni's own
+                yield f"VeOmni's parse_args refuses {Path(file).name}: {' '.join(str(error).split())[:300]}"
+                break
+
+
 def parsed(module: str, arguments: Sequence[str]) -> Any:
     """Return what VeOmni's `parse_args` makes of arguments, with the class of arguments that a launcher names.
 
@@ -273,7 +339,9 @@ def parsed(module: str, arguments: Sequence[str]) -> Any:
 
     right = parser.parse_args
     argv = [module, *arguments]
-    with patch.object(sys, "argv", argv), patch("veomni.arguments.parse_args", parse), suppress(SystemExit):
+    # A training file is for several processes, which are not there yet.
+    several = patch.dict(os.environ, {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"})
+    with several, patch.object(sys, "argv", argv), patch("veomni.arguments.parse_args", parse), suppress(SystemExit):
         try:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         except Parsed as found:

@@ -6,11 +6,10 @@ from pathlib import Path
 from omni_kit.errors import Refusal
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS, Ability, Candidate
-from omni_kit.targets.veomni.comparing import candidate
+from omni_kit.targets.veomni.comparing import TRAINING_FILE, candidate
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 from omni_kit.upstream.subject import Subject
 
-TRAINING_FILE = "train.yaml"
 _SIDE = "omni_kit.targets.veomni.runtime.side:VeOmniBuilder"
 
 

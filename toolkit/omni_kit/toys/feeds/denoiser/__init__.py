@@ -8,7 +8,7 @@ The rooms: `arguments` (names of tensors, and the arguments that they stand for)
 (which of it the model takes), `inputs` (all of it together).
 """
 
-from omni_kit.toys.feeds.denoiser.arguments import TARGET, as_arguments, ask
+from omni_kit.toys.feeds.denoiser.arguments import TARGET, as_arguments, ask, prediction_of
 from omni_kit.toys.feeds.denoiser.feed import DenoiserFeed
 from omni_kit.toys.feeds.denoiser.inputs import denoiser_inputs
 from omni_kit.toys.feeds.denoiser.samples import clean_latents, denoised, different_samples, named, samples_of
@@ -23,5 +23,6 @@ __all__ = [
     "denoiser_inputs",
     "different_samples",
     "named",
+    "prediction_of",
     "samples_of",
 ]

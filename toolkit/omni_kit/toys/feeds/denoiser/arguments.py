@@ -77,8 +77,13 @@ def ask(model: Any, sample: Tensors) -> torch.Tensor:
         The prediction as the model gives it; several, as pictures and sound, laid out one after the other as [1, N].
     """
     plain = {} if "return_dict" not in _parameters(model) else {"return_dict": False}
-    answers = list(_tensors(model(**as_arguments(sample), **plain)))
-    return answers[0] if len(answers) == 1 else torch.cat([answer.flatten() for answer in answers])[None]
+    return prediction_of(model(**as_arguments(sample), **plain))
+
+
+def prediction_of(answer: Any) -> torch.Tensor:
+    """The one tensor that an answer has; several, laid out one after the other as [1, N]."""
+    answers = list(_tensors(answer))
+    return answers[0] if len(answers) == 1 else torch.cat([one.flatten() for one in answers])[None]
 
 
 def ask_again(model: Any, sample: Tensors) -> torch.Tensor:

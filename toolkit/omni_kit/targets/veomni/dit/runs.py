@@ -1,0 +1,124 @@
+"""The runs of VeOmni's DiT trainer on the training files of an integration, with a small pipeline and data set."""
+
+import json
+import runpy
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import yaml
+
+from omni_kit.targets.sides import ADAPTED, ALONE, EMBEDDED, OFFLINE, RESUMED, WHOLE, TrainingRun
+from omni_kit.targets.veomni.runtime.trainer import (
+    SAVED,
+    STEPS,
+    as_arguments,
+    plain_settings,
+    refused,
+    small_settings,
+)
+
+_FULL, _LORA = "train.yaml", "train_lora.yaml"
+_SAMPLES, _SIDE, _FRAMES = 16, 64, 9
+
+
+@dataclass(frozen=True)
+class DitRuns:
+    """The runs of one integration.
+
+    Attributes:
+        path: its directory; `package`, as it is imported.
+        pipeline: a small pipeline on disk; `denoiser`, the folder of its transformer.
+        signed: what VeOmni's config of the transformer says beside diffusers' own: the keys of the registry.
+        where: for data and what the trainer writes.
+    """
+
+    path: Path
+    package: str
+    pipeline: Path
+    denoiser: str
+    signed: Mapping[str, str]
+    where: Path
+
+    def planned(self) -> tuple[list[TrainingRun], list[str]]:
+        """The runs, in order; and what is wrong with the training files."""
+        module = f"{self.package}.train"
+        files = [self.path / name for name in (_FULL, _LORA) if (self.path / name).is_file()]
+        own = [TrainingRun(file.name, module, [str(file), *plain_settings()], 2, "") for file in files]
+        runs = list(self._runs(module))
+        return runs, list(refused([*own, *runs]))
+
+    @cached_property
+    def _data(self) -> Path:
+        """A data set by the integration's own maker."""
+        made = self.where / "data.jsonl"
+        made.parent.mkdir(parents=True, exist_ok=True)
+        options = {"--samples": _SAMPLES, "--size": _SIDE, "--frames": _FRAMES}
+        text = (self.path / "make_data.py").read_text(encoding="utf-8")
+        told = [part for name, value in options.items() if name in text for part in (name, str(value))]
+        with patch.object(sys, "argv", ["make_data", str(made), *told]):
+            runpy.run_path(str(self.path / "make_data.py"), run_name="__main__")
+        return made
+
+    @cached_property
+    def _repeated(self) -> Path:
+        made = self.where / "repeated.jsonl"
+        first = self._data.read_text(encoding="utf-8").splitlines()[0]
+        made.write_text(f"{first}\n" * _SAMPLES, encoding="utf-8")
+        return made
+
+    @cached_property
+    def _config(self) -> Path:
+        """The transformer's config as VeOmni reads it."""
+        values = json.loads((self.pipeline / self.denoiser / "config.json").read_text(encoding="utf-8"))
+        made = self.where / "config" / "config.json"
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.write_text(json.dumps({**values, **self.signed}), encoding="utf-8")
+        return made
+
+    def _file(self, name: str) -> Path:
+        """A training file with the one setting that the command line cannot give: encoders in float32."""
+        values = yaml.safe_load((self.path / name).read_text(encoding="utf-8"))
+        values["model"].setdefault("condition_model_cfg", {})["torch_dtype_of_encoders"] = "float32"
+        made = self.where / "files" / name
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.write_text(yaml.safe_dump(values), encoding="utf-8")
+        return made
+
+    def _runs(self, module: str) -> Iterator[TrainingRun]:
+        out = self.where / "out"
+        online = {"train.training_task": "online_training"}
+        saving = {f"train.checkpoint.{name}": SAVED for name in ("save_steps", "hf_save_steps")}
+        steps = out / WHOLE / "checkpoints"
+        export = str(steps / f"global_step_{STEPS}" / "hf_ckpt")
+        yield self._run(WHOLE, module, _FULL, 2, self._data, online | saving, export=export)
+        middle = {"train.checkpoint.load_path": steps / f"global_step_{SAVED}"}
+        yield self._run(RESUMED, module, _FULL, 2, self._data, online | middle, first=SAVED + 1)
+        alone = {"train.init_device": "cuda", "train.accelerator.fsdp_config.fsdp_mode": "ddp"}
+        yield self._run(ALONE, module, _FULL, 1, self._data, online | alone)
+        stored = self.where / "embeddings"
+        storing = {
+            "train.training_task": "offline_embedding",
+            "data.offline_embedding_save_dir": stored,
+            "train.max_steps": _SAMPLES,
+        }
+        yield self._run(EMBEDDED, module, _FULL, 2, self._data, storing)
+        yield self._run(OFFLINE, module, _FULL, 2, stored, {"train.training_task": "offline_training"})
+        if (self.path / _LORA).is_file():
+            adapter = str(out / ADAPTED / f"global_step_{STEPS}")
+            yield self._run(ADAPTED, module, _LORA, 2, self._data, online, adapter=adapter)
+
+    def _run(
+        self, name: str, module: str, file: str, processes: int, data: Path, more: Mapping[str, object], **fields: Any
+    ) -> TrainingRun:
+        told = small_settings(data, self.where / "out" / name) | {
+            "model.model_path": self.pipeline / self.denoiser,
+            "model.config_path": self._config,
+            "model.condition_model_path": self.pipeline,
+        }
+        arguments = [str(self._file(file)), *as_arguments(told), *plain_settings(), *as_arguments(more)]
+        return TrainingRun(name, module, arguments, processes, str(self.pipeline / self.denoiser), **fields)
