@@ -476,8 +476,12 @@ class TrainsPlainly(Upstream, Protocol):
     ) -> tuple["torch.Tensor", float]:
         """Return the loss of a micro-batch, and its weight in the mean over all of them."""
 
-    def draw(self, model: "torch.nn.Module") -> str:
-        """Let a loaded model do what it is for once; why it cannot, empty where it can."""
+    def use(self, model: "torch.nn.Module", checkpoint: Path) -> str:
+        """Let a loaded model do once what it is for; why it cannot, empty where it can.
+
+        Args:
+            checkpoint: what it was trained from, with what it needs around it.
+        """
 
     def adapt(self, model: "torch.nn.Module", adapter: Path) -> int:
         """Put a saved adapter on a loaded model by upstream's own means; how many of its tensors the model took.

@@ -162,7 +162,7 @@ class _Training:
         if not Path(run.export).is_dir():
             yield f"{run.name}: there is no export at {Path(run.export).name}"
             return
-        loaded, said = self._case.pair.opened_export(Path(run.export))
+        loaded, said = self._case.pair.opened_export(run)
         self._tried.append("export loaded" + ("" if said else " and used"))
         if said:
             yield f"{run.name}: upstream loads the export and cannot use it: {said}"

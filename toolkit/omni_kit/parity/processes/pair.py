@@ -148,15 +148,15 @@ class Pair(Asked):
         """The loss and the norm of gradients of upstream's steps on the samples of a run."""
         return self._reference.ask(TrainPlainly(Path(run.checkpoint), [str(record) for record in records], steps))
 
-    def opened_export(self, export: Path) -> tuple[Tensors, str]:
-        """What upstream holds after it has loaded an export as it is; and why it cannot use it.
+    def opened_export(self, run: TrainingRun) -> tuple[Tensors, str]:
+        """What upstream holds after it has loaded the export of a run as it is; and why it cannot use it.
 
         Raises:
             StepError: it cannot load it.
         """
         file = self.folder(REFERENCE) / "training" / "export.safetensors"
         try:
-            said = self._reference.ask(LoadExport(export, file))
+            said = self._reference.ask(LoadExport(Path(run.export), Path(run.checkpoint), file))
         except StepError as error:
             raise StepError(f"upstream cannot load the export: {error}", blames_candidate=True) from error
         return load_tensors(file), said

@@ -99,8 +99,20 @@ class DiffusersBuilder:
             losses.append(nn.functional.mse_loss(found, target))
         return torch.stack(losses).mean(), float(len(samples))
 
-    def draw(self, model: nn.Module) -> str:
-        """Nothing: a pipeline draws, and the transformer alone does not."""
+    def use(self, model: nn.Module, checkpoint: Path) -> str:
+        """Draw with the pipeline that the checkpoint lies in."""
+        pipeline = diffusers.DiffusionPipeline.from_pretrained(checkpoint.parent, **{checkpoint.name: model.eval()})
+        pipeline.set_progress_bar_config(disable=True)
+        asked = {
+            "prompt": "a red square", "height": 64, "width": 64, "num_frames": 9, "num_inference_steps": 2,
+            "output_type": "np", "use_resolution_binning": False,
+        }  # fmt: skip
+        taken = inspect.signature(pipeline.__call__).parameters
+        try:
+            with torch.no_grad():
+                pipeline(**{name: value for name, value in asked.items() if name in taken})
+        except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+            return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return ""
 
     def adapt(self, model: nn.Module, adapter: Path) -> int:

@@ -171,7 +171,7 @@ class TransformersBuilder:
         counted = float((batch["labels"][:, 1:] != _IGNORED).sum())
         return cast(Any, model)(**batch, use_cache=False).loss, counted
 
-    def draw(self, model: nn.Module) -> str:
+    def use(self, model: nn.Module, checkpoint: Path) -> str:
         """Generate a few tokens."""
         prompt = torch.arange(2, 6, device=self._device)[None]
         for part in model.modules():  # whose loss generating does not take, and cannot take with a cache

@@ -101,13 +101,14 @@ class LoadExport(Step[str]):
     """
 
     export: Path
+    checkpoint: Path
     out: Path
 
     def take(self, side: Side) -> str:
         """See `Step.take`."""
         model = side.trains_plainly.load(self.export)
         save_tensors(state_of(model), self.out)
-        return side.trains_plainly.draw(model)
+        return side.trains_plainly.use(model, self.checkpoint)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from omni_kit.pysource.library import find_library
 from omni_kit.targets.sides import Mesh, TrainingRun
 from omni_kit.targets.veomni.dit.runs import DitRuns
 from omni_kit.targets.veomni.dit.taught import GET, IN_FULL, MODEL, PROCESS, Fault, NotTried, faults_of, lesson, toy
-from omni_kit.targets.veomni.dit.train import in_low_precision, shares_by_flash, step
+from omni_kit.targets.veomni.dit.train import in_low_precision, processors_of, shares_by_flash, shares_sequences, step
 from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attention
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
@@ -53,12 +53,16 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         return answered_whole(model, way, lambda: self.forward(model, way.inputs))
 
     def hooks(self, checkpoint: Path) -> tuple[list[str], list[Fault]]:
-        """The model of conditions, on a small pipeline, and the wrapper on what that hands on."""
+        """The model of conditions, on a small pipeline, and the wrapper on what that hands on.
+
+        Raises:
+            MissingRequirement: there is no such pipeline.
+        """
         with tempfile.TemporaryDirectory(prefix="omni-kit-") as place:
             try:
                 return [GET, PROCESS, MODEL], self._taught(checkpoint, Path(place))
             except (NotTried, ImportError) as reason:
-                return [f"none but what is registered: conditions were not tried ({reason})"], []
+                raise MissingRequirement(f"text conditioning not tested: {reason}") from reason
 
     def _taught(self, checkpoint: Path, place: Path) -> list[Fault]:
         from veomni.models.loader import MODEL_CONFIG_REGISTRY, MODELING_REGISTRY
@@ -105,8 +109,11 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
 
     def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
         """As for language models; in low precision where attention over several processes takes no other."""
+        model = self._build(config_dir, None, "meta")
+        if level == "sp" and not shares_sequences(model):
+            return "not applicable: the integration has no plan to share a sequence"
         found = super().meshes(level, config_dir)
-        by_flash = not isinstance(found, str) and shares_by_flash(self._build(config_dir, None, "meta"), found[0])
+        by_flash = not isinstance(found, str) and shares_by_flash(model, found[0])
         return in_low_precision(found) if by_flash and not isinstance(found, str) else found
 
     def train(self, checkpoint: Path, batches: Sequence[Batch], mesh: Mesh) -> list[tuple[Tensors, Tensors]]:
@@ -123,8 +130,9 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
 
 def _share_by_flash(model: Any, device: str) -> list[str]:
     """Selects VeOmni's flash attention after building, on a CPU with torch as its kernel; returns what to say."""
-    for processor in model.attn_processors.values():
-        processor.attn_implementation = processor.config._attn_implementation = SHARED
+    for processor in processors_of(model):
+        if (config := getattr(processor, "config", None)) is not None:
+            processor.attn_implementation = config._attn_implementation = SHARED
     return [use_packed_attention(model)] if device == "cpu" else []
 
 

@@ -5,6 +5,8 @@ A transformer that has learned its targets by heart must draw, in that pipeline,
 
 import contextlib
 import inspect
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,9 @@ _SIZES, _FRAMES, _STEPS = ((64, 64), (64, 96)), 9, 3
 _DRAWS, _MORE_DRAWS = 12, 3000  # of noise, by which times and noise levels are told: at last nearly all there are
 _CLOSE = 1e-3  # of the largest element: what a wrong scale or shift does is a hundred times as much
 _GUESSED = 5e-2  # between the times that were drawn, what was learned is guessed
+_LARGE = (256, 320)  # of which small autoencoders make as many latents as real ones make of four times that
+_LEVEL = 5e-3  # of a noise level from 0 to 1: what is between two of a thousand steps
+_SHIFTS = "use_dynamic_shifting"
 _TARGET, _CLEAN = "training_target", "latents"
 
 
@@ -79,6 +84,7 @@ def toy(pipeline_class: str, root: Path) -> Any:
     except BadInput as error:
         raise NotTried(error.message) from error
     builder.save_toy(None, root, "hub")
+    _shift_by_size(root)
     pipeline = _loaded(root)
     if not hasattr(getattr(pipeline, "vae", None), "encode"):
         raise NotTried(f"{pipeline_class} has no autoencoder that encodes")
@@ -90,6 +96,17 @@ def toy(pipeline_class: str, root: Path) -> Any:
     if (found := _decodes(pipeline, lambda _: contextlib.nullcontext())).numel() != made[0].numel():
         raise NotTried(f"{pipeline_class} takes the size of latents from elsewhere: {list(found.shape)} in a small one")
     return pipeline
+
+
+def _shift_by_size(root: Path) -> None:
+    """Let the scheduler shift noise levels by the size of latents, as real ones do, if the pipeline says by how much."""
+    file = root / "scheduler" / "scheduler_config.json"
+    if not file.is_file():
+        return
+    values = json.loads(file.read_text(encoding="utf-8"))
+    source = inspect.getsource(type(_loaded(root)).__call__)
+    if _SHIFTS in values and re.search(r"\bmu\s*=", source):
+        file.write_text(json.dumps({**values, _SHIFTS: True}), encoding="utf-8")
 
 
 def lesson(condition: Any, pipeline: Any) -> Lesson:
@@ -111,10 +128,69 @@ def faults_of(taught: Lesson, condition: Any, wrapper: Any) -> Iterator[Fault]:
     if said := _decoded(taught, _ending_at(taught.ready[0][_CLEAN][0])):
         yield GET, f"the pipeline would decode other latents than the autoencoder made: {said}"
         return
+    if said := _off_schedule(taught, condition):
+        yield PROCESS, said
+        return
     learned, close = _learned(taught, condition)
     if said := _decoded(taught, _answering(taught, learned), close):
         yield PROCESS, f"a transformer that answers its targets draws another picture: {said}"
     yield from ((MODEL, said) for said in _answers(taught, wrapper))
+
+
+def _off_schedule(taught: Lesson, condition: Any) -> str:
+    """How times and noise levels differ from those of the pipeline's own loop at several sizes; empty where they agree.
+
+    Looked at where clean latents and noise are mixed by a noise level, as in flow matching.
+    """
+    for size in (*_SIZES, _LARGE):
+        given = condition.get_condition(inputs=[PROMPTS[0]], outputs=None, **_media(_filmed(taught.pipeline), [size]))
+        with torch.no_grad():
+            drawn = [_weights(taught, condition.process_condition(**given)) for _ in range(_DRAWS)]
+        if not all(abs(noisy + clean) < _CLOSE * abs(noisy) for _, noisy, clean in drawn):
+            return ""
+        times, levels = _schedule_of(taught.pipeline, size)
+        for time, noisy, _ in drawn:
+            level, expected = 1 / abs(noisy), float(np.interp(time, times, levels))
+            if abs(level - expected) > _LEVEL:
+                rows, columns = size
+                return (
+                    f"at {columns}x{rows} it calls noise level {level:.3f} time {time:.4g}, and the pipeline's own loop "
+                    f"has {expected:.3f} there"
+                )
+    return ""
+
+
+def _schedule_of(pipeline: Any, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Times as the transformer is told them, ascending, and the noise levels there, of a long run of the pipeline."""
+    steps = min(1000, int(pipeline.scheduler.config.num_train_timesteps))
+    found: list[torch.Tensor] = []
+    cls = type(getattr(pipeline, read_pipeline(type(pipeline).__name__).denoiser.name))
+    signature = inspect.signature(cls.forward)
+    name = next(one for one in signature.parameters if one in STEP_NAMES)
+
+    class Seen(Exception):
+        """Ends the pipeline at its transformer."""
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> None:
+        found.append(torch.as_tensor(signature.bind(self, *args, **kwargs).arguments[name]).flatten()[0].float())
+        raise Seen
+
+    with patch.object(cls, "forward", forward), contextlib.suppress(Seen), torch.no_grad():
+        pipeline(**_asked(pipeline, size, steps))
+    scheduler = pipeline.scheduler
+    own = scheduler.timesteps.float().cpu().numpy()
+    levels = scheduler.sigmas[: len(own)].float().cpu().numpy()
+    if scheduler.config.get("invert_sigmas", False):
+        levels = 1 - levels
+    # The transformer is told each step in one unit, which its first one gives: from 0 up, or from 1 down.
+    told = own * (float(found[0]) / own[0]) if not _turned(float(found[0]), own[0], levels[0]) else 1 - own / steps
+    order = np.argsort(told)
+    return told[order], levels[order]
+
+
+def _turned(told: float, step: float, level: float) -> bool:
+    """Whether the transformer is told how much is clean, where the scheduler's steps say how much is noise."""
+    return told < 0.5 < level and step > told
 
 
 def _learned(taught: Lesson, condition: Any) -> tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], float]:
@@ -131,12 +207,14 @@ def _learned(taught: Lesson, condition: Any) -> tuple[Callable[[torch.Tensor, to
         with torch.no_grad():
             weighed += [_weights(taught, condition.process_condition(**taught.given)) for _ in range(_MORE_DRAWS)]
     times, noisy, clean = np.array(sorted(weighed)).T
-    slope, offset = np.polyfit(times, 1 / noisy, 1)  # of flow, a noise level that goes evenly
+    sign = float(np.sign(noisy.mean()))
+    on_schedule = _schedule_of(taught.pipeline, _SIZES[0]) if flows else (times, noisy)
     first = taught.ready[0][_CLEAN][0]
 
     def answer(given: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
         at = float(time)
-        one = 1 / (slope * at + offset) if flows else float(np.interp(at, times, noisy))
+        found = float(np.interp(at, *on_schedule))
+        one = sign / found if flows else found
         other = -one if flows else float(np.interp(at, times, clean))
         answered: torch.Tensor = one * given + other * first.expand_as(given)
         return answered
@@ -197,15 +275,20 @@ def _decodes(pipeline: Any, changed: Callable[[Any], Any]) -> torch.Tensor:
         seen.append(latents)
         raise Seen
 
-    rows, columns = _SIZES[0]
+    with changed(pipeline), patch.object(pipeline.vae, "decode", decode), contextlib.suppress(Seen), torch.no_grad():
+        pipeline(**_asked(pipeline, _SIZES[0], _STEPS))
+    return seen[0]
+
+
+def _asked(pipeline: Any, size: tuple[int, int], steps: int) -> dict[str, Any]:
+    """The arguments of a pipeline's call."""
+    rows, columns = size
     asked = {
-        "prompt": PROMPTS[0], "height": rows, "width": columns, "num_frames": _FRAMES, "num_inference_steps": _STEPS,
+        "prompt": PROMPTS[0], "height": rows, "width": columns, "num_frames": _FRAMES, "num_inference_steps": steps,
         "guidance_scale": 1.0, "use_resolution_binning": False, "generator": torch.Generator().manual_seed(0),
     }  # fmt: skip
     taken = inspect.signature(pipeline.__call__).parameters
-    with changed(pipeline), patch.object(pipeline.vae, "decode", decode), contextlib.suppress(Seen), torch.no_grad():
-        pipeline(**{name: value for name, value in asked.items() if name in taken})
-    return seen[0]
+    return {name: value for name, value in asked.items() if name in taken}
 
 
 def _filmed(pipeline: Any) -> bool:
@@ -250,18 +333,18 @@ def _encoding(cls: type, encoded: list[torch.Tensor]) -> Iterator[None]:
         yield
 
 
-def _media(films: bool) -> dict[str, Any]:
-    """Two samples of different sizes, as the data pipeline hands them: pictures, or frames of bytes."""
+def _media(films: bool, sizes: Sequence[tuple[int, int]] = _SIZES) -> dict[str, Any]:
+    """A sample of each size, as the data pipeline hands them: pictures, or frames of bytes."""
     from PIL import Image
 
     made = []
-    for rows, columns in _SIZES:
+    for rows, columns in sizes:
         x, y, t = np.meshgrid(np.linspace(0, 3, columns), np.linspace(0, 2, rows), np.linspace(0, 1, _FRAMES))
         frames = np.stack([np.sin(x + t), np.cos(y - t), np.sin(x * y)])  # [3, rows, columns, frames]
         made.append(((frames + 1) * 127.5).astype(np.uint8))
     if films:
-        return {"images": [[], []], "videos": [[torch.from_numpy(one).permute(3, 0, 1, 2)] for one in made]}
-    return {"images": [[Image.fromarray(one[..., 0].transpose(1, 2, 0))] for one in made], "videos": [[], []]}
+        return {"images": [[] for _ in made], "videos": [[torch.from_numpy(one).permute(3, 0, 1, 2)] for one in made]}
+    return {"images": [[Image.fromarray(one[..., 0].transpose(1, 2, 0))] for one in made], "videos": [[] for _ in made]}
 
 
 def _loaded(root: Path) -> Any:

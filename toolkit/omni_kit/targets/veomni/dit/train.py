@@ -23,12 +23,25 @@ def in_low_precision(meshes: Sequence[Mesh]) -> list[Mesh]:
     return [alone, low, *(replace(mesh, dtype=_LOW) for mesh in others)]
 
 
+def processors_of(model: Any) -> list[Any]:
+    """Every attention processor of a model: not all classes of diffusers have `attn_processors`."""
+    found = (getattr(part, "processor", None) for part in model.modules())
+    return [one for one in found if one is not None]
+
+
+def shares_sequences(model: Any) -> bool:
+    """Whether a wrapper shares sequences: by a plan of its own, or by processors that VeOmni's attention serves."""
+    planned = getattr(model, "_share", None) is not None or bool(getattr(type(model), "_cp_plan", None))
+    own = any(getattr(one, "_parallel_config", None) is not None for one in processors_of(model))
+    return planned or own or any(hasattr(one, "attn_implementation") for one in processors_of(model))
+
+
 def shares_by_flash(model: Any, mesh: Mesh) -> bool:
     """Whether sequences are exchanged by VeOmni's flash attention, and not by the wrapper itself.
 
     diffusers' processors are given a `_parallel_config` where they share sequences themselves.
     """
-    own = any(getattr(one, "_parallel_config", None) is not None for one in model.attn_processors.values())
+    own = any(getattr(one, "_parallel_config", None) is not None for one in processors_of(model))
     return "ulysses" in mesh.sizes and bool(getattr(model, "_supports_flash_attn", False)) and not own
 
 
