@@ -1,16 +1,19 @@
 """doctor: what is there, and the command for what is not."""
 
 import importlib.metadata
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from omni_kit import doctor
+from omni_kit.targets.protocol import Requirement
+from omni_kit.targets.veomni.installing import exporting_torch
 from tests.conftest import run_cli
 
 
 def test_what_is_installed_is_ok() -> None:
-    found = {item.name: item for item in doctor.examine("veomni")}
+    found = {item.name: item for item in doctor.examine("veomni") if "parity" in item.needed_by}
     assert found["torch"].version == importlib.metadata.version("torch")
     assert {item.status for item in found.values()} == {"ok"}
     assert {item.fix for item in found.values()} == {""}
@@ -53,7 +56,7 @@ def test_what_is_installed_and_broken_is_said(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "accelerate.py").write_text("raise ImportError('no')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     code, data = run_cli("doctor", "--target", "veomni")
-    found = {item["name"]: item for item in data["components"]}
+    found = {item["name"]: item for item in data["components"] if "parity" in item["needed_by"]}
     assert (code, found["accelerate"]["status"], found["torch"]["status"]) == (3, "broken", "ok")
     assert found["accelerate"]["fix"] == "pip install torch accelerate --force-reinstall"
 
@@ -69,3 +72,20 @@ def test_a_program_that_is_gone_or_does_not_run_is_broken(tmp_path: Path, monkey
     found = {item["name"]: item for item in data["components"]}
     assert (code, found["ruff"]["status"], found["ruff"]["problem"]) == (3, "broken", "`--version` ends with code 3")
     assert (found["ty"]["status"], found["ty"]["problem"]) == ("broken", "its program is missing")
+
+
+def test_a_version_that_a_use_does_not_accept_is_broken() -> None:
+    needed = Requirement("typer", "export", "pip install 'typer<1'", accepts=lambda: ("0.1", "99"))
+    found = doctor.Component("typer", "0.29.2", "export", "ok", "")
+    assert doctor.refused(needed, found) == "export accepts 0.1, 99, not 0.29.2"
+    assert doctor.refused(replace(needed, accepts=lambda: ("0.29",)), found) == ""
+    assert doctor.refused(replace(needed, accepts=tuple), found) == ""
+
+
+def test_the_trainer_is_imported_and_its_export_names_the_versions_of_torch() -> None:
+    found = {(item.name, item.needed_by): item for item in doctor.examine("veomni")}
+    assert ("veomni", "veomni: training text") in found
+    torch = found["torch", "veomni: export"]
+    prefixes = exporting_torch()
+    assert prefixes
+    assert (torch.status == "ok") == str(torch.version).startswith(tuple(f"{one}." for one in prefixes))

@@ -55,7 +55,10 @@ def examine(target: str | None = None) -> list[Component]:
     ]
     looked_at = [(needed, _package(needed.name, needed.needed_by, needed.install)) for needed in (*own, *theirs)]
     problems = imported(list(dict.fromkeys(_module(needed) for needed, found in looked_at if found.status == "ok")))
-    tried = [_tried(found, problems.get(_module(needed), ""), needed.install) for needed, found in looked_at]
+    tried = [
+        _tried(found, problems.get(_module(needed)) or refused(needed, found), needed.install)
+        for needed, found in looked_at
+    ]
     python = Component("python", sys.version.split()[0], "everything", "ok", "")
     unusable = [_unusable(name, why) for name, why in faults().items() if target in (None, name)]
     return [
@@ -66,6 +69,13 @@ def examine(target: str | None = None) -> list[Component]:
         *tried[len(own) :],
         *unusable,
     ]
+
+
+def refused(needed: Requirement, found: Component) -> str:
+    """Why an installed version does not serve; empty where it does."""
+    prefixes = needed.accepts() if needed.accepts is not None and found.version else ()
+    fits = any(found.version == one or str(found.version).startswith(f"{one}.") for one in prefixes)
+    return "" if fits or not prefixes else f"{needed.needed_by} accepts {', '.join(prefixes)}, not {found.version}"
 
 
 def _module(needed: Requirement) -> str:

@@ -35,7 +35,10 @@ def doctor_command(
         console.print(rows)
         for item in components:
             if item.problem:
-                console.print(f"[red]{item.name}[/red] cannot be imported: {escape(item.problem)}", soft_wrap=True)
+                console.print(
+                    f"[red]{item.name}[/red] does not serve {escape(item.needed_by)}: {escape(item.problem)}",
+                    soft_wrap=True,
+                )
 
     data = {"components": [vars(component) for component in components]}
     output.finish(data, ok=not missing, human=render, exit_code=3 if missing else None)

@@ -28,6 +28,8 @@ class Requirement:
         needed_by: the command that needs it.
         module: as it is imported; empty where that is the distribution's name.
         apart: it belongs into an environment of its own, and is missed only by who asks for its target.
+        accepts: what the beginning of its version must be, read when it is asked; any version without it, or where it
+            finds none.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Requirement:
     install: str
     module: str = ""
     apart: bool = False
+    accepts: Callable[[], Sequence[str]] | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,13 @@ from omni_kit.layout.loading import Loading
 from omni_kit.targets.protocol import INSTALL_TORCH, Integration, KindHandler, NewFile, Requirement
 from omni_kit.targets.veomni.dit.handler import DitHandler
 from omni_kit.targets.veomni.finding import at, find
-from omni_kit.targets.veomni.installing import INSTALL_VEOMNI
+from omni_kit.targets.veomni.installing import (
+    INSTALL_AV,
+    INSTALL_TORCH_TO_EXPORT,
+    INSTALL_TORCHVISION,
+    INSTALL_VEOMNI,
+    exporting_torch,
+)
 from omni_kit.targets.veomni.text.handler import MultimodalHandler, TextHandler
 from omni_kit.upstream.kinds import MULTIMODAL, Kind
 from omni_kit.upstream.transformers.models import UpstreamModel
@@ -31,6 +37,11 @@ class VeOmni:
         Requirement("veomni", "parity", INSTALL_VEOMNI),
         Requirement("torch", "parity", INSTALL_TORCH),
         Requirement("accelerate", "parity", INSTALL_TORCH),
+        Requirement("veomni", "training text", INSTALL_VEOMNI, "veomni.trainer.text_trainer", apart=True),
+        Requirement("av", "training diffusion", INSTALL_AV, apart=True),
+        Requirement("torchvision", "training diffusion", INSTALL_TORCHVISION, apart=True),
+        Requirement("veomni", "training diffusion", INSTALL_VEOMNI, "veomni.trainer.dit_trainer", apart=True),
+        Requirement("torch", "export", INSTALL_TORCH_TO_EXPORT, apart=True, accepts=exporting_torch),
     )
     consumer = ConvertingConsumer("veomni", _needed)
     kinds: Mapping[Kind, KindHandler] = {

@@ -99,7 +99,7 @@ def toy(pipeline_class: str, root: Path) -> Any:
 
 
 def _shift_by_size(root: Path) -> None:
-    """Let the scheduler shift noise levels by the size of latents, as real ones do, if the pipeline says by how much."""
+    """Let the scheduler shift noise levels by the size of latents, if the pipeline says by how much."""
     file = root / "scheduler" / "scheduler_config.json"
     if not file.is_file():
         return
@@ -154,8 +154,8 @@ def _off_schedule(taught: Lesson, condition: Any) -> str:
             if abs(level - expected) > _LEVEL:
                 rows, columns = size
                 return (
-                    f"at {columns}x{rows} it calls noise level {level:.3f} time {time:.4g}, and the pipeline's own loop "
-                    f"has {expected:.3f} there"
+                    f"at {columns}x{rows} noise level {level:.3f} has time {time:.4g}, and in the pipeline's loop "
+                    f"{expected:.3f} has it"
                 )
     return ""
 
