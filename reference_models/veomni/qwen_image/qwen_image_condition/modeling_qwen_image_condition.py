@@ -29,8 +29,9 @@ class QwenImageConditionModel(PreTrainedModel):
         super().__init__(config, **kwargs)
         self.generator = torch.Generator(device=torch.device(get_device_type()))
         self.generator.manual_seed((config.seed or 0) + max(get_parallel_state().dp_rank, 0))
+        self._step_number: int | None = None
+        self._drawn = 0
         self.pipeline: QwenImagePipeline | None = None
-        self._schedules: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._load_components(meta_init)
 
     def _load_components(self, meta_init: bool) -> None:
@@ -47,6 +48,10 @@ class QwenImageConditionModel(PreTrainedModel):
         for name, part in self.pipeline.components.items():
             if isinstance(part, torch.nn.Module):
                 setattr(self, name, part.requires_grad_(False).eval())
+
+    def begin_step(self, number: int) -> None:
+        """Draw the noise of this step from its number: trainers do not save a generator's state."""
+        self._step_number, self._drawn = number, 0
 
     @torch.no_grad()
     def get_condition(self, inputs, images=None, videos=None, **kwargs) -> dict[str, list[Any]]:
@@ -73,7 +78,7 @@ class QwenImageConditionModel(PreTrainedModel):
         asked = {
             "prompt": prompt, "height": pixels.shape[-2], "width": pixels.shape[-1],
             "num_frames": pixels.shape[2] if pixels.dim() == 5 else None,
-            "guidance_scale": self.config.guidance_scale, "num_inference_steps": 2, "output_type": "latent",
+            "guidance_scale": self.config.guidance_scale, "num_inference_steps": self._steps, "output_type": "latent",
             "max_sequence_length": self.config.max_sequence_length, "use_resolution_binning": False,
         }  # fmt: skip
         taken = inspect.signature(pipeline.__call__).parameters
@@ -84,7 +89,13 @@ class QwenImageConditionModel(PreTrainedModel):
         self._check(given, latents, used, pipeline.scheduler)
         clean = given.pop(_LATENTS)
         del given[_STEP]
-        return {"latents": clean[0] if isinstance(clean, list) else clean, **given}
+        schedule = _schedule(pipeline.scheduler)
+        return {"latents": clean[0] if isinstance(clean, list) else clean, "noise_schedule": schedule, **given}
+
+    @property
+    def _steps(self) -> int:
+        """As many as the scheduler has, so that every step of a shorter schedule lies on this one."""
+        return min(self.config.num_train_timesteps, self.scheduler.config.num_train_timesteps)
 
     def _check(self, given, latents, used, scheduler) -> None:
         """Raises where the pipeline does otherwise than this model was derived for."""
@@ -133,6 +144,7 @@ class QwenImageConditionModel(PreTrainedModel):
     def process_condition(
         self,
         latents,
+        noise_schedule,
         encoder_hidden_states=None,
         encoder_hidden_states_mask=None,
         img_shapes=None,
@@ -145,9 +157,9 @@ class QwenImageConditionModel(PreTrainedModel):
     ) -> dict[str, list[Any]]:
         """Noise and targets for clean latents: every key is an argument of the transformer's forward."""
         noisy, steps, targets = [], [], []
-        for clean in latents:
-            clean = clean.to(self.generator.device)
-            sample, step, target = self._noised(clean)
+        for clean, schedule in zip(latents, noise_schedule, strict=True):
+            self._seed_draw()
+            sample, step, target = self._noised(*(one.to(self.generator.device) for one in (clean, schedule)))
             noisy.append(sample)
             steps.append(_step(step))
             targets.append(target)
@@ -169,16 +181,32 @@ class QwenImageConditionModel(PreTrainedModel):
             **{name: values for name, values in given.items() if values is not None},
         }
 
-    def _noised(self, clean: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Latents with noise, the step [1] of the scheduler that it is of, and what the transformer is to answer."""
-        timesteps, sigmas = self._schedule(clean)
+    def _seed_draw(self) -> None:
+        """Seed the noise of a sample by its place in the step's batch, however many processes share that."""
+        if self._step_number is None:
+            return
+        state, large = get_parallel_state(), 1_000_003
+        place = self._drawn * max(state.dp_size, 1) + max(state.dp_rank, 0)
+        self._drawn += 1
+        self.generator.manual_seed((((self.config.seed or 0) * large + self._step_number) * large + place) % 2**63)
+
+    def _noised(self, clean: torch.Tensor, schedule: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Latents with noise, the step [1] of the scheduler that it is of, and what the transformer is to answer.
+
+        Steps are drawn evenly from the pipeline's own schedule for latents of this size, [2, steps].
+        """
+        timesteps, sigmas = schedule
         index = torch.randint(len(timesteps), (1,), device=clean.device, generator=self.generator)
         noise = torch.randn(clean.shape, device=clean.device, dtype=clean.dtype, generator=self.generator)
-        step = timesteps[index]
+        step, sigma = timesteps[index], sigmas[index].to(clean.dtype)
+        if hasattr(self.scheduler, "precondition_outputs"):
+            return self._preconditioned(clean, noise, step, sigma)
         if self._flows:
-            sigma, inverted = sigmas[index].to(clean.dtype), self.scheduler.config.get("invert_sigmas", False)
+            inverted = self.scheduler.config.get("invert_sigmas", False)
             start, end = (noise, clean) if inverted else (clean, noise)  # of the way that sigma goes from 0 to 1
             return (1 - sigma) * start + sigma * end, step, end - start
+        if not hasattr(self.scheduler, "alphas_cumprod"):
+            raise NotImplementedError(f"write how {type(self.scheduler).__name__} adds noise")
         signal = self.scheduler.alphas_cumprod.to(clean.device)[step.long()].to(clean.dtype)
         sample = signal.sqrt() * clean + (1 - signal).sqrt() * noise
         targets = {
@@ -188,27 +216,27 @@ class QwenImageConditionModel(PreTrainedModel):
         }
         return sample, step, targets[self.scheduler.config.prediction_type]
 
+    def _preconditioned(self, clean, noise, step, sigma) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The answer from which the scheduler's own preconditioning makes the clean latents."""
+        noised = clean + sigma * noise
+        self.scheduler._step_index = None
+        offset = self.scheduler.precondition_outputs(noised, torch.zeros_like(noised), sigma)
+        factor = self.scheduler.precondition_outputs(noised, torch.ones_like(noised), sigma) - offset
+        return self.scheduler.precondition_inputs(noised, sigma), step, (clean - offset) / factor
+
     @property
     def _flows(self) -> bool:
         """Whether the scheduler is one of flow matching."""
-        predicted = self.scheduler.config.get("prediction_type")
-        return predicted == "flow_prediction" or not hasattr(self.scheduler, "alphas_cumprod")
+        config = self.scheduler.config
+        flows = config.get("prediction_type") == "flow_prediction" or config.get("use_flow_sigmas")
+        return bool(flows) or "FlowMatch" in type(self.scheduler).__name__
 
-    def _schedule(self, clean: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The scheduler's steps and noise levels, [steps] each; with its shift for that many tokens, if it has one."""
-        tokens = clean.shape[1] if clean.dim() == 3 else clean[0, 0].numel() // 4  # patches
-        if tokens not in self._schedules:
-            scheduler, config = copy.deepcopy(self.scheduler), self.scheduler.config
-            shift = {}
-            if config.get("use_dynamic_shifting"):
-                few, many = config.get("base_image_seq_len", 256), config.get("max_image_seq_len", 4096)
-                low, high = config.get("base_shift", 0.5), config.get("max_shift", 1.15)
-                shift["mu"] = low + (tokens - few) * (high - low) / (many - few)
-            steps = min(self.config.num_train_timesteps, config.num_train_timesteps)
-            scheduler.set_timesteps(steps, device=clean.device, **shift)
-            sigmas = getattr(scheduler, "sigmas", torch.zeros(len(scheduler.timesteps) + 1))
-            self._schedules[tokens] = scheduler.timesteps, sigmas[: len(scheduler.timesteps)].to(clean.device)
-        return self._schedules[tokens]
+
+def _schedule(scheduler) -> torch.Tensor:
+    """The steps and noise levels that a pipeline has set, [2, steps]."""
+    timesteps = torch.as_tensor(scheduler.timesteps).detach().cpu().float()
+    sigmas = torch.as_tensor(getattr(scheduler, "sigmas", torch.zeros(len(timesteps)))).detach().cpu().float()
+    return torch.stack([timesteps, sigmas[: len(timesteps)]])
 
 
 def _step(step: torch.Tensor) -> torch.Tensor:

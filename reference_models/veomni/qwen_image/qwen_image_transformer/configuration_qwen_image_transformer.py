@@ -61,9 +61,27 @@ class QwenImageTransformerConfig(PretrainedConfig):
         return values
 
     def save_pretrained(self, save_directory, *args, **kwargs) -> None:
-        """Writes the config.json that diffusers would: trainers export this object beside the weights."""
+        """Writes the config.json that diffusers would: trainers export this object beside the weights.
+
+        They call those as transformers does: here they get the names by which diffusers finds them.
+        """
         values = self.to_diffuser_dict()
         values |= {"_class_name": "QwenImageTransformer2DModel", "_diffusers_version": diffusers.__version__}
         place = Path(save_directory)
         place.mkdir(parents=True, exist_ok=True)
         (place / "config.json").write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        _name_as_diffusers(place)
+
+
+def _name_as_diffusers(place: Path) -> None:
+    """Rename the weights beside a config.json, and what their index calls them."""
+    if not (weights := sorted(place.glob("model*.safetensors"))):
+        return
+    for file in weights:
+        file.rename(place / f"diffusion_pytorch_{file.name}")
+    index = place / "model.safetensors.index.json"
+    if index.is_file():
+        values = json.loads(index.read_text(encoding="utf-8"))
+        values["weight_map"] = {key: f"diffusion_pytorch_{file}" for key, file in values["weight_map"].items()}
+        (place / f"diffusion_pytorch_{index.name}").write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        index.unlink()

@@ -1,0 +1,45 @@
+"""Write a small data set in the format that train.yaml names: `python -m wan.make_data data.jsonl`.
+
+Each line is `{"prompt": ..., "frames": [paths of images]}`. Parquet files with the bytes of images work, too.
+"""
+
+import argparse
+import json
+import random
+from pathlib import Path
+
+from PIL import Image
+
+COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 70, 210), "yellow": (230, 210, 40)}
+
+
+def picture(colour: str, size: int, place: int) -> Image.Image:
+    """Return a square of a colour on grey, `place` pixels from the left."""
+    made = Image.new("RGB", (size, size), (128, 128, 128))
+    made.paste(COLOURS[colour], (place, size // 4, place + size // 3, size // 2))
+    return made
+
+
+def main() -> None:
+    """Write the data set, with the images in a folder beside it."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("file", type=Path, help="JSON Lines file to write")
+    parser.add_argument("--samples", type=int, default=64, help="number of samples")
+    parser.add_argument("--size", type=int, default=512, help="pixels along each side")
+    parser.add_argument("--frames", type=int, default=17, help="images of a film")
+    options = parser.parse_args()
+    folder = options.file.parent / f"{options.file.stem}_images"
+    folder.mkdir(parents=True, exist_ok=True)
+    draw, lines = random.Random(0), []
+    for number in range(options.samples):
+        colour = draw.choice(sorted(COLOURS))
+        start = draw.randrange(options.size // 3)
+        frames = [folder / f"{number}_{frame}.png" for frame in range(options.frames)]
+        for frame, file in enumerate(frames):
+            picture(colour, options.size, start + frame * options.size // (3 * options.frames)).save(file)
+        lines.append(json.dumps({"prompt": f"a {colour} square moves right", "frames": [str(file) for file in frames]}))
+    options.file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
