@@ -138,10 +138,10 @@ def test_a_new_model_is_written_with_it(measured: tuple[Path, int, dict[str, Any
     given = ("--from", str(place / "config.json"), "--target", "veomni", "--into", str(tmp_path))
     code, written = run_cli("new-model", "mine", *given, "--kernels", str(place / "result.json"))
     assert code == 0, written
-    values = yaml.safe_load((tmp_path / "mine/configs/mine_sft.yaml").read_text(encoding="utf-8"))
+    values = yaml.safe_load((tmp_path / "mine/train.yaml").read_text(encoding="utf-8"))
     assert values["model"]["ops_implementation"] == answer["recommended"]["ops_implementation"]
     _, updated = run_cli("update", str(tmp_path / "mine"))
-    assert {"path": "mine/configs/mine_sft.yaml", "action": "unchanged"} in updated["files"]
+    assert {"path": "mine/train.yaml", "action": "unchanged"} in updated["files"]
 
 
 @pytest.mark.parametrize(

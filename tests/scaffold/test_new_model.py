@@ -50,7 +50,8 @@ def test_plugin_of_a_moe_model(checkpoint: Checkpoints, tmp_path: Path) -> None:
     assert set(tree(tmp_path / "olmoe")) == {
         ".omni-kit.base.json", ".omni-kit.toml", "README.md", "__init__.py", "checkpoint_tensor_converter.py",
         "generated/__init__.py",
-        "olmoe_gpu_patch_gen_config.py", "parallel_plan.py", "tests/test_olmoe_parity.py", "toy_config.json",
+        "make_data.py", "olmoe_gpu_patch_gen_config.py", "parallel_plan.py", "tests/test_olmoe_parity.py",
+        "toy_config.json", "train.py", "train.yaml", "train_lora.yaml",
     }  # fmt: skip
     assert all(command.startswith("omni-kit ") for command in scaffold.plan.next)
 

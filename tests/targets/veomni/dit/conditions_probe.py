@@ -93,9 +93,12 @@ def _other_targets(condition: Any, clean: torch.Tensor) -> dict[str, float]:
 
     found, generator = {}, condition.generator
     for kind in ("epsilon", "v_prediction", "sample"):
-        condition.scheduler, condition._schedules = DDPMScheduler(prediction_type=kind), {}
+        condition.scheduler = DDPMScheduler(prediction_type=kind)
+        condition.scheduler.set_timesteps(1000)
+        times = condition.scheduler.timesteps.float()
         generator.manual_seed(5)
-        noisy, step, target = condition._noised(clean)
+        noisy, step, target = condition._noised(clean, torch.stack([times, times]))
+        step = step.long()
         generator.manual_seed(5)
         torch.randint(1000, (1,), generator=generator)  # the step was drawn first
         noise = torch.randn(clean.shape, generator=generator)

@@ -4,14 +4,17 @@ import importlib.util
 import inspect
 import json
 import random
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import diffusers
 import pytest
 import yaml
+from PIL import Image
 
 from omni_kit.errors import BadInput, OmniKitError, Refusal
 from omni_kit.pysource.library import find_library
@@ -79,6 +82,51 @@ def test_what_trainers_export_of_a_config_is_diffusers_own(written: Path, tmp_pa
     assert ours == theirs
 
 
+def test_exported_weights_get_the_names_that_diffusers_looks_for(written: Path, tmp_path: Path) -> None:
+    index = {"metadata": {}, "weight_map": {"a": "model-00001-of-00001.safetensors"}}
+    (tmp_path / "model-00001-of-00001.safetensors").write_bytes(b"weights")
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+
+    config_of(written, "mine")().save_pretrained(tmp_path)
+
+    renamed = json.loads((tmp_path / "diffusion_pytorch_model.safetensors.index.json").read_text(encoding="utf-8"))
+    assert renamed["weight_map"] == {"a": "diffusion_pytorch_model-00001-of-00001.safetensors"}
+    assert (tmp_path / "diffusion_pytorch_model-00001-of-00001.safetensors").read_bytes() == b"weights"
+    assert not list(tmp_path.glob("model*"))
+
+
+@pytest.mark.parametrize(("source", "film"), [("WanPipeline", True), ("CogView4Pipeline", False)])
+def test_the_maker_of_data_writes_rows_that_the_preprocessor_reads(source: str, film: bool, tmp_path: Path) -> None:
+    new_model("mine", source, target="veomni", into=tmp_path)
+    made = tmp_path / "data.jsonl"
+    options = ["--samples", "2", "--size", "16", *(["--frames", "3"] if film else [])]
+    with patch.object(sys, "argv", ["make_data", str(made), *options]):
+        runpy.run_path(str(tmp_path / "mine" / "make_data.py"), run_name="__main__")
+
+    rows = [json.loads(line) for line in made.read_text(encoding="utf-8").splitlines()]
+
+    assert len(rows) == 2
+    images = [one for row in rows for one in (row["frames"] if film else [row["image"]])]
+    assert len(images) == (6 if film else 2)
+    assert {Image.open(one).size for one in images} == {(16, 16)}
+
+
+def test_a_pipeline_that_is_given_is_what_the_training_file_names(tmp_path: Path) -> None:
+    pipeline = tmp_path / "some" / "pipeline"
+    (pipeline / "transformer").mkdir(parents=True)
+    index = {"_class_name": "CogView4Pipeline", "transformer": ["diffusers", "CogView4Transformer2DModel"]}
+    (pipeline / "model_index.json").write_text(json.dumps(index), encoding="utf-8")
+    (pipeline / "transformer" / "config.json").write_text(
+        json.dumps({"_class_name": "CogView4Transformer2DModel"}), encoding="utf-8"
+    )
+
+    new_model("mine", str(pipeline), target="veomni", into=tmp_path)
+
+    model = yaml.safe_load((tmp_path / "mine" / "train.yaml").read_text(encoding="utf-8"))["model"]
+    assert model["model_path"] == f"{pipeline}/transformer"
+    assert model["condition_model_path"] == str(pipeline)
+
+
 def test_values_that_transformers_rewrites_stay_as_they_are(tmp_path: Path) -> None:
     new_model("mine", "OmniGenTransformer2DModel", target="veomni", into=tmp_path)
     scaling = {"long_factor": [1.5], "short_factor": [1.0]}
@@ -96,11 +144,13 @@ def test_written_twice_nothing_changes(written: Path) -> None:
 
 
 def test_the_training_file_says_what_the_trainer_knows(written: Path) -> None:
-    values = yaml.safe_load((written / "configs" / "mine_sft.yaml").read_text(encoding="utf-8"))
+    values = yaml.safe_load((written / "train.yaml").read_text(encoding="utf-8"))
     model = json.loads((written / "configs" / "mine.json").read_text(encoding="utf-8"))
 
     assert values["train"]["accelerator"]["fsdp_config"]["fsdp_mode"] == "fsdp2"
-    assert values["data"]["data_type"] == "diffusion"
+    assert (values["data"]["data_type"], values["data"]["text_keys"]) == ("diffusion", "prompt")
+    assert values["data"]["source_name"] == "mine"
+    assert values["model"]["config_path"] == "./mine/configs/mine.json"
     assert model["_class_name"] == model["model_type"] == SOURCE
     assert model["condition_model_type"] == f"{SOURCE}Condition"
 
@@ -147,7 +197,7 @@ def test_in_tree_the_aggregate_imports_it(checkout: Path) -> None:
     aggregate = (checkout / "veomni/models/diffusers/__init__.py").read_text(encoding="utf-8")
     assert "from . import mine, wan" in aggregate or "from . import wan, mine" in aggregate
     assert '"mine"' in aggregate
-    assert (checkout / "configs/dit/mine_sft.yaml").is_file()
+    assert (checkout / "configs/dit/mine.yaml").is_file()
     assert (checkout / "configs/model_configs/mine/mine.json").is_file()
     assert (checkout / "tests/models/test_mine_parity.py").is_file()
 

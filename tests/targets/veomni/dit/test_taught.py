@@ -25,6 +25,7 @@ def test_what_is_generated_teaches_what_the_pipeline_draws() -> None:
 
 @pytest.mark.parametrize(("part", "right", "wrong", "said"), [
     ("condition", "self._normalised(self._encoded(pixels))", "self._encoded(pixels)", "get_condition: the pipeline"),
+    pytest.param("condition", "sigmas[: len(timesteps)]])", "timesteps / 1000])", "process_condition: at"),
     pytest.param("condition", "step, end - start", "step, start - end", "process_condition: a transformer",
                  marks=pytest.mark.sweep),
     pytest.param("condition", "append(_step(step))", "append(_step(step) / 2)", "process_condition: a transformer",

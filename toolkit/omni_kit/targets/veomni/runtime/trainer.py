@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+import yaml
 from torch import nn
 
 from omni_kit.targets.sides import TrainingRun
@@ -316,10 +317,25 @@ def refused(runs: Sequence[TrainingRun]) -> Iterator[str]:
         files.add(file)
         for arguments in asked if run.processes > 1 else [run.arguments]:
             try:
-                parsed(run.module, arguments)
+                found = parsed(run.module, arguments)
             except Exception as error:  # VeOmni's own
                 yield f"VeOmni's parse_args refuses {Path(file).name}: {' '.join(str(error).split())[:300]}"
                 break
+            if arguments is not run.arguments:
+                values = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+                yield from (
+                    f"{Path(file).name}: VeOmni has no {name}, and ignores it" for name in _unknown(values, found)
+                )
+
+
+def _unknown(values: Mapping[str, Any], known: Any, at: str = "") -> Iterator[str]:
+    """The keys of a training file that VeOmni's arguments do not have."""
+    names = {field.name for field in dataclasses.fields(known)}
+    for key, value in values.items():
+        if key not in names:
+            yield f"{at}{key}"
+        elif isinstance(value, Mapping) and dataclasses.is_dataclass(getattr(known, key)):
+            yield from _unknown(value, getattr(known, key), f"{at}{key}.")
 
 
 def parsed(module: str, arguments: Sequence[str]) -> Any:
