@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.report.report import Worst
@@ -162,7 +163,11 @@ class _Training:
         if not Path(run.export).is_dir():
             yield f"{run.name}: there is no export at {Path(run.export).name}"
             return
-        loaded, said = self._case.pair.opened_export(run)
+        try:
+            loaded, said = self._case.pair.opened_export(run)
+        except StepError as error:
+            yield f"{run.name}: {error}"
+            return
         self._tried.append("export loaded" + ("" if said else " and used"))
         if said:
             yield f"{run.name}: upstream loads the export and cannot use it: {said}"
@@ -194,7 +199,11 @@ class _Training:
         if len(saved) != len(trained) or not trained:
             yield f"{run.name}: {len(trained)} adapters were trained, and {len(saved)} saved"
             return
-        taken = self._case.pair.opened_adapter(Path(run.checkpoint), place)
+        try:
+            taken = self._case.pair.opened_adapter(Path(run.checkpoint), place)
+        except StepError as error:
+            yield f"{run.name}: {error}"
+            return
         if isinstance(taken, str):
             self._case.note(f"train: loading the adapter was not tested: {taken}")
         elif taken != len(trained):

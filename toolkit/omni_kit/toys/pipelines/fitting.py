@@ -80,7 +80,7 @@ class _Parts:
                 reader = encoders.get(one.name.replace("tokenizer", "text_encoder"))
                 yield one.name, parts.tokenizer(parts.positions_of(reader) if reader is not None else 64)
             elif one.role == "autoencoder":
-                yield one.name, parts.autoencoder(one)
+                yield one.name, parts.autoencoder(one, self._asked.get(one.name, {}))
             elif one.name == SCHEDULER:
                 yield one.name, parts.scheduler(one, self._asked.get(one.name, {}))
             elif one.role != "encoder":

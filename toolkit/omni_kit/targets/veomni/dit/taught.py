@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,25 +78,56 @@ def toy(pipeline_class: str, root: Path) -> Any:
     Raises:
         NotTried: none can be made.
     """
+    pipeline = _toy(pipeline_class, root)
+    if not (said := _misfit(pipeline)):
+        return pipeline
+    if levels := _levels_wanted(pipeline):
+        file = root.parent / "toy_config.json"
+        file.write_text(json.dumps({"class": pipeline_class, "changed": {"vae": levels}}), encoding="utf-8")
+        shutil.rmtree(root)
+        pipeline = _toy(str(file), root)
+        said = _misfit(pipeline)
+    if said:
+        raise NotTried(f"{pipeline_class} takes the size of latents from elsewhere: {said}")
+    return pipeline
+
+
+def _toy(source: str, root: Path) -> Any:
     builder = PipelineBuilder()
     builder.open({})
     try:
-        builder.make_toy(pipeline_class, PipelineFeed())
+        builder.make_toy(source, PipelineFeed())
     except BadInput as error:
         raise NotTried(error.message) from error
     builder.save_toy(None, root, "hub")
     _shift_by_size(root)
     pipeline = _loaded(root)
     if not hasattr(getattr(pipeline, "vae", None), "encode"):
-        raise NotTried(f"{pipeline_class} has no autoencoder that encodes")
+        raise NotTried(f"{type(pipeline).__name__} has no autoencoder that encodes")
+    return pipeline
+
+
+def _misfit(pipeline: Any) -> str:
+    """The shape of a pipeline's latents where its autoencoder makes another number of them; empty where they agree."""
     pixels = torch.zeros(1, 3, *([_FRAMES] if _filmed(pipeline) or _deep(pipeline) else []), *_SIZES[0])
     pixels = pixels if _filmed(pipeline) or not _deep(pipeline) else pixels[:, :, :1]
     made: list[torch.Tensor] = []
     with _encoding(type(pipeline.vae), made), torch.no_grad():
         pipeline.vae.encode(pixels)
-    if (found := _decodes(pipeline, lambda _: contextlib.nullcontext())).numel() != made[0].numel():
-        raise NotTried(f"{pipeline_class} takes the size of latents from elsewhere: {list(found.shape)} in a small one")
-    return pipeline
+    found = _decodes(pipeline, lambda _: contextlib.nullcontext())
+    return "" if found.numel() == made[0].numel() else f"{list(found.shape)} in a small one"
+
+
+def _levels_wanted(pipeline: Any) -> dict[str, Any]:
+    """The arguments of an autoencoder that makes latents as small as the pipeline says; none where it does not say."""
+    config, scale = pipeline.vae.config, getattr(pipeline, "vae_scale_factor", None)
+    channels = config.get("block_out_channels")
+    if not isinstance(scale, int) or not channels or scale & (scale - 1):
+        return {}
+    count = scale.bit_length()
+    names = [name for name, value in config.items() if isinstance(value, list | tuple) and len(value) == len(channels)]
+    names = [name for name in names if name == "block_out_channels" or name.endswith("block_types")]
+    return {name: [config[name][0]] * count for name in names}
 
 
 def _shift_by_size(root: Path) -> None:

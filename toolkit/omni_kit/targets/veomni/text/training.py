@@ -14,6 +14,7 @@ from omni_kit.upstream.transformers.traits import EXPERT_COUNTS
 
 _LONGEST = 4096  # tokens of a packed row
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length")
+_CONVOLUTION, _READ_PAST = "conv1d", "out_proj"  # of state-space mixers: kernels read its weight, and peft refuses it
 _OF_EXPERTS = frozenset({"gate_proj", "up_proj", "down_proj"})
 
 
@@ -61,6 +62,7 @@ def _linear_layers(model: UpstreamModel) -> list[str]:
     VeOmni translates the names of experts' projections to stacked parameters, which peft cannot load.
     """
     counted = model.find(*EXPERT_COUNTS)
+    by_module = model.skeleton.by_module
     linear = [
         parameter
         for parameter in model.skeleton.patterns().values()
@@ -71,6 +73,8 @@ def _linear_layers(model: UpstreamModel) -> list[str]:
         for parameter in linear
         if counted is None or not parameter.shape or parameter.shape[0] != counted.value
     }
+    scanning = [leaves for leaves in by_module.values() if _CONVOLUTION in leaves and _READ_PAST in leaves]
+    names -= {_READ_PAST} if scanning else set()
     return sorted(names - (_OF_EXPERTS if counted is not None else set()) - {"*"})
 
 
