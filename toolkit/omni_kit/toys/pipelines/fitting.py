@@ -14,6 +14,7 @@ import torch
 from omni_kit.errors import BadInput
 from omni_kit.toys.pipelines import parts
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
+from omni_kit.upstream.profile import Component
 
 # Part -> arguments of its constructor.
 Changed = Mapping[str, Mapping[str, Any]]
@@ -26,6 +27,7 @@ _WIDTHS = (
     re.compile(r"size of tensor a \((?P<came>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)"),
     re.compile(r"size of tensor a \((?P<wants>\d+)\) must match the size of tensor b \((?P<came>\d+)\)"),
 )
+_OF_TEXT = ("tokenizer", "text_encoder")
 _AUTOENCODERS = "/models/autoencoders/"
 _IS_NO_WIDTH = re.compile(r"head|layer|patch|axes|depth|num_")
 _PATCHES = (1, 4, 2, 8, 16)  # latents that lie in one patch
@@ -51,7 +53,10 @@ def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed 
             try:
                 ask(pipeline)
             except Exception as error:  # whatever it raises says what does not fit, or ends the search
-                made.fit(error)
+                if _lacks_part(error) and not made.complete:  # it calls what its class says it can do without
+                    made = _Parts(read, changed or {}, complete=True)
+                else:
+                    made.fit(error)
                 continue
             return pipeline
     except BadInput as error:
@@ -63,7 +68,8 @@ def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed 
 class _Parts:
     """The parts of a pipeline; those around the denoiser are made once, and it is fitted to them."""
 
-    def __init__(self, read: Pipeline, changed: Changed) -> None:
+    def __init__(self, read: Pipeline, changed: Changed, *, complete: bool = False) -> None:
+        self.complete = complete
         self._read = read
         self._denoiser = read.denoiser
         self._asked = changed
@@ -72,7 +78,7 @@ class _Parts:
         self._multiples = list(_PATCHES)
 
     def _made(self) -> Iterator[tuple[str, Any]]:
-        needed = [one for one in self._read.components if not one.optional and one.name != self._denoiser.name]
+        needed = [one for one in self._read.components if self._needs(one) and one.name != self._denoiser.name]
         encoders = {one.name: parts.encoder(one) for one in needed if one.role == "encoder"}
         yield from encoders.items()
         for one in needed:
@@ -85,6 +91,10 @@ class _Parts:
                 yield one.name, parts.scheduler(one, self._asked.get(one.name, {}))
             elif one.role != "encoder":
                 raise BadInput(f"there is no rule for {one.name}, a {one.class_name}")
+
+    def _needs(self, component: Component) -> bool:
+        """Whether a small pipeline has this part: what it must have; if it is complete, also all that reads text."""
+        return not component.optional or (self.complete and component.name.startswith(_OF_TEXT))
 
     def pipeline(self) -> Any:
         """The pipeline, with a denoiser of what is known so far.
@@ -101,7 +111,8 @@ class _Parts:
         return made
 
     def _given(self) -> Mapping[str, Any]:
-        absent = {one.name: None for one in self._read.components if one.optional and one.name != self._denoiser.name}
+        others = (one for one in self._read.components if one.name != self._denoiser.name)
+        absent = {one.name: None for one in others if not self._needs(one)}
         return {**absent, **self._others}
 
     def fit(self, error: Exception) -> None:
@@ -137,6 +148,11 @@ class _Parts:
         if _IN in names and isinstance(out, int) and _OUT not in names and (out * came) % wants == 0:
             self._changed[_OUT] = out * came // wants
         return bool(names)
+
+
+def _lacks_part(error: Exception) -> bool:
+    """Whether a pipeline called a part that it does not have."""
+    return isinstance(error, TypeError | AttributeError) and "NoneType" in str(error)
 
 
 def _passed_through(error: Exception, folder: str) -> bool:
