@@ -22,6 +22,7 @@ model:
   config_path: wan.json
 data:
   data_type: diffusion
+  text_keys: prompt
 train:
   init_device: meta
   accelerator:
@@ -34,8 +35,8 @@ _JSON = '{"_class_name": "WanTransformer3DModel", "model_type": "WanTransformer3
 class TrainingFilesFitModel(Rule):
     """Training configurations and model configs of a diffusion model say what its trainer and its class take.
 
-    `fsdp_mode` is ddp or fsdp2, the latter with `init_device: meta`; `data_type` is diffusion; a model config in JSON
-    names a registered type and only parameters of diffusers' class.
+    `fsdp_mode` is ddp or fsdp2, the latter with `init_device: meta`; `data_type` is diffusion, with `text_keys`; a
+    model config in JSON names a registered type and only parameters of diffusers' class.
 
     Why: VeOmni has no FSDP1 any more and refuses it when it starts, as it does another device with FSDP2; a parameter
     that is spelled wrong in JSON goes into `**kwargs`, and the model is built with the default.
@@ -52,6 +53,7 @@ class TrainingFilesFitModel(Rule):
     example_of = "wan_t2v"
     BAD = (
         {"wan.yaml": _YAML.replace("fsdp2", "fsdp1")},
+        {"wan.yaml": _YAML.replace("  text_keys: prompt\n", "")},
         {"wan.json": _JSON.replace("num_layers", "n_layers")},
     )
     GOOD = ({"wan.yaml": _YAML, "wan.json": _JSON},)
@@ -85,6 +87,9 @@ def _training(file: Path) -> Iterator[Finding]:
     if data and data.get("data_type") != "diffusion":
         message = f"data_type is {data.get('data_type')!r}, and the data are those of a diffusion model"
         yield Finding(message, file, _line(text, "data_type"), severity=Severity.warning)
+    elif data and not data.get("text_keys"):
+        message = "data.text_keys is missing: VeOmni has no default for diffusion, and refuses the file"
+        yield Finding(message, file, _line(text, "data_type"))
 
 
 def _model(file: Path, diffusion: Diffusion) -> Iterator[Finding]:

@@ -25,7 +25,9 @@ class ConditionContext:
         parts: the components that have a folder of their own, save the denoiser.
         latents, step, conditions: the arguments of the transformer's forward; `listed`, that latents come in a list.
         convention, convention_where, mean_of, deviation_of, scaled: how latents are scaled; see `LatentScale`.
-        scale, step_text, step_where: how the transformer is told a step of the scheduler, as Python text.
+        scale, step_text, step_where: how the transformer is told a step of the scheduler, as Python text; `known_step`,
+            that it could be read.
+        sees: the pipeline has a processor of pictures or videos.
         sign: -1 where the pipeline turns the sign of the answer.
         patch: how many places of a grid are one token.
     """
@@ -51,6 +53,8 @@ class ConditionContext:
     scale: float
     step_text: str
     step_where: str
+    known_step: bool
+    sees: bool
     sign: int
     patch: int
 
@@ -104,6 +108,8 @@ class Conditions:
             scale=unit.scale,
             step_text=_text(unit),
             step_where=denoising.where if denoising is not None else "",
+            known_step=self.unit is not None,
+            sees=denoising is not None and denoising.sees,
             sign=denoising.sign if denoising is not None else 1,
             patch=self._patch,
         )

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.pysource.eval import UNKNOWN
-from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request, Todo
+from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request
 from omni_kit.targets.veomni.checkout import DIFFUSION_MODELS, find_checkout, registrants
 from omni_kit.targets.veomni.dit.conditions import ConditionContext, Conditions
 from omni_kit.targets.veomni.dit.transformer import DISPATCH, TransformerContext, transformer_context, why_not_shared
@@ -37,7 +37,6 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
         files=tuple(planner.files()),
         edits=tuple(planner.edits()) if planner.in_tree else (),
         decisions=tuple(planner.decisions()),
-        todo=tuple(planner.todo()),
         next=planner.next(),
     )
 
@@ -239,17 +238,6 @@ class _Planner:
         yield Decision("step", self.condition.step_text, "what the pipeline hands over for a step", denoising.where)
         if denoising.sign < 0:
             yield Decision("target", "clean - noise", "the pipeline turns the sign of the answer", denoising.where)
-
-    def todo(self) -> Iterator[Todo]:
-        name = self.request.name
-        place = f"{self.base}/{name}_condition/modeling_{name}_condition.py"
-        if self.conditions.denoising is None:
-            yield Todo(place, 1, "write get_condition: how prompts and media become latents and conditions")
-            return
-        if not self.conditions.denoising.sees:
-            yield Todo(place, 1, "write _pixels: the pipeline has no processor of pictures or videos")
-        if self.conditions.unit is None:
-            yield Todo(place, 1, "write _step: how the pipeline tells the transformer a step could not be read")
 
     def next(self) -> tuple[str, ...]:
         place = self.request.into / PurePosixPath(self.base)

@@ -245,7 +245,8 @@ def _on_cpu() -> Iterator[None]:
     parallelize = base.BaseTrainer._build_parallelized_model
 
     def build(trainer: Any) -> None:
-        _attend(trainer.model)
+        if trainer.args.data.data_type != "diffusion":  # which packs nothing, and has masks
+            _attend(trainer.model)
         parallelize(trainer)
 
     with ExitStack() as stack:
