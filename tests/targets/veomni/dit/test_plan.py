@@ -245,3 +245,17 @@ def test_whatever_a_config_says_there_is_a_plan_or_one_line(seed: int, tmp_path:
         except OmniKitError as error:
             outcomes.add("refused" if "\n" not in error.message else error.message)
     assert outcomes == {"planned", "refused"}
+
+
+@pytest.mark.parametrize(("name", "lost"), [
+    ("ChromaTransformer2DModel", "attention_mask"),  # diffusers 0.37 forgets it where blocks are checkpointed
+    ("FluxTransformer2DModel", ""),
+])  # fmt: skip
+def test_what_upstream_would_train_as_another_model_is_not_checkpointed(name: str, lost: str, tmp_path: Path) -> None:
+    scaffold = new_model("mine", name, target="veomni", into=tmp_path)
+
+    values = yaml.safe_load((tmp_path / "mine" / "train.yaml").read_text(encoding="utf-8"))
+
+    assert values["train"]["gradient_checkpointing"]["enable"] is not bool(lost)
+    said = [one.reason for one in scaffold.plan.decisions if one.what == "gradient checkpointing"]
+    assert [lost in one for one in said] == ([True] if lost else [])

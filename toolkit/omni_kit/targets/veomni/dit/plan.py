@@ -12,7 +12,14 @@ from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request
 from omni_kit.targets.veomni.checkout import DIFFUSION_MODELS, find_checkout, registrants
 from omni_kit.targets.veomni.dit.conditions import ConditionContext, Conditions
-from omni_kit.targets.veomni.dit.transformer import DISPATCH, TransformerContext, transformer_context, why_not_shared
+from omni_kit.targets.veomni.dit.transformer import (
+    DISPATCH,
+    TransformerContext,
+    checkpoints,
+    lost_by_checkpointing,
+    transformer_context,
+    why_not_shared,
+)
 from omni_kit.targets.veomni.training import model_place
 from omni_kit.toys.configs.denoiser import toy_denoiser
 from omni_kit.upstream.diffusers.blocks import block_classes
@@ -212,6 +219,9 @@ class _Planner:
         else:
             reason = f"its attention ends in {names or 'code of its own'}, which no kernel can be put in the place of"
             yield Decision("attention", "skip", reason, next(iter(kernels.values()), ""))
+        if checkpoints(model) and (lost := lost_by_checkpointing(model)):
+            reason = f"upstream's checkpointed call of a block leaves out {lost}: it would train as another model"
+            yield Decision("gradient checkpointing", "off", reason, model.source.where(model.cls.node))
         yield self._sharing()
         yield from self._asking()
 
