@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-fast test-all lint unit install reference docs recording skills-forms coverage-models coverage-dit test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove eval eval-image clean
+.PHONY: demo test test-fast test-all lint unit install reference docs recording skills-forms coverage-models coverage-dit test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove train-text train-dit eval eval-image clean
 
 demo: $(READY)
 	$(BIN)/omni-kit demo --into demo --keep
@@ -93,6 +93,15 @@ bench-parity: $(READY)
 
 bench-prove: $(READY)
 	$(BIN)/python bench/prove.py
+
+# VeOmni's own trainer on what new-model writes: train, save, resume, export, with nothing edited.
+TEXT ?= llama qwen2 qwen3 gemma3_text gpt_oss olmoe deepseek_v3 glm4_moe
+DIT  ?= FluxTransformer2DModel WanTransformer3DModel QwenImageTransformer2DModel SD3Transformer2DModel CogView4Transformer2DModel Lumina2Transformer2DModel
+train-text: $(READY)
+	$(BIN)/python bench/train.py $(TEXT)
+
+train-dit: $(READY)
+	$(BIN)/python bench/train.py $(DIT)
 
 # An agent over the tasks of skills/evals, without and with the skills: make eval AGENT='claude -p {prompt}'
 # [TASKS='moe-per-expert ...'] [SKILLS_FOR=claude] [INTO=eval-results]; it goes on where it was ended.
