@@ -1,5 +1,6 @@
 """What other repositories use: the composite action and the pre-commit hook, each run in a scratch git repository."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,11 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
+from omni_kit.verify import Card, Stage
+
 from .conftest import Subject
 
 ROOT = Path(__file__).parents[2]
 _WRONG = {"__init__.py": ('register("olmoe")', 'register("olmo_e")')}
 _BIN = Path(sys.executable).parent
+_LEFT = Stage("sp", "not tested", left_out=True)
 
 
 def _git(place: Path, *arguments: str) -> None:
@@ -46,16 +50,18 @@ def _break(repository: Path) -> None:
 class TestAction:
     """The steps of action.yml, run by bash as GitHub runs them: inputs become what the steps' `env` says."""
 
-    def run(self, repository: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
+    def run(self, repository: Path, first: Path | None = None, **inputs: str) -> subprocess.CompletedProcess[str]:
         action: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
         assert action["runs"]["using"] == "composite"
         inputs = {"verify": "none", **inputs}
         given = {name: inputs.get(name, said.get("default", "")) for name, said in action["inputs"].items()}
         summary = str(repository.parent / "summary.md")
-        environment = os.environ | {"PATH": f"{_BIN}{os.pathsep}{os.environ['PATH']}", "OMNI_KIT_CACHE": "cache"}
+        environment = os.environ | {
+            "PATH": os.pathsep.join([str(first or _BIN), str(_BIN), os.environ["PATH"]]), "OMNI_KIT_CACHE": "cache",
+        }  # fmt: skip
         environment["GITHUB_STEP_SUMMARY"] = summary
         output = ""
-        for step in action["runs"]["steps"]:
+        for step in action["runs"]["steps"][-1 if first else 0 :]:
             said = {name: self._filled(value, given) for name, value in step["env"].items()}
             command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]]
             done = subprocess.run(
@@ -102,6 +108,78 @@ class TestAction:
         assert done.returncode == 0, done.stdout + done.stderr
         summary = (repository.parent / "summary.md").read_text(encoding="utf-8")
         assert "| forward | ✓ passed |" in summary
+
+    def test_every_line_of_paths_counts(self, repository: Path) -> None:
+        shutil.copytree(repository / "plugins" / "olmoe", repository / "plugins" / "second" / "olmoe")
+        _break(repository)
+        done = self.run(repository, paths="plugins/second/olmoe\n\n  plugins/olmoe\n")
+        assert done.returncode == 1
+        assert "::error file=plugins/olmoe/__init__.py,line=" in done.stdout
+
+    @pytest.mark.parametrize("paths", ["", " ", "\n\n"])
+    def test_no_path_is_bad_input(self, repository: Path, paths: str) -> None:
+        assert self.run(repository, paths=paths, verify="quick").returncode == 2
+
+    def test_a_module_of_the_checkout_does_not_judge(self, repository: Path) -> None:
+        """The checkout is the working directory: what lies there is not what the steps import."""
+        for name in ("pip.py", "json.py"):
+            (repository / name).write_text("raise SystemExit(0)\n", encoding="utf-8")
+        first = self._program(repository, Card("m", {}, [Stage("forward", "not tested", "no torch")]), 3)
+        assert self.run(repository, first, paths="plugins/olmoe", verify="quick").returncode == 3
+
+    @pytest.mark.parametrize(("stages", "ended", "code"), [
+        ([Stage("forward", "passed")], 0, 0),
+        ([Stage("forward", "passed"), _LEFT], 3, 0),
+        ([Stage("forward", "passed"), Stage("sp", "not tested", "left out by --quick")], 3, 3),
+        ([Stage("forward", "not tested", "| ? not tested | left out by --quick"), _LEFT], 3, 3),
+        ([_LEFT], 3, 3),
+        ([Stage("forward", "failed"), _LEFT], 1, 1),
+        ([Stage("forward", "passed"), _LEFT], 137, 137),
+    ])  # fmt: skip
+    def test_the_stages_decide_and_no_text(self, repository: Path, stages: list[Stage], ended: int, code: int) -> None:
+        first = self._program(repository, Card("m", {}, stages), ended)
+        assert self.run(repository, first, paths="plugins/olmoe", verify="quick").returncode == code
+
+    @pytest.mark.parametrize("ended", [0, 3])
+    def test_no_card_is_a_failure(self, repository: Path, ended: int) -> None:
+        first = self._program(repository, None, ended)
+        assert self.run(repository, first, paths="plugins/olmoe", verify="quick").returncode == (ended or 2)
+
+    @staticmethod
+    def _program(repository: Path, card: Card | None, ended: int) -> Path:
+        """A folder with an omni-kit that writes that card and ends with that code; then the last step runs alone."""
+        place = repository.parent / "program"
+        place.mkdir()
+        verdict = place / "verdict.json"
+        verdict.write_text(json.dumps(card.to_json()) if card else '{"error": "no card"}', encoding="utf-8")
+        written = "cp $0 ${@: -3:1};" if card else ""
+        (place / "omni-kit").write_text(
+            f'#!/bin/bash\n[ $1 = verify ] || exec {_BIN}/omni-kit "$@"\n{written} cat {verdict}; exit {ended}\n',
+            encoding="utf-8",
+        )
+        (place / "omni-kit").chmod(0o755)
+        return place
+
+    @pytest.mark.sweep
+    def test_a_candidate_that_quotes_the_verdict_and_dies_fails(self, repository: Path) -> None:
+        file = repository / "plugins" / "olmoe" / "parallel_plan.py"
+        lines = 'import os, sys\n\nprint("left out by --quick", file=sys.stderr, flush=True)\nos._exit(0)\n'
+        file.write_text(file.read_text(encoding="utf-8") + lines, encoding="utf-8")
+        done = self.run(repository, paths="plugins/olmoe", verify="quick")
+        assert done.returncode in {1, 3}
+        assert "left out by --quick" in (repository.parent / "summary.md").read_text(encoding="utf-8")
+
+    def test_shellcheck_finds_nothing(self, tmp_path: Path) -> None:
+        shellcheck = shutil.which("shellcheck", path=f"{_BIN}{os.pathsep}{os.environ['PATH']}")
+        if shellcheck is None:
+            pytest.skip("shellcheck is not installed")
+        action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+        for step in action["runs"]["steps"]:
+            done = subprocess.run(
+                [shellcheck, "--shell=bash", "-"], input="set -eo pipefail\n" + step["run"], capture_output=True,
+                text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stdout
 
     def test_a_verdict_of_another_name_is_refused(self, repository: Path) -> None:
         done = self.run(repository, paths="plugins/olmoe", verify="quikc")

@@ -45,7 +45,7 @@ def verify_command(
     """Give one verdict on an integration: every stage passed, failed, not tested or not applicable.
 
     Exit code 0 means that all that applies was tested and passed; 1, that a stage failed; 3, that what was tested
-    passed, and something was not tested. What is to be reached is fixed: no option, no variable and no file of the
+    passed, and something was not tested: `left_out` in the JSON names the stages that --quick excluded. What is to be reached is fixed: no option, no variable and no file of the
     integration changes it. Settings of a project do not count here, and what comments silence is named on the card.
 
     The card records what was run, on which files, with which versions, and a checksum of this record. The checksum

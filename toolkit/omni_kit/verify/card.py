@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from omni_kit.verify.signature import Signer, signer_of
 
 SCHEMA = "omni-kit/card/1"
 StageStatus = Literal["passed", "failed", "not tested", "not applicable"]
+_MARKUP = re.compile(r"[\\`*_\[\]<>|&~#!]")
 _MARKS: Mapping[str, str] = {"passed": "✓", "failed": "✗", "not tested": "?", "not applicable": "–"}
 
 
@@ -24,6 +26,7 @@ class Stage:
         figure: what was measured, in short.
         command: what runs this stage alone.
         resumed: it passed in an earlier run on the same files, and was not run again.
+        left_out: the options excluded it, so its "not tested" is no gap of this run.
     """
 
     stage: str
@@ -33,6 +36,7 @@ class Stage:
     seconds: float = 0.0
     command: str = ""
     resumed: bool = False
+    left_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,11 @@ class Card:
         return f"{count} stage{'s' if count > 1 else ''} from an earlier run" if count else ""
 
     @property
+    def left_out(self) -> list[str]:
+        """The names of the stages that the options excluded."""
+        return [stage.stage for stage in self.stages if stage.left_out]
+
+    @property
     def exit_code(self) -> int:
         """0 for passed and complete, 1 where a stage failed, 3 where what was tested is not all."""
         if any(stage.status == "failed" for stage in self.stages):
@@ -85,6 +94,7 @@ class Card:
             "stages": [asdict(stage) for stage in self.stages],
             "passed": self.passed,
             "complete": self.complete,
+            "left_out": self.left_out,
             "suppressions": list(self.suppressions),
             "baseline": self.baseline,
             "pins": dict(self.pins),
@@ -122,8 +132,8 @@ class Card:
 
 
 def _cell(stage: Stage) -> str:
-    """What is said of a stage, in one cell of a table."""
-    return " ".join((stage.reason or stage.figure).replace("|", "\\|").split())
+    """Return a stage's reason or figure as one cell of a table: other processes' words, so no markup in it counts."""
+    return _MARKUP.sub(r"\\\g<0>", " ".join((stage.reason or stage.figure).split()))
 
 
 @dataclass(frozen=True)
@@ -160,7 +170,9 @@ def load_card(file: Path) -> LoadedCard:
         card = Card(body["path"], body["options"], stages, body["suppressions"], body["baseline"], body["pins"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"{file} is not a card", "write one with `omni-kit verify PATH --card FILE`") from error
-    if checksum != _checksum(body) or {"schema": SCHEMA, **card.to_json()} != body:
+    derived = {"schema": SCHEMA, "passed": card.passed, "complete": card.complete, "left_out": card.left_out}
+    # Cards of earlier versions have no "left_out".
+    if checksum != _checksum(body) or any(body.get(name, value) != value for name, value in derived.items()):
         raise BadInput(f"{file} was changed after it was written: its checksum does not match", "verify again")
     return LoadedCard(card, signer_of(checksum, signature) if signature else "")
 

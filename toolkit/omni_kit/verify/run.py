@@ -14,7 +14,7 @@ from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.report import LevelResult, ParityReport
 from omni_kit.parity.run import run_parity
 from omni_kit.targets.sides import Candidate
-from omni_kit.verify.card import Card, Stage
+from omni_kit.verify.card import Card, Stage, StageStatus
 from omni_kit.verify.earlier import Earlier
 from omni_kit.verify.pins import pins
 from omni_kit.verify.thresholds import LOCATED, MISSED, SEVERITIES
@@ -22,7 +22,6 @@ from omni_kit.verify.thresholds import LOCATED, MISSED, SEVERITIES
 LAYOUT, GENERATED, CHECK, PROVE = "layout", "generated", "check", "prove"
 LEFT_OUT = "left out by --quick"
 DIFFERENCE = "largest relative difference "
-_NOT_RUN = "not run"
 
 
 def verify(
@@ -158,7 +157,7 @@ class _Run:
             if name in before:
                 yield replace(before[name], resumed=True)
             elif name not in wanted and (name != PROVE or self.quick):
-                yield Stage(name, "not tested", LEFT_OUT, command=command)
+                yield Stage(name, "not tested", LEFT_OUT, command=command, left_out=True)
             elif isinstance(report, str):
                 yield Stage(name, "not tested", report, command=command)
             elif name == PROVE:
@@ -192,8 +191,8 @@ def _judged(level: LevelResult, command: str) -> Stage:
         return Stage(level.level, "passed", "", figure, level.seconds, command)
     if level.status == "fail":
         return Stage(level.level, "failed", level.reason, figure, level.seconds, command)
-    left = level.status == "skip" and not level.reason.startswith(_NOT_RUN)
-    return Stage(level.level, "not applicable" if left else "not tested", level.reason, "", level.seconds, command)
+    status: StageStatus = "not tested" if level.applicable else "not applicable"
+    return Stage(level.level, status, level.reason, "", level.seconds, command)
 
 
 def _proven(report: ParityReport | None, command: str) -> Stage:

@@ -89,7 +89,7 @@ def judge(name: str, case: "Case") -> LevelResult:
     started = time.monotonic()
     level = BY_NAME[name]
     if lacking := sorted(level.needs - case.offers):
-        return LevelResult(name, "skip", f"not applicable: the sides offer no {lacking[0]}")
+        return LevelResult(name, "skip", f"not applicable: the sides offer no {lacking[0]}", applicable=False)
     try:
         result = level.judge(case).result(name)
     except StepError as error:

@@ -35,7 +35,7 @@ class LevelVerdict:
     def result(self, level: str) -> LevelResult:
         """The level's line of the report."""
         if self.skip:
-            return LevelResult(level, "skip", self.reason)
+            return LevelResult(level, "skip", self.reason, applicable=False)
         status: Status = "fail" if self.reason else "pass"
         found = self.comparison
         if not found.compared:

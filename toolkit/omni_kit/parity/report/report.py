@@ -45,6 +45,7 @@ class LevelResult:
         tolerance: what max_rel may be at most.
         worst: the tensors that differ most, worst first.
         scenarios: what came of each, where the level has several.
+        applicable: False for a "skip" where there is nothing to compare in this integration.
     """
 
     level: str
@@ -56,6 +57,7 @@ class LevelResult:
     seconds: float = 0.0
     worst: Sequence[Worst] = ()
     scenarios: Sequence[ScenarioResult] = ()
+    applicable: bool = True
 
 
 @dataclass(frozen=True)
