@@ -7,7 +7,7 @@ import pytest
 
 from omni_kit.errors import BadInput
 from omni_kit.resources import resource_dir
-from omni_kit.verify import Card, verify, verify_again
+from omni_kit.verify import Card, Stage, verify, verify_again
 from omni_kit.verify.earlier import Earlier
 from omni_kit.verify.run import silenced
 from tests.cli.test_schemas import validate
@@ -85,14 +85,34 @@ def test_a_card_run_again_says_what_became_different(verified: tuple[Path, Card]
     modeling.write_text(text.replace("self.act_fn(gate) * up\n", "self.act_fn(gate) * up * 1.01\n"), encoding="utf-8")
 
     lines: list[str] = []
-    again = verify_again(file, lines.append)
+    again = verify_again(file, lines.append, allow_path=True)
 
+    assert lines[0] == f"running the code in {place.resolve()}"
     assert "generated: failed: " in "".join(lines)  # the reason is printed with the stage, not only at the end
     assert next(line for line in lines if line.startswith("forward: ")).startswith("forward: fail: ")
     assert "keys: pass" in lines
     assert {"generated: failed, the card says passed", "forward: failed, the card says passed"} <= {*again.differences}
     assert "files: generated/patched_modeling_olmoe_gpu.py differs" in again.differences
     assert again.card.exit_code == 1
+
+
+@pytest.mark.parametrize("named", ["absolute", "../elsewhere/olmoe", "link"])
+def test_a_card_runs_no_code_outside_the_working_directory(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "elsewhere" / "olmoe"
+    place.mkdir(parents=True)
+    ran = tmp_path / "ran"
+    (place / "__init__.py").write_text(f"open({str(ran)!r}, 'w')\n", encoding="utf-8")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "link").symlink_to(place)
+    monkeypatch.chdir(tmp_path / "here")
+    path = str(place) if named == "absolute" else named
+    Path("card.json").write_text(Card(path, {}, [Stage("forward", "passed")]).dumps(), encoding="utf-8")
+
+    with pytest.raises(BadInput, match=r"elsewhere/olmoe, outside the working directory$"):
+        verify_again(Path("card.json"))
+    assert not ran.exists()
 
 
 def test_what_comments_silence_is_named(olmoe: Path) -> None:

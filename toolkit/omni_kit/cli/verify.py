@@ -36,6 +36,10 @@ def verify_command(
         Path | None,
         typer.Option(metavar="KEY.pub", help="Without PATH: refuse a card that this SSH key did not sign."),
     ] = None,
+    allow_path: Annotated[
+        bool,
+        typer.Option("--allow-path", help="Without PATH: run the card's code even outside the working directory."),
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="The static stages and the default levels alone.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Also run what passed before on the same files.")] = False,
     device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Where to compute.")] = "cpu",
@@ -45,12 +49,14 @@ def verify_command(
     """Give one verdict on an integration: every stage passed, failed, not tested or not applicable.
 
     Exit code 0 means that all that applies was tested and passed; 1, that a stage failed; 3, that what was tested
-    passed, and something was not tested: `left_out` in the JSON names the stages that --quick excluded. What is to be reached is fixed: no option, no variable and no file of the
-    integration changes it. Settings of a project do not count here, and what comments silence is named on the card.
+    passed, and something was not tested: `left_out` in the JSON names the stages that --quick excluded. Pass thresholds
+    cannot be changed: no option, no variable and no file of the integration does. Settings of a project do not count
+    here, and the card names what comments silence.
 
     The card records what was run, on which files, with which versions, and a checksum of this record. The checksum
     shows damage. It does not show who wrote the card: anybody can compute it. `--sign KEY` adds an SSH signature.
-    `omni-kit verify --card FILE` runs a card again, all of it, and says what differs.
+    `omni-kit verify --card FILE` runs a card again, all of it, and says what differs. It prints the directory whose
+    code it runs, and refuses one outside the working directory without --allow-path.
     """
     from omni_kit.verify import verify, verify_again
     from omni_kit.verify.signature import Signer
@@ -66,11 +72,13 @@ def verify_command(
                 "--sign signs the card of a verified PATH", "give PATH, or check a signature with --signed-by"
             )
         with output.status(f"running {card} again"):
-            again = verify_again(card, output.say, signed_by)
+            again = verify_again(card, output.say, signed_by, allow_path=allow_path)
         found, differences, signer = again.card, again.differences, again.signer
     elif path is not None:
         if signed_by is not None or (sign is not None and card is None):
             raise BadInput("--signed-by reads a card without PATH; --sign writes one", "give --card FILE")
+        if allow_path:
+            raise BadInput("--allow-path reads a card without PATH", "leave it out, or give --card FILE alone")
         key = Signer(sign) if sign is not None else None
         signer = key.fingerprint if key is not None else ""
         with output.status(f"verifying {path}"):

@@ -28,14 +28,23 @@ class Again:
     signer: str
 
 
-def verify_again(file: Path, say: Callable[[str], None] = lambda line: None, signed_by: Path | None = None) -> Again:
+def verify_again(
+    file: Path,
+    say: Callable[[str], None] = lambda line: None,
+    signed_by: Path | None = None,
+    *,
+    allow_path: bool = False,
+) -> Again:
     """Run again what a card records, reusing no earlier stage.
 
     Args:
+        say: receives the directory whose code runs, then each stage as it ends.
         signed_by: a public key file; a card that this key did not sign is refused.
+        allow_path: also run code outside the working directory.
 
     Raises:
-        BadInput: the file is not a card, was changed, or is not signed by that key; or as `verify`.
+        BadInput: the file is not a card, was changed, or is not signed by that key; it names a directory outside the
+            working directory; or as `verify`.
         MissingRequirement: the card is signed and `cryptography` is not installed; or as `verify`.
     """
     wanted = fingerprint_of(signed_by) if signed_by is not None else ""
@@ -45,8 +54,10 @@ def verify_again(file: Path, say: Callable[[str], None] = lambda line: None, sig
         raise BadInput(f"{signed_by} did not sign {file}: {found}", "ask the signer for the card, or verify PATH")
     old = loaded.card
     options = old.options
+    path = Path(old.path)
+    say(f"running the code in {_place(path, file, allow_path)}")
     card = verify(
-        Path(old.path),
+        path,
         weights=str(options.get("weights") or "") or None,
         quick=bool(options.get("quick")),
         fresh=True,
@@ -54,6 +65,19 @@ def verify_again(file: Path, say: Callable[[str], None] = lambda line: None, sig
         say=say,
     )
     return Again(card, tuple(_differences(old, card)), loaded.signer)
+
+
+def _place(path: Path, file: Path, allowed: bool) -> Path:
+    """Return where the card's path leads. The card may be a stranger's, and verifying it runs the code there."""
+    try:
+        place = path.resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise BadInput(f"{file} names a path that leads nowhere: {error}", "verify PATH") from error
+    if not (allowed or place.is_relative_to(Path.cwd().resolve())):
+        raise BadInput(
+            f"{file} names {place}, outside the working directory", "read the code there, then pass --allow-path"
+        )
+    return place
 
 
 def _differences(old: Card, new: Card) -> list[str]:
