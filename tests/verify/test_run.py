@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import BadInput
+from omni_kit.parity.candidate import find_candidate
 from omni_kit.resources import resource_dir
 from omni_kit.verify import Card, Stage, verify, verify_again
 from omni_kit.verify.earlier import Earlier
+from omni_kit.verify.pins import pins
 from omni_kit.verify.run import silenced
 from tests.cli.test_schemas import validate
 
@@ -69,10 +71,83 @@ def test_what_passed_on_the_same_files_is_not_run_again(verified: tuple[Path, Ca
 
 
 def test_other_pins_are_another_verdict(verified: tuple[Path, Card]) -> None:
-    pins = verified[1].pins
+    found = verified[1].pins
 
-    assert Earlier(pins).stages
-    assert not Earlier({**pins, "files": {**pins["files"], "README.md": "0"}}).stages
+    assert Earlier(found).stages
+    assert not Earlier({**found, "files": {**found["files"], "README.md": "0"}}).stages
+
+
+_READS = """import sys
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(_HERE.parent), str(_HERE / "more")]
+from linked import FACTOR
+from olmoe_beside import FACTOR
+
+(_HERE / ".git" / "factor").read_text()
+try:
+    (_HERE.parent / "absent").read_text()
+except OSError:
+    pass
+
+"""
+
+
+@pytest.fixture(scope="module")
+def reading(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Card]:
+    """A plugin that reads from a linked folder, from .git, and from a module beside it, and the verdict on it."""
+    root = tmp_path_factory.mktemp("reading")
+    place = root / "plugins" / "olmoe"
+    shutil.copytree(OLMOE, place, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("elsewhere/linked.py", "plugins/olmoe_beside.py", "plugins/olmoe/.git/factor"):
+        (root / file).parent.mkdir(exist_ok=True)
+        (root / file).write_text("FACTOR = 1.0\n", encoding="utf-8")
+    (place / "more").symlink_to(root / "elsewhere")
+    plan = place / "parallel_plan.py"
+    plan.write_text(_READS + plan.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        return place, verify(place, quick=True)
+
+
+def test_the_card_pins_what_was_loaded_from_elsewhere(reading: tuple[Path, Card]) -> None:
+    pinned = reading[1].pins["files"]
+
+    assert {".git/factor", "../../elsewhere/linked.py", "../olmoe_beside.py"} <= pinned.keys()
+    assert len([name for name in pinned if name.startswith("..")]) == 2  # and no file of a library, or of the run
+
+
+@pytest.mark.parametrize("file", [".git/factor", "more/linked.py", "../olmoe_beside.py", "../absent"])
+def test_a_stage_does_not_outlive_what_it_loaded(file: str, reading: tuple[Path, Card]) -> None:
+    place, card = reading
+
+    def kept() -> dict[str, Stage]:
+        return Earlier(pins(place, find_candidate(place), "cpu")).stages
+
+    assert statuses(card)["forward"] == "passed"
+    assert "forward" in kept()
+    changed = place / file
+    old = changed.read_bytes() if changed.exists() else None
+    changed.write_text("FACTOR = 1.5\n", encoding="utf-8")
+    assert not kept()
+    changed.unlink() if old is None else changed.write_bytes(old)
+    assert "forward" in kept()
+
+
+def test_what_fails_in_a_fresh_run_has_not_passed_before(cache: Path) -> None:
+    earlier = [Stage("forward", "passed"), Stage("sp", "passed"), Stage("ep", "passed")]
+    Earlier({"test": 1}).keep(earlier, [])
+    now = [Stage("forward", "failed"), Stage("sp", "not tested", left_out=True), Stage("ep", "not tested")]
+    Earlier({"test": 1}).keep(now, [])
+
+    assert [*Earlier({"test": 1}).stages] == ["sp"]
+
+
+def test_nothing_is_kept_of_a_run_that_cannot_say_what_it_loaded(cache: Path) -> None:
+    Earlier({"test": 2}).keep([Stage("forward", "passed")], None)
+
+    assert not Earlier({"test": 2}).stages
 
 
 def test_a_card_run_again_says_what_became_different(verified: tuple[Path, Card], tmp_path: Path) -> None:

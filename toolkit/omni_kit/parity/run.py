@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.files import cache_directory
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.candidate import Layout, find_candidate, require
 from omni_kit.parity.levels import LAUNCHED_LEVELS, LEVELS, judge, parse_levels
 from omni_kit.parity.processes.workers import Sides
@@ -87,6 +88,7 @@ def run_parity(
         both = sides or stack.enter_context(Sides(where, timeout=timeout))
         hidden = stack.enter_context(_hidden(both.closed, where if work_dir else None))
         report, config = _compared(candidate, asked, both, (where, hidden), every_module=every_module, say=say)
+        report = replace(report, loaded=_lasting(report.loaded, (where, both.closed, both.log_dir)))
         if not report.ok and work_dir is None:
             report = _with_logs_kept(report, where)
     seconds = round(time.monotonic() - started, 2)
@@ -125,6 +127,13 @@ def _compared(
         return _judged(case, asked, every_module=every_module, say=say), pair.toy()
 
 
+def _lasting(files: frozenset[Path] | None, made: Sequence[Path]) -> frozenset[Path] | None:
+    """Without the files that this run has made."""
+    if files is None:
+        return None
+    return frozenset(file for file in files if not any(file.is_relative_to(place.resolve()) for place in made))
+
+
 def _with_logs_kept(report: ParityReport, where: Path) -> ParityReport:
     """The report of a failed comparison whose directory goes: the logs that it names are put into the user's cache."""
     kept = cache_directory() / "parity" / f"logs-{Path(report.path).name}"
@@ -156,6 +165,7 @@ def _judged(case: "Case", asked: Options, *, every_module: bool, say: Callable[[
         path=asked.path,
         model_type=case.pair.model_type(),
         levels=results,
+        loaded=_loaded(case),
         not_run=[level for level in LEVELS if level not in asked.levels],
         images=drawn(case),
         modules=module_errors(case) if every_module else (),
@@ -163,6 +173,14 @@ def _judged(case: "Case", asked: Options, *, every_module: bool, say: Callable[[
         first_divergence=case.divergence,
         notes=case.notes,
     )
+
+
+def _loaded(case: "Case") -> frozenset[Path] | None:
+    """The files that the processes have loaded, links followed; None where one of them has ended."""
+    try:
+        return frozenset(Path(os.path.realpath(file)) for file in case.pair.loaded_files())
+    except StepError:
+        return None
 
 
 def _check_checkpoint(checkpoint: Path | None) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,11 +12,12 @@ from omni_kit.files import cache_directory
 from omni_kit.isolation.confinement import can_confine
 from omni_kit.keyed import read_keyed, write_keyed
 from omni_kit.verify.card import Stage
+from omni_kit.verify.pins import digest
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """Stages of runs whose pins were these.
+    """Stages of runs whose pins were these, as long as every file that those runs loaded is what it was.
 
     An integration cannot forge them: the cache is closed to its processes, and so is the key that entries are written
     with. Where the system cannot close them, no stage is taken from an earlier run.
@@ -30,19 +31,40 @@ class Earlier:
         return cache_directory() / "verify" / f"{key}.json"
 
     @cached_property
-    def stages(self) -> dict[str, Stage]:
-        """Those that passed, by name."""
+    def _kept(self) -> tuple[dict[str, Stage], dict[str, str]]:
+        """Return the stages by name, and the digests of the files that they hang on; neither where one has changed."""
         if not can_confine():
-            return {}
+            return {}, {}
         try:
             kept = json.loads(read_keyed(self._file))
-            found = [Stage(**one) for one in kept]
-        except (OSError, ValueError, TypeError):
-            return {}
-        return {stage.stage: stage for stage in found if stage.status == "passed"}
+            stages = [Stage(**one) for one in kept["stages"]]
+            files = dict(kept["files"])
+            same = all(digest(Path(file)) == value for file, value in files.items())
+        except (OSError, ValueError, TypeError, KeyError):
+            return {}, {}
+        return ({stage.stage: stage for stage in stages if stage.status == "passed"}, files) if same else ({}, {})
 
-    def keep(self, stages: Sequence[Stage]) -> None:
-        """Remembers what passed; where the cache cannot be written, the next run begins anew."""
-        known = {**self.stages, **{stage.stage: stage for stage in stages if stage.status == "passed"}}
-        text = json.dumps([{**asdict(stage), "resumed": False} for stage in known.values()])
-        write_keyed(self._file, text)
+    @property
+    def stages(self) -> dict[str, Stage]:
+        """Those that passed, by name."""
+        return self._kept[0]
+
+    @property
+    def files(self) -> frozenset[Path]:
+        """The files that they loaded."""
+        return frozenset(map(Path, self._kept[1]))
+
+    def keep(self, stages: Sequence[Stage], loaded: Iterable[Path] | None) -> None:
+        """Remember what passed, and forget what no longer does; without a writable cache the next run starts over.
+
+        Args:
+            loaded: the files that the stages which ran hang on; None where that is unknown, so none is remembered.
+        """
+        ran = {stage.stage: stage for stage in stages if not (stage.resumed or stage.left_out)}
+        passed = [stage for stage in ran.values() if stage.status == "passed" and loaded is not None]
+        known = [*(stage for name, stage in self.stages.items() if name not in ran), *passed]
+        kept = {
+            "stages": [{**asdict(stage), "resumed": False} for stage in known],
+            "files": {str(file): digest(file) for file in sorted({*(loaded or ()), *self.files})},
+        }
+        write_keyed(self._file, json.dumps(kept))

@@ -3,7 +3,8 @@
 import hashlib
 import os
 import platform
-from collections.abc import Iterable
+import sysconfig
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from omni_kit.targets.sides import Candidate
 from omni_kit.upstream.subject import open_name, open_source
 
 _NOT_READ = frozenset({"__pycache__", ".git", ".ruff_cache", ".pytest_cache", ".mypy_cache", ".omni-kit-cache"})
+_OF_THE_SYSTEM = tuple(map(Path, ("/proc", "/sys", "/dev", "/etc", "/usr/share", "/usr/lib")))
 _LIBRARIES = ("torch", "transformers", "diffusers", "safetensors")
 
 
@@ -23,7 +25,7 @@ def pins(path: Path, candidate: Candidate | None, device: str) -> dict[str, Any]
     source = candidate.source if candidate is not None else ""
     needed = [*_LIBRARIES, *(candidate.requires if candidate is not None else ())]
     return {
-        "files": digest(files_of(path)),
+        "files": pinned(files_of(path), path),
         "config": _config_digest(source),
         "upstream": _upstream_digest(source),
         "omni_kit": {"version": __version__, "code": own_digest()},
@@ -37,28 +39,44 @@ def pins(path: Path, candidate: Candidate | None, device: str) -> dict[str, Any]
 
 def files_of(path: Path) -> list[Path]:
     """The files of a directory that make it what it is, in order."""
-    found = (file for file in path.rglob("*") if file.is_file() and not _NOT_READ & set(file.parts))
+    found = (file for file in path.rglob("*") if file.is_file() and not _NOT_READ & set(file.relative_to(path).parts))
     return sorted(found)
 
 
-def digest(files: Iterable[Path]) -> dict[str, str]:
-    """SHA-256 of each file, by its path relative to the first one's directory."""
-    listed = list(files)
-    root = Path(os.path.commonpath(listed)) if listed else Path()
-    root = root.parent if root.is_file() else root
-    return {file.relative_to(root).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in listed}
+def pinned(files: Iterable[Path], root: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file that can be read, by its path relative to `root`."""
+    return {os.path.relpath(file, root): found for file in files if (found := digest(file))}
+
+
+def own_files(files: Iterable[Path]) -> Iterator[Path]:
+    """Return those files that no installed version, no system and no digest of omni-kit's code stands for."""
+    installed = [*map(Path, sysconfig.get_paths().values()), *_OF_THE_SYSTEM, *_packages()]
+    closed = [place.resolve() for place in installed]
+    return (file for file in files if not any(file.is_relative_to(place) for place in closed))
+
+
+def digest(file: Path) -> str:
+    """Return the SHA-256 of a file; empty where there is none that can be read."""
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+    except (OSError, ValueError):
+        return ""
 
 
 def own_digest() -> str:
     """SHA-256 over omni-kit's and the rules' own code: an edited judge is another judge."""
+    total = hashlib.sha256()
+    for package in _packages():
+        for file in sorted(package.rglob("*.py")):
+            total.update(file.read_bytes())
+    return total.hexdigest()
+
+
+def _packages() -> list[Path]:
     import omni_checkers
     import omni_kit
 
-    total = hashlib.sha256()
-    for package in (omni_kit, omni_checkers):
-        for file in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
-            total.update(file.read_bytes())
-    return total.hexdigest()
+    return [Path(str(package.__file__)).parent for package in (omni_kit, omni_checkers)]
 
 
 def _config_digest(source: str) -> str:

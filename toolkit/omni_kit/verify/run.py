@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.parity.candidate import find_candidate
@@ -16,7 +17,7 @@ from omni_kit.parity.run import run_parity
 from omni_kit.targets.sides import Candidate
 from omni_kit.verify.card import Card, Stage, StageStatus
 from omni_kit.verify.earlier import Earlier
-from omni_kit.verify.pins import pins
+from omni_kit.verify.pins import own_files, pinned, pins
 from omni_kit.verify.thresholds import LOCATED, MISSED, SEVERITIES
 
 LAYOUT, GENERATED, CHECK, PROVE = "layout", "generated", "check", "prove"
@@ -62,6 +63,7 @@ class _Run:
     sides: Sides | None
     say: Callable[[str], None]
     _suppressed: list[str] = field(default_factory=list)
+    _reports: list[ParityReport] = field(default_factory=list)
 
     @cached_property
     def candidate(self) -> Candidate:
@@ -72,15 +74,30 @@ class _Run:
         return Earlier(self.pins)
 
     @cached_property
-    def pins(self) -> Mapping[str, object]:
+    def pins(self) -> Mapping[str, Any]:
         return pins(self.candidate.path, self.candidate, self.device)
+
+    @property
+    def _loaded(self) -> frozenset[Path] | None:
+        """What the processes of this run loaded; None where one ended too early to say."""
+        if any(report.loaded is None for report in self._reports):
+            return None
+        return frozenset(own_files(file for report in self._reports for file in report.loaded or ()))
+
+    @property
+    def _all_pins(self) -> Mapping[str, object]:
+        """The pins, with what was loaded from elsewhere in this run and in those that it does not repeat."""
+        loaded = {*(self._loaded or ()), *(() if self.fresh else self.earlier.files)}
+        root = self.candidate.path.resolve()
+        files = {**pinned(loaded, root), **self.pins["files"]}
+        return {**self.pins, "files": dict(sorted(files.items()))}
 
     def card(self) -> Card:
         _ = self.candidate  # what is no integration ends here
         stages = list(self._stages())
-        self.earlier.keep(stages)
+        self.earlier.keep(stages, self._loaded)
         options = {"weights": self.weights or "", "quick": self.quick, "device": self.device}
-        return Card(str(self.path), options, stages, tuple(self._suppressed), _baseline(), self.pins)
+        return Card(str(self.path), options, stages, tuple(self._suppressed), _baseline(), self._all_pins)
 
     def _stages(self) -> Iterator[Stage]:
         yield self._timed(self._layout)
@@ -151,6 +168,7 @@ class _Run:
         started = time.monotonic()
         report = self._compared(todo, proving) if todo or proving else None
         spent = time.monotonic() - started
+        self._reports.extend([report] if isinstance(report, ParityReport) else [])
         by_name = {level.level: level for level in report.levels} if isinstance(report, ParityReport) else {}
         for name in (*BY_NAME, PROVE):
             command = shlex.join(["omni-kit", "parity", str(self.path), *_asking(name)])

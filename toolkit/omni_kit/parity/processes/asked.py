@@ -19,6 +19,7 @@ from omni_kit.parity.processes.steps import (
     Answer,
     CallHooks,
     Load,
+    Loaded,
     MakeToy,
     Open,
     OpenCheckpoint,
@@ -145,6 +146,14 @@ class Asked:
         except StepError as error:
             raise StepError(f"upstream cannot load what was exported: {error}", blames_candidate=True) from error
         return load_tensors(file)
+
+    def loaded_files(self) -> set[str]:
+        """Which files all processes have loaded.
+
+        Raises:
+            StepError: a process has ended, and cannot say any more.
+        """
+        return {*self._reference.ask(Loaded()), *self._other.ask(Loaded()), *self._training.loaded_files()}
 
     def exported_config(self) -> str:
         """How the exported config.json differs from the checkpoint's; empty where it does not."""

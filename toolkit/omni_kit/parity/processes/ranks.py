@@ -28,8 +28,10 @@ from omni_kit.parity.compare.files import save_tensors
 from omni_kit.parity.faults.processes import process_fault
 from omni_kit.parity.processes.batches import load_batches
 from omni_kit.parity.processes.builder import made
+from omni_kit.parity.processes.loaded import write_loaded
 from omni_kit.targets.sides import Builder, Distributed, Mesh, TrainingRun, Trains
 
+LOADED = "rank{}.loaded"  # which files a process has loaded
 PLANTED = "planted"  # left beside the results where a planted fault changed what a process received
 _TIME_IS_UP = "Timeout ("  # how faulthandler heads the stacks of a process that hangs
 # How the functions are called in which a process waits for all the others.
@@ -104,6 +106,7 @@ def _rank(number: int, environment: Mapping[str, str], job: Job) -> None:
     faulthandler.register(signal.SIGTERM, file=log, chain=True)
     try:
         _train(job, number)
+        write_loaded(job.out / LOADED.format(number))
     except Exception as error:
         traceback.print_exc(file=sys.stderr)
         said = {"error": one_line(error), "environment": lacks_package(error), "time": time.time()}

@@ -1,13 +1,17 @@
 """What a side's process replies to a step."""
 
+import _imp
 from collections.abc import Callable
 from typing import Any
 
+from omni_kit.parity.processes.loaded import watch
 from omni_kit.parity.processes.side import Side
 
 
 def service(name: str) -> Callable[[str], Any]:
     """Return the function that takes a step, given as a line, on the side of this name."""
+    watch()
+    _imp.check_hash_based_pycs = "always"  # else bytecode that says so is run unchecked, whatever its source says
     side = Side(name)
 
     def take(line: str) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.parity.compare.files import load_tensors
-from omni_kit.parity.processes.steps import Launch, Meshes, Open, PlanTraining, RunTrainer
+from omni_kit.parity.processes.steps import Launch, Loaded, Meshes, Open, PlanTraining, RunTrainer
 from omni_kit.parity.processes.workers import GRACE
 from omni_kit.targets.sides import Candidate, Mesh, TrainingRun
 from omni_kit.toys.tensors import Tensors
@@ -107,6 +107,14 @@ class Training:
         step = RunTrainer(asdict(run), self._device, Path(run.checkpoint), out, launcher.timeout - GRACE)
         said = launcher.ask(step)
         return [out / f"rank{rank}.pt" for rank in range(run.processes)], said
+
+    def loaded_files(self) -> list[str]:
+        """Which files the processes have loaded.
+
+        Raises:
+            StepError: the one that starts them has ended.
+        """
+        return self._launcher.ask(Loaded()) if self._launcher is not None and self._opened is True else []
 
     def _ready(self) -> Worker:
         if self._launcher is None:

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 Status = Literal["pass", "fail", "skip", "error"]
@@ -191,6 +192,8 @@ class ParityReport:
     Attributes:
         model_type: what was compared.
         not_run: the levels that were not asked for.
+        loaded: the files that the processes have loaded, without those of this run; None where one ended too early to
+            say.
         work_dir: where the tensors and logs lie; empty when they were not kept.
         modules: the error of every module, where that was asked for, in the order in which they are called.
         replay: the file of a run that is not at parity, from which it can be run again.
@@ -209,6 +212,7 @@ class ParityReport:
     notes: Sequence[str] = field(default_factory=list)
     images: Sequence[Image] = ()
     not_run: Sequence[str] = ()
+    loaded: frozenset[Path] | None = None
 
     @property
     def ok(self) -> bool:

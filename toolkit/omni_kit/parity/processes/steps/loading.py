@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from omni_kit.parity.compare.files import load_tensors, save_tensors
+from omni_kit.parity.processes.loaded import loaded_files
 from omni_kit.parity.processes.side import Side
 from omni_kit.parity.processes.step import Step
 
@@ -28,6 +29,15 @@ class Open(Step[dict[str, Any]]):
         facts = side.open(self.builder, self.options, self.feed, self.forbidden, gradient=self.gradient)
         gc.freeze()  # what was imported stays: a collection, and loaders ask for many, need not walk it
         return facts
+
+
+@dataclass(frozen=True)
+class Loaded(Step[list[str]]):
+    """Answers which files the process has loaded; see `loaded_files`."""
+
+    def take(self, side: Side) -> list[str]:
+        """See `Step.take`."""
+        return loaded_files()
 
 
 @dataclass(frozen=True)
