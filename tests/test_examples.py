@@ -1,6 +1,8 @@
 """The worked examples: listed, read and copied by whatever name an agent has for them."""
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,10 +24,40 @@ def test_every_example_is_copied_whole(tmp_path: Path) -> None:
 
 
 def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "olmoe").mkdir()
-    with pytest.raises(BadInput, match="exists"):
+    mine = tmp_path / "olmoe" / "mine"
+    mine.parent.mkdir()
+    mine.touch()
+    with pytest.raises(BadInput, match="is there already"):
         copy_example(find_example("olmoe"), tmp_path)
-    assert list((tmp_path / "olmoe").iterdir()) == []
+    assert list((tmp_path / "olmoe").iterdir()) == [mine]
+
+
+def test_what_appears_meanwhile_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = tmp_path / "olmoe" / "mine"
+    copy = shutil.copytree
+
+    def slow(*args: Any, **kwargs: Any) -> None:
+        copy(*args, **kwargs)
+        mine.parent.mkdir()
+        mine.touch()
+
+    monkeypatch.setattr(shutil, "copytree", slow)
+    with pytest.raises(BadInput, match="cannot write"):
+        copy_example(find_example("olmoe"), tmp_path)
+    assert list(tmp_path.rglob("*")) == [mine.parent, mine]
+
+
+def test_a_copy_that_is_interrupted_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = shutil.copytree
+
+    def interrupted(*args: Any, **kwargs: Any) -> None:
+        copy(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "copytree", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        copy_example(find_example("olmoe"), tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["nonsense", "", "..", "../../etc", "veomni"])

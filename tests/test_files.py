@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import BadInput
-from omni_kit.files import inside, write_atomic
+from omni_kit.files import inside, plain_name, write_atomic
 from omni_kit.formatting import format_python, ruff_binary
 
 
@@ -33,6 +33,28 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="cannot write"):
         write_atomic(tmp_path / "file" / "below", "x")
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "device"])
+def test_what_is_not_a_file_stays(kind: str, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    if kind == "directory":
+        place.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("/dev/null")
+    before = place.lstat()
+    with pytest.raises(BadInput, match="not a regular file"):
+        write_atomic(place, "x")
+    assert place.lstat() == before
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "../a", "a\\b", "a\0", "a\n", "\x1b[2J", "\u202e"])
+def test_a_plain_name_leads_nowhere_else(name: str) -> None:
+    assert plain_name("a-b.c_d", "the skill") == "a-b.c_d"
+    with pytest.raises(BadInput, match="is not a plain name"):
+        plain_name(name, "the skill")
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd"])

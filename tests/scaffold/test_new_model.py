@@ -10,8 +10,10 @@ import pytest
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 from omni_kit.patchgen import run_config
+from omni_kit.resources import resource_dir
 from omni_kit.scaffold import new_model
 from omni_kit.scaffold import write as write_module
+from omni_kit.scaffold.answers import is_written
 from omni_kit.targets.veomni.checkout import MODELS
 from tests.conftest import Checkpoints
 
@@ -178,9 +180,49 @@ def test_in_tree_needs_a_checkout(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["my-model", "3d", "class", "a/b", "../up", "", "a.b"])
 def test_bad_names(name: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="is no Python identifier"):
+    with pytest.raises(BadInput, match="is not a Python identifier"):
         new_model(name, "olmoe", target="veomni", into=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "why"), [
+    ("ﬁle", "reads 'ﬁle' as 'file'"), ("__init__", "a meaning of its own"), ("__main__", "a meaning of its own"),
+])  # fmt: skip
+def test_names_that_python_reads_otherwise(name: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=why):
+        new_model(name, "olmoe", target="veomni", into=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_that_leads_nowhere_is_a_conflict(tmp_path: Path) -> None:
+    link = tmp_path / "olmoe" / "parallel_plan.py"
+    link.parent.mkdir()
+    link.symlink_to("not_mounted")
+
+    scaffold = new_model("olmoe", "olmoe", target="veomni", into=tmp_path)
+
+    assert [change.path for change in scaffold.changes if change.action == "conflict"] == ["olmoe/parallel_plan.py"]
+    assert scaffold.refused
+    assert [*link.parent.iterdir()] == [link]
+    assert not new_model("olmoe", "olmoe", target="veomni", into=tmp_path, force=True).refused
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    (".omni-kit.toml", "# mine\n"), (".omni-kit.toml", "[answers]\nname = 'olmoe'\n"), (".omni-kit.base.json", "{}"),
+])  # fmt: skip
+def test_a_record_that_a_person_wrote_is_a_conflict(name: str, text: str, tmp_path: Path) -> None:
+    mine = tmp_path / "olmoe" / name
+    mine.parent.mkdir()
+    mine.write_text(text)
+
+    assert new_model("olmoe", "olmoe", target="veomni", into=tmp_path).refused
+    assert (mine.read_text(), [*mine.parent.iterdir()]) == (text, [mine])
+
+
+def test_records_of_the_worked_examples_are_our_own() -> None:
+    records = [*resource_dir("reference_models").glob("*/*/.omni-kit.*")]
+    assert records
+    assert all(is_written(record.name, record.read_text()) for record in records)
 
 
 def test_a_link_out_of_the_directory_is_refused(tmp_path: Path) -> None:

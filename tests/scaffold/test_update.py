@@ -142,3 +142,31 @@ def test_records_of_another_shape(text: str, reason: str, integration: Path) -> 
 def test_a_directory_without_a_record(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"has no \.omni-kit\.toml"):
         update(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/b", "__init__", "class"])
+def test_a_name_that_leads_elsewhere_is_refused(name: str, integration: Path) -> None:
+    record = integration / ANSWERS
+    record.write_text(record.read_text().replace('name = "m"', f'name = "{name}"'))
+    before = {file: file.read_bytes() for file in integration.rglob("*") if file.is_file()}
+    with pytest.raises(BadInput):
+        update(integration)
+    assert {file: file.read_bytes() for file in integration.parent.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize("path", ["/a/b/c.py", "../../c.py", "", "..", "/"])
+def test_a_record_of_paths_that_lead_elsewhere(path: str, integration: Path) -> None:
+    record = integration / ANSWERS
+    head = record.read_text().partition("[files]")[0]
+    record.write_text(f"{head}[files]\n{json.dumps(path)} = '0'\n{json.dumps(str(integration / 'x.py'))} = '0'\n")
+    with pytest.raises(BadInput, match="is not where"):
+        update(integration)
+
+
+def test_a_link_that_leads_nowhere_stays(integration: Path) -> None:
+    plan = integration / FILE
+    plan.unlink()
+    plan.symlink_to("not_mounted")
+
+    assert not update(integration).ok
+    assert plan.is_symlink()

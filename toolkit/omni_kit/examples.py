@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 
 from omni_kit.errors import BadInput
-from omni_kit.files import inside
+from omni_kit.files import inside, plain_name, whole_directory
 from omni_kit.resources import resource_dir
 from omni_kit.targets.protocol import package_of
 from omni_kit.targets.registry import targets
@@ -83,14 +83,9 @@ def copy_example(example: Example, into: Path) -> Path:
     """Copies an example to `into/<model>`, and returns that directory.
 
     Raises:
-        BadInput: something is there already, or it cannot be written.
+        BadInput: something is there already, or it cannot be written; then nothing is.
     """
-    place = into / example.model
-    if place.exists() or place.is_symlink():
-        raise BadInput(f"{place} exists", "give another directory with --into")
-    try:
-        shutil.copytree(example.path, place, ignore=shutil.ignore_patterns("__pycache__"))
-    except OSError as error:
-        shutil.rmtree(place, ignore_errors=True)
-        raise BadInput(f"cannot copy to {place}: {error}", "give another directory with --into") from error
+    place = into / plain_name(example.model, "the example")
+    with whole_directory(place) as folder:
+        shutil.copytree(example.path, folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     return place

@@ -29,9 +29,11 @@ def write_atomic(path: Path, text: str) -> None:
     """Writes a file in one step: readers see the old content or the new, never a part.
 
     Raises:
-        BadInput: the place cannot be written to.
+        BadInput: the place cannot be written to, or what is there is not a file: /dev/null must not become one.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise BadInput(f"cannot write {path}: it is not a regular file", "give another name")
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -101,6 +103,20 @@ def check_replaceable(file: Path, command: str) -> None:
             raise BadInput(f"{file} exists and is no page of {command}", "give another name, or remove it")
     if not file.resolve().parent.is_dir():
         raise BadInput(f"{file} cannot be written: {file.parent} is no directory", "make it first")
+
+
+def plain_name(name: str, what: str) -> str:
+    """Return `name` if it can be the name of one file or directory in a directory.
+
+    Args:
+        what: what it names, for the message.
+
+    Raises:
+        BadInput: it is empty, leads elsewhere, or contains what no name does.
+    """
+    if name in {"", ".", ".."} or any(letter in "/\\" or not letter.isprintable() for letter in name):
+        raise BadInput(f"{what} {name!r} is not a plain name", "use letters, digits, hyphens and underscores")
+    return name
 
 
 def inside(root: Path, relative: str) -> Path:

@@ -48,7 +48,7 @@ def _prepare(into: Path | None) -> Path:
     if into is None:
         return Path(tempfile.mkdtemp(prefix="omni-kit-demo-"))
     if into.exists():
-        if not into.is_dir() or (any(into.iterdir()) and not (into / _MARK).is_file()):
+        if into.is_symlink() or not into.is_dir() or (any(into.iterdir()) and not (into / _MARK).is_file()):
             raise BadInput(f"{into} exists and is not of an earlier demo", "give another directory with --into")
         shutil.rmtree(into)
     into.mkdir(parents=True)

@@ -27,13 +27,33 @@ class Answers:
 
 def dump_answers(answers: Mapping[str, str], files: Mapping[str, str]) -> str:
     """The text of `.omni-kit.toml`: `files` are path -> text."""
+    digests = {path: digest(text) for path, text in sorted(files.items())}
+    return _answers_text(__version__, TEMPLATE_VERSION, dict(answers), digests)
+
+
+def _answers_text(version: str, template_version: int, answers: dict[str, str], digests: dict[str, str]) -> str:
     document = tomlkit.document()
     document.add(tomlkit.comment("Written by omni-kit new-model; read by omni-kit update."))
-    document["omni_kit"] = __version__
-    document["template_version"] = TEMPLATE_VERSION
-    document["answers"] = dict(answers)
-    document["files"] = {path: digest(text) for path, text in sorted(files.items())}
+    document["omni_kit"] = version
+    document["template_version"] = template_version
+    document["answers"] = answers
+    document["files"] = digests
     return tomlkit.dumps(document)
+
+
+def is_written(name: str, text: str) -> bool:
+    """Return whether a record is as this package writes it, of any version: any other is a person's.
+
+    Args:
+        name: `.omni-kit.toml` or `.omni-kit.base.json`.
+    """
+    try:
+        if name == BASE:
+            return dump_base(json.loads(text)) == text
+        said = tomlkit.parse(text).unwrap()
+        return _answers_text(*(said[key] for key in ("omni_kit", "template_version", "answers", "files"))) == text
+    except (TOMLKitError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
 
 
 def load_answers(path: Path) -> Answers:

@@ -4,14 +4,15 @@ import importlib.util
 import json
 import keyword
 import shlex
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.files import inside
 from omni_kit.layout import LayoutVerdict, judge, read_weights, refuse_original
-from omni_kit.scaffold.answers import ANSWERS, BASE, dump_answers, dump_base, load_answers
+from omni_kit.scaffold.answers import ANSWERS, BASE, dump_answers, dump_base, is_written, load_answers
 from omni_kit.scaffold.codemods import apply_edit
 from omni_kit.scaffold.render import left_open, render, templates_of
 from omni_kit.scaffold.write import FileChange, compare, digest, read_existing, write
@@ -78,7 +79,7 @@ def new_model(
         Refusal: an integration that would not be right: a kind that the target does not scaffold, a checkpoint that
             does not fit, a model that cannot be finished.
     """
-    _check_name(name)
+    check_name(name)
     _check_into(into)
     if style == "plugin":
         _check_package(name, into)
@@ -137,9 +138,18 @@ def draft(
     return plan, {**files, **own}, edited
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Refuse what cannot name a package, or what Python reads as another name.
+
+    Raises:
+        BadInput: why.
+    """
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise BadInput(f"'{name}' is no Python identifier", "use letters, digits and underscores: my_model")
+        raise BadInput(f"{name!r} is not a Python identifier", "use letters, digits and underscores: my_model")
+    if (read := unicodedata.normalize("NFKC", name)) != name:
+        raise BadInput(f"Python reads {name!r} as {read!r}", f"use the name {read}")
+    if name.startswith("__") and name.endswith("__"):
+        raise BadInput(f"{name!r} has a meaning of its own in Python", "use letters, digits and underscores: my_model")
 
 
 def _check_package(name: str, into: Path) -> None:
@@ -236,9 +246,13 @@ def _edited(into: Path, plan: IntegrationPlan) -> dict[str, str]:
 
 
 def _own(into: Path, *paths: str) -> Mapping[str, str]:
-    """The files that record what the others are may always be rewritten."""
+    """The files that record what the others are may be rewritten, as long as no person wrote them."""
     texts = {path: read_existing(into, path) for path in paths}
-    return {path: digest(text) for path, text in texts.items() if text is not None}
+    return {
+        path: digest(text)
+        for path, text in texts.items()
+        if text is not None and is_written(PurePosixPath(path).name, text)
+    }
 
 
 def _refusals(changes: list[FileChange]) -> list[str]:

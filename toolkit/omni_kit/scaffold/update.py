@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.isolation.programs import run_program
 from omni_kit.scaffold.answers import ANSWERS, BASE, Answers, load_answers, load_base
-from omni_kit.scaffold.new_model import draft
-from omni_kit.scaffold.write import FileChange, digest, read_existing, write
+from omni_kit.scaffold.new_model import check_name, draft
+from omni_kit.scaffold.write import FileChange, digest, leads_nowhere, read_existing, write
 from omni_kit.targets.protocol import IntegrationPlan, Style
 
 _MERGING = 60.0  # seconds
@@ -128,6 +128,7 @@ def read_record(directory: Path) -> Recorded:
     if missing := [key for key in ("name", "source", "target", "style") if key not in record.answers]:
         raise BadInput(f"{path} does not say its {missing[0]}", "restore it, or make the integration anew")
     name, source, target, style = (record.answers[key] for key in ("name", "source", "target", "style"))
+    check_name(name)
     if style not in ("plugin", "in-tree"):
         raise BadInput(f"{path} speaks of the style '{style}'", "plugin or in-tree")
     root = _root(directory.resolve(), record)
@@ -137,7 +138,8 @@ def read_record(directory: Path) -> Recorded:
 
 def _root(directory: Path, record: Answers) -> Path:
     """The directory that recorded paths start from: what is left of `directory` without the longest of them."""
-    folders = {PurePosixPath(path).parent.parts for path in record.files}
+    paths = [PurePosixPath(path) for path in record.files]
+    folders = {path.parent.parts for path in paths if not path.is_absolute()}
     ending = [parts for parts in folders if parts and directory.parts[-len(parts) :] == parts]
     if not ending:
         raise BadInput(f"{directory} is not where {ANSWERS} says that it was written", "move it back, or rename it")
@@ -151,6 +153,9 @@ def _plain(path: str, old: str | None, new: str) -> FileChange:
 def _merged(path: str, old: str | None, new: str, recorded: Recorded, notes: list[str]) -> FileChange | None:
     """What becomes of one file; None where it stays away."""
     written = recorded.answers.files.get(path)
+    if leads_nowhere(recorded.root / path):
+        notes.append(f"{path} is a link that leads nowhere; it was left alone")
+        return FileChange(path, "conflict", "", "")
     if old is None and written is not None:
         notes.append(f"{path} was removed and stays away; new-model --force brings it back")
         return None

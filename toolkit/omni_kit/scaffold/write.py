@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,6 +54,9 @@ def compare(
     """
     changes = []
     for path, text in files.items():
+        if not force and leads_nowhere(inside(root, path)):
+            changes.append(FileChange(path, "conflict", None, text))
+            continue
         old = read_existing(root, path)
         changes.append(FileChange(path, _action(path, old, text, known, force), old, text))
     for path, text in edited.items():
@@ -84,7 +88,7 @@ def write(root: Path, changes: Sequence[FileChange]) -> None:
 
 def _absent(folder: Path) -> list[Path]:
     """The directories that have to be made, outermost first."""
-    return [place for place in reversed((folder, *folder.parents)) if not place.exists()]
+    return [place for place in reversed((folder, *folder.parents)) if not os.path.lexists(place)]
 
 
 def _remove_directory(folder: Path) -> None:
@@ -111,6 +115,11 @@ def _action(path: str, old: str | None, new: str, known: Mapping[str, str], forc
     if old == new:
         return "unchanged"
     return "update" if force or known.get(path) == digest(old) else "conflict"
+
+
+def leads_nowhere(path: Path) -> bool:
+    """Whether it is a link to something that is not there: somebody's, though nothing can be read."""
+    return path.is_symlink() and not path.exists()
 
 
 def read_existing(root: Path, relative: str) -> str | None:

@@ -5,14 +5,16 @@ Beside each skill that was added lies a record of what was written: file -> dige
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from omni_kit import __version__
 from omni_kit.errors import BadInput
-from omni_kit.files import inside, write_atomic
+from omni_kit.files import inside, plain_name, write_atomic
 from omni_kit.skillpack.skill import Skill, load_skills
 
 RECORD = ".omni-kit.json"
@@ -69,7 +71,7 @@ def add(place: Place, names: Sequence[str]) -> list[Change]:
     Raises:
         BadInput: there is no such skill, or the place cannot be written to.
     """
-    return [change for skill in _chosen(names) for change in _write(skill, place.path / skill.name)]
+    return [change for skill in _chosen(names) for change in _write(skill, _folder(place, skill.name))]
 
 
 def update(place: Place, names: Sequence[str]) -> list[Change]:
@@ -101,12 +103,22 @@ def _chosen(names: Sequence[str]) -> list[Skill]:
 
 def _added(place: Place, names: Sequence[str]) -> list[Path]:
     """The folders with a record."""
-    if missing := [name for name in names if not (place.path / name / RECORD).is_file()]:
+    if missing := [name for name in names if not (_folder(place, plain_name(name, "the skill")) / RECORD).is_file()]:
         raise BadInput(f"{place.path} has no skill '{missing[0]}' that was added", "see `omni-kit skills add --help`")
-    found = [place.path / name for name in names] or sorted(file.parent for file in place.path.glob(f"*/{RECORD}"))
+    here = (file.parent for file in place.path.glob(f"*/{RECORD}") if not file.parent.is_symlink())
+    found = [place.path / name for name in names] or sorted(here)
     if not found:
         raise BadInput(f"{place.path} has no skill that was added", "give the --agent, --user or --dir of the addition")
     return found
+
+
+def _folder(place: Place, name: str) -> Path:
+    """The folder of a skill.
+
+    Raises:
+        BadInput: a link leads out of the place.
+    """
+    return inside(place.path, name)
 
 
 def files_of(skill: Skill) -> dict[str, str]:
@@ -124,6 +136,8 @@ def _write(skill: Skill, folder: Path) -> Iterator[Change]:
     """
     record, files = _record(folder), files_of(skill)
     actions = {name: _action(inside(folder, name), text, record.get(name)) for name, text in files.items()}
+    if not record and os.path.lexists(folder / RECORD):  # that is not one of ours
+        actions[RECORD] = "conflict"
     if "conflict" in actions.values():
         yield from (
             Change(folder / name, skill.name, "conflict") for name, what in actions.items() if what == "conflict"
@@ -142,35 +156,37 @@ def _write(skill: Skill, folder: Path) -> Iterator[Change]:
 
 
 def _action(path: Path, text: str, digest: str | None) -> str:
-    if not path.exists():
+    """What becomes of one file; a link is a person's, wherever it leads."""
+    if not os.path.lexists(path):
         return "created"
     have = _digest_of(path)
     if have == _digest(text):
         return "unchanged"
     if digest is None:
         return "conflict"
-    return "updated" if have == digest else "kept"
+    return "updated" if have == digest and not path.is_symlink() else "kept"
 
 
 def _removed(folder: Path) -> Iterator[Change]:
     left = dict[str, str]()
-    for relative, digest in _record(folder).items():
+    record = _record(folder)
+    for relative, digest in record.items():
         yield _unlink(folder, relative, digest, left)
     (folder / RECORD).unlink()
-    for path in sorted(folder.rglob("*"), reverse=True):
-        if path.is_dir() and not any(path.iterdir()):
-            path.rmdir()
-    if not any(folder.iterdir()):
-        folder.rmdir()
+    ours = {parent for relative in [*record, RECORD] for parent in Path(relative).parents}
+    for parent in sorted(ours, reverse=True):  # those in others first
+        with suppress(OSError):  # something is in it
+            (folder / parent).rmdir()
 
 
 def _unlink(folder: Path, relative: str, digest: str, left: dict[str, str]) -> Change:
-    """Removes a file that is as it was written; another one is left, and stays in the record."""
+    """Removes a file that is as it was written; anything else is left, and stays in the record."""
     path = inside(folder, relative)
-    if path.is_file() and _digest_of(path) != digest:
-        left[relative] = digest
-        return Change(path, folder.name, "kept")
-    path.unlink(missing_ok=True)
+    if os.path.lexists(path):
+        if path.is_symlink() or not path.is_file() or _digest_of(path) != digest:
+            left[relative] = digest
+            return Change(path, folder.name, "kept")
+        path.unlink()
     return Change(path, folder.name, "removed")
 
 
