@@ -20,7 +20,7 @@ from omni_kit.isolation.forking import LENGTH
 
 ROOT = Path(omni_kit.__file__).resolve().parents[1]
 _MOST = 4  # servers at a time; each keeps a few hundred MB
-_LAST_WORDS = 2.0  # seconds that a server has to end by itself
+_STARTING = 2.0  # seconds that a server has to start a process
 # Variables that differ from call to call and that no import reads.
 _VOLATILE = frozenset({"TMPDIR", "PYTEST_CURRENT_TEST", "COLUMNS", "LINES", "PWD", "OLDPWD", "SHLVL", "_"})
 _servers: dict[tuple[object, ...], "_Server"] = {}
@@ -65,7 +65,7 @@ class Process:
         Raises:
             ProcessLookupError: it has not been started yet, or never will be.
         """
-        while b"\n" not in self._said and self._ended is None and self._read(_LAST_WORDS):
+        while b"\n" not in self._said and self._ended is None and self._read(_STARTING):
             pass
         if b"\n" not in self._said:
             raise ProcessLookupError("the process was not started")
@@ -182,8 +182,6 @@ class _Server:
 
     def close(self) -> None:
         self._control.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_LAST_WORDS)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

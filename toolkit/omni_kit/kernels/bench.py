@@ -5,6 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from omni_kit.isolation.confinement import Confinement
 from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.kernels.steps import Choices, Make, Prove, Scale, Time
 from omni_kit.kernels.timing import Broken, Sample
@@ -133,7 +134,10 @@ class Room:
         if name in self._workers and self._workers[name].alive:
             return self._workers[name]
         self._end(name)
-        worker = self._workers[name] = Worker(name, self._where, timeout=self._timeout, service=SERVICE)
+        confinement = Confinement.of_candidate() if name == _CANDIDATE else None
+        worker = self._workers[name] = Worker(
+            name, self._where, timeout=self._timeout, confinement=confinement, service=SERVICE
+        )
         candidate = self._candidate
         builder = candidate.builder if name == _CANDIDATE else candidate.reference
         options = candidate.options if name == _CANDIDATE else candidate.told

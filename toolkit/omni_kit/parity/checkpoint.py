@@ -7,7 +7,7 @@ from pathlib import Path
 from omni_kit.errors import BadInput
 from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.parity.candidate import Layout, require
-from omni_kit.parity.processes.workers import SERVICE, Sides
+from omni_kit.parity.processes.workers import SERVICE, Sides, preloaded
 from omni_kit.targets.sides import REFERENCES
 from omni_kit.upstream.subject import open_source
 
@@ -43,7 +43,7 @@ def make_toy_checkpoint(
     with ExitStack() as stack:
         if sides is None:
             logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="omni-kit-toy-")))
-            worker = stack.enter_context(Worker("reference", logs, service=SERVICE))
+            worker = stack.enter_context(Worker("reference", logs, service=SERVICE, modules=preloaded(builder)))
         else:
             worker = sides.worker("reference")
         try:

@@ -11,7 +11,7 @@ from typing import Any
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.parity.candidate import find_candidate
 from omni_kit.parity.levels import BY_NAME, parse_levels
-from omni_kit.parity.processes.workers import Sides
+from omni_kit.parity.processes.workers import Sides, begin
 from omni_kit.parity.report.report import LevelResult, ParityReport
 from omni_kit.parity.run import run_parity
 from omni_kit.targets.sides import Candidate
@@ -93,7 +93,9 @@ class _Run:
         return {**self.pins, "files": dict(sorted(files.items()))}
 
     def card(self) -> Card:
-        _ = self.candidate  # what is no integration ends here
+        candidate = self.candidate  # what is no integration ends here
+        if self.sides is None and (self.fresh or not self.earlier.stages):
+            begin(candidate.reference)  # while the static stages run
         stages = list(self._stages())
         self.earlier.keep(stages, self._loaded)
         options = {"weights": self.weights or "", "quick": self.quick, "device": self.device}

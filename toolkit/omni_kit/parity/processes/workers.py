@@ -6,7 +6,8 @@ from pathlib import Path
 from types import TracebackType
 
 from omni_kit.isolation.confinement import Confinement
-from omni_kit.isolation.worker import Worker
+from omni_kit.isolation.servers import Start, start_server
+from omni_kit.isolation.worker import Worker, environment
 from omni_kit.targets.sides import TRANSFORMERS
 
 LAUNCHER = "ranks"
@@ -25,6 +26,11 @@ def preloaded(reference: str) -> tuple[str, ...]:
         reference: "module:Class" of upstream's side.
     """
     return (*_STEPS, reference.partition(":")[0])
+
+
+def begin(reference: str) -> None:
+    """Begin to import what both sides of a comparison with this upstream import in any case."""
+    start_server(Start((), environment(SERVICE, (), None), "", preloaded(reference)))
 
 
 class Sides:
