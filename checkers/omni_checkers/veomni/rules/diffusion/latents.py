@@ -106,7 +106,7 @@ def _kind(text: str) -> str:
 
 
 def _right(operator: str, text: str) -> bool:
-    inverse = "1 Div" in text or "1.0 Div" in text or "reciprocal" in text
+    inverse = "1 truediv" in text or "1.0 truediv" in text or "reciprocal" in text
     by_std = "scaling_factor" not in text
     return operator == ("truediv" if by_std != inverse else "mul")
 
