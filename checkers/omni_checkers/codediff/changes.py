@@ -43,7 +43,7 @@ class Change:
     def moved(self, pair: ClonePair, other: ClonePair) -> "Change":
         """Return the same change of another pair that is the same code."""
         line = _line_in(pair.ours, self.line, other.ours)
-        return Change(self.what, line, _line_in(pair.theirs, self.original_line, other.theirs))
+        return Change(self.kind, self.what, line, _line_in(pair.theirs, self.original_line, other.theirs))
 
 
 @dataclass(frozen=True)
