@@ -1,5 +1,6 @@
 """Config classes read from source, against the real ones."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from omni_kit.errors import BadInput
 from omni_kit.pysource.library import Library
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class, model_types
+from omni_kit.upstream.transformers.defaults import default_values
 
 SUBJECTS = ["llama", "qwen3_moe", "olmoe", "deepseek_v3", "mixtral", "gpt_oss", "gemma3_text", "granitemoe"]
 
@@ -52,3 +54,46 @@ def test_unknown_model_type_suggests(library: Library) -> None:
     with pytest.raises(BadInput, match="unknown model_type 'qwen3moe'") as error:
         config_class(library, "qwen3moe")
     assert "qwen3_moe" in error.value.hint
+
+
+SPECIFIED = """
+class FooTextConfig(PreTrainedConfig):
+    model_type = "foo_text"
+    width: int = 8
+    experts: int = 4
+
+    def __post_init__(self, **kwargs):
+        if (experts := kwargs.get("num_experts")) is not None:
+            self.experts = experts
+        super().__post_init__(**kwargs)
+
+
+class FooConfig(PreTrainedConfig):
+    model_type = "foo"
+    sub_configs_defaults = {
+        "text_config": SubConfigSpec(config_class=FooTextConfig),
+        "vision_config": SubConfigSpec(config_class=AutoConfig, model_type="foo_text"),
+        "audio_config": SubConfigSpec(config_class=AutoConfig, model_type="foo_text", optional=True),
+    }
+"""
+
+
+def test_nested_configs_by_specification(tmp_path: Path) -> None:
+    """A specification names a class or a model_type; what it calls optional is not made by default."""
+    folder = tmp_path / "transformers" / "models" / "foo"
+    folder.mkdir(parents=True)
+    (folder / "configuration_foo.py").write_text(SPECIFIED, encoding="utf-8")
+    cls = config_class(Library("transformers", tmp_path / "transformers"), "foo")
+    values = default_values(cls)
+    assert values == dict.fromkeys(("text_config", "vision_config"), {"model_type": "foo_text"})
+    view = ConfigView(ModelConfig(cls, values, ""))
+    assert [view.get(name).get("width") for name in values] == [8, 8]
+
+
+@pytest.mark.parametrize(("given", "experts"), [({}, 4), ({"num_experts": 6}, 6)])
+def test_a_value_named_in_its_condition(tmp_path: Path, given: dict[str, int], experts: int) -> None:
+    folder = tmp_path / "transformers" / "models" / "foo"
+    folder.mkdir(parents=True)
+    (folder / "configuration_foo.py").write_text(SPECIFIED, encoding="utf-8")
+    cls = config_class(Library("transformers", tmp_path / "transformers"), "foo_text")
+    assert ConfigView(ModelConfig(cls, given, "")).get("experts") == experts

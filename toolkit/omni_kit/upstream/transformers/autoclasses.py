@@ -53,7 +53,7 @@ def auto_model_table(library: Library, name: str) -> str | None:
 def auto_class(library: Library, table: str, cls: ConfigClass) -> tuple[SourceFile, ast.ClassDef] | None:
     """The class that `table` names for this config's model_type, with the file that defines it."""
     name = auto_table(library, table).get(cls.model_type)
-    return find_class(cls, name) if name else None
+    return (find_class(cls, name) or class_anywhere(library, name)) if name else None
 
 
 def find_class(cls: ConfigClass, name: str) -> tuple[SourceFile, ast.ClassDef] | None:
@@ -66,14 +66,21 @@ def find_class(cls: ConfigClass, name: str) -> tuple[SourceFile, ast.ClassDef] |
 
 
 @cache
+def class_anywhere(library: Library, name: str) -> tuple[SourceFile, ast.ClassDef] | None:
+    """The class `name` in any modeling file: a model_type may use the classes of another one."""
+    for file in sorted((library.root / "models").glob("*/modeling_*.py")):
+        if f"class {name}(" in file.read_text(encoding="utf-8"):
+            source = read_source(library, file)
+            return source, source.classes[name]
+    return None
+
+
+@cache
 def config_of(library: Library, class_name: str) -> ConfigClass | None:
     """The configuration class of a model class, wherever the library has it: the only way where model_type is empty."""
-    for file in sorted((library.root / "models").glob("*/modeling_*.py")):
-        if f"class {class_name}(" in file.read_text(encoding="utf-8"):
-            source = read_source(library, file)
-            name = _config_name(source, class_name)
-            return named_config_class(source, name) if name else None
-    return None
+    found = class_anywhere(library, class_name)
+    name = _config_name(found[0], class_name) if found is not None else None
+    return named_config_class(found[0], name) if found is not None and name else None
 
 
 def _config_name(source: SourceFile, class_name: str) -> str | None:

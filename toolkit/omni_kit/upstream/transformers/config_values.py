@@ -17,7 +17,7 @@ from omni_kit.upstream.transformers.configs import (
     ModelConfig,
     config_class,
     model_types,
-    named_config_class,
+    part_class,
 )
 
 # Layers are built one by one, and experts may be: far more than any model has, and few enough to be gone through.
@@ -86,7 +86,7 @@ def _part(cls: ConfigClass, key: str, value: Any) -> ConfigClass | None:
     model_type, library = value.get("model_type"), cls.source.library
     if isinstance(model_type, str) and model_type:
         return config_class(library, model_type) if model_type in model_types(library) else None
-    return named_config_class(cls.source, cls.sub_configs.get(key, ""))
+    return part_class(cls, key)
 
 
 def shown(value: Any) -> str:

@@ -19,6 +19,7 @@ from omni_kit.upstream.transformers.configs import (
     config_class,
     model_types,
     named_config_class,
+    part_class,
 )
 
 # class attributes of configs that are not part of config.json
@@ -176,5 +177,5 @@ def _nested(parent: ModelConfig, name: str, value: Mapping[str, Any]) -> Any:
         # a part of a type that the library does not have is like any other that cannot be read
         cls = config_class(library, model_type) if model_type in model_types(library) else None
     else:
-        cls = named_config_class(parent.cls.source, parent.cls.sub_configs.get(name, ""))
+        cls = part_class(parent.cls, name)
     return UNKNOWN if cls is None else ConfigView(ModelConfig(cls, dict(value), f"{parent.origin}: {name}"))

@@ -37,6 +37,8 @@ class ConfigClass:
         source: the file it stands in.
         defaults: attribute -> default, inherited ones included; only literals can be read.
         attribute_map: alias -> real attribute, as the class declares it.
+        sub_configs: nested config -> its class as written, or the model_type that AutoConfig gets by default.
+        optional_parts: nested configs that stay None unless one is given.
         annotations: attribute -> the type that the class declares, inherited ones included.
     """
 
@@ -47,6 +49,7 @@ class ConfigClass:
     attribute_map: Mapping[str, str]
     sub_configs: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, ast.expr] = field(default_factory=dict)
+    optional_parts: frozenset[str] = frozenset()
 
     def spellings(self, name: str) -> list[str]:
         """An attribute's name, what it stands for, and what stands for it."""
@@ -144,14 +147,24 @@ def named_config_class(source: SourceFile, name: str) -> ConfigClass | None:
     return _build(*found, str(own.value) if own else "", attributes)
 
 
+def part_class(cls: ConfigClass, name: str) -> ConfigClass | None:
+    """The configuration class that a nested config is of by default; None where the class does not say."""
+    written, library = cls.sub_configs.get(name, ""), cls.source.library
+    return (
+        config_class(library, written) if written in model_types(library) else named_config_class(cls.source, written)
+    )
+
+
 def _build(source: SourceFile, node: ast.ClassDef, model_type: str, attributes: dict[str, Value]) -> ConfigClass:
     mapping = attributes.get("attribute_map")
     subs: dict[str, str] = {}
+    optional: set[str] = set()
     for item in node.body:
         if isinstance(item, ast.Assign) and _target(item) in _SUB_CONFIGS and isinstance(item.value, ast.Dict):
             for key, value in zip(item.value.keys, item.value.values, strict=True):
                 if isinstance(key, ast.Constant):
-                    subs[str(key.value)] = ast.unparse(value)
+                    subs[str(key.value)] = _written(value)
+                    optional |= {str(key.value)} if _optional(value) else set()
     return ConfigClass(
         name=node.name,
         model_type=model_type,
@@ -159,8 +172,24 @@ def _build(source: SourceFile, node: ast.ClassDef, model_type: str, attributes: 
         defaults=attributes,
         attribute_map=mapping.value if mapping and isinstance(mapping.value, dict) else {},
         sub_configs=subs,
+        optional_parts=frozenset(optional),
         annotations=_annotations(source, node),
     )
+
+
+def _written(value: ast.expr) -> str:
+    """The class of a nested config, or its model_type where a specification gives one to AutoConfig."""
+    given = {k.arg: k.value for k in value.keywords} if isinstance(value, ast.Call) else {}
+    model_type = given.get("model_type")
+    if isinstance(model_type, ast.Constant) and isinstance(model_type.value, str):
+        return model_type.value
+    return ast.unparse(given.get("config_class", value))
+
+
+def _optional(value: ast.expr) -> bool:
+    """Whether a specification leaves a nested config None unless one is given."""
+    given = {k.arg: k.value for k in value.keywords} if isinstance(value, ast.Call) else {}
+    return isinstance(optional := given.get("optional"), ast.Constant) and optional.value is True
 
 
 def _class_attributes(source: SourceFile, node: ast.ClassDef, below: tuple[ast.ClassDef, ...] = ()) -> dict[str, Value]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.source import SourceFile
-from omni_kit.upstream.transformers.configs import ConfigClass, ModelConfig, config_class
+from omni_kit.upstream.transformers.configs import ConfigClass, ModelConfig, config_class, model_types
 
 _LAYERS = ("num_hidden_layers", "depth", "num_layers", "encoder_layers", "decoder_layers")
 _FEW = 6
@@ -26,13 +26,15 @@ def default_values(cls: ConfigClass, layers: int | None = _FEW) -> dict[str, Any
             values[name] = layers
     for name, written in cls.sub_configs.items():
         inner = sub_config(cls, written)
-        if inner is not None and inner.name != cls.name:
+        if inner is not None and inner.name != cls.name and name not in cls.optional_parts:
             values[name] = {"model_type": inner.model_type, **default_values(inner, layers)}
     return values
 
 
 def sub_config(cls: ConfigClass, written: str) -> ConfigClass | None:
-    """The config class that an entry of `sub_configs` names; None for AutoConfig and the like."""
+    """The config class that an entry of `sub_configs` names; None for AutoConfig alone."""
+    if written in model_types(cls.source.library):
+        return config_class(cls.source.library, written)
     found = cls.source.resolve_class(written)
     return as_config(*found) if found is not None else None
 

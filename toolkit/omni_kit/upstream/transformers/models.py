@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from omni_kit.errors import BadInput
@@ -10,7 +11,7 @@ from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.skeleton import Skeleton, build_skeleton
-from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table, find_class
+from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table, class_anywhere, find_class
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.configs import ModelConfig, Value
 from omni_kit.upstream.transformers.recipes.book import Recipe
@@ -89,8 +90,10 @@ def upstream_model(library: Library, config: ModelConfig) -> UpstreamModel:
     Raises:
         BadInput: the library has no modeling class for it.
     """
-    for name in (*config.architectures, *_named_by_tables(library, config.model_type)):
-        found = find_class(config.cls, name)
+    named = _named_by_tables(library, config.model_type)
+    beside = ((name, find_class(config.cls, name)) for name in (*config.architectures, *named))
+    elsewhere = ((name, class_anywhere(library, name)) for name in named)
+    for name, found in chain(beside, elsewhere):
         if found is not None:
             return UpstreamModel(library, config, found[0], name)
     raise BadInput(f"{library.name} {library.version} has no modeling class for model_type '{config.model_type}'")
