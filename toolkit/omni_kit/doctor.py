@@ -1,20 +1,17 @@
 """What is installed and can be imported, what needs it, and the command that mends what is missing or broken."""
 
-import importlib
 import importlib.metadata
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from omni_kit.errors import OmniKitError
 from omni_kit.formatting import ruff_binary
+from omni_kit.isolation.importing import imported
 from omni_kit.isolation.programs import program_beside, run_program
-from omni_kit.isolation.requests import CALLING, Call
-from omni_kit.isolation.worker import StepError, Worker
-from omni_kit.targets.protocol import Requirement
+from omni_kit.targets.protocol import Requirement, Target
 from omni_kit.targets.registry import chosen, faults
+from omni_kit.targets.versions import broken_pins
 
 
 @dataclass(frozen=True)
@@ -22,9 +19,9 @@ class Component:
     """One thing that omni-kit or a target uses.
 
     Attributes:
-        status: "ok", "missing", or "broken" where it is installed and cannot be imported.
+        status: "ok", "missing", "broken" where it is installed and cannot be imported, or "other version".
         fix: the command that installs it; empty when all is well.
-        problem: what importing it says; empty when all is well, or when it is not there.
+        problem: why it is broken, or which version is needed; empty when all is well, or when it is not there.
     """
 
     name: str
@@ -37,7 +34,6 @@ class Component:
 
 _BASE = ("transformers", "diffusers", "libcst", "safetensors", "huggingface-hub")
 _ASKING = 10.0  # seconds that a program may take to print its version
-_IMPORTING = 120.0  # seconds that one import may take
 
 
 def examine(target: str | None = None) -> list[Component]:
@@ -67,6 +63,7 @@ def examine(target: str | None = None) -> list[Component]:
         _program("ruff", "new-model, patchgen", ruff_binary),
         *_type_checker(),
         *tried[len(own) :],
+        *(row for item in chosen(target) for row in _other_versions(item, asked=target is not None)),
         *unusable,
     ]
 
@@ -76,6 +73,17 @@ def refused(needed: Requirement, found: Component) -> str:
     prefixes = needed.accepts() if needed.accepts is not None and found.version else ()
     fits = any(found.version == one or str(found.version).startswith(f"{one}.") for one in prefixes)
     return "" if fits or not prefixes else f"{needed.needed_by} accepts {', '.join(prefixes)}, not {found.version}"
+
+
+def _other_versions(target: Target, *, asked: bool) -> list[Component]:
+    """Upstream's libraries in a version that a target does not take; of targets that are installed or asked for."""
+    name = target.requirements[0].name if target.requirements else target.name
+    if not asked and _package(name, "", "").status == "missing":
+        return []
+    return [
+        Component(pin.library, installed, target.name, "other version", pin.install, pin.against(installed))
+        for pin, installed in broken_pins(target)
+    ]
 
 
 def _module(needed: Requirement) -> str:
@@ -99,41 +107,6 @@ def _tried(component: Component, problem: str, fix: str) -> Component:
     if not problem:
         return component
     return replace(component, status="broken", fix=f"{fix} --force-reinstall", problem=problem)
-
-
-def imported(modules: Sequence[str]) -> dict[str, str]:
-    """Module -> why it cannot be imported; only those that cannot. One that ends its process does not hide the next."""
-    found: dict[str, str] = {}
-    left = [*modules]
-    while left:
-        found |= _up_to_death(left)
-        left = [name for name in modules if name not in found]
-    return {name: problem for name, problem in found.items() if problem}
-
-
-def _up_to_death(modules: Sequence[str]) -> dict[str, str]:
-    """Module -> why it cannot be imported, empty where it can; up to the first that ends the process."""
-    found: dict[str, str] = {}
-    with (
-        tempfile.TemporaryDirectory(prefix="omni-kit-doctor-") as logs,
-        Worker("doctor", Path(logs), timeout=_IMPORTING, service=CALLING, argument="omni_kit.doctor:attempt") as worker,
-    ):
-        for name in modules:
-            try:
-                found[name] = worker.ask(Call(name))
-            except StepError as error:
-                found[name] = str(error)
-                break
-    return found
-
-
-def attempt(name: str) -> str:
-    """Import a module; return why that fails, and nothing where it does not."""
-    try:
-        importlib.import_module(name)
-    except BaseException as error:
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    return ""
 
 
 def _program(name: str, needed_by: str, binary: Callable[[], str | None]) -> Component:

@@ -85,7 +85,7 @@ def test_nested_configs_by_specification(tmp_path: Path) -> None:
     (folder / "configuration_foo.py").write_text(SPECIFIED, encoding="utf-8")
     cls = config_class(Library("transformers", tmp_path / "transformers"), "foo")
     values = default_values(cls)
-    assert values == dict.fromkeys(("text_config", "vision_config"), {"model_type": "foo_text"})
+    assert values == {"text_config": {"model_type": "foo_text"}, "vision_config": {"model_type": "foo_text"}}
     view = ConfigView(ModelConfig(cls, values, ""))
     assert [view.get(name).get("width") for name in values] == [8, 8]
 

@@ -87,7 +87,10 @@ def new_model_command(
         data["diff"] = "\n".join(change.diff() for change in scaffold.changes if change.diff())
 
     output.finish(
-        data, ok=not scaffold.refused, human=partial(_render, scaffold, data, dry_run or diff), notes=scaffold.refused
+        data,
+        ok=not scaffold.refused,
+        human=partial(_render, scaffold, data, dry_run or diff),
+        notes=[*scaffold.notes, *scaffold.refused],
     )
 
 

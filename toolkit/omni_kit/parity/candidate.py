@@ -7,7 +7,7 @@ from typing import Literal
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.parity.compare.comparison import listed
-from omni_kit.targets.protocol import INSTALL_TORCH, handler_of
+from omni_kit.targets.protocol import INSTALL_TORCH, Target, handler_of
 from omni_kit.targets.registry import find_integrations
 from omni_kit.targets.sides import Candidate
 
@@ -15,6 +15,11 @@ Layout = Literal["hub", "memory"]
 
 
 def find_candidate(path: Path, target: str | None = None) -> Candidate:
+    """As `find_owned`, without the target."""
+    return find_owned(path, target)[1]
+
+
+def find_owned(path: Path, target: str | None = None) -> tuple[Target, Candidate]:
     """Recognises what lies at `path`: an integration, or a folder that holds one which can be compared.
 
     Args:
@@ -23,10 +28,11 @@ def find_candidate(path: Path, target: str | None = None) -> Candidate:
     Raises:
         BadInput: no target finds anything that can be compared; what each of them misses is said.
     """
-    found, refused = [], []
+    found: list[tuple[Target, Candidate]] = []
+    refused: list[BadInput] = []
     for owner, integration in find_integrations(path, target):
         try:
-            found.append(handler_of(owner, integration.kind).candidate(integration.path))
+            found.append((owner, handler_of(owner, integration.kind).candidate(integration.path)))
         except BadInput as error:
             refused.append(error)
         except Exception as error:  # a third party's own mistake
@@ -35,7 +41,7 @@ def find_candidate(path: Path, target: str | None = None) -> Candidate:
     if not found:
         raise refused[0]
     if len(found) > 1:
-        names = listed([candidate.path.name for candidate in found])
+        names = listed([candidate.path.name for _, candidate in found])
         raise BadInput(f"{path} holds {len(found)} integrations", f"give the directory of one of them: {names}")
     return found[0]
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.files import cache_directory
 from omni_kit.isolation.worker import StepError
-from omni_kit.parity.candidate import Layout, find_candidate, require
+from omni_kit.parity.candidate import Layout, find_owned, require
 from omni_kit.parity.levels import LAUNCHED_LEVELS, LEVELS, judge, parse_levels
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.report import LevelResult, ParityReport
 from omni_kit.parity.report.saved import Options, save_replay
 from omni_kit.targets.sides import Candidate
+from omni_kit.targets.versions import refuse_what_does_not_run
 from omni_kit.upstream.diffusers.pipelines import INDEX
 from omni_kit.upstream.subject import open_source
 
@@ -68,14 +69,16 @@ def run_parity(
     Raises:
         BadInput: no model directory, an unknown level or device, a checkpoint that is none, a `work_dir` with files
             of somebody else.
-        MissingRequirement: torch, the target framework or the device is not there.
+        MissingRequirement: torch, the target framework or the device is not there; or the framework does not run on
+            the installed version of upstream's library.
     """
-    candidate = find_candidate(path, target)
+    owner, candidate = find_owned(path, target)
     wanted = parse_levels(levels, frozenset(candidate.offers))
     _check_checkpoint(checkpoint)
     candidate = replace(candidate, source=str(toy)) if toy else candidate
     _check_values(candidate.source, checkpoint)
     require(candidate.requires)
+    versions = refuse_what_does_not_run(owner) if candidate.requires else []
     _check_device(device)
     given = str(checkpoint.resolve()) if checkpoint else ""
     asked = Options(
@@ -92,7 +95,7 @@ def run_parity(
         if not report.ok and work_dir is None:
             report = _with_logs_kept(report, where)
     seconds = round(time.monotonic() - started, 2)
-    report = replace(report, seconds=seconds, work_dir=str(where) if work_dir else "")
+    report = replace(report, notes=[*versions, *report.notes], seconds=seconds, work_dir=str(where) if work_dir else "")
     return report if report.ok else replace(report, replay=save_replay(report, replace(asked, toy=config), work_dir))
 
 

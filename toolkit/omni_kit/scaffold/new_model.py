@@ -28,6 +28,7 @@ from omni_kit.targets.protocol import (
     ways_of,
 )
 from omni_kit.targets.registry import get_target, targets
+from omni_kit.targets.versions import library_for
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.subject import Subject, open_source
 
@@ -39,12 +40,14 @@ class Scaffold:
     Attributes:
         changes: every file with what was, or would be, done to it.
         refused: why nothing was written; empty when all is well.
+        notes: what to know about the versions that were read.
     """
 
     root: Path
     plan: IntegrationPlan
     changes: tuple[FileChange, ...]
     refused: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def new_model(
@@ -83,17 +86,31 @@ def new_model(
     _check_into(into)
     if style == "plugin":
         _check_package(name, into)
+    libraries, notes = _fitting_libraries(source, target, kind, into, transformers, diffusers)
     plan, files, edited = draft(
-        name, source, target=target, style=style, into=into, kind=kind, transformers=transformers, diffusers=diffusers,
-        kernels=kernels,
-    )  # fmt: skip
+        name, source, target=target, style=style, into=into, kind=kind, kernels=kernels, **libraries
+    )
     answers_path, base_path = (f"{plan.base}/{own}" for own in (ANSWERS, BASE))
     known = {**load_answers(inside(into, answers_path)).files, **_own(into, answers_path, base_path)}
     changes = compare(into, files, edited, known, force)
     refused = tuple(_refusals(changes))
     if not refused and not dry_run:
         write(into, changes)
-    return Scaffold(into, plan, tuple(changes), refused)
+    return Scaffold(into, plan, tuple(changes), refused, notes)
+
+
+def _fitting_libraries(
+    source: str, target: str | None, kind: str | None, into: Path, transformers: Path | None, diffusers: Path | None
+) -> tuple[dict[str, Path | None], tuple[str, ...]]:
+    """The libraries to read: those that were given, else the version that the target takes; and notes about them."""
+    given: dict[str, Path | None] = {"transformers": transformers, "diffusers": diffusers}
+    subject = open_source(source, transformers=transformers, diffusers=diffusers)
+    _check_kind(kind)
+    name = subject.library.name
+    if given.get(name) is not None or name not in given:
+        return given, ()
+    found, note = library_for(get_target(target) if target else _only_taker(subject, kind), name, (into,))
+    return {**given, name: found}, (note,) if note else ()
 
 
 def draft(

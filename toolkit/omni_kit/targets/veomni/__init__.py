@@ -16,6 +16,7 @@ from omni_kit.targets.veomni.installing import (
     INSTALL_VEOMNI,
     exporting_torch,
 )
+from omni_kit.targets.veomni.pinned import pinned_versions
 from omni_kit.targets.veomni.text.handler import MultimodalHandler, TextHandler
 from omni_kit.upstream.kinds import MULTIMODAL, Kind
 from omni_kit.upstream.transformers.models import UpstreamModel
@@ -51,6 +52,11 @@ class VeOmni:
         **dict.fromkeys(sorted(MULTIMODAL), MultimodalHandler()),
         Kind.dit: DitHandler(),
     }
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The versions of transformers that VeOmni's own modeling files state."""
+        return pinned_versions()
 
     def at(self, path: Path) -> Integration | None:
         """A model directory: a package that registers a model."""

@@ -7,7 +7,8 @@ from omni_kit.pysource.library import find_library
 
 # Its own requirements pull a CUDA build of torch; these are what it imports on a CPU.
 INSTALL_VEOMNI = (
-    "pip install --no-deps veomni && pip install psutil einops packaging datasets torchdata tiktoken blobfile"
+    "pip install --no-deps veomni && "
+    "pip install transformers==5.9.0 diffusers==0.37.0 psutil einops packaging datasets torchdata tiktoken blobfile"
 )
 # Its data pipeline resizes videos with torchvision, and opens them with av.
 INSTALL_AV = "pip install 'av>=14.3'"
