@@ -82,7 +82,7 @@ class _Parts:
         encoders = {one.name: parts.encoder(one) for one in needed if one.role == "encoder"}
         yield from encoders.items()
         for one in needed:
-            if one.role == "tokenizer":
+            if one.role == "tokenizer" or one.name.startswith("tokenizer"):  # a processor reads text by its tokenizer
                 reader = encoders.get(one.name.replace("tokenizer", "text_encoder"))
                 yield one.name, parts.tokenizer(parts.positions_of(reader) if reader is not None else 64)
             elif one.role == "autoencoder":

@@ -32,6 +32,7 @@ _CLOSE = 1e-3  # of the largest element: what a wrong scale or shift does is a h
 _GUESSED = 5e-2  # between the times that were drawn, what was learned is guessed
 _LARGE = (256, 320)  # of which small autoencoders make as many latents as real ones make of four times that
 _LEVEL = 5e-3  # of a noise level from 0 to 1: what is between two of a thousand steps
+_NO_NOISE = 1e-6  # a level at which a step goes nowhere, whatever is answered
 _SHIFTS = "use_dynamic_shifting"
 _TARGET, _CLEAN = "training_target", "latents"
 
@@ -246,7 +247,7 @@ def _learned(taught: Lesson, condition: Any) -> tuple[Callable[[torch.Tensor, to
     def answer(given: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
         at = float(time)
         found = float(np.interp(at, *on_schedule))
-        one = sign / found if flows else found
+        one = sign / max(found, _NO_NOISE) if flows else found
         other = -one if flows else float(np.interp(at, times, clean))
         answered: torch.Tensor = one * given + other * first.expand_as(given)
         return answered
