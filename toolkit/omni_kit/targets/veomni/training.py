@@ -31,8 +31,8 @@ def model_place(subject: Subject, request: Request) -> ModelPlace:
     """
     if subject.given.startswith(SCHEME):
         repo = parse_hub(subject.given)
-        place = f"./{repo.repo_id.rpartition('/')[2]}"
-        return ModelPlace(place, f"hf download {repo.repo_id} --local-dir {place}")
+        folder = f"./{repo.repo_id.rpartition('/')[2]}"
+        return ModelPlace(folder, f"hf download {repo.repo_id} --local-dir {folder}")
     if subject.directory is None:
         return ModelPlace(f"./{request.name}_checkpoint", given=False)
     typed = Path(subject.given)

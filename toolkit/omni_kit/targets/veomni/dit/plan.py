@@ -113,12 +113,12 @@ class _Planner:
     def files(self) -> Iterator[NewFile]:
         name, base = self.request.name, self.base
         yaml, config = self._configs
-        place = model_place(self._pipeline_subject, self.request)
+        given = model_place(self._pipeline_subject, self.request)
         shared = {
             **vars(self.transformer), "in_tree": self.in_tree, "models": DIFFUSION_MODELS, "config_path": config,
             "test_path": self._test, "pipeline": self.condition.pipeline,
             "denoiser": self.condition.denoiser or "transformer", "lora_modules": self._adapted, "films": self._films,
-            "model_path": place.path, "download": place.download, "given": place.given,
+            "model_path": given.path, "download": given.download, "given": given.given,
         }  # fmt: skip
         yield NewFile(f"{base}/__init__.py", "__init__.py.jinja", context=shared)
         yield from self._package("transformer", vars(self.transformer), ["attention"], self.transformer.kernels)
@@ -156,10 +156,9 @@ class _Planner:
     def _pipeline_subject(self) -> Subject:
         """The pipeline around a denoiser's own directory, where it lies in one."""
         directory, denoiser = self.subject.directory, self.condition.denoiser
-        inside = directory is not None and directory.name == denoiser and (directory.parent / INDEX).is_file()
-        return (
-            replace(self.subject, given=str(directory.parent), directory=directory.parent) if inside else self.subject
-        )
+        if directory is None or directory.name != denoiser or not (directory.parent / INDEX).is_file():
+            return self.subject
+        return replace(self.subject, given=str(directory.parent), directory=directory.parent)
 
     @cached_property
     def _adapted(self) -> list[str]:

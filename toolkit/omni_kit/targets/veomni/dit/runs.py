@@ -91,14 +91,14 @@ class DitRuns:
 
     def _runs(self, module: str) -> Iterator[TrainingRun]:
         out = self.where / "out"
-        online = {"train.training_task": "online_training"}
-        saving = {f"train.checkpoint.{name}": SAVED for name in ("save_steps", "hf_save_steps")}
+        online: dict[str, object] = {"train.training_task": "online_training"}
+        saving: dict[str, object] = {f"train.checkpoint.{name}": SAVED for name in ("save_steps", "hf_save_steps")}
         steps = out / WHOLE / "checkpoints"
         export = str(steps / f"global_step_{STEPS}" / "hf_ckpt")
         yield self._run(WHOLE, module, _FULL, 2, self._data, online | saving, export=export)
-        middle = {"train.checkpoint.load_path": steps / f"global_step_{SAVED}"}
+        middle: dict[str, object] = {"train.checkpoint.load_path": steps / f"global_step_{SAVED}"}
         yield self._run(RESUMED, module, _FULL, 2, self._data, online | middle, first=SAVED + 1)
-        alone = {"train.init_device": "cuda", "train.accelerator.fsdp_config.fsdp_mode": "ddp"}
+        alone: dict[str, object] = {"train.init_device": "cuda", "train.accelerator.fsdp_config.fsdp_mode": "ddp"}
         yield self._run(ALONE, module, _FULL, 1, self._data, online | alone)
         stored = self.where / "embeddings"
         storing = {
