@@ -94,7 +94,7 @@ bench-parity: $(READY)
 bench-prove: $(READY)
 	$(BIN)/python bench/prove.py
 
-# VeOmni's own trainer on what new-model writes: train, save, resume, export, with nothing edited.
+# The framework's own trainer on what new-model writes: train, save, resume, export, with nothing edited.
 TEXT ?= llama qwen2 qwen3 gemma3_text gpt_oss olmoe deepseek_v3 glm4_moe
 DIT  ?= FluxTransformer2DModel WanTransformer3DModel QwenImageTransformer2DModel SD3Transformer2DModel CogView4Transformer2DModel Lumina2Transformer2DModel
 train-text: $(READY)

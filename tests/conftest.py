@@ -91,7 +91,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--no-torch"):
         sys.meta_path.insert(0, _NoTorch())
-        worker.start = requests.start_server = groups.run_group = _needs_torch  # type: ignore[assignment]
+        for module, name in ((worker, "start"), (requests, "start_server"), (groups, "run_group")):
+            setattr(module, name, _needs_torch)
 
 
 def _needs_torch(*_: object, **__: object) -> NoReturn:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from omni_kit import doctor
+from omni_kit.isolation.importing import imported
 from omni_kit.targets.protocol import Requirement
 from omni_kit.targets.veomni.installing import exporting_torch
 from tests.conftest import run_cli
@@ -47,7 +48,7 @@ def test_what_cannot_be_imported_says_why_and_hides_nothing_else(
 ) -> None:
     (tmp_path / "broken_one.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    found = doctor.imported(["json", "broken_one", "no_such_module", "decimal"])
+    found = imported(["json", "broken_one", "no_such_module", "decimal"])
     assert found.keys() == {"broken_one", "no_such_module"}
     assert says in found["broken_one"]
 

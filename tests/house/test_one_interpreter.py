@@ -61,9 +61,9 @@ def _both_sides(function: ast.FunctionDef) -> Iterator[str]:
     if any(_called(node) == "BinOp" for node in calls) or not any(_is_operator(n) or _is_op(n) for n in nodes):
         return
     sides: dict[str, set[str]] = {}
-    for node in calls:
-        found = {one.attr for one in node.args if isinstance(one, ast.Attribute)}
-        sides.setdefault(_called(node), set()).update(found)
+    for call in calls:
+        found = {one.attr for one in call.args if isinstance(one, ast.Attribute)}
+        sides.setdefault(_called(call), set()).update(found)
     for node in nodes:
         if isinstance(node, ast.comprehension) and isinstance(node.iter, ast.Tuple | ast.List):
             found = {one.attr for one in node.iter.elts if isinstance(one, ast.Attribute)}

@@ -14,7 +14,8 @@ from omni_kit.parity import make_toy_checkpoint
 PRELUDE = """
 import dataclasses, importlib.util, json, sys
 from pathlib import Path
-from omni_kit.targets.veomni.runtime.side import VeOmniBuilder, eager_operations
+from omni_kit.targets.veomni.runtime.kernels import eager_operations
+from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
 from omni_kit.targets.veomni.model_dir import find_model_dir
 
 root = Path(importlib.util.find_spec("veomni").origin).parent / "models" / "transformers"

@@ -263,7 +263,8 @@ class Construction(OpenDomain):
         if path in _COPIES:
             return first.copy() if isinstance(first, Config) else copy.copy(first)
         if path == "setattr":
-            return self.set_attribute(first, *arguments[1:], frame)
+            _, name, value = arguments
+            return self.set_attribute(first, name, value, frame)
         if path == "torch.Size":
             return tuple(first)
         if path in _SHAPED:

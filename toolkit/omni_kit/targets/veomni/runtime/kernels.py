@@ -8,7 +8,7 @@ import ast
 import dataclasses
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -18,6 +18,7 @@ from torch import nn
 from omni_kit.targets.sides import Bindable, KernelChoice, Slot
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, COUNTING
 from omni_kit.targets.veomni.runtime.stand_ins import NAME as STAND_IN
+from omni_kit.targets.veomni.runtime.stand_ins import register_stand_ins
 
 PLACE = ("model", "ops_implementation")
 PLAIN = "eager"
@@ -25,6 +26,7 @@ _SUFFIX = "_implementation"
 ATTENTION_SETTING = f"attn{_SUFFIX}"
 EXPERTS = "moe_experts"
 _USUAL_ATTENTION = "sdpa"
+_NO_KERNEL: Mapping[str, str] = {"qat_implementation": "none"}
 
 
 def choices_of(model: nn.Module, slots: Sequence[Slot]) -> list[KernelChoice]:
@@ -149,3 +151,15 @@ def slots_of(module: ModuleType) -> dict[str, Any]:
     from veomni.ops.dispatch import OpSlot
 
     return {name: value for name, value in vars(module).items() if isinstance(value, OpSlot)}
+
+
+def eager_operations(**kernels: str) -> Any:
+    """Return VeOmni's settings with these kernels selected and every other slot eager, where it has an eager form."""
+    from veomni.arguments.arguments_types import OpsImplementationConfig
+
+    names = [
+        field.name for field in dataclasses.fields(OpsImplementationConfig) if field.name.endswith("_implementation")
+    ]
+    eager = {name: _NO_KERNEL.get(name, "eager") for name in names}
+    stand_ins = {name: kernel for name, kernel in register_stand_ins().items() if name in eager}
+    return OpsImplementationConfig(**{**eager, **stand_ins, **kernels})

@@ -1,6 +1,5 @@
 """The candidate side of a VeOmni comparison: builds, loads and saves as VeOmni's trainers do, in one process."""
 
-import dataclasses
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,10 +20,10 @@ from omni_kit.targets.veomni.runtime.catching import caught_calls
 from omni_kit.targets.veomni.runtime.feed import arguments, packed, without_positions
 from omni_kit.targets.veomni.runtime.grouped import select_grouped_experts, use_grouped_experts
 from omni_kit.targets.veomni.runtime.hooks import INDEX, faults_of
-from omni_kit.targets.veomni.runtime.kernels import PLACE, bind, built_in, choices_of
+from omni_kit.targets.veomni.runtime.kernels import PLACE, bind, built_in, choices_of, eager_operations
 from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, calls_seen, filled, find_slots
-from omni_kit.targets.veomni.runtime.stand_ins import register_stand_ins, stand_ins_used
+from omni_kit.targets.veomni.runtime.stand_ins import stand_ins_used
 from omni_kit.targets.veomni.runtime.text_runs import TextRuns
 from omni_kit.targets.veomni.runtime.train import begin, expert_kernel, meshes_of, shard, step, without_router_loss
 from omni_kit.toys.feeds.language import language_model, speaker_of
@@ -33,7 +32,6 @@ from omni_kit.toys.feeds.ways import answered
 from omni_kit.toys.tensors import Tensors
 
 _SHARDS = 3
-_NO_KERNEL: Mapping[str, str] = {"qat_implementation": "none"}
 
 
 class VeOmniBuilder:
@@ -293,18 +291,6 @@ def _check_registered(registry: Any, key: str, import_name: str) -> None:
     owner = getattr(registry[key], "__module__", import_name)
     if owner != import_name and not owner.startswith(f"{import_name}."):
         raise BadInput(f"'{key}' is registered by {owner}: importing {import_name} does not replace it")
-
-
-def eager_operations(**kernels: str) -> Any:
-    """VeOmni's kernel selection with none but these selected, save where it has no eager form at all."""
-    from veomni.arguments.arguments_types import OpsImplementationConfig
-
-    names = [
-        field.name for field in dataclasses.fields(OpsImplementationConfig) if field.name.endswith("_implementation")
-    ]
-    eager = {name: _NO_KERNEL.get(name, "eager") for name in names}
-    stand_ins = {name: kernel for name, kernel in register_stand_ins().items() if name in eager}
-    return OpsImplementationConfig(**{**eager, **stand_ins, **kernels})
 
 
 def _one_process(device: str) -> None:

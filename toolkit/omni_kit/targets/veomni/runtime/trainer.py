@@ -21,6 +21,7 @@ from torch import nn
 from omni_kit.targets.sides import TrainingRun
 from omni_kit.targets.veomni.runtime import resizing
 from omni_kit.targets.veomni.runtime.attention import SHARED, packed_attention
+from omni_kit.targets.veomni.runtime.kernels import eager_operations
 from omni_kit.toys.tensors import Tensors
 
 NOT_CHECKED = "stepped over VeOmni's check that torch is a version whose consolidation of checkpoints it patches"
@@ -282,7 +283,6 @@ def _attend(model: nn.Module) -> None:
 
 def plain_settings() -> list[str]:
     """Return the arguments that choose plain code for every kernel, save where VeOmni has none."""
-    from omni_kit.targets.veomni.runtime.side import eager_operations
 
     chosen = eager_operations()
     fields = [field.name for field in dataclasses.fields(chosen) if field.name.endswith("_implementation")]

@@ -64,10 +64,10 @@ class Formula:
 
     def is_guidance(self, form: Any) -> bool:
         """Whether one answer, and the scale times the way to the other, is all of it."""
-        pair = (form.one, form.other) if isinstance(form, Share) else ()
-        return bool(pair) and any(
-            abs(one - _SCALE) < _CLOSE and abs(other - 1 + _SCALE) < _CLOSE for one, other in (pair, pair[::-1])
-        )
+        if not isinstance(form, Share):
+            return False
+        pairs = (form.one, form.other), (form.other, form.one)
+        return any(abs(one - _SCALE) < _CLOSE and abs(other - 1 + _SCALE) < _CLOSE for one, other in pairs)
 
     def replaced(self, node: ast.stmt, name: str) -> ast.stmt:
         """The statement with a variable for the guided answer, where it has one."""
