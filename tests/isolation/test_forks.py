@@ -13,13 +13,15 @@ import pytest
 
 from omni_kit.isolation.servers import can_fork, close_servers
 from omni_kit.isolation.worker import StepError, Worker
-from omni_kit.parity.processes.steps import MakeToy, Open, Run
+from omni_kit.parity.candidate import find_candidate
+from omni_kit.parity.processes.steps import Load, MakeToy, Open, Run
 from omni_kit.parity.processes.workers import SERVICE, preloaded
 from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system's libraries do not survive a fork")
 
 ROOT = Path(__file__).parents[2]
+OLMOE = ROOT / "reference_models" / "veomni" / "olmoe"
 EXPRESSIONS = "tests.isolation.services:expressions"
 
 
@@ -165,17 +167,24 @@ def test_servers_that_are_closed_are_gone(logs: Path) -> None:
 
 
 def test_figures_of_a_fork_are_those_of_a_fresh_process(tmp_path: Path) -> None:
-    """Weights, outputs and gradients of a toy, bit by bit; and the state of torch's random numbers before."""
+    """Weights, outputs and gradients of a toy and of an integration that loads it, bit by bit."""
+    candidate = find_candidate(OLMOE, None)
     found = []
     for name, modules in (("fork", preloaded(TRANSFORMERS)), ("fresh", ())):
         place = tmp_path / name
+        inputs = place / "inputs.safetensors"
         with Worker("reference", place, service=SERVICE, modules=modules) as one:
-            one.ask(Open(TRANSFORMERS, feed=LANGUAGE, forbidden=["no_such_framework"]))
-            one.ask(MakeToy("qwen3_moe", place, "hub"))
-            one.ask(Run(place / "inputs.safetensors", place / "out"))
+            one.ask(Open(TRANSFORMERS, feed=LANGUAGE, forbidden=["veomni"]))
+            one.ask(MakeToy(candidate.source, place, "hub"))
+            one.ask(Run(inputs, place / "reference"))
+        with Worker("candidate", place, service=SERVICE, modules=modules) as one:
+            one.ask(Open(candidate.builder, candidate.options, forbidden=candidate.independent_of))
+            one.ask(Load(place / "checkpoint", place / "loaded.safetensors"))
+            one.ask(Run(inputs, place / "candidate"))
         files = sorted(file for file in place.rglob("*.safetensors"))
         found.append({str(file.relative_to(place)): file.read_bytes() for file in files})
-    assert {"inputs.safetensors", "out/outputs.safetensors", "out/gradients.safetensors"} <= found[0].keys()
+    sides = {f"{side}/{what}.safetensors" for side in ("reference", "candidate") for what in ("outputs", "gradients")}
+    assert {"inputs.safetensors", "loaded.safetensors", *sides} <= found[0].keys()
     assert found[0] == found[1]
 
 
