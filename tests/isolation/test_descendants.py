@@ -14,6 +14,7 @@ from omni_kit.isolation.programs import run_program
 from omni_kit.isolation.requests import run_worker, run_workers
 from omni_kit.isolation.servers import can_fork
 from omni_kit.isolation.worker import StepError
+from omni_kit.keyed import own_key
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system gives orphans to no ancestor")
 
@@ -108,7 +109,9 @@ def test_the_cache_and_the_key_are_closed_to_candidates(tmp_path: Path, monkeypa
         monkeypatch.setenv(name, str(place()))
     key = tmp_path / "config" / "omni-kit" / "key"
     entry = tmp_path / "cache" / "verify" / "entry.json"
-    for file in (key, entry):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    own = own_key()
+    for file in (entry, tmp_path / "home" / ".profile"):
         file.parent.mkdir(parents=True)
         file.write_text("own")
     tries = {
@@ -119,12 +122,15 @@ def test_the_cache_and_the_key_are_closed_to_candidates(tmp_path: Path, monkeypa
         "add an entry": f"open({str(entry.parent / 'other.json')!r}, 'w').write('mine')",
         "move the cache": f"os.rename({str(tmp_path / 'cache')!r}, {str(tmp_path / 'gone')!r})",
         "write omni-kit's code": "open(__import__('omni_kit').__file__, 'a')",
+        "write an installed package": "open(__import__('safetensors').__file__, 'a')",
+        "write Python's own modules": "open(os.__file__, 'a')",
+        "write the user's settings": f"open({str(tmp_path / 'home' / '.profile')!r}, 'a')",
         "write the rules": "open(__import__('omni_checkers').__file__, 'a')",
     }
     done = run_workers(EXECUTE, [f"import os; {code}" for code in tries.values()], timeout=20, path=[ROOT])
     refused = [name for name, one in zip(tries, done, strict=True) if "PermissionError" in str(one)]
     assert refused == [*tries]
-    assert entry.read_text() == key.read_text() == "own"
+    assert (entry.read_text(encoding="utf-8"), own_key()) == ("own", own)
     assert run_worker(VALUE, f"open({str(entry)!r}).read()", timeout=20, path=[ROOT]) == "own"
 
 

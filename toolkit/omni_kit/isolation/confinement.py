@@ -8,8 +8,11 @@ one: what lies beside a link of the chain stays open, and what is made there lat
 import ctypes
 import importlib.util
 import os
+import site
 import stat
 import sys
+import sysconfig
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -62,7 +65,10 @@ class Confinement:
 
     @classmethod
     def of_candidate(cls, *closed: Path) -> "Confinement":
-        """Return that of a process that runs an integration: omni-kit's own state and code are not its to change.
+        """Return that of a process that runs an integration, which changes nothing that later processes run or trust.
+
+        It cannot read omni-kit's configuration, and cannot write omni-kit's cache and code, installed packages, and the
+        user's settings.
 
         Where the system cannot confine, it is empty.
 
@@ -73,15 +79,14 @@ class Confinement:
             return cls()
         own_key()  # so that nobody else makes it
         config, cache = (_made(path) for path in (config_directory(), cache_directory()))
-        return cls(
-            tuple(str(path.resolve()) for path in (*closed, *config)),
-            tuple(str(path.resolve()) for path in (*cache, *_own_code())),
-        )
+        kept = {path.resolve() for path in (*cache, *_own_code(), *_environment())}
+        outermost = sorted(path for path in kept if not kept.intersection(path.parents))
+        return cls(tuple(str(path.resolve()) for path in (*closed, *config)), tuple(map(str, outermost)))
 
-    def open(self) -> list[Path]:
-        """Return the places below which it can read and write, as they are now."""
+    def reachable(self, *, write: bool) -> list[Path]:
+        """Return the places below which it can read, or also write, as they are now."""
         everything = _rights(_version())
-        return [place for place, rights in self.grants(everything) if rights == everything]
+        return [place for place, rights in self.grants(everything) if rights == everything or not write]
 
     def grants(self, everything: int) -> Iterator[tuple[Path, int]]:
         """Yield the places beside the protected ones, with the rights that it keeps below them."""
@@ -141,6 +146,17 @@ def _own_code() -> list[Path]:
     rules = importlib.util.find_spec("omni_checkers")
     own = [omni_kit.__file__, rules.origin if rules is not None else None]
     return [Path(file).parent for file in own if file is not None]
+
+
+def _environment() -> Iterator[Path]:
+    """Yield what later processes of the user run or are configured by: installed packages, and settings in the home."""
+    home = Path.home()
+    installed = [sys.prefix, sys.base_prefix, site.getuserbase(), *sysconfig.get_paths().values()]
+    settings = [path for path in _entries(home) if path.name.startswith(".") and path.is_file()]
+    scratch = Path(tempfile.gettempdir()).resolve()
+    for path in (*map(Path, installed), home / ".config", *settings):
+        if path.exists() and not scratch.is_relative_to(path.resolve()):
+            yield path
 
 
 def _entries(directory: Path) -> list[Path]:

@@ -93,7 +93,8 @@ class Worker:
         log_dir.mkdir(parents=True, exist_ok=True)
         self._log_file = self.log.open("ab")
         self._scratch = tempfile.mkdtemp(prefix="omni-kit-scratch-")
-        self._open = confinement.open() if confinement is not None else [Path("/")]
+        self._readable = confinement.reachable(write=False) if confinement is not None else [Path("/")]
+        self._writable = confinement.reachable(write=True) if confinement is not None else [Path("/")]
         stdin, self._stdin = os.pipe()
         self._stdout, stdout = os.pipe()
         arguments = [service, argument or name, json.dumps(asdict(confinement)) if confinement is not None else ""]
@@ -165,10 +166,13 @@ class Worker:
         result: R = reply["result"]
         return result
 
-    def reaches(self, place: Path) -> bool:
-        """Whether it can open files below a directory: one that is confined cannot, where that was made later."""
+    def reaches(self, place: Path, *, write: bool = False) -> bool:
+        """Return whether it can read, or also write, files below a directory.
+
+        One that is confined may not reach a directory that was made after it started.
+        """
         place = place.resolve()
-        return any(place.is_relative_to(each) for each in self._open)
+        return any(place.is_relative_to(each) for each in (self._writable if write else self._readable))
 
     @property
     def alive(self) -> bool:

@@ -75,7 +75,7 @@ class Sides:
         """
         self._modules = preloaded(reference)
         running = [self._workers[name] for name in _OF_CANDIDATE & self._workers.keys()]
-        blind = not all(worker.reaches(each) for worker in running for each in (path, place))
+        blind = not all(worker.reaches(path) and worker.reaches(place, write=True) for worker in running)
         if blind or (editable and path in self._seen):
             for worker in running:
                 worker.close()
