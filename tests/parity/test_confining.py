@@ -52,13 +52,17 @@ def test_processes_that_run_reach_a_directory_that_was_made_later(plant: Plant, 
         assert sides.worker("candidate") is not before
 
 
-# Tries to write to the cache at once, and starts a child in a session of its own that does so a second later.
+# Tries to write to the cache at once, and starts a child in a session of its own that does so when the command is over.
 ESCAPES = """import subprocess, sys
 try:
     open({entry!r}, "w")
 except PermissionError:
     open({said!r}, "w").write("refused")
-late = "import time; time.sleep(1); open({late!r}, 'w'); open({entry!r}, 'w')"
+late = '''import os, time
+while not os.path.exists({over!r}):
+    time.sleep(0.05)
+open({late!r}, 'w')
+open({entry!r}, 'w')'''
 subprocess.Popen([sys.executable, "-c", late], start_new_session=True)
 """
 
@@ -66,14 +70,15 @@ subprocess.Popen([sys.executable, "-c", late], start_new_session=True)
 def test_what_a_candidate_starts_ends_with_it_and_the_cache_is_closed(
     plant: Plant, cache: Path, tmp_path: Path
 ) -> None:
-    entry, said, late = cache / "forged.json", tmp_path / "said", tmp_path / "late"
+    entry, said, late, over = cache / "forged.json", tmp_path / "said", tmp_path / "late", tmp_path / "over"
     path = plant("escapes", {})
     init = path / "__init__.py"
-    escape = ESCAPES.format(entry=str(entry), said=str(said), late=str(late))
+    escape = ESCAPES.format(entry=str(entry), said=str(said), late=str(late), over=str(over))
     init.write_text(escape + init.read_text(encoding="utf-8"), encoding="utf-8")
     with Sides(tmp_path / "logs") as sides:
         assert run_parity(path, ["import"], sides=sides).ok
-    time.sleep(2)
+    over.touch()
+    time.sleep(1)
     assert said.read_text(encoding="utf-8") == "refused"
     assert not late.exists()
     assert not entry.exists() or entry.read_bytes() == b""
