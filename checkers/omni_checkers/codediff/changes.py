@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import pairwise
-from typing import Protocol, Self, TypeVar
+from typing import TypeVar
 
 from omni_checkers.codediff.align import ClonePair, Statement
-from omni_checkers.codediff.edits import Edit, TreeDiff
+from omni_checkers.codediff.edits import Change, Edit, TreeDiff
 from omni_checkers.codediff.fingerprint import depend, fingerprint, names_read, names_set, unparse_cached
 from omni_checkers.codediff.valueflow import misplaced, rearranged, split_up
 from omni_checkers.engine.files import walked, within
@@ -25,28 +25,6 @@ _SAME_VALUE = {"contiguous", "clone", "cpu"}
 
 
 @dataclass(frozen=True)
-class Change:
-    """A place where a copy does something else than its original.
-
-    Attributes:
-        kind: "altered-statement", "misplaced-value", "other-elements", "turned-switch", "discarded-result" or
-            "exchanged-statements".
-        what: in words.
-        line, original_line: of the statements.
-    """
-
-    kind: str
-    what: str
-    line: int
-    original_line: int
-
-    def moved(self, pair: ClonePair, other: ClonePair) -> "Change":
-        """Return the same change of another pair that is the same code."""
-        line = _line_in(pair.ours, self.line, other.ours)
-        return Change(self.kind, self.what, line, _line_in(pair.theirs, self.original_line, other.theirs))
-
-
-@dataclass(frozen=True)
 class Alteration:
     """A statement that replaces one of the original's, and differs from it by small edits."""
 
@@ -54,17 +32,8 @@ class Alteration:
     there: Statement
     edits: Sequence[Edit]
 
-    def moved(self, pair: ClonePair, other: ClonePair) -> "Alteration":
-        """Return the same alteration of another pair that is the same code."""
-        here, there = pair.mine.index(self.here), pair.original.index(self.there)
-        return Alteration(other.mine[here], other.original[there], self.edits)
 
-
-class _Found(Protocol):
-    def moved(self, pair: ClonePair, other: ClonePair) -> Self: ...
-
-
-Result = TypeVar("Result", bound=_Found)
+Result = TypeVar("Result", Alteration, Change)
 
 
 def once_per_code(compare: Callable[[ClonePair], Iterator[Result]]) -> Callable[[ClonePair], list[Result]]:
@@ -73,14 +42,26 @@ def once_per_code(compare: Callable[[ClonePair], Iterator[Result]]) -> Callable[
 
     @wraps(compare)
     def asked(pair: ClonePair) -> list[Result]:
-        if pair.sequences[0] == pair.sequences[1]:
-            return []
         if pair.code not in known:
             known[pair.code] = pair, list(compare(pair))
         first, found = known[pair.code]
-        return found if first is pair else [one.moved(first, pair) for one in found]
+        return found if first is pair else [_moved(one, first, pair) for one in found]
 
     return asked
+
+
+def _moved(one: Result, pair: ClonePair, other: ClonePair) -> Result:
+    """The same change of another pair that is the same code."""
+    if isinstance(one, Change):
+        line = _line_in(pair.ours, one.line, other.ours)
+        return Change(one.kind, one.what, line, _line_in(pair.theirs, one.original_line, other.theirs))
+    here, there = pair.mine.index(one.here), pair.original.index(one.there)
+    return Alteration(other.mine[here], other.original[there], one.edits)
+
+
+def _line_in(function: ast.FunctionDef, line: int, other: ast.FunctionDef) -> int:
+    pairs = zip(walked(function), walked(other), strict=True)
+    return next((getattr(two, "lineno", 0) for one, two in pairs if getattr(one, "lineno", 0) == line), other.lineno)
 
 
 @once_per_code
@@ -109,25 +90,16 @@ def changes(pair: ClonePair) -> Iterator[Change]:
     """Yield what differs in other ways than by an alteration: values in other places, halves for every second element,
     flags that are turned, results that are dropped, and statements in another order.
     """
-    for one in misplaced(pair.ours, pair.theirs):
-        yield Change("misplaced-value", one.what, one.line, one.original_line)
-    for here, there in recut(pair):
-        what = f"'{here.text}' takes other elements than '{there.text}'"
-        yield Change("other-elements", what, here.number, there.number)
-    for flag, other in switched(pair.ours, pair.theirs):
-        what = f"'{unparse_cached(flag)}', and the original says '{unparse_cached(other)}' throughout"
-        yield Change("turned-switch", what, flag.value.lineno, other.value.lineno)
+    yield from misplaced(pair.ours, pair.theirs)
+    yield from recut(pair)
+    yield from switched(pair.ours, pair.theirs)
     yield from slips(pair)
 
 
 def slips(pair: ClonePair) -> Iterator[Change]:
     """Yield the calls whose result the original keeps and the copy drops, and two statements in another order."""
-    for here, there in discarded(pair):
-        what = f"what '{here.text}' gives is thrown away, and '{there.text}' keeps it"
-        yield Change("discarded-result", what, here.number, there.number)
-    for here, there in exchanged(pair):
-        what = f"'{here.text}' is done before '{there.text}', which reads or sets the same"
-        yield Change("exchanged-statements", what, here.number, there.number)
+    yield from discarded(pair)
+    yield from exchanged(pair)
 
 
 def left_out(pair: ClonePair) -> Iterator[Sequence[Statement]]:
@@ -143,17 +115,19 @@ def left_out(pair: ClonePair) -> Iterator[Sequence[Statement]]:
     yield from ([one] for one in pair.missing_updates() if one.number not in found and _changes_a_value(pair, one))
 
 
-def exchanged(pair: ClonePair) -> Iterator[tuple[Statement, Statement]]:
+def exchanged(pair: ClonePair) -> Iterator[Change]:
     """Yield the first of two statements that follow each other in the other order, where one needs the other."""
     ours, theirs = (Counter(pairwise(codes)) for codes in pair.sequences)
     for first, second in pairwise(pair.original):
         order, back = (first.code, second.code), (second.code, first.code)
         if ours[order] < theirs[order] and ours[back] > theirs[back] and depend(first.node, second.node):
-            yield pair.mine[list(pairwise(pair.sequences[0])).index(back)], first
+            here = pair.mine[list(pairwise(pair.sequences[0])).index(back)]
+            what = f"'{here.text}' is done before '{first.text}', which reads or sets the same"
+            yield Change("exchanged-statements", what, here.number, first.number)
             return
 
 
-def discarded(pair: ClonePair) -> Iterator[tuple[Statement, Statement]]:
+def discarded(pair: ClonePair) -> Iterator[Change]:
     """Yield calls whose result the original keeps, and the copy drops."""
     mine, original = pair.codes
     kept = {
@@ -163,21 +137,23 @@ def discarded(pair: ClonePair) -> Iterator[tuple[Statement, Statement]]:
     }
     for here in pair.mine:
         call = here.node.value if isinstance(here.node, ast.Expr) else None
-        if isinstance(call, ast.Call) and here.code not in original and here.code in kept:
-            yield here, kept[here.code]
+        if isinstance(call, ast.Call) and here.code not in original and (there := kept.get(here.code)) is not None:
+            what = f"what '{here.text}' gives is thrown away, and '{there.text}' keeps it"
+            yield Change("discarded-result", what, here.number, there.number)
 
 
-def recut(pair: ClonePair) -> Iterator[tuple[Statement, Statement]]:
+def recut(pair: ClonePair) -> Iterator[Change]:
     """Yield statements that cut into halves what the original takes every second element of, or the reverse."""
     mine, original = pair.codes
     theirs = [one for one in pair.original if one.code not in mine and one.target and _cut(one.node)]
     for here in (one for one in pair.mine if one.code not in original) if theirs else ():
         for there in theirs:
             if here.target == there.target and {_cut(here.node), _cut(there.node)} == {_STEPS, _HALVES}:
-                yield here, there
+                what = f"'{here.text}' takes other elements than '{there.text}'"
+                yield Change("other-elements", what, here.number, there.number)
 
 
-def switched(ours: ast.AST, theirs: ast.AST) -> Iterator[tuple[ast.keyword, ast.keyword]]:
+def switched(ours: ast.AST, theirs: ast.AST) -> Iterator[Change]:
     """Yield arguments by name that are True or False, where `theirs` passes the other one, and nothing else, by that
     name.
 
@@ -185,10 +161,11 @@ def switched(ours: ast.AST, theirs: ast.AST) -> Iterator[tuple[ast.keyword, ast.
     """
     known = _passed(theirs)
     for name, passed in _passed(ours).items():
-        flags = {_flag(one) for one in known.get(name, ())}
-        yield from (
-            (one, known[name][0]) for one in passed if {_flag(one), *flags} == {True, False} and len(flags) == 1
-        )
+        others = known.get(name, [])
+        for one in passed if len({*map(_flag, others)}) == 1 else ():
+            if {_flag(one), _flag(others[0])} == {True, False}:
+                what = f"'{unparse_cached(one)}', and the original says '{unparse_cached(others[0])}' throughout"
+                yield Change("turned-switch", what, one.value.lineno, others[0].value.lineno)
 
 
 def rewritten(pair: ClonePair) -> Iterator[tuple[Statement, Statement]]:

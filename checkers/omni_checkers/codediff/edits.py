@@ -12,6 +12,23 @@ _IGNORED = frozenset({"ctx", "kind", "type_comment", "annotation", "returns"})
 
 
 @dataclass(frozen=True)
+class Change:
+    """A place where a copy does something else than its original.
+
+    Attributes:
+        kind: "altered-statement", "misplaced-value", "reordered-steps", "other-elements", "turned-switch",
+            "discarded-result" or "exchanged-statements".
+        what: in words.
+        line, original_line: of the statements.
+    """
+
+    kind: str
+    what: str
+    line: int
+    original_line: int
+
+
+@dataclass(frozen=True)
 class Edit:
     """One small thing that a copy says differently.
 

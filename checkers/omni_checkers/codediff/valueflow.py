@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from omni_checkers.codediff.edits import Change
 from omni_checkers.codediff.fingerprint import fingerprint, leaves, names_stored, unparse_cached
 from omni_checkers.codediff.normalize import COMMUTING, SHAPES, SPACES, align_axes, normalize
-from omni_checkers.engine.files import rebuilt, remembered, within
+from omni_checkers.engine.files import remembered, within
 
 # They return the values that they are called on, wherever in a chain they stand.
 SAME_VALUES = frozenset({"contiguous", "clone", "cpu", "detach", "to"})
@@ -60,7 +61,7 @@ def same_values(ours: ast.AST, theirs: ast.AST) -> bool:
         return True
     theirs = align_axes(ours, theirs)
     named = {one.arg for tree in (ours, theirs) for one in within(tree, ast.keyword) if _says_twice(one)}
-    return len({_value_of(_Named(named).visit(rebuilt(tree))) for tree in (ours, theirs)}) == 1
+    return _value_of(ours, named) == _value_of(theirs, named)
 
 
 def rearranged(ours: ast.AST, theirs: ast.AST) -> bool:
@@ -68,26 +69,13 @@ def rearranged(ours: ast.AST, theirs: ast.AST) -> bool:
     return Counter(leaves(ours)) == Counter(leaves(theirs)) and _value_of(ours) != _value_of(theirs)
 
 
-def _value_of(node: ast.AST) -> Number:
-    return Flow().value(normalize(node), {})
+def _value_of(node: ast.AST, named: Collection[str | None] = ()) -> Number:
+    return Flow(named).value(normalize(node), {})
 
 
 def _says_twice(one: ast.keyword) -> bool:
     """Whether an argument is given by the name that it has: `mask=mask`."""
     return isinstance(one.value, ast.Name) and one.arg == one.value.id
-
-
-class _Named(ast.NodeTransformer):
-    """Arguments by their place become arguments by name, where they are called as those of the other tree."""
-
-    def __init__(self, names: Collection[str | None]) -> None:
-        self._names = names
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        moved = [one for one in node.args if isinstance(one, ast.Name) and one.id in self._names]
-        kept = [one for one in node.args if one not in moved]
-        return ast.Call(node.func, kept, [*(ast.keyword(one.id, one) for one in moved), *node.keywords])
 
 
 @dataclass(frozen=True)
@@ -109,6 +97,9 @@ class Use:
 class Flow:
     """The values of one function.
 
+    Args:
+        named: names whose values go by their names wherever they are arguments.
+
     Attributes:
         uses: every call, operation and return, in order.
         made: value -> the first expression that makes it.
@@ -117,8 +108,8 @@ class Flow:
         choices: value -> the values of which it is one, where a condition decides.
     """
 
-    def __init__(self) -> None:
-        self._line = 0
+    def __init__(self, named: Collection[str | None] = ()) -> None:
+        self._line, self._named = 0, named
         self.uses: list[Use] = []
         self.made: dict[Number, ast.AST] = {}
         self.lines: dict[Number, int] = {}
@@ -304,7 +295,10 @@ class Flow:
                 name, slots["on"] = f".{method}", self.value(inner, env)
             case ast.Name(function) if function in env:
                 name, slots["on"] = "()", env[function]
-        slots |= {str(place): self.value(argument, env) for place, argument in enumerate(node.args)}
+        by_name = [one for one in node.args if isinstance(one, ast.Name) and one.id in self._named]
+        by_place = [one for one in node.args if one not in by_name] if by_name else node.args
+        slots |= {str(place): self.value(argument, env) for place, argument in enumerate(by_place)}
+        slots |= {one.id: self.value(one, env) for one in by_name}
         slots |= {keyword.arg or "**": self.value(keyword.value, env) for keyword in node.keywords}
         return self._use(name, slots)
 
@@ -343,21 +337,7 @@ def split_up(ours: ast.FunctionDef, line: int, theirs: ast.FunctionDef, original
     return wanted in mine.made and mine.results.get(line) != wanted
 
 
-@dataclass(frozen=True)
-class Misplaced:
-    """A place that gets another value than in the original.
-
-    Attributes:
-        what: in words.
-        line, original_line: of the statements.
-    """
-
-    what: str
-    line: int
-    original_line: int
-
-
-def misplaced(ours: ast.FunctionDef, theirs: ast.FunctionDef) -> Iterator[Misplaced]:
+def misplaced(ours: ast.FunctionDef, theirs: ast.FunctionDef) -> Iterator[Change]:
     """Yield every place of ours that gets a value which the original computes, too, and uses elsewhere; or one that is
     made of the same steps in another order.
     """
@@ -377,7 +357,7 @@ def misplaced(ours: ast.FunctionDef, theirs: ast.FunctionDef) -> Iterator[Mispla
             alone = sum(bool(_apart(one, other, mine.choices)) for one in here) == 1
             exchanged = original.text(given) and mine.text(due) and len(use.slots) > 1
             if alone and instead and wanted and exchanged:
-                yield Misplaced(_in_words(use, instead, wanted), use.line, other.line)
+                yield Change("misplaced-value", _in_words(use, instead, wanted), use.line, other.line)
             elif (
                 alone
                 and instead
@@ -391,7 +371,7 @@ def misplaced(ours: ast.FunctionDef, theirs: ast.FunctionDef) -> Iterator[Mispla
                 if one in mine.made and two in original.made:
                     texts = unparse_cached(mine.made[one]), unparse_cached(original.made[two])
                     what = f"'{texts[0]}' takes the steps of '{texts[1]}' in another order"
-                    yield Misplaced(what, mine.lines[one], original.lines[two])
+                    yield Change("reordered-steps", what, mine.lines[one], original.lines[two])
 
 
 def _in_words(use: Use, instead: str, wanted: str) -> str:

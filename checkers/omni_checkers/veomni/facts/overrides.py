@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from omni_checkers.codediff.align import ClonePair, Statement
-from omni_checkers.codediff.changes import Change, alterations, changes, left_out
-from omni_checkers.codediff.edits import Edit
+from omni_checkers.codediff.changes import alterations, changes, left_out
+from omni_checkers.codediff.edits import Change, Edit
 from omni_checkers.codediff.fingerprint import names_read, names_stored, parameters, unparse_cached
 from omni_checkers.engine.facts import fact
 from omni_checkers.engine.files import walked, within

@@ -60,6 +60,7 @@ class CopiesSayTheSame(Rule):
         Detector(4, "turned-switch", "Pass switches as upstream passes them."),
         Detector(5, "discarded-result", "Keep the results that upstream keeps."),
         Detector(6, "exchanged-statements", "Keep upstream's order of statements that depend on each other."),
+        Detector(7, "reordered-steps", "Take the steps that make a value in upstream's order."),
     )
     BAD = (_router(dim="0"),)
     GOOD = (_router(),)
