@@ -178,13 +178,6 @@ def rewritten(pair: ClonePair) -> Iterator[tuple[Statement, Statement]]:
             yield here, there
 
 
-def _line_in(function: ast.FunctionDef, line: int, other: ast.FunctionDef) -> int:
-    """The line of another function that is the same code."""
-    pairs = zip(walked(function), walked(other), strict=True)
-    lines = ((getattr(one, "lineno", 0), getattr(two, "lineno", 0)) for one, two in pairs)
-    return next((there for here, there in lines if here == line), other.lineno)
-
-
 def _first(found: Iterator[Edit | None]) -> list[Edit | None]:
     """The first edits: so many that nothing behind them could make them few and small again."""
     first: list[Edit | None] = []

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import final
 
 from omni_checkers.codediff.fingerprint import OPERATORS, fingerprint, unparse_cached
 from omni_checkers.codediff.normalize import COMMUTING, OPERATIONS
@@ -11,6 +12,7 @@ from omni_checkers.codediff.normalize import COMMUTING, OPERATIONS
 _IGNORED = frozenset({"ctx", "kind", "type_comment", "annotation", "returns"})
 
 
+@final
 @dataclass(frozen=True)
 class Change:
     """A place where a copy does something else than its original.
