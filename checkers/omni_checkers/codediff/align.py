@@ -235,12 +235,6 @@ class ClonePair:
         new, lost = ({code for code, normal in side.items() if normal not in both} for side in (ours, theirs))
         return new, lost
 
-    def same_neighbour(self, here: Statement, there: Statement) -> bool:
-        """Return whether the statement before, or the one after, is the same in both."""
-        mine, original = self.mine.index(here), self.original.index(there)
-        ours, theirs = ([-1, *codes, -1] for codes in self.sequences)
-        return ours[mine] == theirs[original] or ours[mine + 2] == theirs[original + 2]
-
 
 def stands_in(reference: ast.FunctionDef, function: ast.FunctionDef, line: int) -> bool:
     """Return whether a reference has the statement in a line of a function, after or before the same other one."""

@@ -270,7 +270,7 @@ def _altered(one: Clones, upstream: Upstream) -> Iterator[CloneEdit]:
 def _differing(one: Clones, pair: ClonePair) -> Iterator[tuple[str, Statement, Statement, str]]:
     for change in alterations(pair):
         here, there = change.here, change.there
-        only = len(change.edits) == 1 and not one.has(here.code) and pair.same_neighbour(here, there)
+        only = len(change.edits) == 1 and not one.has(here.code)
         if only and _changes_values(here, there, change.edits[0]):
             yield "altered-statement", here, there, change.edits[0].what
     for here, there in rewritten(pair) if pair.likeness >= _SAME else ():
