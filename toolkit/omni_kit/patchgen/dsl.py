@@ -14,7 +14,7 @@ from omni_kit.patchgen import spec
 from omni_kit.patchgen.spec import ImportSpec, Origin, Patch, PatchConfig, PositionedHelper
 from omni_kit.patchgen.standins import StandIn
 from omni_kit.pysource.eval import Domain, Frame, Function, Native, Unreadable
-from omni_kit.pysource.eval.python import CONSTANTS, LIBRARY
+from omni_kit.pysource.eval.python import BUILTINS, CONSTANTS, DESCRIPTORS, LIBRARY, plain_items
 from omni_kit.pysource.eval.values import COLLECTIONS, Partial, bounded, is_plain
 
 RECORDS = (PatchConfig, Patch, ImportSpec, PositionedHelper)
@@ -138,8 +138,8 @@ class ConfigValues(Domain):
         return isinstance(error.__cause__, ImportError)
 
     def decorated(self, definition: Function, decorators: list[Any], nodes: list[ast.expr], frame: Frame) -> Any:
-        """See `Domain`; decorators of other libraries leave a definition as it is."""
-        own = [pair for pair in zip(decorators, nodes, strict=True) if not isinstance(pair[0], StandIn)]
+        """See `Domain`; decorators of other libraries, and descriptors, leave a definition as it is."""
+        own = [pair for pair in zip(decorators, nodes, strict=True) if not _leaves(pair[0])]
         return super().decorated(definition, [one for one, _ in own], [node for _, node in own], frame)
 
     def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: Frame, node: ast.expr) -> Any:
@@ -152,6 +152,11 @@ class ConfigValues(Domain):
             if isinstance(function, Native) and function.function is not getattr:
                 return _native(function.function, arguments, keywords)
             return super().call(function, arguments, keywords, frame, node)
+
+
+def _leaves(decorator: Any) -> bool:
+    descriptor = isinstance(decorator, Native) and decorator.function in DESCRIPTORS
+    return descriptor or isinstance(decorator, StandIn)
 
 
 def is_live(value: Any) -> bool:
@@ -184,6 +189,9 @@ def _foreign(function: StandIn, arguments: list[Any], keywords: dict[str, Any]) 
 
 def _native(function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> Any:
     """Calls what is safe to call; a function that it gives back is safe, too."""
+    if function not in BUILTINS.values():
+        arguments = [*map(plain_items, arguments)]
+        keywords = {name: plain_items(one) for name, one in keywords.items()}
     try:
         result = function(*arguments, **keywords)
     except Unreadable:

@@ -1,9 +1,20 @@
-"""Which attributes code asks of something, by what it calls it, and which it sets."""
+"""What code reads at a glance: literals, the attributes of something, by its name, and those that it sets."""
 
 import ast
 from collections.abc import Iterator
+from typing import Any
+
+from omni_kit.pysource.eval.values import UNKNOWN
 
 _ASKING = ("getattr", "hasattr")
+
+
+def literal(node: ast.expr | None) -> Any:
+    """Return the value of a literal; UNKNOWN for any other expression, and for none."""
+    try:
+        return UNKNOWN if node is None else ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError):
+        return UNKNOWN
 
 
 def attributes_read(tree: ast.AST, owner: str) -> frozenset[str]:

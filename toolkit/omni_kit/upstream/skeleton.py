@@ -4,7 +4,6 @@ It gives what building on the meta device gives, without torch: `__init__` of ea
 the real config. Where a value cannot be known, both branches are followed and the parameter is marked uncertain.
 """
 
-import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,8 @@ from functools import cached_property
 from itertools import cycle
 from typing import Any
 
+from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.construction import Config, Interpreter, Module, Tensor
 
@@ -122,10 +123,8 @@ def _skeleton(root: Module, model_type: str) -> Skeleton:
 def _class_attribute(module: Module, name: str) -> Any:
     """The literal that the class of a module, or one of its bases, assigns to `name`; None without one."""
     found = module.cls.assigned(name) if module.cls is not None else None
-    try:
-        return ast.literal_eval(found[1]) if found is not None else None
-    except ValueError:
-        return None
+    value = literal(found[1]) if found is not None else UNKNOWN
+    return None if value is UNKNOWN else value
 
 
 def _tied(pretrained: Sequence[tuple[str, Module]], names: Sequence[str]) -> Iterator[tuple[str, str]]:

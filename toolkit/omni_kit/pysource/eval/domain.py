@@ -15,6 +15,7 @@ from omni_kit.pysource.eval.values import (
     Unknown,
     Unreadable,
     bounded,
+    is_iterable,
     is_plain,
 )
 
@@ -134,7 +135,8 @@ class Domain:
             return self.call(function.function, given, {**function.keywords, **keywords}, frame, node)
         if isinstance(function, Native) and function.function is getattr:
             return self.with_default(arguments, frame)
-        if isinstance(function, Native) and all(map(is_plain, [*arguments, *keywords.values()])):
+        given = [*arguments, *keywords.values()]
+        if isinstance(function, Native) and all(is_plain(one) or is_iterable(one) for one in given):
             result = function.function(*arguments, **keywords)
             return Native(result) if callable(result) else bounded(result)
         if isinstance(function, Function) and isinstance(function.node, (ast.FunctionDef, ast.Lambda)):
@@ -143,7 +145,10 @@ class Domain:
         raise Unreadable(f"calls {what}")
 
     def with_default(self, arguments: list[Any], frame: Any) -> Any:
-        """`getattr`; its default stands for any attribute that cannot be told to be there."""
+        """`getattr`; its default stands for any attribute of a value of the domain that cannot be told to be there."""
+        own = is_plain(arguments[0]) or is_iterable(arguments[0]) or isinstance(arguments[0], (Function, Native))
+        if own and len(arguments) > 2 and (not is_plain(arguments[0]) or hasattr(arguments[0], arguments[1])):
+            return frame.attribute(arguments[0], arguments[1])
         try:
             return frame.attribute(arguments[0], str(arguments[1]))
         except Unreadable:

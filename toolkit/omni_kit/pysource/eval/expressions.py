@@ -2,13 +2,26 @@
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from omni_kit.pysource.eval import python
 from omni_kit.pysource.eval.domain import Domain
-from omni_kit.pysource.eval.values import COLLECTIONS, Function, Native, Scope, Unreadable, bounded, is_plain, plain
+from omni_kit.pysource.eval.values import (
+    VIEWS,
+    Function,
+    Iterated,
+    Native,
+    Partial,
+    Scope,
+    Unreadable,
+    bounded,
+    is_iterable,
+    is_plain,
+    iterated,
+    plain,
+)
 
 
 @cache
@@ -80,16 +93,18 @@ class Expressions(ABC):
 
     def is_true(self, value: Any) -> bool:
         """Whether a value is true."""
-        return bool(value) if is_plain(value) else self.domain.truth(value, self)
+        if isinstance(value, Iterated):
+            return True
+        return bool(value) if is_plain(value) or isinstance(value, VIEWS) else self.domain.truth(value, self)
 
-    def items(self, node: ast.expr) -> Sequence[Any]:
+    def items(self, node: ast.expr) -> Iterable[Any]:
         """The items of what is gone through."""
         return self.items_of(self.value(node))
 
-    def items_of(self, value: Any) -> Sequence[Any]:
+    def items_of(self, value: Any) -> Iterable[Any]:
         """The items of a value."""
-        if isinstance(value, (str, range, *COLLECTIONS)):
-            return list(value)
+        if is_iterable(value):
+            return iterated(value) if isinstance(value, (Iterated, list, dict, set, *VIEWS)) else list(value)
         if is_plain(value):
             raise Unreadable(f"goes through a {type(value).__name__}")
         return self.domain.items(value, self)
@@ -125,20 +140,20 @@ class Expressions(ABC):
 
     def member(self, owner: Function, name: str) -> Any:
         """What a class defines or inherits, or the name of a definition."""
-        if name in {"__name__", "__qualname__", "__module__"}:
+        if name in {"__name__", "__module__"} and owner.__name__ != "<lambda>":
             return getattr(owner, name)
         if name in owner.members:
-            return owner.members[name]
-        for base in owner.bases:
-            if isinstance(base, Function) and base is not owner:
-                return self.member(base, name)
+            return readable(owner.members[name])
+        base = owner.bases[0] if len(owner.bases) == 1 else None
+        if isinstance(base, Function):
+            return self.member(base, name)
         raise Unreadable(f"uses {owner.__name__}.{name}")
 
     def of_subscript(self, node: ast.Subscript) -> Any:
         """An item, or a slice."""
         base, key = self.value(node.value), self.value(node.slice)
         self.at = node
-        if type(base) not in {str, list, tuple, dict} or not is_plain(key):
+        if type(base) not in {str, list, tuple, dict, range, bytes} or not is_plain(key):
             return self.domain.item(base, key, self)
         return base[key if isinstance(key, slice) else self.key(key)]
 
@@ -197,7 +212,8 @@ class Expressions(ABC):
         """What an operator makes of values."""
         self.at = node
         name = python.OPERATORS[type(op)]
-        if all(map(is_plain, operands)):
+        contained = name in {"in", "not in"} and isinstance(operands[1], VIEWS)
+        if all(map(is_plain, operands[:1] if contained else operands)):
             return python.operation(name, *operands)
         return self.domain.operation(name, operands, self)
 
@@ -235,7 +251,7 @@ class Expressions(ABC):
     def of_namedexpr(self, node: ast.NamedExpr) -> Any:
         """A value that gets a name."""
         value = self.value(node.value)
-        self.bind(node.target, value)
+        self.scope.assigned().names[node.target.id] = value
         return value
 
     def of_joinedstr(self, node: ast.JoinedStr) -> Any:
@@ -264,6 +280,9 @@ class Expressions(ABC):
         arguments = self.elements(node.args)
         keywords = self.keywords(node)
         self.at = node
+        if not isinstance(function, (Native, Function, Partial)):
+            arguments = [python.plain_items(one) for one in arguments]
+            keywords = {name: python.plain_items(one) for name, one in keywords.items()}
         return self.domain.call(function, arguments, keywords, self, node)
 
     def keywords(self, node: ast.Call) -> dict[str, Any]:
@@ -271,19 +290,25 @@ class Expressions(ABC):
         found: dict[str, Any] = {}
         for keyword in node.keywords:
             value = self.value(keyword.value)
-            if keyword.arg is not None:
-                found[keyword.arg] = value
-            elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
-                found.update(value)
-            else:
+            more = {keyword.arg: value} if keyword.arg is not None else value
+            if not isinstance(more, dict) or not all(isinstance(key, str) for key in more):
                 raise Unreadable("unpacks what is no dict of names")
+            if twice := found.keys() & more.keys():
+                raise Unreadable(f"gives {min(twice)} twice")
+            found |= more
         return found
 
-    def of_listcomp(self, node: ast.ListComp | ast.GeneratorExp) -> Any:
-        """A list by comprehension; of a generator, the list of what it would give."""
-        return bounded([inside.value(node.elt) for inside in self.passes(node.generators)])
+    def of_listcomp(self, node: ast.ListComp) -> Any:
+        """A list by comprehension."""
+        found: list[Any] = []
+        for inside in self.passes(node.generators):
+            found.append(inside.value(node.elt))
+            bounded(found)
+        return found
 
-    of_generatorexp = of_listcomp
+    def of_generatorexp(self, node: ast.GeneratorExp) -> Any:
+        """An iterator; each item is evaluated when it is come to."""
+        return Iterated(inside.value(node.elt) for inside in self.passes(node.generators))
 
     def of_setcomp(self, node: ast.SetComp) -> Any:
         """A set by comprehension."""
@@ -297,18 +322,18 @@ class Expressions(ABC):
         return bounded(found)
 
     def passes(self, generators: Sequence[ast.comprehension]) -> Iterator["Expressions"]:
-        """The evaluation of each pass through nested loops."""
-        first, *rest = generators
-        if first.is_async:
+        """The evaluation of each pass through nested loops; the first iterable is evaluated at once, and outside."""
+        if any(one.is_async for one in generators):
             raise Unreadable("waits for something")
-        for item in self.items(first.iter):
-            inside = self.inner()
-            inside.bind(first.target, item)
-            if all(inside.may_hold(test) for test in first.ifs):
-                if rest:
-                    yield from inside.passes(rest)
-                else:
-                    yield inside
+        return self.inner().passing(generators, self.items(generators[0].iter))
+
+    def passing(self, generators: Sequence[ast.comprehension], items: Iterable[Any]) -> Iterator["Expressions"]:
+        """Goes through the items of the first loop, and for each through the loops in it."""
+        first, *rest = generators
+        for item in items:
+            self.bind(first.target, item)
+            if all(self.may_hold(test) for test in first.ifs):
+                yield from self.passing(rest, self.items(rest[0].iter)) if rest else [self]
 
 
 def readable(value: Any) -> Any:

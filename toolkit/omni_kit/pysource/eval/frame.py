@@ -1,15 +1,16 @@
 """Statements, one after the other, in the scope of a module, of a class or of a function."""
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from omni_kit.pysource.eval.domain import Domain
-from omni_kit.pysource.eval.expressions import Expressions, handler
-from omni_kit.pysource.eval.python import BUILTINS, OPERATORS
-from omni_kit.pysource.eval.values import Exhausted, Function, Scope, Unreadable, bounded, is_plain
+from omni_kit.pysource.eval.expressions import Expressions, handler, readable
+from omni_kit.pysource.eval.python import BUILTINS, OPERATORS, listed
+from omni_kit.pysource.eval.values import Definition, Exhausted, Function, Scope, Unreadable, bounded, is_iterable, is_plain
 from omni_kit.pysource.signatures import bind, double_star, named, star
 
 
@@ -79,7 +80,7 @@ class Frame(Expressions):
 
     def inner(self) -> "Frame":
         """A comprehension's own scope."""
-        return self.framed(self.path, self.module, Scope({}, self.scope.enclosing()), self.home)
+        return self.framed(self.path, self.module, Scope({}, self.scope.enclosing(), "comprehension"), self.home)
 
     def framed(self, path: Path, module: str, scope: Scope, home: Any) -> "Frame":
         """A frame for other code, of the same domain."""
@@ -110,15 +111,22 @@ class Frame(Expressions):
         """`a += value`; a list or a set grows in place."""
         before, value = self.value(node.target), self.value(node.value)
         self.at = node
-        if isinstance(before, list) and isinstance(node.op, ast.Add) and isinstance(value, (list, tuple, set)):
-            before.extend(value)
-            bounded(before)
-        elif isinstance(before, set) and isinstance(node.op, ast.BitOr) and isinstance(value, (set, frozenset)):
-            before.update(value)
-        elif is_plain(before):
-            self.bind(node.target, self.operation(node.op, [before, value], node))
-        else:
-            self.bind(node.target, self.domain.updated(OPERATORS[type(node.op)], before, value, self))
+        self.bind(node.target, self.updated(node, before, value))
+
+    def updated(self, node: ast.AugAssign, before: Any, value: Any) -> Any:
+        """What `before op= value` leaves; collections change in place."""
+        if not is_plain(before):
+            return self.domain.updated(OPERATORS[type(node.op)], before, value, self)
+        if isinstance(before, list) and isinstance(node.op, ast.Add) and is_iterable(value):
+            before.extend(listed(value))
+            return bounded(before)
+        result = self.operation(node.op, [before, value], node)
+        if isinstance(before, (list, set, dict)) and type(result) is type(before):
+            kept = result.copy()
+            before.clear()
+            before.extend(kept) if isinstance(before, list) else before.update(kept)
+            return before
+        return result
 
     def run_delete(self, node: ast.Delete) -> None:
         """`del name` and `del dict[key]`."""
@@ -126,7 +134,9 @@ class Frame(Expressions):
             if isinstance(target, ast.Subscript) and type(base := self.value(target.value)) is dict:
                 del base[self.key(self.value(target.slice))]
             elif isinstance(target, ast.Name) and target.id in self.scope.names:
-                del self.scope.names[target.id]
+                readable(self.scope.names.pop(target.id))
+                if self.scope.kind == "function":
+                    self.scope.names[target.id] = Unreadable(f"uses {target.id}, which is deleted")
             else:
                 raise Unreadable("deletes what is no name")
 
@@ -188,6 +198,13 @@ class Frame(Expressions):
     def run_try(self, node: ast.Try) -> None:
         """What is tried; a handler where the domain says so."""
         try:
+            self.run_tried(node)
+        finally:
+            self.run(node.finalbody)
+
+    def run_tried(self, node: ast.Try) -> None:
+        """All but the `finally` of a `try`."""
+        try:
             self.run(node.body)
         except Unreadable as error:
             if not node.handlers or not self.domain.handles(error, node):
@@ -195,8 +212,6 @@ class Frame(Expressions):
             self.run(node.handlers[0].body)
         else:
             self.run(node.orelse)
-        finally:
-            self.run(node.finalbody)
 
     def run_match(self, node: ast.Match) -> None:
         """The first case that matches; patterns are constants, alternatives and names."""
@@ -258,7 +273,9 @@ class Frame(Expressions):
     def written_class(self, node: ast.ClassDef) -> Any:
         """The class that a definition makes, before its decorators: its body is gone through."""
         bases = [self.value(base) for base in node.bases]
-        scope = Scope({}, self.scope.enclosing(), is_class=True)
+        if any(isinstance(one, (ast.Global, ast.Nonlocal)) for one in _of_scope(node.body)):
+            raise Unreadable("has a class that assigns names of other scopes")
+        scope = Scope({}, self.scope.enclosing(), "class")
         with self.domain.defining(node, self):
             self.framed(self.path, self.module, scope, None).run(node.body)
         return Function(node, self.path, self.module, self.scope.enclosing(), members=scope.names, bases=bases)
@@ -309,7 +326,8 @@ class Frame(Expressions):
             Unreadable: the arguments do not fit, or the body cannot be told.
         """
         names = self.bound(function, [*function.bound, *arguments], keywords)
-        frame = self.framed(function.path, function.module, Scope(names, function.scope), function.home)
+        scope = Scope(names, function.scope, "function")
+        frame = self.framed(function.path, function.module, scope, function.home)
         self.domain.depth -= 1
         try:
             if self.domain.depth < 0:
@@ -339,7 +357,8 @@ class Frame(Expressions):
         if missing := named(taken).keys() - names.keys():
             raise Unreadable(f"does not give {min(missing)}")
         stars: dict[str | None, Any] = {star(taken): (), double_star(taken): {}}
-        return {name: value for name, value in stars.items() if name is not None} | names
+        given_stars = {name: value for name, value in stars.items() if name is not None}
+        return {**_locals(function.node), **given_stars, **names}
 
     # names
 
@@ -397,3 +416,34 @@ def evaluate(
         raise frame.located(error, node) from error
     finally:
         domain.depth += 1
+
+
+@cache
+def _locals(function: Definition) -> Mapping[str, Unreadable]:
+    """The names that a function assigns: until it does, they have no value, whatever is outside.
+
+    Raises:
+        Unreadable: it assigns names of other scopes, or gives its values one by one.
+    """
+    body = [function.body] if isinstance(function, ast.Lambda) else function.body
+    own = list(_of_scope(body))
+    for node in own:
+        if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal)):
+            raise Unreadable(f"calls a function with what is not read ({type(node).__name__})")
+    found = {node.id for node in own if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    found |= {node.name for node in own if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
+    found |= {node.name for node in own if isinstance(node, (ast.ExceptHandler, ast.MatchAs)) and node.name}
+    aliases = [alias for node in own if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names]
+    found |= {alias.asname or alias.name.partition(".")[0] for alias in aliases}
+    return {name: Unreadable(f"uses {name} before it is assigned") for name in found}
+
+
+def _of_scope(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes of a scope; of a comprehension what it assigns in the scope around it, of definitions their names."""
+    for node in nodes:
+        yield node
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            yield from (one.target for one in ast.walk(node) if isinstance(one, ast.NamedExpr))
+            yield from (one for one in ast.walk(node) if isinstance(one, (ast.Yield, ast.YieldFrom, ast.Await)))
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            yield from _of_scope(list(ast.iter_child_nodes(node)))

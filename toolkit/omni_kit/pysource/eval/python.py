@@ -7,13 +7,26 @@ import operator
 import re
 import string
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any
 
-from omni_kit.pysource.eval.values import COLLECTIONS, Native, Partial, Unreadable, bounded, plain
+from omni_kit.pysource.eval.values import (
+    MOST_ITEMS,
+    VIEWS,
+    Iterated,
+    Native,
+    Partial,
+    Unreadable,
+    bounded,
+    is_iterable,
+    iterated,
+    plain,
+)
 
 _Functions = Mapping[str, Callable[..., Any]]
+_MOST_DIGITS = 1000
 
 
 def _text(value: Any = "") -> str:
@@ -23,21 +36,52 @@ def _text(value: Any = "") -> str:
 
 
 def listed(value: Any = ()) -> list[Any]:
-    """The items of a plain value.
+    """The items of a value.
 
     Raises:
-        Unreadable: it is no text and no collection.
+        Unreadable: they are too many, or Python itself does not go through it.
     """
-    if not isinstance(value, (str, range, *COLLECTIONS)):
+    found = list(islice(_iterated(value), MOST_ITEMS + 1))
+    bounded(found)
+    return found
+
+
+def plain_items(value: Any) -> Any:
+    """A value as a function of a domain takes it: an iterator, a view or a range as the list of its items."""
+    return listed(value) if isinstance(value, (range, Iterated, *VIEWS)) else value
+
+
+def _iterated(value: Any) -> Iterator[Any]:
+    if not is_iterable(value):
         raise Unreadable("goes through what is no plain value")
-    return list(value)
+    return iterated(value)
 
 
-def _numbers(*bounds: int) -> list[int]:
+def _range(*bounds: int) -> range:
     found = range(*bounds)
-    if len(found) > 20_000:
+    if len(found) > MOST_ITEMS:
         raise Unreadable("counts very far")
-    return list(found)
+    return found
+
+
+def _reversed(value: Any) -> Iterated:
+    if not isinstance(value, (str, bytes, list, tuple, range, dict, *VIEWS)):
+        raise TypeError("cannot be reversed")
+    return Iterated(iter(listed(value)[::-1]))
+
+
+def _extreme(choose: Callable[..., Any], *values: Any, **options: Any) -> Any:
+    return choose(plain(listed(values[0]) if len(values) == 1 else list(values)), **options)
+
+
+def _rounded(number: Any, digits: Any = None) -> Any:
+    if isinstance(digits, int) and abs(digits) > _MOST_DIGITS:
+        raise Unreadable("rounds very far")
+    return round(number, digits)
+
+
+def _truth(value: Any = False) -> bool:
+    return isinstance(value, Iterated) or bool(value)
 
 
 def _joined(separator: str, parts: Any) -> str:
@@ -124,7 +168,7 @@ def operation(name: str, *operands: Any) -> Any:
     """
     if name in _COMPARED:
         for operand in operands:
-            plain(list(operand) if name in {"in", "not in"} and isinstance(operand, dict) else operand)
+            plain(list(operand) if name in {"in", "not in"} and isinstance(operand, (dict, *VIEWS)) else operand)
     return bounded((_OWN.get(name) or getattr(operator, name))(*operands))
 
 
@@ -132,14 +176,25 @@ def _by_key(method: Callable[..., Any]) -> Callable[..., Any]:
     """The method, for arguments that are quick to hash: of a dict only the first one is a key."""
 
     def checked(base: Any, *arguments: Any) -> Any:
-        plain(list(arguments[:1] if isinstance(base, dict) else arguments))
+        given = arguments if isinstance(base, dict) else [listed(one) if is_iterable(one) else one for one in arguments]
+        plain(list(given[:1] if isinstance(base, dict) else given))
+        return method(base, *given)
+
+    return checked
+
+
+def _by_value(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, for values that are quick to compare."""
+
+    def checked(base: Any, *arguments: Any) -> Any:
+        plain([*base, *arguments])
         return method(base, *arguments)
 
     return checked
 
 
 def _pairs(value: Any) -> list[tuple[Any, Any]]:
-    pairs = list(value.items()) if isinstance(value, dict) else [tuple(pair) for pair in listed(value)]
+    pairs = list(value.items()) if isinstance(value, dict) else [tuple(listed(pair)) for pair in listed(value)]
     plain([key for key, *_ in pairs])
     return pairs
 
@@ -162,22 +217,30 @@ def _itself(value: Any) -> Any:
     return value
 
 
+def _opaque(what: str) -> Callable[[Any], Any]:
+    """A decorator that gives what is not followed here."""
+    return lambda function: Unreadable(f"uses a {what}")
+
+
 BUILTINS: _Functions = {
     "abs": abs, "all": lambda x: all(plain(listed(x))), "any": lambda x: any(plain(listed(x))),
-    "bool": lambda x=False: bool(plain(x)), "dict": lambda x=(), **more: dict(_pairs(x), **more), "divmod": divmod,
-    "enumerate": lambda x, start=0: list(enumerate(listed(x), start)), "float": lambda x=0: float(plain(x)),
+    "bool": _truth, "dict": lambda x=(), **more: dict(_pairs(x), **more), "divmod": divmod,
+    "enumerate": lambda x, start=0: Iterated(enumerate(_iterated(x), start)), "float": lambda x=0: float(plain(x)),
     "frozenset": lambda x=(): frozenset(plain(listed(x))), "int": lambda x=0: int(plain(x)), "len": len,
-    "list": listed, "max": lambda *x, **k: max(*plain(x), **k), "min": lambda *x, **k: min(*plain(x), **k),
-    "print": lambda *_, **__: None, "range": _numbers, "reversed": lambda x: listed(x)[::-1], "round": round,
+    "list": listed, "max": partial(_extreme, max), "min": partial(_extreme, min),
+    "print": lambda *_, **__: None, "range": _range, "reversed": _reversed, "round": _rounded,
     "set": lambda x=(): set(plain(listed(x))), "slice": slice,
     "sorted": lambda x, reverse=False: sorted(plain(listed(x)), reverse=reverse), "str": _text,
     "sum": lambda x, start=0: sum(plain(listed(x)), start), "tuple": lambda x=(): tuple(listed(x)),
-    "zip": lambda *x, strict=False: list(zip(*map(listed, x), strict=strict)),
-    "iter": listed, "repr": lambda x: formatted(x, ord("r")), "getattr": getattr, "hasattr": hasattr,
-    "isinstance": isinstance, "staticmethod": _itself, "classmethod": _itself,
-    "property": _itself,
+    "zip": lambda *x, strict=False: Iterated(zip(*map(_iterated, x), strict=strict)),
+    "iter": lambda x: x if isinstance(x, Iterated) else Iterated(_iterated(x)),
+    "repr": lambda x: formatted(x, ord("r")), "getattr": getattr, "hasattr": hasattr, "isinstance": isinstance,
+    "staticmethod": _itself, "classmethod": _opaque("classmethod"), "property": _opaque("property"),
 }  # fmt: skip
 """Functions whose result depends on plain arguments alone, and some that the interpreter and domains give a meaning."""
+
+DESCRIPTORS = (BUILTINS["classmethod"], BUILTINS["property"])
+"""Built-in decorators whose result is not followed."""
 
 _MATH = """prod sqrt log log2 log10 log1p exp expm1 ceil floor cos sin tan atan atan2 tanh pow fabs trunc isclose isnan
 isinf gcd hypot degrees radians"""
@@ -197,19 +260,22 @@ CONSTANTS: Mapping[str, Any] = {
 _TEXT: _Functions = {name: getattr(str, name) for name in (
     "capitalize", "count", "endswith", "find", "index", "isdigit", "isidentifier", "lower", "lstrip", "partition",
     "removeprefix", "removesuffix", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip",
-    "title", "upper",
+    "title", "upper", "isalpha", "isalnum", "isupper", "islower", "isspace", "rfind", "rindex", "swapcase", "casefold",
 )} | {"join": _joined, "replace": _replaced, "format": _formatted}  # fmt: skip
 _METHODS: Mapping[type, _Functions] = {
     str: _TEXT,
     list: {name: getattr(list, name) for name in (
-        "append", "clear", "copy", "count", "extend", "index", "insert", "pop", "reverse",
-    )},
-    tuple: {"count": tuple.count, "index": tuple.index},
+        "append", "clear", "copy", "insert", "pop", "reverse",
+    )} | {"extend": lambda x, other: x.extend(listed(other))}
+    | {name: _by_value(getattr(list, name)) for name in ("count", "index", "remove")}
+    | {"sort": lambda x, reverse=False: plain(x).sort(reverse=reverse)},
+    tuple: {name: _by_value(getattr(tuple, name)) for name in ("count", "index")},
     dict: {name: _by_key(getattr(dict, name)) for name in ("get", "pop", "setdefault")}
     | {"update": lambda x, other=(), **more: x.update(_pairs(other), **more), "clear": dict.clear, "copy": dict.copy}
-    | {"keys": list, "values": lambda x: list(x.values()), "items": lambda x: list(x.items())},
+    | {name: getattr(dict, name) for name in ("keys", "values", "items")},
     set: {name: _by_key(getattr(set, name)) for name in (
-        "add", "clear", "copy", "difference", "discard", "intersection", "remove", "union", "update",
+        "add", "clear", "copy", "difference", "discard", "intersection", "issubset", "issuperset", "remove", "union",
+        "update", "symmetric_difference", "isdisjoint",
     )},
     int: {"bit_length": int.bit_length}, float: {"is_integer": float.is_integer},
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """What expressions are worth, besides plain Python values and the values of a domain."""
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Signature
 from pathlib import Path
@@ -10,9 +10,11 @@ from typing import Any
 from omni_kit.pysource.signatures import signature
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
-SCALARS = (str, bytes, int, float, complex, bool, type(None), type(...))
+SCALARS = (str, bytes, int, float, complex, bool, range, type(None), type(...))
+VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 COLLECTIONS = (list, tuple, dict, set, frozenset)
-_MAX_TEXT, _MAX_ITEMS, _MAX_BITS, _MAX_PARTS = 1_000_000, 20_000, 128, 20_000
+MOST_ITEMS = 20_000
+_MAX_TEXT, _MAX_BITS, _MAX_PARTS = 1_000_000, 128, 20_000
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,15 @@ class Exhausted(Unreadable):
 
 @dataclass
 class Scope:
-    """Names and their values, and the scope around them."""
+    """Names and their values, and the scope around them.
+
+    Attributes:
+        kind: "class" and "comprehension" have rules of their own.
+    """
 
     names: dict[str, Any]
     outer: "Scope | None" = None
-    is_class: bool = False
+    kind: str = ""
 
     def holder(self, name: str) -> "Scope | None":
         """The innermost scope that has a name."""
@@ -69,7 +75,11 @@ class Scope:
 
     def enclosing(self) -> "Scope":
         """The scope that functions defined here see: the body of a class is none of theirs."""
-        return self.outer if self.is_class and self.outer is not None else self
+        return self.outer if self.kind == "class" and self.outer is not None else self
+
+    def assigned(self) -> "Scope":
+        """The scope that `name := value` assigns in: no comprehension's."""
+        return self.outer.assigned() if self.kind == "comprehension" and self.outer is not None else self
 
 
 @dataclass(eq=False)
@@ -114,6 +124,17 @@ class Function:
 
 
 @dataclass(frozen=True, eq=False)
+class Iterated:
+    """An iterator of Python's: it can be gone through once."""
+
+    iterator: Iterator[Any]
+
+    def __deepcopy__(self, memo: object) -> "Iterated":
+        """Itself: an iterator cannot be copied."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
 class Native:
     """A function of Python that is safe to call on plain values, or one that a domain vouches for."""
 
@@ -134,14 +155,24 @@ def is_plain(value: Any) -> bool:
     return isinstance(value, (*SCALARS, *COLLECTIONS, slice))
 
 
+def is_iterable(value: Any) -> bool:
+    """Whether Python itself can go through a value of its own."""
+    return isinstance(value, (str, bytes, range, *COLLECTIONS, *VIEWS, Iterated))
+
+
+def iterated(value: Any) -> Iterator[Any]:
+    """What going through such a value gives."""
+    return value.iterator if isinstance(value, Iterated) else iter(value)
+
+
 def bounded(value: Any) -> Any:
     """A value, unless it is larger than anything that is gone through.
 
     Raises:
         Unreadable: it is.
     """
-    size = len(value) if isinstance(value, (str, bytes, *COLLECTIONS)) else 0
-    if size > (_MAX_TEXT if isinstance(value, (str, bytes)) else _MAX_ITEMS):
+    size = len(value) if isinstance(value, (str, bytes, range, *COLLECTIONS)) else 0
+    if size > (_MAX_TEXT if isinstance(value, (str, bytes)) else MOST_ITEMS):
         raise Unreadable("makes something very large")
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         raise Unreadable("makes a very large number")

@@ -4,6 +4,7 @@ import ast
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.reads import literal
 
 
 def argument_names(function: ast.FunctionDef) -> list[str]:
@@ -18,7 +19,7 @@ def bind(init: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> dict
     defaults = [*zip(names[len(names) - len(init.args.defaults) :], init.args.defaults, strict=True)]
     defaults += [(a.arg, d) for a, d in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True) if d]
     for name, node in defaults:
-        scope[name] = _literal(node)
+        scope[name] = literal(node)
     scope.update(zip(names, args, strict=False))
     scope.update({k: v for k, v in kwargs.items() if k in scope})
     if init.args.vararg is not None:
@@ -26,11 +27,3 @@ def bind(init: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> dict
     if init.args.kwarg is not None:
         scope[init.args.kwarg.arg] = {k: v for k, v in kwargs.items() if k not in scope}
     return scope
-
-
-def _literal(node: ast.expr) -> Any:
-    """What a default is worth; UNKNOWN where it is no literal."""
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError):
-        return UNKNOWN

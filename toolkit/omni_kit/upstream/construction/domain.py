@@ -9,7 +9,9 @@ from typing import Any
 
 from omni_kit.pysource.classes import ClassRef, ClassTable, FunctionRef
 from omni_kit.pysource.eval import UNKNOWN, Frame, Function, Native, OpenDomain, Unknown, Unreadable
-from omni_kit.pysource.eval.python import BUILTINS, LIBRARY
+from omni_kit.pysource.eval.python import BUILTINS, LIBRARY, listed
+from omni_kit.pysource.eval.values import is_iterable
+from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import Imported, SourceFile, absolute_module, dotted
 from omni_kit.upstream.construction.layers import known_shape, layer_parameters
 from omni_kit.upstream.construction.values import Config, Module, Tensor
@@ -152,8 +154,8 @@ class Construction(OpenDomain):
             return Native(partial(frame.keep, module))
         if name in _ADDS:
             return Native(partial(frame.set_own, module))
-        assigned = module.cls.assigned(name)
-        return ast.literal_eval(assigned[1]) if assigned is not None else UNKNOWN
+        _, assigned = module.cls.assigned(name) or (None, None)
+        return literal(assigned)
 
     def _of_base(self, place: Place, name: str, frame: Any) -> Any:
         """What `super().name` is."""
@@ -215,9 +217,7 @@ class Construction(OpenDomain):
 
     def unpacked(self, value: Any, count: int, frame: Any) -> list[Any]:
         """See `Domain`."""
-        if not isinstance(value, list | tuple):
-            return [UNKNOWN] * count
-        return list(value)
+        return listed(value) if is_iterable(value) else [UNKNOWN] * count
 
     # calls
 

@@ -10,6 +10,8 @@ from omni_kit.pysource import eval as python
 from omni_kit.pysource.classes import ClassRef, FunctionRef, readable
 from omni_kit.pysource.eval import UNKNOWN, Scope, Unknown, Unreadable
 from omni_kit.pysource.eval.frame import Return
+from omni_kit.pysource.eval.python import listed
+from omni_kit.pysource.eval.values import is_iterable
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.construction.binding import argument_names, bind
 from omni_kit.upstream.construction.domain import Construction, Place
@@ -114,8 +116,10 @@ class Frame(python.Frame):
         found: list[Any] = []
         for node in nodes:
             value = self.value(node.value if isinstance(node, ast.Starred) else node)
-            starred = isinstance(node, ast.Starred)
-            found += ([*value] if isinstance(value, (list, tuple)) else [UNKNOWN]) if starred else [value]
+            if isinstance(node, ast.Starred):
+                found += listed(value) if is_iterable(value) else [UNKNOWN]
+            else:
+                found.append(value)
         return found
 
     def keywords(self, node: ast.Call) -> dict[str, Any]:
@@ -160,7 +164,7 @@ class Frame(python.Frame):
     def run_for(self, node: ast.For) -> None:
         """A loop over known items."""
         try:
-            items = self.items(node.iter)
+            items = list(self.items(node.iter))
         except Unreadable:
             made = any(isinstance(part, ast.Call) and self.may_be_module(part) for part in ast.walk(node))
             # calls for their effect on the items, as on all parameters of a module, leave what is returned as it is

@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from omni_kit.pysource.library import Library
+from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.construction import Interpreter, Tensor
 from omni_kit.upstream.diffusers.classes import find_class
@@ -138,11 +139,7 @@ def _file(library: Library, place: str) -> SourceFile | None:
 
 def _table(source: SourceFile, name: str) -> dict[str, Any]:
     """A table of literals; empty where it is not there, or is none."""
-    node = source.constants.get(name)
-    try:
-        value = ast.literal_eval(node) if node is not None else {}
-    except ValueError:
-        return {}
+    value = literal(source.constants.get(name))
     return value if isinstance(value, dict) else {}
 
 

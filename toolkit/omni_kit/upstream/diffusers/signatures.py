@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.reads import literal
 
 # What forwards of denoisers call the step that they are at.
 STEP_NAMES = ("timestep", "timesteps", "t")
@@ -46,11 +46,4 @@ def _arguments(home: ClassRef, node: ast.FunctionDef) -> Iterator[Argument]:
     for argument, default in list(zip([*positional, *node.args.kwonlyargs], defaults, strict=True))[1:]:
         annotation = ast.unparse(argument.annotation) if argument.annotation is not None else ""
         where = home.source.where(argument)
-        yield Argument(argument.arg, _literal(default), default is None, annotation, where)
-
-
-def _literal(node: ast.expr | None) -> Any:
-    try:
-        return UNKNOWN if node is None else ast.literal_eval(node)
-    except (ValueError, TypeError):
-        return UNKNOWN
+        yield Argument(argument.arg, literal(default), default is None, annotation, where)

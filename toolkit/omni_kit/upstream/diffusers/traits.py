@@ -7,6 +7,7 @@ from typing import Any
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.library import Library
+from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.classes import MODULAR, TRANSFORMERS, place_of
 from omni_kit.upstream.diffusers.models import ComponentModel
@@ -209,7 +210,4 @@ def _shared(node: ast.expr) -> Any:
 
 
 def _literal(node: ast.expr) -> Any:
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError):
-        return ast.unparse(node)
+    return ast.unparse(node) if (value := literal(node)) is UNKNOWN else value

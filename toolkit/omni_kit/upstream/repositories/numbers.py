@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from omni_kit.pysource.eval import UNKNOWN, Frame, Native, OpenDomain, Scope, Unknown, Unreadable
-from omni_kit.pysource.eval.python import BUILTINS, CONSTANTS, LIBRARY
+from omni_kit.pysource.eval.python import BUILTINS, CONSTANTS, LIBRARY, plain_items
 from omni_kit.pysource.eval.values import is_plain
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.repositories.names import resolve
@@ -92,7 +92,7 @@ def called(
     found = frame.entered(frame.written(function), list(arguments), dict(keywords or {}))
     if isinstance(found, Unknown):
         raise Unreadable("returns what is not known")
-    return found.tolist() if isinstance(found, np.ndarray) else found
+    return found.tolist() if isinstance(found, np.ndarray) else plain_items(found)
 
 
 class Numbers(OpenDomain):

@@ -10,7 +10,8 @@ from typing import Any, TypeGuard
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.eval import Unreadable
+from omni_kit.pysource.eval import UNKNOWN, Unreadable
+from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.numbers import called
@@ -323,9 +324,8 @@ def _scheduled(meant: Defined, made: ast.FunctionDef, call: ast.Call) -> Schedul
     names, steps = [one.arg for one in made.args.args], _steps_of(made)
     said = dict(zip(names, call.args, strict=False)) | {one.arg: one.value for one in call.keywords if one.arg}
     where, more = meant.source.where(made), {name: one for name, one in said.items() if name != steps}
-    try:
-        values = {name: ast.literal_eval(one) for name, one in more.items()}
-    except ValueError:
+    values = {name: literal(one) for name, one in more.items()}
+    if UNKNOWN in values.values():
         return Schedule(meant.name, None, where)
     shift = shift_of(meant.source, made, values)
     alone = shift is None and _falls(meant.source, made, values)

@@ -7,6 +7,7 @@ from typing import Any
 
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.diffusers.signatures import Argument
 from omni_kit.upstream.repositories.names import Defined, absolute, resolve
@@ -86,7 +87,4 @@ def _default(node: ast.expr | None) -> Any:
                 return _default(factory.body)
             return _FACTORIES.get(dotted(factory) or "", UNKNOWN)
         return _default(given.get("default"))
-    try:
-        return UNKNOWN if node is None else ast.literal_eval(node)
-    except (ValueError, TypeError):
-        return UNKNOWN
+    return literal(node)

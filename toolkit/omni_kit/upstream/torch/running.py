@@ -17,7 +17,7 @@ import numpy as np
 from omni_kit.pysource.classes import ClassRef, FunctionRef
 from omni_kit.pysource.eval import UNKNOWN, Domain, Frame, Function, Native, Scope, Unreadable
 from omni_kit.pysource.eval.python import BUILTINS, CONSTANTS, LIBRARY
-from omni_kit.pysource.eval.values import is_plain
+from omni_kit.pysource.eval.values import is_iterable, is_plain
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.construction.frame import construct
 from omni_kit.upstream.construction.values import Config, Module
@@ -420,7 +420,7 @@ class TensorValues(Domain):
         if name == "isinstance":
             kinds = [ast.unparse(one) for one in _kinds(node)]
             return isinstance(arguments[0], tuple(_KINDS[kind] for kind in kinds if kind in _KINDS))
-        if name == "getattr" or all(map(is_plain, [*arguments, *keywords.values()])):
+        if name == "getattr" or all(is_plain(one) or is_iterable(one) for one in [*arguments, *keywords.values()]):
             return super().call(function, arguments, keywords, frame, node)
         if name is None:
             return function.function(*arguments, **keywords)
@@ -431,7 +431,7 @@ class TensorValues(Domain):
             return len(first.data) if isinstance(first, Tensor) else len(self.items(first, frame))
         if name in {"max", "min", "sum", "abs"} and isinstance(first, Tensor):
             return self._torch({"max": "maximum", "min": "minimum"}.get(name, name), arguments, keywords)
-        listed = [one if is_plain(one) else self.items(one, frame) for one in arguments]
+        listed = [one if is_plain(one) else list(frame.items_of(one)) for one in arguments]
         if name == "sum":
             total = arguments[1] if len(arguments) > 1 else 0
             for one in listed[0]:

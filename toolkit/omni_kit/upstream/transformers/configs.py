@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.library import Library
+from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile, read_source
 
 # Values that a layer, or a type of layers, has instead of those of the config.
@@ -230,10 +232,9 @@ def _annotations(source: SourceFile, node: ast.ClassDef) -> Mapping[str, ast.exp
 
 
 def _record(found: dict[str, Value], name: str, node: ast.expr, source: SourceFile) -> None:
-    try:
-        found[name] = Value(ast.literal_eval(node), source.where(node))
-    except (ValueError, TypeError, SyntaxError):
-        found.pop(name, None)
+    found.pop(name, None)
+    if (value := literal(node)) is not UNKNOWN:
+        found[name] = Value(value, source.where(node))
 
 
 def _target(item: ast.stmt) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.repositories.names import Defined, resolve
 
@@ -33,10 +34,7 @@ class Settings:
 
 def plain(node: ast.expr | None) -> tuple[bool, Any]:
     """Whether an expression is a setting that a config can hold, and which."""
-    try:
-        value = ast.literal_eval(node) if node is not None else ...
-    except ValueError:
-        value = ...
+    value = literal(node)
     return isinstance(value, bool | int | float | str | None), value
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from omni_kit.pysource.eval import Frame, Scope, Unreadable
+from omni_kit.pysource.eval.python import plain_items
 from omni_kit.upstream.repositories.numbers import Numbers
 from omni_kit.upstream.repositories.sampling import STEPS
 from omni_kit.upstream.repositories.stepping.divided import Divided
@@ -112,5 +113,7 @@ def _number(value: Any) -> Any:
 
 def _numbers(value: Any) -> tuple[float, ...]:
     """The numbers of a vector or a list; none of anything else."""
-    found = value.tolist() if isinstance(value, np.ndarray) else value
+    found = (
+        value.tolist() if isinstance(value, np.ndarray) else plain_items(value) if isinstance(value, range) else value
+    )
     return tuple(found) if isinstance(found, list) and all(isinstance(one, int | float) for one in found) else ()
