@@ -184,6 +184,7 @@ def test_what_python_means(text: str, value: object) -> None:
         "a = zip(b)[0]",
         "a = (i for i in b) == []",
         "a = getattr([], '__len__', 5)",
+        "a = [i for i in b if a for a in b]",
         "class K:\n    @property\n    def p(self): return 1\na = K.p",
     ],
 )

@@ -325,7 +325,11 @@ class Expressions(ABC):
         """The evaluation of each pass through nested loops; the first iterable is evaluated at once, and outside."""
         if any(one.is_async for one in generators):
             raise Unreadable("waits for something")
-        return self.inner().passing(generators, self.items(generators[0].iter))
+        inside = self.inner()
+        for node in (part for one in generators for part in ast.walk(one.target) if isinstance(part, ast.Name)):
+            if isinstance(node.ctx, ast.Store):
+                inside.scope.names[node.id] = Unreadable(f"uses {node.id} before it is assigned")
+        return inside.passing(generators, self.items(generators[0].iter))
 
     def passing(self, generators: Sequence[ast.comprehension], items: Iterable[Any]) -> Iterator["Expressions"]:
         """Goes through the items of the first loop, and for each through the loops in it."""
