@@ -83,6 +83,10 @@ class PathFrame(Frame):
         value = self.value(node)
         return not isinstance(value, (type(None), bool, int, str)) or bool(value)
 
+    def of_generatorexp(self, node: ast.GeneratorExp) -> Value:
+        """The items of a generator as a list: who takes them is not always known."""
+        return self.of_listcomp(ast.ListComp(node.elt, node.generators))
+
     def items_of(self, value: Value) -> Sequence[Value]:
         """The items of a value; those of a set in an order that is the same in every run."""
         return sorted(value, key=show) if isinstance(value, (set, frozenset)) else super().items_of(value)

@@ -172,7 +172,7 @@ def _builtin(path: "Path", name: str, args: list[Value], kwargs: dict[str, Value
     if name in {"getattr", "hasattr", "isinstance", "staticmethod", "classmethod", "property", "sorted"}:
         return UNKNOWN
     if name in python.BUILTINS and all(map(is_plain, (*args, *kwargs.values()))):
-        return tried(python.BUILTINS[name], *args, **kwargs)
+        return python.plain_items(tried(python.BUILTINS[name], *args, **kwargs))
     return UNKNOWN
 
 

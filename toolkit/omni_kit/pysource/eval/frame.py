@@ -10,7 +10,16 @@ from typing import Any
 from omni_kit.pysource.eval.domain import Domain
 from omni_kit.pysource.eval.expressions import Expressions, handler, readable
 from omni_kit.pysource.eval.python import BUILTINS, OPERATORS, listed
-from omni_kit.pysource.eval.values import Definition, Exhausted, Function, Scope, Unreadable, bounded, is_iterable, is_plain
+from omni_kit.pysource.eval.values import (
+    Definition,
+    Exhausted,
+    Function,
+    Scope,
+    Unreadable,
+    bounded,
+    is_iterable,
+    is_plain,
+)
 from omni_kit.pysource.signatures import bind, double_star, named, star
 
 
