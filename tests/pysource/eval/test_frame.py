@@ -185,6 +185,7 @@ def test_what_python_means(text: str, value: object) -> None:
         "a = (i for i in b) == []",
         "a = getattr([], '__len__', 5)",
         "a = [i for i in b if a for a in b]",
+        "def f(x=nobody): return x\na = f(1)",
         "class K:\n    @property\n    def p(self): return 1\na = K.p",
     ],
 )

@@ -326,7 +326,11 @@ class Frame(Expressions):
         own |= {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
         read = {part.id for part in parts if isinstance(part, ast.Name)} - own
         holders = [(name, self.scope.holder(name)) for name in read]
-        return all(is_plain(holder.names[name]) if holder else name in BUILTINS for name, holder in holders)
+        has_names = type(self.domain).name is not Domain.name
+        alone = (
+            is_plain(holder.names[name]) if holder else name in BUILTINS or not has_names for name, holder in holders
+        )
+        return all(alone)
 
     def entered(self, function: Function, arguments: list[Any], keywords: dict[str, Any]) -> Any:
         """What a function gives for arguments: its body is gone through.
