@@ -13,6 +13,7 @@ from omni_checkers.sglang_diffusion.facts.sources import Sources, class_named, o
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import find_library
+from omni_kit.pysource.nodes import keyword
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.diffusers.pipelines import Pipeline, find_pipeline
 
@@ -175,7 +176,7 @@ def made_by(node: ast.expr) -> ast.expr | None:
         return None
     if (dotted(node.func) or "").rpartition(".")[2] != "field":
         return node.func
-    factory = next((one.value for one in node.keywords if one.arg == "default_factory"), None)
+    factory = keyword(node, "default_factory")
     if isinstance(factory, ast.Lambda):
         return factory.body.func if isinstance(factory.body, ast.Call) else None
     return factory

@@ -10,7 +10,7 @@ from omni_checkers.engine.files import walked
 from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.nodes import calls, keyword, last_name, methods
+from omni_kit.pysource.nodes import calls, keyword, last_name, methods, names_in
 from omni_kit.pysource.reads import attributes_set
 from omni_kit.pysource.signatures import parameters
 from omni_kit.pysource.source import SourceFile, dotted
@@ -85,12 +85,12 @@ def _weights(function: ast.FunctionDef, call: ast.Call) -> bool:
     made = _named(function, call)
     below = {id(node) for node in walked(call)}
     scores = any(_product(node) for node in walked(call)) or any(
-        _product(node) for name in _names(call) for value in _values(function, name) for node in walked(value)
+        _product(node) for name in names_in(call) for value in _values(function, name) for node in walked(value)
     )
     applied = any(
         _product(node)
         and id(node) not in below
-        and (id(call) in {id(one) for one in walked(node)} or made & _names(node))
+        and (id(call) in {id(one) for one in walked(node)} or made & names_in(node))
         for node in walked(function)
     )
     return scores and applied
@@ -108,7 +108,7 @@ def _named(function: ast.FunctionDef, call: ast.Call) -> set[str]:
     for node in walked(function):
         if isinstance(node, ast.Assign):
             inner = {id(one) for one in walked(node.value)}
-            if id(call) in inner or found & _names(node.value):
+            if id(call) in inner or found & names_in(node.value):
                 found |= {one.id for target in node.targets for one in walked(target) if isinstance(one, ast.Name)}
     return found
 
@@ -117,10 +117,6 @@ def _values(function: ast.FunctionDef, name: str) -> Iterator[ast.expr]:
     for node in walked(function):
         if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id == name for one in node.targets):
             yield node.value
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in walked(node) if isinstance(one, ast.Name)}
 
 
 class ProcessorsTakeBackends(Rule):

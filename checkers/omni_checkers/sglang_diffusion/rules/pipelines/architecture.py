@@ -11,6 +11,7 @@ from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.sources import fields, own_classes
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.nodes import keyword
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.signatures import arguments
 
@@ -93,7 +94,7 @@ def _names_read(cls: ClassRef) -> set[str]:
 def _literal(node: ast.expr | None) -> Any:
     """A literal default, also one of a factory that makes nothing else."""
     if isinstance(node, ast.Call):
-        factory = next((one.value for one in node.keywords if one.arg == "default_factory"), None)
+        factory = keyword(node, "default_factory")
         node = factory.body if isinstance(factory, ast.Lambda) else next(
             (one.value for one in node.keywords if one.arg == "default"), None
         )  # fmt: skip

@@ -243,7 +243,8 @@ def _compared(serving: Serving, cls: ClassRef, home: ClassRef, own: ast.Function
         ),
         None,
     )
-    if base is None or _is_static(own) != _is_static(base[1]) or own.name.startswith("_"):
+    static = ["staticmethod" in decorators(one) for one in (own, base[1])] if base is not None else []
+    if base is None or static[0] != static[1] or own.name.startswith("_"):
         return
     where = f"{base[0].node.name}.{own.name}"
     mine, theirs = signature(own, bound=True), signature(base[1], bound=True)
@@ -260,7 +261,3 @@ def _compared(serving: Serving, cls: ClassRef, home: ClassRef, own: ast.Function
 
 _SPELLED = frozenset({"dtype"})
 """What SGLang gives by name to the callbacks of a config."""
-
-
-def _is_static(function: ast.FunctionDef) -> bool:
-    return any(dotted(one) == "staticmethod" for one in function.decorator_list)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.facts.generated import Generated
+from omni_kit.pysource.nodes import argument
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.kinds import MULTIMODAL
 
@@ -124,7 +125,7 @@ def _joins(function: ast.FunctionDef, lists: set[str]) -> Iterator[ast.Call]:
             "concat",
             "concatenate",
         }:
-            first = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "tensors"), None)
+            first = argument(node, 0, "tensors")
             if first is not None and dotted(first) in lists:
                 yield node
 
