@@ -3,10 +3,12 @@
 import ast
 import difflib
 from dataclasses import dataclass
+from inspect import Parameter
 from typing import Literal
 
 from omni_kit.patchgen.source import Definition, DefinitionNode, SourceModule
 from omni_kit.patchgen.spans import shift
+from omni_kit.pysource.signatures import signature
 
 DriftStatus = Literal["unchanged", "body-changed", "signature-changed", "decorators-changed", "vanished"]
 
@@ -67,16 +69,11 @@ def _signature_change(old: DefinitionNode, new: DefinitionNode) -> str | None:
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, str]:
     """Parameter name, with its stars, to its default; annotations do not count."""
-    a = node.args
-    positional = [*a.posonlyargs, *a.args]
-    defaults = [None] * (len(positional) - len(a.defaults)) + list(a.defaults)
-    found = {p.arg: ast.dump(d) if d else "" for p, d in zip(positional, defaults, strict=True)}
-    if a.vararg:
-        found[f"*{a.vararg.arg}"] = ""
-    found |= {p.arg: ast.dump(d) if d else "" for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True)}
-    if a.kwarg:
-        found[f"**{a.kwarg.arg}"] = ""
-    return found
+    stars = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
+    return {
+        stars.get(one.kind, "") + name: "" if one.default is one.empty else ast.dump(one.default)
+        for name, one in signature(node).parameters.items()
+    }
 
 
 def _bases(node: DefinitionNode) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from omni_kit.patchgen.checks.facts import Facts
 from omni_kit.patchgen.diagnostics import Diagnostic, error, info, warning
 from omni_kit.patchgen.source import DefinitionNode, inner_blocks
+from omni_kit.pysource.signatures import defaults, signature
 
 
 def injected(facts: Facts) -> Iterator[Diagnostic]:
@@ -75,8 +76,7 @@ def mutable_defaults(facts: Facts) -> Iterator[Diagnostic]:
     texts += [(f"helper {h.name}", h, facts.config.origin) for h in facts.made.helpers]
     for name, fragment, origin in texts:
         for function in _functions(fragment.node):
-            defaults = [*function.args.defaults, *filter(None, function.args.kw_defaults)]
-            if any(_is_mutable(default) for default in defaults):
+            if any(map(_is_mutable, defaults(signature(function)).values())):
                 yield warning("mutable-default", f"{name} has a mutable default argument; use None", origin, [name])
                 break
 

@@ -5,21 +5,19 @@ from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
+from omni_kit.pysource.signatures import defaults, named, positional, signature
 
 
 def argument_names(function: ast.FunctionDef) -> list[str]:
     """The names of the arguments of a function, `self` included, those by name alone last."""
-    return [arg.arg for arg in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    return list(named(signature(function)))
 
 
 def bind(init: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """What each argument of a function is worth: given, by default, or UNKNOWN."""
-    names = [arg.arg for arg in (*init.args.posonlyargs, *init.args.args)]
-    scope: dict[str, Any] = dict.fromkeys(argument_names(init), UNKNOWN)
-    defaults = [*zip(names[len(names) - len(init.args.defaults) :], init.args.defaults, strict=True)]
-    defaults += [(a.arg, d) for a, d in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True) if d]
-    for name, node in defaults:
-        scope[name] = literal(node)
+    taken = signature(init)
+    names = positional(taken)
+    scope = dict.fromkeys(named(taken), UNKNOWN) | {name: literal(one) for name, one in defaults(taken).items()}
     scope.update(zip(names, args, strict=False))
     scope.update({k: v for k, v in kwargs.items() if k in scope})
     if init.args.vararg is not None:

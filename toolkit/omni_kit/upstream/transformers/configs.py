@@ -13,6 +13,7 @@ from omni_kit.errors import BadInput
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.reads import literal
+from omni_kit.pysource.signatures import defaults, signature
 from omni_kit.pysource.source import SourceFile, read_source
 
 # Values that a layer, or a type of layers, has instead of those of the config.
@@ -210,7 +211,7 @@ def _class_attributes(source: SourceFile, node: ast.ClassDef, below: tuple[ast.C
         if name and isinstance(item, (ast.Assign, ast.AnnAssign)) and item.value is not None:
             _record(found, name, item.value, source)
         elif isinstance(item, ast.FunctionDef) and item.name == "__init__":
-            for arg, default in _init_defaults(item):
+            for arg, default in defaults(signature(item)).items():
                 _record(found, arg, default, source)
     return found
 
@@ -243,13 +244,6 @@ def _target(item: ast.stmt) -> str | None:
     if isinstance(item, ast.Assign) and len(item.targets) == 1 and isinstance(item.targets[0], ast.Name):
         return item.targets[0].id
     return None
-
-
-def _init_defaults(node: ast.FunctionDef) -> list[tuple[str, ast.expr]]:
-    positional = [*node.args.posonlyargs, *node.args.args]
-    pairs = list(zip(positional[len(positional) - len(node.args.defaults) :], node.args.defaults, strict=True))
-    pairs += [(a, d) for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None]
-    return [(arg.arg, default) for arg, default in pairs]
 
 
 def _suggest(library: Library, model_type: str) -> str:

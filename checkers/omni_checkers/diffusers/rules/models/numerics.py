@@ -12,6 +12,7 @@ from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.nodes import last_name, methods
+from omni_kit.pysource.signatures import defaults, signature
 from omni_kit.pysource.source import SourceFile
 
 _LOW = frozenset({"torch.bfloat16", "torch.float16", "torch.half"})
@@ -88,8 +89,7 @@ def _chosen(function: ast.FunctionDef) -> set[int]:
             found |= {id(inner) for inner in walked(node)}
         elif isinstance(node, ast.If):
             found |= {id(inner) for item in [*node.body, *node.orelse] for inner in walked(item)}
-    defaults = [*function.args.defaults, *filter(None, function.args.kw_defaults)]
-    return found | {id(inner) for default in defaults for inner in walked(default)}
+    return found | {id(inner) for default in defaults(signature(function)).values() for inner in walked(default)}
 
 
 class DevicesComeFromInputs(Rule):
@@ -133,8 +133,7 @@ def _accelerators(source: SourceFile, function: ast.FunctionDef) -> Iterator[ast
             yield from (word.value for word in node.keywords if word.arg == "device" and _cuda(word.value))
         elif isinstance(node, (ast.Assign, ast.AnnAssign)) and _cuda(node.value) and node.value is not None:
             yield node.value
-    arguments = function.args
-    yield from (one for one in [*arguments.defaults, *arguments.kw_defaults] if one is not None and _cuda(one))
+    yield from filter(_cuda, defaults(signature(function)).values())
 
 
 def _library(source: SourceFile, node: ast.Attribute) -> bool:

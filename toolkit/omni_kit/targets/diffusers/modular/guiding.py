@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import libcst as cst
 
+from omni_kit.pysource.signatures import defaults, signature
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.guided_names import ByGuider, Stead
 from omni_kit.targets.diffusers.modular.names import tree
@@ -169,12 +170,7 @@ class _Change:
         return Guided(self.opened.pipeline, self.guider, changed, begun)
 
     def _default(self, name: str) -> str:
-        given = self.opened.call.node.args
-        pairs = [
-            *zip(given.args[::-1], given.defaults[::-1], strict=False),
-            *zip(given.kwonlyargs, given.kw_defaults, strict=True),
-        ]
-        value = next((value for one, value in pairs if one.arg == name), None)
+        value = defaults(signature(self.opened.call.node)).get(name)
         return ast.unparse(value) if isinstance(value, ast.Constant) and value.value is not None else ""
 
     def _scales(self) -> tuple[dict[str, str], str]:

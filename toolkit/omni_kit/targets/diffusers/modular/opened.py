@@ -8,6 +8,7 @@ import libcst as cst
 
 from omni_kit.errors import Refusal
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.signatures import defaults, named, signature
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.diffusers.modular.names import of_tree
 from omni_kit.upstream.diffusers.classes import find_class
@@ -157,13 +158,10 @@ class Opened:
         init = self.method("__init__")
         if init is None:
             return {}
-        given = init.node.args
-        positional = [*given.posonlyargs, *given.args][1:]
-        defaults = dict(zip([one.arg for one in positional][::-1], given.defaults[::-1], strict=False))
-        defaults |= {one.arg: at for one, at in zip(given.kwonlyargs, given.kw_defaults, strict=True) if at is not None}
-        every = [one.arg for one in [*positional, *given.kwonlyargs]]
-        return {name: ast.unparse(defaults[name]) if name in defaults else "None"
-                for name in every if name not in self.parts}  # fmt: skip
+        taken = signature(init.node, bound=True)
+        given = defaults(taken)
+        return {name: ast.unparse(given[name]) if name in given else "None"
+                for name in named(taken) if name not in self.parts}  # fmt: skip
 
 
 def _as_method(home: ClassRef, node: ast.FunctionDef) -> Method:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omni_kit.pysource.reads import literal
+from omni_kit.pysource.signatures import defaults, signature
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.repositories.names import Defined, resolve
 
@@ -40,12 +41,8 @@ def plain(node: ast.expr | None) -> tuple[bool, Any]:
 
 def defaults_of(function: ast.FunctionDef) -> dict[str, Any]:
     """The arguments of a function with a default that a config can hold."""
-    given = [*function.args.posonlyargs, *function.args.args]
-    pairs = list(zip(given[len(given) - len(function.args.defaults) :], function.args.defaults, strict=True))
-    pairs += [
-        (one, value) for one, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True) if value
-    ]
-    return {one.arg: told[1] for one, value in pairs if (told := plain(value))[0]}
+    given = defaults(signature(function)).items()
+    return {name: told[1] for name, value in given if (told := plain(value))[0]}
 
 
 class Configured(ast.NodeTransformer):
