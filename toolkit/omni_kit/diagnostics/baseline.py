@@ -72,17 +72,19 @@ class Baseline:
 
         An entry with the ID of a family knows the findings of all its detectors.
         """
-        left = Counter(self.known)
-        new = []
-        for finding in findings:
-            rule, *place = self._key(finding)
-            key = next((key for name in (rule, family_of(rule)) if left[key := (name, place[0], place[1])]), None)
-            if key is None:
-                new.append(finding)
-            else:
-                left[key] -= 1
-        stale = [dict(zip(("rule", "path", "text"), key, strict=True)) for key in left.elements()]
-        return new, self.known.total() - left.total(), stale
+        before = self.known.total()
+        new = [finding for finding in findings if not self.take(finding)]
+        stale = [dict(zip(("rule", "path", "text"), key, strict=True)) for key in self.known.elements()]
+        return new, before - self.known.total(), stale
+
+    def take(self, finding: Finding) -> bool:
+        """Whether an entry knows a finding; the entry is used up then."""
+        rule, path, text = self._key(finding)
+        for name in (rule, family_of(rule)):
+            if self.known[name, path, text]:
+                self.known[name, path, text] -= 1
+                return True
+        return False
 
     def _key(self, finding: Finding) -> Key:
         path = finding.path.resolve()
@@ -109,7 +111,9 @@ def _key_of(entry: Any) -> Key:
 
 
 def _line(path: Path, number: int) -> str:
-    """The text of a line, without what surrounds it."""
+    """The text of a line, without what surrounds it; empty for a finding about a whole file."""
+    if number < 1:
+        return ""
     try:
         with tokenize.open(path) as file:
             lines = file.read().splitlines()

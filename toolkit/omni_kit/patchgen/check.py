@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from omni_kit.diagnostics.gate import Gate
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
-from omni_kit.patchgen.diagnostics import Diagnostic, error
+from omni_kit.patchgen.codes import IDS
+from omni_kit.patchgen.diagnostics import Diagnostic, error, has_errors
 from omni_kit.patchgen.loader import CannotLoad, load_config
 from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.patchgen.project import find_configs, find_project
 from omni_kit.patchgen.result import ConfigResult, Listed, Orphan, Product
 from omni_kit.patchgen.run import may_be_written, prepare, stale_files
 from omni_kit.patchgen.write import is_ours
+
+_COMPARED = "PGN7"
 
 
 def check_configs(
@@ -21,6 +25,7 @@ def check_configs(
     transformers: Path | None = None,
     root: Path | None = None,
     fix: bool = False,
+    gate: Gate | None = None,
 ) -> list[ConfigResult]:
     """Regenerates each config in memory and compares; orphans beside the outputs (and below `root`) are results too.
 
@@ -30,13 +35,15 @@ def check_configs(
         transformers: an unpacked transformers to read instead of the installed one.
         root: also look for orphans in every `generated/` below this directory.
         fix: write what is stale, and the diff beside it where there is one.
+        gate: which diagnostics are reported; without it, all that no comment in a config ignores.
 
     Raises:
         BadInput: `configs` is empty, or one of them does not exist.
     """
     if not configs:
         raise BadInput("no patch configs to check", "name configs, or give --all with the --root that holds them")
-    results = prepare(configs, out_dir, transformers)
+    gate = gate or Gate(IDS)
+    results = prepare(configs, out_dir, transformers, gate)
     for result in results:
         if isinstance(result.stage, Product):
             _compare(result, result.stage, out_dir, fix)
@@ -44,7 +51,18 @@ def check_configs(
     places = {result.output.parent for result in results if result.output is not None}
     if root is not None:
         places |= {place for place in root.rglob("generated") if place.is_dir()}
-    return results + [orphan for place in sorted(places) for orphan in _orphans(place, results)]
+    results += [orphan for place in sorted(places) for orphan in _orphans(place, results)]
+    return [result for result in results if _passes(result, gate)]
+
+
+def _passes(result: ConfigResult, gate: Gate) -> bool:
+    """Leaves out what the comparison found and is not reported; False for an orphan of which nothing is left."""
+    compared = [one for one in result.diagnostics if one.id.startswith(_COMPARED)]
+    gone = [one for one in compared if not gate.passes(result.finding(one))]
+    result.diagnostics = [one for one in result.diagnostics if one not in gone]
+    if gone and not has_errors(result.diagnostics):
+        result.status = "ok"
+    return not (gone and result.path is None)
 
 
 def check_config(config: str | Path, out_dir: Path | None = None, *, transformers: Path | None = None) -> ConfigResult:

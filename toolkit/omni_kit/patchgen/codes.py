@@ -365,3 +365,5 @@ _ALL = (
 
 DEFINITIONS: Mapping[str, Definition] = {one.name: one for one in _ALL}
 """Code -> what it means."""
+IDS: Mapping[str, Definition] = {one.id: one for one in _ALL}
+"""ID -> what it means."""

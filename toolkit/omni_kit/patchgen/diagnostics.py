@@ -15,7 +15,7 @@ __all__ = ["Diagnostic", "Severity", "error", "has_errors", "info", "strictly", 
 class Diagnostic:
     """`message` says what is wrong and what to do; `path` and `line` are in the config, or empty when in no one line.
 
-    `names` are the definitions that it speaks of, for tools.
+    `names` are the definitions that it speaks of, for tools. `file` is the whole path of the config, where known.
     """
 
     code: str
@@ -24,6 +24,7 @@ class Diagnostic:
     path: str = ""
     line: int = 0
     names: tuple[str, ...] = ()
+    file: str = ""
 
     @property
     def id(self) -> str:
@@ -59,4 +60,5 @@ def has_errors(found: Iterable[Diagnostic]) -> bool:
 def _at(code: str, severity: Severity, message: str, at: Origin | None, names: Iterable[str]) -> Diagnostic:
     assert code in DEFINITIONS, code
     path = Path(at.path).name if at else ""
-    return Diagnostic(code, severity, " ".join(message.split()), path, at.line if at else 0, tuple(names))
+    line, file = (at.line, at.path) if at else (0, "")
+    return Diagnostic(code, severity, " ".join(message.split()), path, line, tuple(names), file)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from omni_kit.diagnostics.finding import Finding
 from omni_kit.patchgen.apply import Applied
 from omni_kit.patchgen.diagnostics import Diagnostic
 from omni_kit.patchgen.generate import Generated
@@ -164,6 +165,12 @@ class ConfigResult:
     def diff(self) -> str:
         """The unified diff from upstream; empty unless the result is a product."""
         return self.stage.diff if isinstance(self.stage, Product) else ""
+
+    def finding(self, found: Diagnostic) -> Finding:
+        """A diagnostic as the finding that select, ignore, comments, baselines and formats are about."""
+        place = self.path or self.output or Path(self.config)
+        path = Path(found.file) if found.file else place
+        return Finding(found.message, path.resolve(), found.line, rule=found.id, severity=found.severity)
 
     def reject(self, stage: Stage, found: Diagnostic) -> None:
         """Puts `stage` in place because of an error, which the diagnostics get."""

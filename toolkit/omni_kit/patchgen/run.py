@@ -4,9 +4,11 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from omni_kit.diagnostics.gate import Gate
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 from omni_kit.patchgen.checks import check_generated
+from omni_kit.patchgen.codes import IDS
 from omni_kit.patchgen.diagnostics import error, has_errors, strictly
 from omni_kit.patchgen.generate import Generated, generate
 from omni_kit.patchgen.loader import CannotLoad, LoadedConfig, find_config, load_config
@@ -28,6 +30,7 @@ def run_config(
     write: bool = True,
     diff: bool = False,
     force: bool = False,
+    gate: Gate | None = None,
 ) -> ConfigResult:
     """Generates the modeling file of one config.
 
@@ -38,11 +41,12 @@ def run_config(
         write: False only says what would be written: status "stale" instead of "written".
         diff: also write the unified diff from upstream beside the file; one that lies there is kept up anyway.
         force: replace files that no patch generator wrote, too.
+        gate: which diagnostics are reported; without it, all that no comment in the config ignores.
 
     Raises:
         BadInput: there is no such config. A config that fails to load or to generate is a result with status "error".
     """
-    return run_configs([config], out_dir, transformers=transformers, write=write, diff=diff, force=force)[0]
+    return run_configs([config], out_dir, transformers=transformers, write=write, diff=diff, force=force, gate=gate)[0]
 
 
 def run_configs(
@@ -53,9 +57,10 @@ def run_configs(
     write: bool = True,
     diff: bool = False,
     force: bool = False,
+    gate: Gate | None = None,
 ) -> list[ConfigResult]:
     """The same for several, which are formatted together; see `run_config`."""
-    results = prepare(configs, out_dir, transformers)
+    results = prepare(configs, out_dir, transformers, gate)
     for result in results:
         if isinstance(product := result.stage, Product):
             files = stale_files(product, diff)
@@ -87,10 +92,12 @@ def may_be_written(
     return True
 
 
-def prepare(configs: Sequence[str | Path], out_dir: Path | None, transformers: Path | None) -> list[ConfigResult]:
+def prepare(
+    configs: Sequence[str | Path], out_dir: Path | None, transformers: Path | None, gate: Gate | None = None
+) -> list[ConfigResult]:
     """Everything up to writing: results with text and diff, or with status "error"."""
     with without_collection():
-        results = draft_configs(configs, out_dir, transformers=transformers)
+        results = draft_configs(configs, out_dir, transformers=transformers, gate=gate)
         finish(results)
         return results
 
@@ -101,13 +108,15 @@ def draft_configs(
     *,
     transformers: Path | None = None,
     run: bool = True,
+    gate: Gate | None = None,
 ) -> list[ConfigResult]:
     """Generated and checked, but not formatted: `text` is raw, and `diff` empty.
 
     Without `run`, a config that cannot be read without running it has an error that says so ("unreadable").
     """
     unpacked = {"transformers": unpacked_library("transformers", transformers)} if transformers else {}
-    return [_draft(config, out_dir, unpacked, run) for config in configs]
+    gate = gate or Gate(IDS)
+    return [_draft(config, out_dir, unpacked, run, gate) for config in configs]
 
 
 def finish(results: Sequence[ConfigResult]) -> None:
@@ -122,7 +131,7 @@ def finish(results: Sequence[ConfigResult]) -> None:
                 _finish(result, draft, text, share)
 
 
-def _draft(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path], run: bool) -> ConfigResult:
+def _draft(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path], run: bool, gate: Gate) -> ConfigResult:
     started = time.perf_counter()
     project = _project_of(config)
     libraries = Libraries(unpacked, (project.import_root,) if project else ())
@@ -144,7 +153,7 @@ def _draft(config: str | Path, out_dir: Path | None, unpacked: dict[str, Path], 
         result.diagnostics.append(error("no-source-module", why.message))
     else:
         strict = loaded.config.strict or bool(project and project.strict)
-        _judge(result, output, made, libraries, strict)
+        _judge(result, output, made, libraries, strict, gate)
     result.seconds = time.perf_counter() - started
     return result
 
@@ -153,10 +162,11 @@ def _is_skipped(loaded: LoadedConfig, libraries: Libraries) -> bool:
     return loaded.config.optional and libraries.file_of(loaded.config.source_module) is None
 
 
-def _judge(result: ConfigResult, output: Path, made: Generated, libraries: Libraries, strict: bool) -> None:
+def _judge(result: ConfigResult, output: Path, made: Generated, libraries: Libraries, strict: bool, gate: Gate) -> None:
     """Checks what was generated: it becomes a draft, or is rejected."""
     found = made.diagnostics + ([] if has_errors(made.diagnostics) else check_generated(made, libraries))
-    result.diagnostics = strictly(found) if strict else found
+    found = strictly(found) if strict else found
+    result.diagnostics = [one for one in found if gate.passes(result.finding(one))]
     if has_errors(result.diagnostics):
         result.stage = Rejected(made.loaded, output, made)
     else:
