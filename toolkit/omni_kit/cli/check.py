@@ -1,6 +1,5 @@
 """omni-kit check: what is wrong with an integration, where, and why it hurts."""
 
-import json
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -11,22 +10,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from omni_kit.cli.app import app
-from omni_kit.cli.options import FullOption
+from omni_kit.cli.gating import for_machines, ids
+from omni_kit.cli.options import FindingsFormat, FindingsFormatOption, FullOption
 from omni_kit.output import Format, Output
 
 if TYPE_CHECKING:
     from omni_checkers import Report
 
 _COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
-
-
-class CheckFormat(StrEnum):
-    """How findings are shown; sarif and github are for machines that know these forms."""
-
-    human = "human"
-    json = "json"
-    sarif = "sarif"
-    github = "github"
 
 
 class CheckLevel(StrEnum):
@@ -68,7 +59,7 @@ def check_command(
         typer.Option(metavar="FILE", help="The pyproject.toml with the settings, instead of the working directory's."),
     ] = None,
     cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Use verdicts of earlier runs.")] = True,
-    fmt: Annotated[CheckFormat, typer.Option("--format", help="How to show the findings.")] = CheckFormat.human,
+    fmt: FindingsFormatOption = FindingsFormat.human,
     full: FullOption = False,
 ) -> None:
     """Check integrations by rules: what is wrong, where, and what it leads to. Needs no torch, unless a level does.
@@ -93,30 +84,15 @@ def check_command(
         config=config,
     )
 
-    if fmt is not CheckFormat.json:
+    if fmt is not FindingsFormat.json:
         typer.echo(f"settings: {report.settings}", err=True)
-    if fmt in {CheckFormat.sarif, CheckFormat.github}:
+    if fmt in {FindingsFormat.sarif, FindingsFormat.github}:
         for note in report.notes:
             typer.echo(f"note: {note}", err=True)
         typer.echo(for_machines(report, fmt), nl=False)
         raise typer.Exit(0 if report.ok else 1)
     output = Output("check", Format(fmt.value), full)
     output.finish(report.as_json(), ok=report.ok, human=partial(_render, report), notes=report.notes)
-
-
-def ids(given: list[str] | None) -> list[str]:
-    """Ids that were given by several options, by commas, or both."""
-    return [item.strip() for text in given or [] for item in text.split(",") if item.strip()]
-
-
-def for_machines(report: "Report", fmt: CheckFormat) -> str:
-    """A report as SARIF, or as workflow commands of GitHub."""
-    from omni_kit.diagnostics.github import as_github
-    from omni_kit.diagnostics.sarif import as_sarif
-
-    if fmt is CheckFormat.sarif:
-        return json.dumps(as_sarif(report), indent=2) + "\n"
-    return "".join(f"{line}\n" for line in as_github(report))
 
 
 def _render(report: "Report", console: Console) -> None:

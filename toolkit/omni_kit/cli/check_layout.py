@@ -9,9 +9,21 @@ from rich.console import Console
 from rich.markup import escape
 
 from omni_kit.cli.app import app
-from omni_kit.cli.options import DiffusersOption, FormatOption, FullOption, SourceArgument, TransformersOption
+from omni_kit.cli.gating import finish, gate_of
+from omni_kit.cli.options import (
+    BaselineOption,
+    DiffusersOption,
+    FindingsFormat,
+    FindingsFormatOption,
+    FullOption,
+    IgnoreOption,
+    SelectOption,
+    SourceArgument,
+    TransformersOption,
+    WriteBaselineOption,
+)
 from omni_kit.errors import MissingRequirement
-from omni_kit.output import Format, Output, table
+from omni_kit.output import table
 
 if TYPE_CHECKING:
     from omni_kit.layout import LayoutVerdict
@@ -45,7 +57,11 @@ def check_layout_command(
     ] = None,
     transformers: TransformersOption = None,
     diffusers: DiffusersOption = None,
-    fmt: FormatOption = Format.human,
+    select: SelectOption = None,
+    ignore: IgnoreOption = None,
+    baseline: BaselineOption = None,
+    write_baseline: WriteBaselineOption = None,
+    fmt: FindingsFormatOption = FindingsFormat.human,
     full: FullOption = False,
 ) -> None:
     """Tell the expert layout of a checkpoint from headers alone, and account for every key. Needs no torch.
@@ -53,9 +69,11 @@ def check_layout_command(
     Of a pipeline of diffusers, its denoiser is looked at. Original authors' layouts are refused with their conversion.
     """
     from omni_kit.layout import check_layout
+    from omni_kit.layout.codes import IDS
     from omni_kit.layout.loading import loading
     from omni_kit.targets.consumers import consumer_of
 
+    gate = gate_of(list(IDS.values()), select, ignore, baseline)
     verdict = check_layout(
         source,
         model_type=model_type,
@@ -65,18 +83,23 @@ def check_layout_command(
         consumer=consumer_of(consumer) if consumer else None,
         transformers=transformers,
         diffusers=diffusers,
-    )
+    ).through(gate, Path(source).absolute())
     needed, notes = loading(verdict), []
     if emit_converter is not None:
         from omni_kit.scaffold.converter import write_converter
 
         notes = [write_converter(verdict, emit_converter)]
-    Output("check-layout", fmt, full).finish(
+    finish(
+        "check-layout",
         {**verdict.as_json(), "loading": needed.as_json(), "consumer": consumer},
+        gate=gate,
         ok=verdict.ok,
         human=partial(_render, verdict, needed, consumer),
+        fmt=fmt,
+        full=full,
         notes=notes,
         exit_code=MissingRequirement.exit_code if verdict.untested else None,
+        write_baseline=write_baseline,
     )
 
 

@@ -1,5 +1,6 @@
 """Options that several commands share, so that they read the same everywhere."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,31 @@ import typer
 
 from omni_kit.output import Format
 
+
+class FindingsFormat(StrEnum):
+    """How findings are shown; sarif and github are for machines that know these forms."""
+
+    human = "human"
+    json = "json"
+    sarif = "sarif"
+    github = "github"
+
+
+FindingsFormatOption = Annotated[FindingsFormat, typer.Option("--format", help="How to show the findings.")]
+SelectOption = Annotated[
+    list[str] | None,
+    typer.Option("--select", metavar="IDS", help="Only IDs that start with one of these prefixes (comma-separated)."),
+]
+IgnoreOption = Annotated[
+    list[str] | None,
+    typer.Option("--ignore", metavar="IDS", help="No IDs that start with one of these prefixes (comma-separated)."),
+]
+BaselineOption = Annotated[
+    Path | None, typer.Option("--baseline", metavar="FILE", help="Baseline of known findings to ignore.")
+]
+WriteBaselineOption = Annotated[
+    Path | None, typer.Option("--write-baseline", metavar="FILE", help="Write the findings of this run as a baseline.")
+]
 FormatOption = Annotated[Format, typer.Option("--format", help="human, or json for scripts and agents.")]
 FullOption = Annotated[bool, typer.Option("--full", help="Do not cut long lists.")]
 SourceArgument = Annotated[

@@ -13,12 +13,25 @@ from rich.markup import escape
 
 from omni_kit.cli.app import app
 from omni_kit.cli.commands import Commands
-from omni_kit.cli.options import DryRunOption, FormatOption, FullOption, TransformersOption
+from omni_kit.cli.gating import finish, gate_of
+from omni_kit.cli.options import (
+    BaselineOption,
+    DryRunOption,
+    FindingsFormat,
+    FindingsFormatOption,
+    FormatOption,
+    FullOption,
+    IgnoreOption,
+    SelectOption,
+    TransformersOption,
+    WriteBaselineOption,
+)
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output
 
 if TYPE_CHECKING:
     from omni_kit.convert import RenamedCheckpoint
+    from omni_kit.diagnostics.gate import Gate
     from omni_kit.patchgen.diagnostics import Diagnostic
     from omni_kit.patchgen.drift import DriftReport, TargetDrift
     from omni_kit.patchgen.result import ConfigResult
@@ -61,7 +74,11 @@ def run_command(
     force: Annotated[bool, typer.Option("--force", help="Replace files that no patch generator wrote, too.")] = False,
     dry_run: DryRunOption = False,
     transformers: TransformersOption = None,
-    output_format: FormatOption = Format.human,
+    select: SelectOption = None,
+    ignore: IgnoreOption = None,
+    baseline: BaselineOption = None,
+    write_baseline: WriteBaselineOption = None,
+    output_format: FindingsFormatOption = FindingsFormat.human,
     full: FullOption = False,
 ) -> None:
     """Generate the modeling file of each config.
@@ -70,19 +87,22 @@ def run_command(
     A file that no patch generator wrote, and what a link leads to, is not replaced. A diff that lies there is kept up.
     Exit 1 when a config has an error.
     """
+    from omni_kit.patchgen.codes import IDS
     from omni_kit.patchgen.excludes import add_excludes
     from omni_kit.patchgen.run import run_configs
 
-    output = Output("patchgen", output_format, full)
+    gate = gate_of(list(IDS.values()), select, ignore, baseline)
     chosen = _chosen(configs, all_configs, root)
     notes = []
     if fix and not dry_run:
         for result in run_configs(chosen, output_dir, transformers=transformers, write=False):
             notes += add_excludes(result)
-    results = run_configs(chosen, output_dir, transformers=transformers, write=not dry_run, diff=diff, force=force)
-    if dry_run:
-        _finish(output, results, ["nothing was written: --dry-run"], fine=("stale",))
-    _finish(output, results, notes)
+    results = run_configs(
+        chosen, output_dir, transformers=transformers, write=not dry_run, diff=diff, force=force, gate=gate
+    )
+    fine = ("stale",) if dry_run else ()
+    notes = ["nothing was written: --dry-run"] if dry_run else notes
+    _finish(gate, results, notes, output_format, full, fine, write_baseline)
 
 
 @patchgen_app.command("check")
@@ -93,7 +113,11 @@ def check_command(
     root: RootOption = None,
     fix: Annotated[bool, typer.Option("--fix", help="Write what is stale, and the diff beside it.")] = False,
     transformers: TransformersOption = None,
-    output_format: FormatOption = Format.human,
+    select: SelectOption = None,
+    ignore: IgnoreOption = None,
+    baseline: BaselineOption = None,
+    write_baseline: WriteBaselineOption = None,
+    output_format: FindingsFormatOption = FindingsFormat.human,
     full: FullOption = False,
 ) -> None:
     """Check that every generated file is what its config generates.
@@ -102,13 +126,15 @@ def check_command(
     Without CONFIG it looks at all configs below the root; no config at all is exit 2.
     """
     from omni_kit.patchgen.check import check_configs
+    from omni_kit.patchgen.codes import IDS
 
-    output = Output("patchgen", output_format, full)
+    gate = gate_of(list(IDS.values()), select, ignore, baseline)
     everything = all_configs or not configs
     place = _root(root)
     chosen = _chosen(configs, everything, root)
-    results = check_configs(chosen, output_dir, transformers=transformers, root=place if everything else None, fix=fix)
-    _finish(output, results, [])
+    root = place if everything else None
+    results = check_configs(chosen, output_dir, transformers=transformers, root=root, fix=fix, gate=gate)
+    _finish(gate, results, [], output_format, full, write_baseline=write_baseline)
 
 
 @patchgen_app.command("list")
@@ -123,7 +149,10 @@ def list_command(root: RootOption = None, output_format: FormatOption = Format.h
     results = list_configs(place)
     if not results:
         raise BadInput(f"there are no patch configs below {place}", "give the directory that holds them with --root")
-    _finish(Output("patchgen", output_format, full), results, [])
+    from omni_kit.diagnostics.gate import Gate
+    from omni_kit.patchgen.codes import IDS
+
+    _finish(Gate(IDS), results, [], FindingsFormat(output_format.value), full)
 
 
 @patchgen_app.command("drift")
@@ -248,15 +277,29 @@ def _named(config: str) -> list[str | Path]:
     return list(found)
 
 
-def _finish(output: Output, results: list["ConfigResult"], notes: list[str], fine: Sequence[str] = ()) -> NoReturn:
+def _finish(
+    gate: "Gate",
+    results: list["ConfigResult"],
+    notes: list[str],
+    fmt: FindingsFormat,
+    full: bool,
+    fine: Sequence[str] = (),
+    write_baseline: Path | None = None,
+) -> NoReturn:
     """Ends the command; a status in `fine` is no fault of what was looked at."""
     from omni_kit.patchgen.report import as_json
 
-    output.finish(
+    gate.findings = [result.finding(one) for result in results for one in result.diagnostics]
+    finish(
+        "patchgen",
         {"configs": [as_json(result) for result in results]},
+        gate=gate,
         ok=all(result.ok or result.status in fine for result in results),
         human=partial(_render, results, fine),
+        fmt=fmt,
+        full=full,
         notes=notes + [note for result in results for note in result.notes],
+        write_baseline=write_baseline,
     )
 
 
@@ -282,7 +325,7 @@ def _result_line(result: "ConfigResult") -> str:
 def _diagnostic_line(found: "Diagnostic") -> str:
     colour = _COLOURS[found.severity.value]
     at = f"{found.path}:{found.line} " if found.line else ""
-    return f"[{colour}]{found.severity}[/{colour}] {found.code}: {escape(at + found.message)}"
+    return f"[{colour}]{found.severity}[/{colour}] {found.code}: {escape(f'{at}{found.message} [{found.id}]')}"
 
 
 def _short(path: Path) -> str:

@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from omni_kit.cli.app import app
-from omni_kit.cli.check import CheckFormat, for_machines, ids, show_findings
+from omni_kit.cli.check import show_findings
 from omni_kit.cli.commands import Commands
-from omni_kit.cli.options import FormatOption, FullOption
+from omni_kit.cli.gating import for_machines, ids
+from omni_kit.cli.options import FindingsFormat, FormatOption, FullOption
 from omni_kit.output import Format, Output, table
 from omni_kit.skillpack import Agent, Place
 
@@ -105,7 +106,7 @@ def check_command(
         list[str] | None, typer.Option(metavar="IDS", help="No rules whose id starts so; separate by commas.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
-    fmt: Annotated[CheckFormat, typer.Option("--format", help="How to show the findings.")] = CheckFormat.human,
+    fmt: Annotated[FindingsFormat, typer.Option("--format", help="How to show the findings.")] = FindingsFormat.human,
     full: FullOption = False,
 ) -> None:
     """Check skills: their form, and whether the commands, flags, files, names and versions that they name exist.
@@ -125,7 +126,7 @@ def check_command(
         ignore=ids(ignore),
         strict=strict,
     )
-    if fmt in {CheckFormat.sarif, CheckFormat.github}:
+    if fmt in {FindingsFormat.sarif, FindingsFormat.github}:
         for note in report.notes:
             typer.echo(f"note: {note}", err=True)
         typer.echo(for_machines(report, fmt), nl=False)

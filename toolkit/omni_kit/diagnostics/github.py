@@ -14,7 +14,7 @@ def as_github(report: Reported, base: Path | None = None) -> Iterator[str]:
     for finding in report.findings:
         properties = {
             "file": shown(finding.path, base),
-            "line": str(finding.line),
+            "line": str(max(1, finding.line)),
             "col": str(finding.column),
             "title": finding.rule,
         }

@@ -11,8 +11,13 @@ from omni_kit.diagnostics.finding import Severity
 _NEVER = "never."
 
 
+# Each is the verdict itself: no layout is known that could be loaded.
+_VERDICTS = frozenset({"quantised-experts", "not-exact", "ambiguous-orientation"})
+
+
 def _define(number: int, code: str, severity: Severity, summary: str, why: str, fine_when: str = _NEVER) -> Definition:
-    return Definition(f"LAY{number}", code, severity, "layout", Documentation(summary, why=why, fine_when=fine_when))
+    said = Documentation(summary, why=why, fine_when=fine_when)
+    return Definition(f"LAY{number}", code, severity, "layout", said, suppressible=code not in _VERDICTS)
 
 
 _ALL = (
@@ -213,3 +218,5 @@ _ALL = (
 
 DEFINITIONS: Mapping[str, Definition] = {one.name: one for one in _ALL}
 """Code -> what it means."""
+IDS: Mapping[str, Definition] = {one.id: one for one in _ALL}
+"""ID -> what it means."""

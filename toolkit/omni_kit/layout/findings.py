@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
+from omni_kit.diagnostics.finding import Finding, Severity
 from omni_kit.layout.accounting import Accounting
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.codes import DEFINITIONS
@@ -23,6 +25,10 @@ class LayoutFinding:
     def id(self) -> str:
         """The ID of the code, such as LAY101."""
         return DEFINITIONS[self.code].id
+
+    def at(self, path: Path) -> Finding:
+        """The finding that select, ignore, baselines and formats are about: of a whole checkpoint, not of a line."""
+        return Finding(self.message, path, 0, rule=self.id, severity=Severity(self.severity))
 
     def as_json(self) -> dict[str, str]:
         """One entry of `findings`."""

@@ -1,8 +1,10 @@
 """The verdict on a checkpoint's expert layout: decided by what is in the file, explained by the recipe."""
 
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from omni_kit.diagnostics.gate import Gate
 from omni_kit.errors import BadInput
 from omni_kit.layout.accounting import Accounting, account
 from omni_kit.layout.against import LoadProof, prove_loading
@@ -34,12 +36,23 @@ class LayoutVerdict:
     expert_keys: int
     findings: tuple[LayoutFinding, ...] = field(default=())
     load_proof: LoadProof | None = None
+    ignored: frozenset[str] = frozenset()
+
+    def through(self, gate: Gate, path: Path) -> "LayoutVerdict":
+        """The verdict with the findings that a gate reports; what is ignored no longer counts.
+
+        Args:
+            path: of the checkpoint.
+        """
+        kept = tuple(one for one in self.findings if gate.passes(one.at(path)))
+        gone = {one.code for one in self.findings} - {one.code for one in kept}
+        return replace(self, findings=kept, ignored=frozenset(gone))
 
     @property
     def ok(self) -> bool:
         """Whether the layout is known and usable, every key is accounted for, and no finding is an error."""
         fine = self.verdict in {"native", "convertible", "mixed", "not-moe"}
-        return fine and self.accounting is not None and self.accounting.complete and not self._errors()
+        return fine and self._open() == set() and not self._errors()
 
     @property
     def untested(self) -> bool:
@@ -47,7 +60,19 @@ class LayoutVerdict:
         accounting = self.accounting
         if self.ok or accounting is None or self._errors() or self.verdict in {"ambiguous", "unsupported"}:
             return False
-        return bool(accounting.not_judged) and not (accounting.unmapped or accounting.missing or accounting.misfits)
+        return self._open() == {"not-judged"}
+
+    def _open(self) -> set[str] | None:
+        """The codes of what the account leaves open and nobody ignores; None without an account."""
+        if self.accounting is None:
+            return set() if "no-config" in self.ignored else None
+        found = {
+            "unmapped-keys": self.accounting.unmapped,
+            "missing-parameters": self.accounting.missing,
+            "not-judged": self.accounting.not_judged,
+            **{one.code: True for one in self.accounting.misfits},
+        }
+        return {code for code, there in found.items() if there} - self.ignored
 
     def _proof(self) -> str:
         if self.accounting is None:
