@@ -57,7 +57,7 @@ def digest(inputs: Iterable[Path], surroundings: Iterable[Path] = (), libraries:
         found.update(_stamps(package).encode())
     for path in inputs:
         try:
-            found.update(f"{path}\0".encode() + path.read_bytes())
+            found.update(f"{path}\0".encode() + (path.read_bytes() if path.is_file() else b"missing"))
         except OSError:
             found.update(f"{path} missing".encode())
     return found.hexdigest()

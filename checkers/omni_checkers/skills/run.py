@@ -2,20 +2,23 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from omni_checkers.engine.facts import Facts, facts_in
-from omni_checkers.engine.judge import applied, settled
+from omni_checkers.engine.judge import RuleVerdict, applied, settled
+from omni_checkers.engine.own_rules import RuleFailed
 from omni_checkers.engine.registry import SKILLS, select_rules
 from omni_checkers.engine.report import Report
-from omni_checkers.engine.rule import Finding, NotApplicable, Result, Severity
+from omni_checkers.engine.rule import Finding, NotApplicable, Result, Rule, Severity
 from omni_checkers.skills.facts.installed import Installed
 from omni_checkers.skills.facts.programs import Programs
 from omni_checkers.skills.subject import Subject, find_skills
 from omni_kit.diagnostics.definition import Selection
 from omni_kit.diagnostics.suppress import Suppression, read_comment
 from omni_kit.errors import BadInput
+from omni_kit.files import files_matching
 from omni_kit.skillpack.commands import Command
 
 _ORDER = {Severity.error: 0, Severity.warning: 1, Severity.info: 2}
@@ -70,7 +73,7 @@ def _skills_of(path: Path) -> list[Subject]:
 def _facts(
     skill: Subject, skills: Sequence[Subject], known: Mapping[str, Command], checkout: Path | None, untested: set[str]
 ) -> Facts:
-    beside = [Subject(file.parent) for file in sorted(skill.path.parent.glob("*/SKILL.md"))]
+    beside = [Subject(file.parent) for file in files_matching(skill.path.parent, "*/SKILL.md")]
     pack = {other.path.name: other for other in (*beside, *skills) if other.path.parent == skill.path.parent}
     given: dict[str, Any] = {
         "skill": skill,
@@ -95,36 +98,47 @@ def _installed(path: Path, checkout: Path | None) -> Installed:
 
 
 def _judge(skill: Subject, report: Report, selection: Selection, facts: Facts) -> None:
-    """Adds what the rules say of one skill to the report."""
+    """Add what the rules say of one skill to the report; a rule that fails on it is a finding, others go on."""
     active = [found for page in skill.pages for found in _silenced(page.path, page.text)]
     for rule in report.rules:
         crashes: list[Finding] = []
-        verdict = settled(applied(rule, facts, skill.path, crashes), active)
-        if crashes:
-            raise BadInput(f"{crashes[0].message} (in {skill.path})", "report it; leave the rule out with --ignore")
+        verdict = settled(_applied(rule, facts, skill, crashes), active)
+        report.findings += [
+            replace(one, path=skill.file, rule=RuleFailed.id, severity=RuleFailed.severity) for one in crashes
+        ]
         report.findings += [finding for finding in verdict.findings if finding.rule in selection]
         report.suppressed += verdict.suppressed
         report.results.append(Result(rule.id, skill.path, verdict.status, verdict.reason))
 
 
+def _applied(rule: type[Rule], facts: Facts, skill: Subject, crashes: list[Finding]) -> RuleVerdict:
+    try:
+        return applied(rule, facts, skill.path, crashes)
+    except RecursionError:
+        crashes.append(Finding(f"{rule.id} failed: something is nested too deeply", skill.file))
+        return RuleVerdict("not-applicable", crashes[-1].message)
+
+
 def _silenced(path: Path, text: str) -> list[Suppression]:
     """The comments `<!-- omni-kit: ignore[ID] reason -->` of a page; each covers its line and the block after it."""
     lines = text.splitlines()
+    ends = _ends(lines)
     found = []
     for number, line in enumerate(lines, 1):
         if "<!--" in line and (comment := read_comment(line.replace("<!--", "#").replace("-->", ""))) is not None:
             rules, reason = comment
             if rules and reason:
-                found.append(Suppression(path, number, rules, range(number, _end(lines, number) + 1)))
+                found.append(Suppression(path, number, rules, range(number, ends[number] + 1)))
     return found
 
 
-def _end(lines: Sequence[str], number: int) -> int:
-    """The last line of the paragraph or block of code after a line."""
-    at = number
-    fence = lines[at].lstrip()[:3] if at < len(lines) else ""
-    if fence in ("```", "~~~"):
-        return next((n for n in range(at + 2, len(lines) + 1) if lines[n - 1].lstrip().startswith(fence)), len(lines))
-    while at < len(lines) and lines[at].strip():
-        at += 1
-    return at
+def _ends(lines: Sequence[str]) -> list[int]:
+    """The last line, from 1, of the paragraph or block of code after each line: item n for line n."""
+    count = len(lines)
+    ends, paragraph, fences = [count] * (count + 1), count, {"```": count, "~~~": count}
+    for at in range(count - 1, -1, -1):
+        start = lines[at].lstrip()[:3]
+        paragraph = paragraph if lines[at].strip() else at
+        ends[at] = fences.get(start, paragraph)
+        fences |= {start: at + 1} if start in fences else {}
+    return ends

@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from omni_kit.documents import DocumentError, read_yaml
 from omni_kit.errors import BadInput
+from omni_kit.files import files_matching
 from omni_kit.skillpack.page import Page
 
 _LANGUAGES = {".py": "python", ".sh": "bash", ".json": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
@@ -79,8 +79,8 @@ class Subject:
     @cached_property
     def files(self) -> list[Path]:
         """Everything in the folder, ordered; skills inside it are skills of their own."""
-        found = (path for path in sorted(self.path.rglob("*")) if path.is_file())
-        inner = {file.parent for file in self.path.glob("*/**/SKILL.md")}
+        found = files_matching(self.path, "**/*")
+        inner = {path.parent for path in found if path.name == "SKILL.md" and path.parent != self.path}
         return [
             path
             for path in found
@@ -119,9 +119,9 @@ class Subject:
         if text is None:
             raise BadInput("no front matter: the file begins with ---, name, description, ---")
         try:
-            found = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise BadInput(f"the front matter is no YAML: {error}") from error
+            found = read_yaml(text)
+        except DocumentError as error:
+            raise BadInput(f"the front matter is not YAML: {error}") from error
         if not isinstance(found, dict):
             raise BadInput("the front matter is no mapping of fields to values")
         return {str(key): value for key, value in found.items()}
@@ -146,5 +146,5 @@ def find_skills(path: Path) -> list[Subject]:
         path = path.parent
     if (path / "SKILL.md").is_file():
         return [Subject(path.resolve())]
-    found = sorted(path.glob("*/SKILL.md")) or sorted(path.rglob("SKILL.md"))
+    found = files_matching(path, "*/SKILL.md") or files_matching(path, "**/SKILL.md")
     return [Subject(file.parent.resolve()) for file in found if not _SKIPPED & set(file.parts)]

@@ -6,6 +6,7 @@ from typing import Any
 
 from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.files import File
+from omni_kit.files import files_matching
 
 _READ = {".py", ".json", ".md", ".yaml", ".yml"}
 EXAMPLE = "olmoe"
@@ -55,9 +56,9 @@ def inputs(path: Path) -> list[Path]:
     from omni_kit.errors import BadInput
     from omni_kit.targets.veomni.model_dir import find_model_dir
 
-    own = [file for file in path.rglob("*") if file.suffix in _READ and "__pycache__" not in file.parts]
+    own = [file for file in files_matching(path, "**/*") if file.suffix in _READ]
     try:
         others = around(find_model_dir(path))
     except BadInput:
         others = []
-    return [*sorted(own), path.parent / "__init__.py", *others]
+    return [*own, path.parent / "__init__.py", *others]

@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 
 from omni_kit.convert.casts import CASTS
 from omni_kit.convert.plan import ConversionPlan, Shard
+from omni_kit.documents import read_json
 from omni_kit.errors import BadInput
 from omni_kit.upstream.places import INDEX_SUFFIX
 
@@ -143,7 +144,7 @@ class Destination:
         if not resume:
             raise BadInput(f"{self.path} holds an interrupted conversion", "--resume it, or give a new directory")
         try:
-            state = json.loads((self.path / STATE).read_text(encoding="utf-8"))
+            state = read_json((self.path / STATE).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise BadInput(f"cannot read {self.path / STATE}: {error}", "start again in a new directory") from error
         if not isinstance(state, dict) or state.get("fingerprint") != self.plan.fingerprint:

@@ -12,6 +12,7 @@ from typing import Any
 
 from omni_kit.diagnostics.definition import family_of
 from omni_kit.diagnostics.finding import Finding
+from omni_kit.documents import read_json
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 
@@ -94,7 +95,7 @@ class Baseline:
 
 def _entries(file: Path) -> list[Any]:
     """The entries of a baseline; ValueError says what is wrong with another file."""
-    data = json.loads(file.read_text(encoding="utf-8"))
+    data = read_json(file.read_text(encoding="utf-8"))
     if not isinstance(data, dict) or data.get("schema") != _SCHEMA:
         raise ValueError(f"its schema is not {_SCHEMA}")
     entries = data.get("findings")

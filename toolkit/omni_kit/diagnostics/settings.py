@@ -1,7 +1,6 @@
 """What a project says about checking, in `[tool.omni-kit.check]` of its pyproject.toml."""
 
 import fnmatch
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from omni_kit.diagnostics.definition import Selection, begins
 from omni_kit.diagnostics.finding import Finding
+from omni_kit.documents import read_toml
 from omni_kit.errors import BadInput
 
 
@@ -142,8 +142,8 @@ def _table(file: Path) -> Any:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        return read_toml(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise BadInput(f"cannot read {file}: {why}", "give a TOML file") from error
 

@@ -1,11 +1,11 @@
 """What a search for kernels found, as it is shown and kept."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from omni_kit.documents import read_json
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.kernels.timing import Measured
 from omni_kit.upstream.subject import open_source
@@ -174,7 +174,7 @@ def load_choice(file: Path) -> Kept:
         BadInput: the file is no such result, or nothing was measured.
     """
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
+        said = read_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"{file} cannot be read as JSON", "give what `kernels --format json` printed") from error
     if not isinstance(said, dict) or said.get("schema") != SCHEMA:

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from omni_kit.documents import DocumentError, read_yaml
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 
@@ -49,18 +50,18 @@ def merged(text: str, place: Sequence[str], chosen: Mapping[str, str], name: str
         BadInput: it is no YAML mapping, or something else stands in that place.
     """
     try:
-        before = yaml.safe_load(text)
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadInput(f"{name} is no YAML: {' '.join(str(error).split())[:200]}", "mend it first") from error
+        before = read_yaml(text)
+    except DocumentError as error:
+        raise BadInput(f"{name} is not YAML: {str(error)[:200]}", "fix it first") from error
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
     if before is not None and not isinstance(before, dict):
         raise BadInput(f"{name} is no YAML mapping", "give a training file")
     if not chosen:
         return text
     after = _spliced(text, root, place, chosen)
     try:
-        right = yaml.safe_load(after) == _expected(before or {}, place, chosen)
-    except yaml.YAMLError:
+        right = read_yaml(after) == _expected(before or {}, place, chosen)
+    except DocumentError:
         right = False
     if not right:
         where = ".".join(place)
@@ -70,6 +71,8 @@ def merged(text: str, place: Sequence[str], chosen: Mapping[str, str], name: str
 
 def _read(file: Path) -> str:
     try:
+        if file.exists() and not file.is_file():
+            raise BadInput(f"{file} is not a regular file", "give a training file")
         return file.read_text(encoding="utf-8") if file.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{file} cannot be read: {error}", "give a YAML file") from error

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.files import is_file
+from omni_kit.files import files_matching, is_file
 from omni_kit.layout.headers import TensorInfo, read_header
 from omni_kit.pysource.source import without_collection
 from omni_kit.upstream.hub import HubRepo, hub_headers
@@ -69,10 +69,10 @@ def read_checkpoint(path: Path | HubRepo) -> Checkpoint:
     if path.name.endswith(INDEX_SUFFIX):
         return _from_index(path)
     if path.is_dir():
-        indexes = sorted(path.glob(f"*{INDEX_SUFFIX}"))
+        indexes = files_matching(path, f"*{INDEX_SUFFIX}")
         if indexes:
             return _from_index(indexes[0], shards_needed=True)
-        files = sorted(path.glob("*.safetensors"))
+        files = files_matching(path, "*.safetensors")
         if not files:
             raise BadInput(f"{path} holds no safetensors files")
         _refuse_gaps(files)

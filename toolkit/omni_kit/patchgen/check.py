@@ -5,7 +5,7 @@ from pathlib import Path
 
 from omni_kit.diagnostics.gate import Gate
 from omni_kit.errors import BadInput
-from omni_kit.files import write_atomic
+from omni_kit.files import files_matching, write_atomic
 from omni_kit.patchgen.codes import IDS
 from omni_kit.patchgen.diagnostics import Diagnostic, error, has_errors
 from omni_kit.patchgen.loader import CannotLoad, load_config
@@ -120,7 +120,7 @@ def _same_outputs(results: list[ConfigResult]) -> None:
 def _orphans(place: Path, results: list[ConfigResult]) -> list[ConfigResult]:
     """Generated files in `place` that no config beside it makes."""
     claimed = {result.output.resolve() for result in results if result.output is not None}
-    files = [*place.glob("*.py"), *place.glob("patched_*.diff")]
+    files = [*files_matching(place, "*.py"), *files_matching(place, "patched_*.diff")]
     unclaimed = [f for f in files if f.with_suffix(".py").resolve() not in claimed and is_ours(f)]
     if not unclaimed:
         return []

@@ -1,11 +1,12 @@
 """Where configs lie: `[tool.patchgen]` of pyproject.toml, and the search for `*_patch_gen_config.py`."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from omni_kit.documents import read_toml
 from omni_kit.errors import BadInput
+from omni_kit.files import files_matching
 from omni_kit.patchgen.importing import CONFIG_SUFFIX
 
 
@@ -51,7 +52,7 @@ def find_configs(root: Path) -> list[Path]:
     """
     if not root.is_dir():
         raise BadInput(f"there is no directory {root}", "give the directory to search with --root")
-    files = (p for p in root.rglob(f"*{CONFIG_SUFFIX}.py") if not p.name.startswith("_"))
+    files = (p for p in files_matching(root, f"**/*{CONFIG_SUFFIX}.py") if not p.name.startswith("_"))
     return sorted(p for p in files if not _is_hidden(p.relative_to(root)))
 
 
@@ -61,9 +62,10 @@ def _is_hidden(path: Path) -> bool:
 
 def _table(file: Path) -> dict[str, Any] | None:
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("patchgen")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as why:
+        tool = read_toml(file.read_text(encoding="utf-8")).get("tool")
+    except (OSError, ValueError) as why:
         raise BadInput(f"{file} cannot be read: {why}", "mend the file") from why
+    table = tool.get("patchgen") if isinstance(tool, dict) else None
     if table is not None and not isinstance(table, dict):
         raise BadInput(f"{file}: [tool.patchgen] is no table", "write [tool.patchgen] with search_root = '...'")
     return table

@@ -2,6 +2,7 @@
 
 import ast
 import gc
+import stat
 import tokenize
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -212,7 +213,10 @@ def parse_file(path: Path) -> tuple[str, ast.Module]:
         OSError, UnicodeDecodeError: it cannot be read.
         SyntaxError: it is not Python that this interpreter can parse, or nested too deeply for it.
     """
-    return _parsed(path, path.stat().st_mtime_ns)
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):  # opening a pipe waits for somebody who writes into it
+        raise OSError(f"{path.name} is not a regular file")
+    return _parsed(path, found.st_mtime_ns)
 
 
 @lru_cache(maxsize=512)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tomlkit
-from tomlkit.exceptions import TOMLKitError
 
 from omni_kit import __version__
+from omni_kit.documents import read_json, read_toml
 from omni_kit.errors import BadInput
 from omni_kit.scaffold.write import digest
 
@@ -49,10 +49,10 @@ def is_written(name: str, text: str) -> bool:
     """
     try:
         if name == BASE:
-            return dump_base(json.loads(text)) == text
-        said = tomlkit.parse(text).unwrap()
+            return dump_base(read_json(text)) == text
+        said = read_toml(text)
         return _answers_text(*(said[key] for key in ("omni_kit", "template_version", "answers", "files"))) == text
-    except (TOMLKitError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
@@ -65,9 +65,9 @@ def load_answers(path: Path) -> Answers:
     if not path.is_file():
         return Answers({}, {})
     try:
-        document = tomlkit.parse(path.read_text(encoding="utf-8")).unwrap()
+        document = read_toml(path.read_text(encoding="utf-8"))
         return Answers(_texts(document, "answers"), _texts(document, "files"))
-    except (OSError, UnicodeDecodeError, TOMLKitError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise BadInput(f"cannot read {path}: {error}", "restore it, or delete it and pass --force") from error
 
 
@@ -79,8 +79,8 @@ def dump_base(files: Mapping[str, str]) -> str:
 def load_base(path: Path, answers: Answers) -> Mapping[str, str]:
     """What an earlier run wrote, path -> text; only texts that the answers vouch for, and none without a file."""
     try:
-        texts = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        texts = read_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
     if not isinstance(texts, dict):
         return {}

@@ -1,11 +1,11 @@
 """Makes an integration again as today's templates and library have it, and merges that with what people changed."""
 
-import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from omni_kit.documents import read_json
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.isolation.programs import run_program
 from omni_kit.scaffold.answers import ANSWERS, BASE, Answers, load_answers, load_base
@@ -66,7 +66,7 @@ class Recorded:
             BadInput: they cannot be read.
         """
         try:
-            said = json.loads(self.answers.answers.get("kernels", "{}"))
+            said = read_json(self.answers.answers.get("kernels", "{}"))
         except ValueError:
             said = None
         if not isinstance(said, dict):

@@ -2,12 +2,13 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _ENDS = frozenset("|&;()<>\n")
 _ASSIGNMENT = re.compile(r"\w+=.*")
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1.*?\n.*?^\s*\2[ \t]*$", re.DOTALL | re.MULTILINE)
+_HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1")
 _PLACEHOLDER = re.compile(r"<(?=[^\s<>&|;(])[^<>\n]*(?<=\S)>")
 _KEYWORDS = {"if", "then", "elif", "else", "do", "while", "until", "!", "{", "}", "$", ">", "time", "exec", "command"}
 # Whatever comes after these words is a command of its own.
@@ -60,13 +61,32 @@ def without_placeholders(text: str) -> str:
 
 def calls(text: str) -> Iterator[Call]:
     """The simple commands of shell code; of what cannot be read, nothing."""
-    text = _HEREDOC.sub(lambda match: "\n" * match[0].count("\n"), without_placeholders(text))
+    text = _without_heredocs(without_placeholders(text))
     line = 1
     for logical in re.split(r"(?<!\\)\n", text):
         for words in _simple(logical.replace("\\\n", " ")):
             if (call := _call(words, line)) is not None:
                 yield call
         line += logical.count("\n") + 1
+
+
+def _without_heredocs(text: str) -> str:
+    """Shell code with empty lines instead of documents; one without an end is none."""
+    lines = text.split("\n")
+    ends: dict[str, list[int]] = {}
+    for number, line in enumerate(lines):
+        ends.setdefault(line.strip(), []).append(number)
+    kept: list[str] = []
+    while len(kept) < len(lines):
+        number = len(kept)
+        for match in _HEREDOC.finditer(lines[number]):
+            places = ends.get(match[2], [])
+            if (after := bisect_right(places, number)) < len(places):
+                kept += [lines[number][: match.start()], *[""] * (places[after] - number)]
+                break
+        else:
+            kept.append(lines[number])
+    return "\n".join(kept)
 
 
 def _simple(line: str) -> Iterator[list[str]]:
@@ -94,15 +114,29 @@ def _simple(line: str) -> Iterator[list[str]]:
     yield words
 
 
-def _call(words: list[str], line: int) -> Call | None:
-    while words and (words[0] in _KEYWORDS or _ASSIGNMENT.fullmatch(words[0])):
-        words = words[1:]
-    for wrapper in _WRAPPERS:
-        if tuple(words[: len(wrapper)]) == wrapper and len(words) > len(wrapper):
-            rest = words[len(wrapper) :]
-            while rest and (rest[0].startswith("-") or _ASSIGNMENT.fullmatch(rest[0]) or rest[0][0].isdigit()):
-                rest = rest[1:]
-            return _call(rest, line)
-    if not words or not re.fullmatch(r"[\w./~${}+-]+", words[0]):
+def _call(words: Sequence[str], line: int) -> Call | None:
+    """The program that some words run, behind keywords, assignments and wrappers."""
+    at = 0
+    while at < len(words):
+        if words[at] in _KEYWORDS or _ASSIGNMENT.fullmatch(words[at]):
+            at += 1
+        elif inner := _behind_wrapper(words, at):
+            at = inner
+        else:
+            break
+    if at >= len(words) or not re.fullmatch(r"[\w./~${}+-]+", words[at]):
         return None
-    return Call(words[0].rpartition("/")[2], tuple(words[1:]), words[0], line)
+    return Call(words[at].rpartition("/")[2], tuple(words[at + 1 :]), words[at], line)
+
+
+def _behind_wrapper(words: Sequence[str], at: int) -> int:
+    """Where the command begins that the words from `at` on wrap; 0 where they are no wrapper, or wrap nothing."""
+    for wrapper in _WRAPPERS:
+        inner = at + len(wrapper)
+        if tuple(words[at:inner]) == wrapper and inner < len(words):
+            while inner < len(words) and (
+                words[inner].startswith("-") or _ASSIGNMENT.fullmatch(words[inner]) or words[inner][:1].isdigit()
+            ):
+                inner += 1
+            return inner
+    return 0

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from omni_kit import __version__
+from omni_kit.documents import read_json
 from omni_kit.errors import BadInput
 from omni_kit.files import inside, plain_name, write_atomic
 from omni_kit.skillpack.skill import Skill, load_skills
@@ -193,7 +194,7 @@ def _unlink(folder: Path, relative: str, digest: str, left: dict[str, str]) -> C
 def _record(folder: Path) -> dict[str, str]:
     """What was written into a folder; nothing where no record is, or none that can be read."""
     try:
-        said = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        said = read_json((folder / RECORD).read_text(encoding="utf-8"))
         return {str(key): str(value) for key, value in said["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}

@@ -1,6 +1,7 @@
 """A page of Markdown, read once: its code, its links, and the line of each."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -86,7 +87,11 @@ class Page:
 
     def section_of(self, line: int) -> int:
         """The number of the heading that a line stands under; 0 before the first."""
-        return sum(start < line for start in self._headings)
+        return bisect_left(self._headings, line)
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return self.text.splitlines()
 
     @cached_property
     def _headings(self) -> list[int]:
@@ -101,7 +106,7 @@ class Page:
     def _block(self, token: Token) -> Block:
         start, end = token.map or [0, 0]
         fenced = token.type == "fence"
-        last = self.text.splitlines()[end - 1].strip(" >") if fenced and end else ""
+        last = self._lines[end - 1].strip(" >") if fenced and end else ""
         closed = not fenced or (end > start + 1 and last.startswith(token.markup) and not last.strip(token.markup[0]))
         words = token.info.split()
         language = words[0].strip("{}.").partition(",")[0].lower() if words else ""

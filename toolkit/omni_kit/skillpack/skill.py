@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
+from omni_kit.documents import DocumentError, read_yaml
 from omni_kit.errors import BadInput
 from omni_kit.resources import resource_dir
 
@@ -62,8 +61,8 @@ def read_skill(path: Path) -> Skill:
     if match is None:
         raise BadInput(f"{path} has no YAML front matter", "begin it with ---, name, description, ---")
     try:
-        meta = yaml.safe_load(match.group(1))
-    except yaml.YAMLError as error:
+        meta = read_yaml(match.group(1))
+    except DocumentError as error:
         raise BadInput(f"{path} has damaged front matter: {error}") from error
     name, description = (str((meta or {}).get(key, "")) for key in ("name", "description"))
     if not _NAME.match(name) or len(name) > _MAX_NAME or name != path.parent.name:

@@ -1,8 +1,9 @@
 """What an integration was made from, as it is recorded beside it."""
 
-import tomllib
 from pathlib import Path
 
+from omni_kit.documents import read_toml
+from omni_kit.files import is_file
 from omni_kit.upstream.diffusers.pipelines import INDEX
 
 SCHEDULER = "_scheduler"
@@ -15,7 +16,7 @@ _ANSWERS = ".omni-kit.toml"
 def recorded_source(path: Path) -> str:
     """A SOURCE: the directory of a pipeline as an absolute path, or a name as it was given; empty without a record."""
     try:
-        recorded = tomllib.loads((path / _ANSWERS).read_text(encoding="utf-8"))
+        recorded = read_toml((path / _ANSWERS).read_text(encoding="utf-8") if is_file(path / _ANSWERS) else "")
         given = str(recorded["answers"]["source"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput
-from omni_kit.files import is_file
+from omni_kit.files import files_matching, is_file
 
 INDEX_SUFFIX = ".safetensors.index.json"
 _SHARD = re.compile(r"-[0-9]{5}-of-(?P<count>[0-9]{5})\.safetensors$")
@@ -70,7 +70,7 @@ def one_of_several(path: Path) -> bool:
     match = _SHARD.search(path.name)
     if match is not None and int(match["count"]) > 1:
         return True
-    for index in sorted(path.parent.glob(f"*{INDEX_SUFFIX}")):
+    for index in files_matching(path.parent, f"*{INDEX_SUFFIX}"):
         placed = read_json(index).get("weight_map")
         names = {name for name in placed.values() if isinstance(name, str)} if isinstance(placed, dict) else set()
         if path.name in names and len(names) > 1:

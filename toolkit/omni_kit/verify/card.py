@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from omni_kit.documents import read_json
 from omni_kit.errors import BadInput
 from omni_kit.verify.signature import Signer, signer_of
 
@@ -162,7 +163,7 @@ def load_card(file: Path) -> LoadedCard:
     if file.suffix == ".md":
         text = text.partition("```json\n")[2].partition("\n```")[0]
     try:
-        body = json.loads(text)
+        body = read_json(text)
         signature = str(body.pop("signature", ""))
         # Cards of earlier versions name the checksum "seal".
         checksum = body.pop("seal") if "seal" in body else body.pop("checksum")

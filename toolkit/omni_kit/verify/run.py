@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
+from omni_kit.files import files_matching
 from omni_kit.parity.candidate import find_candidate
 from omni_kit.parity.levels import BY_NAME, parse_levels
 from omni_kit.parity.processes.workers import Sides, begin
@@ -244,7 +245,7 @@ def silenced(directory: Path) -> Iterator[str]:
     from omni_checkers.engine.files import read_file
     from omni_kit.diagnostics.suppress import suppressions
 
-    for file in sorted(directory.rglob("*.py")):
-        found, _ = suppressions(file, read_file(file).text) if "__pycache__" not in file.parts else ([], [])
+    for file in files_matching(directory, "**/*.py"):
+        found, _ = suppressions(file, read_file(file).text)
         for one in found:
             yield f"{file.relative_to(directory).as_posix()}:{one.line} {','.join(one.rules)}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library, find_library
 from omni_kit.pysource.source import SourceFile, read_source
 from omni_kit.upstream.diffusers.package import package_root, part_files
@@ -62,7 +63,7 @@ def home_of(path: Path) -> Path:
 def own_files(path: Path) -> list[Path]:
     """The Python files of an integration: a package of its own, or a part of diffusers."""
     root = package_root(path)
-    return part_files(root, path) if root is not None else sorted(path.glob("*.py"))
+    return part_files(root, path) if root is not None else files_matching(path, "*.py")
 
 
 def read_all(library: Library, files: Sequence[Path]) -> list[SourceFile]:

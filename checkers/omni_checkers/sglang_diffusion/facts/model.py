@@ -12,6 +12,7 @@ from omni_checkers.sglang_diffusion.facts.serving import Serving
 from omni_checkers.sglang_diffusion.facts.sources import Sources, sources_of
 from omni_checkers.sglang_diffusion.facts.stages import StageUse, before_denoising, stages_of
 from omni_kit.errors import BadInput
+from omni_kit.files import files_matching
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.targets.sglang_diffusion.pipeline_dir import PipelineDir, find_pipeline_dir
 from omni_kit.upstream.kinds import Kind
@@ -40,7 +41,7 @@ def pipeline_facts(serving: Serving) -> Facts:
 
 def own_files(path: Path) -> list[Path]:
     """The Python files of an integration: those of its directory, and of SGLang's folders where it lies inside."""
-    found = {file for file in path.rglob("*.py") if "__pycache__" not in file.parts}
+    found = {*files_matching(path, "**/*.py")}
     try:
         directory = _directory(path)
     except BadInput:

@@ -11,6 +11,7 @@ from omni_checkers.sglang_diffusion.facts.detectors import detects
 from omni_checkers.sglang_diffusion.facts.registering import Registration, registered_models, registrations
 from omni_checkers.sglang_diffusion.facts.sources import Sources, class_named, own_classes
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.files import files_matching
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import find_library
 from omni_kit.pysource.nodes import keyword
@@ -219,7 +220,7 @@ def _dits(sources: Sources) -> dict[str, ClassRef]:
 
 def _folder(sources: Sources, folder: str) -> Sequence[SourceFile]:
     root = sources.diffusion
-    files = sorted((root / folder).glob("*.py")) if root is not None else []
+    files = files_matching(root / folder, "*.py") if root is not None else []
     return [source for file in files if (source := sources.read(file)) is not None]
 
 

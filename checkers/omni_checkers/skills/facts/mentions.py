@@ -11,6 +11,7 @@ from omni_kit.skillpack.commands import Call, calls
 
 _PLACEHOLDER = re.compile(r"[<>{}*$|…]|\.\.\.|\b(?:XX+|YY+)\b")
 _PATH = re.compile(r"(?:\.{1,2}/)*[\w.@+-]+(?:/[\w.@+-]+)*/?")
+_LONGEST = 1000  # characters of a path; systems refuse to look for one of some thousands
 _VARIABLE = re.compile(r"^(?:\$\{?\w+\}?|\{\w+\}|<[\w -]+>)/")
 FILE = re.compile(r"\.(?:py|md|mdx|rst|txt|toml|ya?ml|json|sh|cfg|ini|jinja2?|ipynb|lock|c|cc|cpp|cu|cuh|h|rs|js|ts)$")
 
@@ -72,7 +73,7 @@ def _is_session(text: str) -> bool:
 
 def said_paths(skill: Subject) -> list[Said]:
     """Relative paths, without placeholders: of links, of code within the text, and of words of commands."""
-    return list(dict.fromkeys(_paths(skill)))
+    return list(dict.fromkeys(said for said in _paths(skill) if len(said.text) < _LONGEST))
 
 
 def _paths(skill: Subject) -> Iterator[Said]:

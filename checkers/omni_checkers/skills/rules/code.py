@@ -1,19 +1,17 @@
 """Code that a skill shows or brings: it can at least be parsed."""
 
 import ast
-import json
 import re
 import shutil
-import tomllib
+import signal
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
 
-import yaml
-
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.skills.examples import HEAD
 from omni_checkers.skills.subject import PYTHON, SHELL, Snippet, Subject, python_of
+from omni_kit.documents import DocumentError, check_yaml, read_json, read_toml
 from omni_kit.isolation.programs import run_program
 from omni_kit.skillpack.commands import without_placeholders
 
@@ -68,7 +66,12 @@ def _wrong(snippet: Snippet) -> tuple[int, str] | None:
 @cache
 def _shell(text: str) -> tuple[int, str] | None:
     program = ("bash", "--norc", "--noprofile", "-n")
-    done = run_program(program, timeout=_LIMIT, stdin=without_placeholders(text))
+    try:
+        done = run_program(program, timeout=_LIMIT, stdin=without_placeholders(text))
+    except TimeoutError:
+        return 1, f"bash has not read it after {_LIMIT} s"
+    if done.code < 0:
+        return 1, f"bash was ended by {signal.Signals(-done.code).name} while reading it"
     said = next((line for line in done.stderr.splitlines() if re.search(r"line \d+: ", line)), "")
     match = re.search(r"line (\d+): (.*)", said)
     return (min(int(match[1]), text.count("\n") or 1), match[2]) if match and done.code else None
@@ -89,34 +92,18 @@ def _python(text: str) -> tuple[int, str] | None:
     return None
 
 
-def _json(text: str) -> tuple[int, str] | None:
-    try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        return error.lineno, error.msg
-    return None
+def _document(read: Callable[[str], object]) -> Callable[[str], tuple[int, str] | None]:
+    def wrong(text: str) -> tuple[int, str] | None:
+        try:
+            read(text)
+        except DocumentError as error:
+            return error.line, error.reason
+        return None
 
-
-def _yaml(text: str) -> tuple[int, str] | None:
-    try:
-        for _ in yaml.compose_all(text, yaml.SafeLoader):
-            pass
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        return (mark.line + 1 if mark else 1), str(getattr(error, "problem", error))
-    return None
-
-
-def _toml(text: str) -> tuple[int, str] | None:
-    try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"line (\d+)", str(error))
-        return int(found[1]) if found else 1, str(error)
-    return None
+    return wrong
 
 
 _READERS: Mapping[str, Callable[[str], tuple[int, str] | None]] = {
     **dict.fromkeys(SHELL, _shell), **dict.fromkeys(PYTHON, _python),
-    "json": _json, "yaml": _yaml, "yml": _yaml, "toml": _toml,
+    "json": _document(read_json), "toml": _document(read_toml), **dict.fromkeys(("yaml", "yml"), _document(check_yaml)),
 }  # fmt: skip

@@ -108,10 +108,13 @@ class DeadFlag(Rule):
         yield from self._alone(skill, told, programs)
 
     def _alone(self, skill: Subject, told: list[Told], programs: Programs) -> Iterator[Finding]:
+        sections: dict[tuple[Path, int], list[Told]] = {}
+        for one in told:
+            sections.setdefault(one.section, []).append(one)
         for page in skill.pages:
             for span in page.code:
                 match = _FLAG.fullmatch(span.text)
-                near = [one for one in told if one.section == (page.path, span.section)]
+                near = sections.get((page.path, span.section), [])
                 if match and near and not any(programs.may_take(one.call, match[1]) for one in near):
                     names = ", ".join(sorted({one.call.program for one in near}))
                     yield Finding(f"{names} has no {match[1]}", page.path, span.line)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from omni_kit.files import files_matching
 from omni_kit.targets.veomni.model_dir import ModelDir
 from omni_kit.upstream.kinds import MULTIMODAL, Kind
 
@@ -39,6 +40,6 @@ def around(model_dir: ModelDir) -> list[Path]:
 def training_configs(model_dir: ModelDir) -> Iterator[Path]:
     """The files below `configs/` that speak of a model, by their folder or their name."""
     names = {model_dir.path.name, *model_dir.registered}
-    for file in sorted((model_dir.sys_path / "configs").rglob("*.y*ml")):
+    for file in files_matching(model_dir.sys_path / "configs", "**/*.y*ml"):
         if names & {file.parent.name, file.stem}:
             yield file

@@ -18,6 +18,7 @@ from omni_checkers.engine.files import File, within
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.veomni.facts.constants import installed_package, veomni_package
 from omni_checkers.veomni.facts.generated import PatchConfigFile
+from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import parse_file
 from omni_kit.targets.veomni.model_dir import ModelDir
@@ -164,7 +165,8 @@ def _references(edit: CloneEdit, model_dir: ModelDir, upstream: "Upstream") -> I
 def _texts(package: Path) -> dict[Path, str]:
     """The resolved paths and texts of a package's files."""
     return {
-        path.resolve(): path.read_text(encoding="utf-8", errors="replace") for path in sorted(package.rglob("*.py"))
+        path.resolve(): path.read_text(encoding="utf-8", errors="replace")
+        for path in files_matching(package, "**/*.py")
     }
 
 
@@ -178,7 +180,7 @@ def _integrations(model_dir: ModelDir) -> tuple[tuple[Path, ...], tuple[Path, ..
     package = veomni_package(model_dir)
     plugins: list[Path] = []
     if model_dir.style == "plugin":
-        inits = sorted(model_dir.path.parent.glob("*/__init__.py"))
+        inits = files_matching(model_dir.path.parent, "*/__init__.py")
         plugins = [one.parent for one in inits if _REGISTERS in one.read_text(encoding="utf-8", errors="replace")]
     return _bundled(package) if package is not None else (), tuple(plugins)
 
@@ -191,7 +193,9 @@ def _bundled(package: Path) -> tuple[Path, ...]:
 @cache
 def _index(directories: tuple[Path, ...]) -> CloneIndex:
     """The functions that somebody wrote in integrations."""
-    files = [(path, one.resolve()) for one in directories for path in sorted(one.rglob("*.py")) if by_hand(path, one)]
+    files = [
+        (path, one.resolve()) for one in directories for path in files_matching(one, "**/*.py") if by_hand(path, one)
+    ]
     return CloneIndex([function for path, home in files for function in functions_of(_tree(path), path, home)])
 
 
@@ -237,13 +241,13 @@ class Upstream:
 
 @cache
 def _functions_in(folder: Path) -> tuple[Function, ...]:
-    return tuple(one for path in sorted(folder.glob("*.py")) for one in functions_of(_tree(path), path, folder))
+    return tuple(one for path in files_matching(folder, "*.py") for one in functions_of(_tree(path), path, folder))
 
 
 @cache
 def _settings_in(folder: Path) -> frozenset[str]:
     """The words of upstream's configs."""
-    trees = (tree for path in sorted(folder.glob("configuration_*.py")) if (tree := _tree(path)) is not None)
+    trees = (tree for path in files_matching(folder, "configuration_*.py") if (tree := _tree(path)) is not None)
     found = set[str]()
     for node in (node for tree in trees for node in within(tree, ast.AnnAssign, ast.Attribute)):
         match node:

@@ -13,6 +13,7 @@ from omni_checkers.veomni.facts.diffusion import speaks_of_diffusion
 from omni_checkers.veomni.facts.registry import MODELING, Registration
 from omni_checkers.veomni.facts.upstream import upstream_class
 from omni_kit.errors import BadInput
+from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library, find_library
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 from omni_kit.upstream.kinds import Kind
@@ -26,7 +27,7 @@ Files = dict[Path, File]
 
 def model_facts(path: Path) -> tuple[Facts, list[File]]:
     """The facts about the model directory at `path`, and its files."""
-    files = {file: read_file(file) for file in sorted(path.rglob("*.py")) if "__pycache__" not in file.parts}
+    files = {file: read_file(file) for file in files_matching(path, "**/*.py")}
     facts = Facts({"path": path, "files": files}, facts_in(__package__))
     return facts, list(files.values())
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_checkers.engine.typechecker import available, drifted
+from omni_kit.files import files_matching
 
 _SOURCE = re.compile(r"^#\s+Source: ([\w.]+)$", re.MULTILINE)
 _HEAD = 1000  # characters in which a generated file says what it was made from
@@ -31,7 +32,7 @@ def typed_facts(paths: Sequence[Path]) -> dict[Path, list[Any]]:
 
 def _typed_files(path: Path) -> list[Path]:
     """Generated and hand-written files; configs of patchgen name things of a namespace that is not theirs."""
-    found = (file.resolve() for file in sorted(path.rglob("*.py")))
+    found = (file.resolve() for file in files_matching(path, "**/*.py"))
     return [file for file in found if not file.stem.endswith("patch_gen_config") and "tests" not in file.parts]
 
 

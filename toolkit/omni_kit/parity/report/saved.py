@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from omni_kit.documents import read_json
 from omni_kit.errors import BadInput
 from omni_kit.files import cache_directory, write_atomic
 from omni_kit.parity.report.environment import versions
@@ -83,7 +84,7 @@ def load_replay(file: Path) -> Saved:
         BadInput: there is no such file, or it is another one.
     """
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = read_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read {file}: {error}", "give the file that a failed parity run has named") from error
     if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.files import files_matching
 from omni_kit.pysource.source import dotted, parse_file
 
 _TOY, _TOY_IN_TREE = "toy_config.json", ".omni-kit.toy.json"
@@ -61,7 +62,7 @@ def find_model_dir(path: Path) -> ModelDir:
     in_tree = path.parent.name == _PIPELINES and path.parent.parent.name == _PACKAGE
     folder = path.parent.parent / "models" / "transformers" if in_tree else path
     file = folder / f"transformer_{path.name}.py"
-    files = [file] if file.is_file() else [] if in_tree else sorted(folder.glob("transformer_*.py"))
+    files = [file] if file.is_file() else [] if in_tree else files_matching(folder, "transformer_*.py")
     if not (path / "__init__.py").is_file() or not files:
         raise BadInput(f"{path} holds no model of {_PACKAGE}", _HINT)
     found = [(one, name) for one in files for name in model_classes(one)]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.files import files_matching
 from omni_kit.targets.sglang_diffusion.pipeline_dir import PIPELINES, STAGES, pipelines_in
 
 _INNER = ("python/sglang/multimodal_gen", "sglang/multimodal_gen")
@@ -56,7 +57,7 @@ def checkout_at(root: Path) -> Checkout:
 
 def pipeline_names(checkout: Checkout) -> dict[str, Path]:
     """The pipelines of a checkout: name -> file."""
-    files = sorted((checkout.package / PIPELINES).glob("*.py"))
+    files = files_matching(checkout.package / PIPELINES, "*.py")
     return {name: file for file in files for _, name, _ in _read(file)}
 
 

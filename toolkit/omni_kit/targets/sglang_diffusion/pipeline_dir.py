@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.files import files_matching
 from omni_kit.pysource.source import parse_file
 
 STAGES = "runtime/pipelines_core/stages/model_specific_stages"
@@ -47,7 +48,7 @@ def find_pipeline_dir(path: Path) -> PipelineDir:
         why = "is no Python package" if path.is_dir() else "is no directory" if path.exists() else "does not exist"
         raise BadInput(f"{path} {why}", _HINT)
     own = package_of_sglang(path)
-    modules = [own / PIPELINES / f"{path.name}.py"] if own is not None else sorted(path.glob("*.py"))
+    modules = [own / PIPELINES / f"{path.name}.py"] if own is not None else files_matching(path, "*.py")
     for module in modules:
         for class_name, name, line in pipelines_in(module) if module.is_file() else ():
             return PipelineDir(path, own is not None, module, class_name, name, line)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from omni_kit.errors import BadInput
+from omni_kit.files import files_matching
 from omni_kit.pysource.source import parse_file
 
 REGISTRY = "MODELING_REGISTRY"
@@ -64,7 +65,7 @@ def find_model_dir(path: Path) -> ModelDir:
 def place_of(model: ModelDir, key: str) -> tuple[Path, int]:
     """The file and the line that register a key: those of the directory itself, or of a package inside it."""
     line = model.registered.get(key, 1)
-    for init in (model.path / "__init__.py", *sorted(model.path.glob("*/__init__.py"))):
+    for init in (model.path / "__init__.py", *files_matching(model.path, "*/__init__.py")):
         if _registrations(_parse(init)).get(key) == line:
             return init, line
     return model.path / "__init__.py", 1
@@ -106,7 +107,7 @@ def _of_a_pair(path: Path) -> dict[str, int]:
 def _names_companion(package: Path) -> bool:
     """Whether a package's own modules say which model makes the conditions of its model."""
     try:
-        return any(_COMPANION.search(file.read_text(encoding="utf-8")) for file in sorted(package.glob("*.py")))
+        return any(_COMPANION.search(file.read_text(encoding="utf-8")) for file in files_matching(package, "*.py"))
     except (OSError, UnicodeDecodeError):
         return False
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from omni_kit.files import files_matching
 from omni_kit.upstream.diffusers.classes import MODELS, MODULAR, PIPELINES, SCHEDULERS, TRANSFORMERS
 
 _INIT = "__init__.py"
@@ -38,13 +39,13 @@ def part_files(root: Path, part: Path) -> list[Path]:
         return [file for place in _EXPORTING if (file := root / place / _INIT).is_file()]
     if part.is_file():
         return [part]
-    return sorted({*part.glob("*.py"), *filter(Path.is_file, [_model_of(root, part)])})
+    return sorted({*files_matching(part, "*.py"), *filter(Path.is_file, [_model_of(root, part)])})
 
 
 def _folders(root: Path) -> Iterator[Path]:
     """The folders with pipelines, standard and modular."""
     for place in (PIPELINES, MODULAR):
-        found = sorted(file.parent for file in (root / place).rglob(_INIT))
+        found = [file.parent for file in files_matching(root / place, f"**/{_INIT}")]
         yield from (folder for folder in found if folder != root / place)
 
 
@@ -52,7 +53,7 @@ def _files(root: Path) -> Iterator[Path]:
     """The files of models and schedulers that come with no pipeline's folder."""
     taken = {_model_of(root, folder) for folder in _folders(root)}
     for place in (TRANSFORMERS, SCHEDULERS):
-        yield from (file for file in sorted((root / place).glob("*.py")) if file.name != _INIT and file not in taken)
+        yield from (file for file in files_matching(root / place, "*.py") if file.name != _INIT and file not in taken)
 
 
 def _model_of(root: Path, folder: Path) -> Path:

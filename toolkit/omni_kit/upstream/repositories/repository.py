@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library
 
 REPOSITORY = "repository"
@@ -36,7 +37,9 @@ class Repository(Library):
     def files(self) -> tuple[Path, ...]:
         """Every file of Python in it, in order; links that lead out of it, and what is built or hidden, left out."""
         found = (
-            file for file in sorted((self.own or self.root).rglob("*.py")) if file.resolve().is_relative_to(self.root)
+            file
+            for file in files_matching(self.own or self.root, "**/*.py")
+            if file.resolve().is_relative_to(self.root)
         )
         return tuple(file for file in found if not _skipped(file.relative_to(self.root)))
 

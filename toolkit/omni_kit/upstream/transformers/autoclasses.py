@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from functools import cache
 
+from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.transformers.configs import ConfigClass, named_config_class
@@ -58,7 +59,7 @@ def auto_class(library: Library, table: str, cls: ConfigClass) -> tuple[SourceFi
 
 def find_class(cls: ConfigClass, name: str) -> tuple[SourceFile, ast.ClassDef] | None:
     """The class `name` in the modeling files beside a config class."""
-    for file in sorted(cls.folder.glob("modeling_*.py")):
+    for file in files_matching(cls.folder, "modeling_*.py"):
         source = read_source(cls.source.library, file)
         if name in source.classes:
             return source, source.classes[name]

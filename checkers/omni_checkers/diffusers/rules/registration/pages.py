@@ -7,6 +7,7 @@ from pathlib import Path
 from omni_checkers.diffusers.examples import CONFIG_MIXIN
 from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, NotApplicable, Rule, Severity
+from omni_kit.files import files_matching
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.upstream.diffusers.package import package_root
 
@@ -70,7 +71,7 @@ class PipelinesHavePagesAndTests(Rule):
 def _shown(checkout: Path) -> dict[str, list[str]]:
     """Class -> the pages that show it, as a table of contents calls them."""
     found: dict[str, list[str]] = {}
-    for file in sorted((checkout / _PAGES).rglob("*.md")):
+    for file in files_matching(checkout / _PAGES, "**/*.md"):
         place = file.relative_to(checkout / _PAGES).with_suffix("").as_posix()
         for name in re.findall(r"\[\[autodoc\]\]\s+([\w.]+)", file.read_text(encoding="utf-8")):
             found.setdefault(name.rpartition(".")[2], []).append(f"api/{place}")
@@ -87,4 +88,6 @@ def _table(checkout: Path) -> frozenset[str]:
 @cache
 def _named(folder: Path) -> frozenset[str]:
     """Every word in the tests; none where there are no tests."""
-    return frozenset(word for file in folder.rglob("*.py") for word in _WORD.findall(file.read_text(encoding="utf-8")))
+    return frozenset(
+        word for file in files_matching(folder, "**/*.py") for word in _WORD.findall(file.read_text(encoding="utf-8"))
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from omni_checkers.diffusers.examples import CONFIG_MIXIN
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_kit.files import files_matching
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.nodes import calls, last_name
 from omni_kit.pysource.source import SourceFile, parse_file
@@ -123,7 +124,7 @@ def _tests_of(path: Path, sources: Sequence[SourceFile], below: str = "") -> Ite
 
 @cache
 def _tests(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("test_*.py"))
+    return files_matching(folder, "**/test_*.py")
 
 
 def _quick(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef]:

@@ -15,6 +15,7 @@ from omni_checkers.sglang_diffusion.facts.requests import Use, request_parameter
 from omni_checkers.sglang_diffusion.facts.serving import Serving, own_methods
 from omni_checkers.sglang_diffusion.facts.sorts import Sort, sort_of
 from omni_checkers.sglang_diffusion.facts.stages import StageUse
+from omni_kit.files import files_matching
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.nodes import returns
 from omni_kit.pysource.source import dotted
@@ -149,7 +150,7 @@ def _spoken_elsewhere(serving: Serving, name: str) -> bool:
 
 @cache
 def _words(root: Path, apart: frozenset[Path]) -> frozenset[str]:
-    files = (file for file in sorted((root / "runtime/pipelines_core").rglob("*.py")) if file not in apart)
+    files = (file for file in files_matching(root / "runtime/pipelines_core", "**/*.py") if file not in apart)
     return frozenset(word for file in files for word in _WORD.findall(file.read_text(encoding="utf-8")))
 
 

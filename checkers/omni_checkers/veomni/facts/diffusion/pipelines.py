@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from omni_checkers.engine.files import read_file, walked
+from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library
 
 
@@ -18,7 +19,7 @@ def divides_timestep(library: Library, transformer: str) -> bool | None:
 @cache
 def pipelines_with(root: Path, transformer: str) -> list[Path]:
     """The files of pipelines whose constructor takes this transformer."""
-    files = sorted((root / "pipelines").rglob("pipeline_*.py"))
+    files = files_matching(root / "pipelines", "**/pipeline_*.py")
     return [file for file in files if f"transformer: {transformer}" in file.read_text(encoding="utf-8")]
 
 

@@ -1,16 +1,15 @@
 """The rule about files that training begins with: VEO637."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.facts.checkout import training_configs
 from omni_checkers.veomni.facts.diffusion import Diffusion
 from omni_checkers.veomni.facts.diffusion.sides import COMPANION
+from omni_kit.documents import read_json, read_yaml
+from omni_kit.files import files_matching
 from omni_kit.targets.veomni.model_dir import ModelDir
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.kinds import Kind
@@ -59,8 +58,8 @@ class TrainingFilesFitModel(Rule):
     GOOD = ({"wan.yaml": _YAML, "wan.json": _JSON},)
 
     def check(self, model_dir: ModelDir, diffusion: Diffusion) -> Findings:
-        trained = [*sorted(model_dir.path.rglob("*.y*ml")), *training_configs(model_dir)]
-        built = [file for file in sorted(model_dir.path.rglob("*.json")) if _of_model(file)]
+        trained = [*files_matching(model_dir.path, "**/*.y*ml"), *training_configs(model_dir)]
+        built = [file for file in files_matching(model_dir.path, "**/*.json") if _of_model(file)]
         if not trained and not built:
             raise NotApplicable("no training configuration and no model config lies beside the model")
         for file in trained:
@@ -72,8 +71,8 @@ class TrainingFilesFitModel(Rule):
 def _training(file: Path) -> Iterator[Finding]:
     try:
         text = file.read_text(encoding="utf-8")
-        values = yaml.safe_load(text)
-    except (OSError, ValueError, yaml.YAMLError):
+        values = read_yaml(text)
+    except (OSError, ValueError):
         return
     train, data = _inside(values, "train"), _inside(values, "data")
     if not isinstance(train, dict) or not train:
@@ -94,7 +93,7 @@ def _training(file: Path) -> Iterator[Finding]:
 
 def _model(file: Path, diffusion: Diffusion) -> Iterator[Finding]:
     text = file.read_text(encoding="utf-8")
-    values: dict[str, Any] = json.loads(text)
+    values: dict[str, Any] = read_json(text)
     keys, upstream = {side.key for side in diffusion.sides}, diffusion.upstream
     named = values.get("model_type", values.get("_class_name"))
     if named not in keys:
@@ -108,7 +107,7 @@ def _model(file: Path, diffusion: Diffusion) -> Iterator[Finding]:
 def _of_model(file: Path) -> bool:
     """Whether a file is the config of a diffusion model."""
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = read_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return isinstance(values, dict) and ("_class_name" in values or COMPANION in values)

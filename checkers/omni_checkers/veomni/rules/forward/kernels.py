@@ -13,6 +13,7 @@ from omni_checkers.veomni.facts.configs import nested_text_configs
 from omni_checkers.veomni.facts.constants import veomni_package
 from omni_checkers.veomni.facts.generated import Generated
 from omni_checkers.veomni.facts.plan import Skeletons
+from omni_kit.files import files_matching
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.model_dir import ModelDir
 from omni_kit.upstream.transformers.configs import ConfigClass, ModelConfig
@@ -194,7 +195,7 @@ def _slots(item: Generated) -> Iterator[tuple[ast.Call, str, str]]:
 def _registered(package: Path) -> frozenset[tuple[str, str]]:
     """(operation, variant) of every kernel that VeOmni registers."""
     files = [
-        path for path in sorted((package / "ops").rglob("*.py")) if "KernelSpec(" in path.read_text(encoding="utf-8")
+        path for path in files_matching(package / "ops", "**/*.py") if "KernelSpec(" in path.read_text(encoding="utf-8")
     ]
     return frozenset(pair for path in files for pair in _specs(read_file(path)))
 

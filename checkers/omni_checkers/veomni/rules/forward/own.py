@@ -12,6 +12,7 @@ from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.constants import veomni_package
 from omni_checkers.veomni.facts.generated import Generated, upstream_function
 from omni_kit.errors import MissingRequirement
+from omni_kit.files import files_matching
 from omni_kit.pysource.library import find_library
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.veomni.model_dir import ModelDir
@@ -199,4 +200,4 @@ def _set_outside(name: str, files: dict[Path, File], model_dir: ModelDir) -> boo
 
 @cache
 def _texts(package: Path) -> list[str]:
-    return [path.read_text(encoding="utf-8", errors="replace") for path in sorted(package.rglob("*.py"))]
+    return [path.read_text(encoding="utf-8", errors="replace") for path in files_matching(package, "**/*.py")]

@@ -8,6 +8,7 @@ from pathlib import Path
 from omni_checkers.engine.files import File, read_file, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.veomni.facts.constants import veomni_package
+from omni_kit.files import files_matching
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.model_dir import ModelDir
 
@@ -133,7 +134,7 @@ def _others(test: ast.expr, one: ast.expr) -> Iterator[ast.AST]:
 def _passed(package: Path) -> frozenset[str]:
     """The names of media that VeOmni's data transforms pass to a processor itself."""
     found: set[str] = set()
-    for path in sorted((package / "data").glob("*.py")):
+    for path in files_matching(package / "data", "*.py"):
         file = read_file(path)
         if "processor(" not in file.text:
             continue

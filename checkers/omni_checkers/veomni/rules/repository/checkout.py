@@ -1,19 +1,18 @@
 """Rules about what surrounds a model in VeOmni's repository: VEO801 to VEO804."""
 
 import ast
-import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from omni_checkers.engine.files import File, read_file
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.facts.checkout import SUITES, training_configs
 from omni_checkers.veomni.facts.constants import veomni_package
+from omni_kit.documents import read_json, read_yaml
 from omni_kit.errors import BadInput
+from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.model_dir import ModelDir
@@ -95,7 +94,7 @@ class ToyConfigsAreExplained(Rule):
 
     def check(self, model_dir: ModelDir, path: Path) -> Findings:
         root = model_dir.sys_path / "tests" / "toy_config"
-        toys = [file for file in sorted(root.glob("*/config.json")) if _model_type(file) in model_dir.registered]
+        toys = [file for file in files_matching(root, "*/config.json") if _model_type(file) in model_dir.registered]
         if model_dir.style == "plugin" and (path / "toy_config.json").is_file():
             toys = [path / "toy_config.json"]
         if not toys:
@@ -183,10 +182,10 @@ class TrainingConfigsAreUnderstood(Rule):
         if not found or root not in classes:
             raise NotApplicable("there are no training configurations of the model")
         for file in found:
-            text = file.read_text(encoding="utf-8")
             try:
-                values = yaml.safe_load(text)
-            except yaml.YAMLError as error:
+                text = file.read_text(encoding="utf-8")
+                values = read_yaml(text)
+            except (OSError, ValueError) as error:
                 yield Finding(f"not valid YAML: {' '.join(str(error).split())[:120]}", file, 1)
                 continue
             for key in _strange(values, root, classes):
@@ -211,7 +210,7 @@ def _listed(file: Path, model_dir: ModelDir) -> bool:
 
 def _model_type(file: Path) -> str:
     try:
-        return str(json.loads(file.read_text(encoding="utf-8")).get("model_type", ""))
+        return str(read_json(file.read_text(encoding="utf-8")).get("model_type", ""))
     except (OSError, ValueError, AttributeError):
         return ""
 
@@ -225,7 +224,7 @@ def _has_media(transformers: Library, key: str) -> bool:
 
 @cache
 def _transforms(package: Path) -> frozenset[str]:
-    return frozenset(name for path in sorted((package / "data").glob("*.py")) for name in _registered(read_file(path)))
+    return frozenset(name for path in files_matching(package / "data", "*.py") for name in _registered(read_file(path)))
 
 
 def _registered(file: File) -> Iterator[str]:

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.files import files_matching
 from omni_kit.pysource.source import parse_file
 from omni_kit.targets.diffusers.checkout import PACKAGE, TOCTREE, Checkout, checkout_at
 from omni_kit.targets.diffusers.transformer.entries import stand_in
@@ -72,7 +73,7 @@ class Placed:
     @cached_property
     def tester(self) -> str:
         """The module of the checkout's own tester; empty where its tests do not lie there."""
-        for file in sorted((self.checkout.root / _TESTS).glob("*.py")):
+        for file in files_matching(self.checkout.root / _TESTS, "*.py"):
             if f"class {_TESTER}" in file.read_text(encoding="utf-8"):
                 return file.stem
         return ""

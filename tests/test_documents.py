@@ -1,0 +1,64 @@
+"""JSON, TOML and YAML of strangers: what costs or means too much is refused with its line, the rest is read."""
+
+import datetime
+
+import pytest
+
+from omni_kit.documents import DocumentError, check_yaml, read_json, read_toml, read_yaml
+
+_PAIRS = list(zip("abcdefgh", "bcdefghi", strict=True))
+_BOMB = "a: &a [x]\n" + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in _PAIRS)
+_MERGES = "a: &a {x: 1}\n" + "".join(f"{new}: &{new}\n  <<: [{', '.join([f'*{old}'] * 9)}]\n" for old, new in _PAIRS)
+
+
+@pytest.mark.parametrize(("text", "line", "why"), [
+    (_BOMB, 6, "aliases repeat too much"),
+    (_MERGES, 11, "aliases repeat too much"),
+    ("x: 1\na: &a [*a]", 2, "contains itself"),
+    ("a: &a\n  <<: *a", 2, "contains itself"),
+    ("[" * 5000, 1, "nested more than"),
+    ("\n".join(" " * depth + "a:" for depth in range(900)), 100, "nested more than"),
+    ("x: 1\nd: 2024-02-31", 2, "day is out of range"),
+    ("a: " + "1" * 6000, 1, "Exceeds the limit"),
+    ("a: !!int x", 1, "invalid literal"),
+    ("a: !mine x", 1, "could not determine a constructor"),
+    ("a: !!python/object/apply:os.system [ls]", 1, "could not determine a constructor"),
+    ("a: [1, 2", 1, "expected ',' or ']'"),
+    ("a: 1\n---\nb: 2", 1, "several documents"),
+    ("a: \0", 1, "special characters"),
+])  # fmt: skip
+def test_yaml_that_is_refused(text: str, line: int, why: str) -> None:
+    with pytest.raises(DocumentError, match=why) as error:
+        read_yaml(text)
+    assert error.value.line == line
+
+
+def test_yaml_that_is_read() -> None:
+    text = "base: &base {a: 1}\nmore: {<<: *base, b: 2024-01-31}\nagain: [*base, *base]\n"
+    assert read_yaml(text)["more"] == {"a": 1, "b": datetime.date(2024, 1, 31)}
+    assert read_yaml("") is None
+    check_yaml("a: !mine\n  - 1\n---\nb: !other {c: 1}\n")
+
+
+def test_an_alias_of_an_earlier_document_is_none() -> None:
+    with pytest.raises(DocumentError, match="undefined alias"):
+        check_yaml("a: &a 1\n---\nb: *a\n")
+
+
+@pytest.mark.parametrize(("text", "line", "why"), [
+    ("[" * 100_000, 1, "nested too deeply"), ("1" * 6000, 1, "Exceeds the limit"), ('{\n"a": }', 2, "Expecting value"),
+])  # fmt: skip
+def test_json_that_is_refused(text: str, line: int, why: str) -> None:
+    with pytest.raises(DocumentError, match=why) as error:
+        read_json(text)
+    assert error.value.line == line
+
+
+@pytest.mark.parametrize(("text", "line", "why"), [
+    ("a = " + "[" * 100_000, 1, "nested too deeply"), ("a = " + "1" * 6000, 1, "Exceeds the limit"),
+    ("a = 1\nb = 2024-02-31", 2, "Invalid date"), ("a = ", 1, "Invalid value"),
+])  # fmt: skip
+def test_toml_that_is_refused(text: str, line: int, why: str) -> None:
+    with pytest.raises(DocumentError, match=why) as error:
+        read_toml(text)
+    assert error.value.line == line
