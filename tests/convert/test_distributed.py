@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -156,6 +157,50 @@ def test_metadata_runs_nothing(tmp_path: Path) -> None:
     assert not mark.exists()
     pickle.loads(pickle.dumps(Attack(mark)))  # whoever trusts it, runs it
     assert mark.exists()
+
+
+_CLASS = b"\x80\x04ctorch.distributed.checkpoint.metadata\nMetadata\n"
+# Each tuple holds the one before it twice: hashing the last one takes 2 ** 60 steps.
+_TUPLES = b"\x80\x04}(K\x01\x85\x94" + b"".join(b"h%ch%c\x86\x94" % (number, number) for number in range(60))
+
+
+@pytest.mark.parametrize("content", [
+    pytest.param(_CLASS + b"N}\x8c\x09storage_dK\x01s\x86b.", id="changes a class"),
+    pytest.param(b"\x80\x04Kar\xff\xff\xff\x1f.", id="a memo of 4 GB"),
+    pytest.param(b"\x80\x04\x96\x00\x00\x00\x00\x01\x00\x00\x00.", id="an array of 4 GB"),
+    pytest.param(b"\x80\x04\x8d\x00\x00\x00\x00\x01\x00\x00\x00.", id="a text of 4 GB"),
+    pytest.param(b"\x80\x04\x95\x00\x00\x00\x00\x01\x00\x00\x00.", id="a frame of 4 GB"),
+    pytest.param(b"\x80\x04X\xff\xff\xff\x7f.", id="a text of 2 GB"),
+    pytest.param(_TUPLES + b"K\x01u.", id="a key that takes for ever"),
+    pytest.param(b"ctorch\nfloat32\n(tR.", id="calls what is no class"),
+])  # fmt: skip
+def test_metadata_takes_no_more_than_it_is_long(content: bytes, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / ".metadata").write_bytes(content)
+    from torch.distributed.checkpoint.metadata import Metadata
+
+    before = dict(vars(Metadata))
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(BadInput, match=r"\.metadata"):
+        apply_renames(str(source), MAPS, tmp_path / "out")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held < 100_000  # KiB
+    assert dict(vars(Metadata)) == before
+
+
+@pytest.mark.parametrize("bad", [{"offset": -1}, {"length": -1}, {"offset": "0"}, {"length": None}])
+def test_places_that_are_none(bad: dict[str, Any], tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a.distcp").write_bytes(b"1")
+    from torch.distributed.checkpoint.filesystem import _StorageInfo
+    from torch.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata, MetadataIndex
+
+    place = _StorageInfo(**{"relative_path": "a.distcp", "offset": 0, "length": 1, **bad})
+    told = Metadata({"a": BytesStorageMetadata()}, storage_data={MetadataIndex("a"): place})
+    (source / ".metadata").write_bytes(pickle.dumps(told))
+    with pytest.raises(BadInput, match="metadata"):
+        apply_renames(str(source), MAPS, tmp_path / "out")
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

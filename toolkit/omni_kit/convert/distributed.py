@@ -50,7 +50,9 @@ class Distributed:
         """The keys of the nested state that a flat key stands for, the outermost first: a parameter's name is one."""
         planned = self._metadata.planner_data
         parts = planned.get(key) if isinstance(planned, dict) else None
-        return parts if isinstance(parts, tuple) and ".".join(map(str, parts)) == key else (key,)
+        if not isinstance(parts, tuple) or not all(isinstance(part, (str, int)) for part in parts):
+            return (key,)
+        return parts if ".".join(map(str, parts)) == key else (key,)
 
     def values(self, names: Names) -> dict[str, bytes]:
         """The values that are no tensors and hold names that change (the lists of an optimizer's groups), as they are

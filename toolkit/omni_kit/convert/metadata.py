@@ -1,16 +1,19 @@
 """Reads the metadata of torch.distributed.checkpoint (DCP), and nothing else that a pickle can be.
 
 The file is a pickle, which could run code. Nothing is taken from it but the classes that torch itself writes there, all
-of which only hold data; whatever else it names is refused before it is imported.
+of which only hold data; whatever else it names is refused before it is imported. Python's own unpickler reads it: the
+one in C reserves memory for whatever number stands in the file.
 """
 
+import io
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 from omni_kit.errors import BadInput, MissingRequirement
 
+_HINT = "give a checkpoint that torch.distributed wrote"
 METADATA = ".metadata"
 _STATE, _FILES = "torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem"
 _ALLOWED: Mapping[str, frozenset[str]] = {
@@ -24,8 +27,40 @@ _ALLOWED: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 
 
-class _Reader(pickle.Unpickler):
+_LARGEST = 1 << 30  # bytes; a checkpoint of a million tensors has some hundred MB
+# What a pickle of such objects consists of: no sets, no text form, no size of eight bytes, nothing outside the file.
+_OPERATIONS = (
+    "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1",
+    "BINFLOAT", "SHORT_BINUNICODE", "BINUNICODE", "SHORT_BINBYTES", "BINBYTES", "EMPTY_DICT", "EMPTY_LIST",
+    "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "BINGET",
+    "LONG_BINGET", "BINPUT", "LONG_BINPUT", "MEMOIZE", "GLOBAL", "STACK_GLOBAL", "NEWOBJ", "REDUCE", "BUILD",
+)  # fmt: skip
+
+
+class _Reader(pickle._Unpickler):
     """An unpickler that knows what DCP's metadata consists of."""
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        code: pickle._Unpickler.dispatch[code] for code in (getattr(pickle, name)[0] for name in _OPERATIONS)
+    }
+
+    def load_build(self) -> None:
+        """Set the state of an object; a class would keep it for the whole process."""
+        if isinstance(self.stack[-2], type):
+            raise pickle.UnpicklingError("it changes a class")
+        super().load_build()
+
+    def load_setitem(self) -> None:
+        """Put one value into a dictionary."""
+        _check_keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    def load_setitems(self) -> None:
+        """Put values into a dictionary."""
+        _check_keys(self.stack[::2])
+        super().load_setitems()
+
+    dispatch |= {pickle.BUILD[0]: load_build, pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems}
 
     def find_class(self, module: str, name: str) -> Any:
         """The class or dtype of that name; a path, which is one of the machine that wrote it, becomes a plain one."""
@@ -33,11 +68,21 @@ class _Reader(pickle.Unpickler):
 
         if name in _ALLOWED.get(module, ()):
             return super().find_class(module, name)
-        if module == "torch" and isinstance(found := getattr(torch, name, None), torch.dtype):
+        if module == "torch" and isinstance(found := vars(torch).get(name), torch.dtype):
             return found
         if module.partition(".")[0] == "pathlib" and name in {"PosixPath", "WindowsPath", "PurePosixPath"}:
             return PurePosixPath
         raise pickle.UnpicklingError(f"it names {module}.{name}, which no metadata of a checkpoint holds")
+
+
+def _check_keys(keys: Sequence[Any]) -> None:
+    """Refuse what no metadata has for a key: hashing tuples within tuples may take for ever."""
+    from torch.distributed.checkpoint.metadata import MetadataIndex
+
+    for key in keys:
+        parts = (key.fqn, key.index, *(key.offset or ())) if type(key) is MetadataIndex else (key,)
+        if not all(part is None or type(part) in (str, int) for part in parts):
+            raise pickle.UnpicklingError(f"it has a {type(key).__name__} for a key")
 
 
 def read_metadata(path: Path) -> Any:
@@ -54,12 +99,15 @@ def read_metadata(path: Path) -> Any:
             "torch is not installed, and reads checkpoints of torch.distributed", "pip install torch"
         ) from error
     try:
-        with path.open("rb") as stream:
-            found = _Reader(stream).load()
+        if not path.is_file() or path.stat().st_size > _LARGEST:
+            raise ValueError(f"it is not a file of at most {_LARGEST >> 20} MiB")
+        found = _Reader(io.BytesIO(path.read_bytes())).load()
+    except KeyError as error:
+        raise BadInput(f"cannot read {path}: it is not a pickle of metadata", _HINT) from error
     except Exception as error:  # what damaged bytes raise is as arbitrary as they are
-        raise BadInput(f"cannot read {path}: {error}", "give a checkpoint that torch.distributed wrote") from error
+        raise BadInput(f"cannot read {path}: {error}", _HINT) from error
     if not isinstance(found, Metadata) or not _sound(found):
-        raise BadInput(f"{path} is no metadata of a checkpoint", "give a checkpoint that torch.distributed wrote")
+        raise BadInput(f"{path} is no metadata of a checkpoint", _HINT)
     return found
 
 
@@ -69,4 +117,9 @@ def _sound(found: Any) -> bool:
     if not isinstance(kinds, dict) or not isinstance(places, dict) or not all(isinstance(key, str) for key in kinds):
         return False
     named = all(getattr(index, "fqn", None) in kinds for index in places)
-    return named and all(isinstance(getattr(info, "relative_path", None), str) for info in places.values())
+    return named and all(_is_place(info) for info in places.values())
+
+
+def _is_place(info: Any) -> bool:
+    numbers = (getattr(info, "offset", None), getattr(info, "length", None))
+    return isinstance(getattr(info, "relative_path", None), str) and all(type(n) is int and n >= 0 for n in numbers)
