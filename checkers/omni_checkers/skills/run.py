@@ -32,6 +32,7 @@ def check_skills(
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     strict: bool = False,
+    ask: bool = False,
 ) -> Report:
     """Judges every skill at or below folders; nothing of what they show is run.
 
@@ -40,6 +41,7 @@ def check_skills(
         checkout: a repository whose paths the skills name.
         select, ignore: prefixes of rule ids.
         strict: warnings count.
+        ask: also run programs with `--help` of which it is not known that they answer it.
 
     Raises:
         BadInput: a folder is not there or has no skill, or nothing was selected.
@@ -53,9 +55,13 @@ def check_skills(
         raise BadInput("no rule is left to check with", "select other ids, or ignore fewer")
     report = Report(rules=rules, strict=strict, models=[skill.path for skill in skills])
     untested: set[str] = set()
+    asked: set[str] = set()
     for skill in skills:
         report.files += len(skill.files)
-        _judge(skill, report, Selection(select, ignore), _facts(skill, skills, known or {}, checkout, untested))
+        programs = Programs(known or {}, _apart(skill, checkout), ask)
+        _judge(skill, report, Selection(select, ignore), _facts(skill, skills, programs, checkout, untested))
+        asked |= programs.asked
+    report.notes += [f"run with --help: {', '.join(sorted(asked))}"] if asked else []
     report.findings.sort(key=lambda f: (f.path, f.line, _ORDER[f.severity or Severity.error], f.rule, f.message))
     report.notes += [f"not tested: {what}" for what in sorted(untested)]
     return report
@@ -70,8 +76,14 @@ def _skills_of(path: Path) -> list[Subject]:
     return found
 
 
+def _apart(skill: Subject, checkout: Path | None) -> list[Path]:
+    """The repository of a skill and the checkout: what lies there is somebody else's, and is not run."""
+    repository = next((place for place in skill.path.parents if (place / ".git").exists()), skill.path.parent)
+    return [repository, *([checkout.resolve()] if checkout is not None else [])]
+
+
 def _facts(
-    skill: Subject, skills: Sequence[Subject], known: Mapping[str, Command], checkout: Path | None, untested: set[str]
+    skill: Subject, skills: Sequence[Subject], programs: Programs, checkout: Path | None, untested: set[str]
 ) -> Facts:
     beside = [Subject(file.parent) for file in files_matching(skill.path.parent, "*/SKILL.md")]
     pack = {other.path.name: other for other in (*beside, *skills) if other.path.parent == skill.path.parent}
@@ -79,7 +91,7 @@ def _facts(
         "skill": skill,
         "pack": pack,
         "installed": _installed(skill.path, checkout),
-        "programs": Programs(known, [skill.path.parent]),
+        "programs": programs,
         "untested": untested,
         "checkout": checkout.resolve() if checkout else NotApplicable("no checkout was given"),
     }

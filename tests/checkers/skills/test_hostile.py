@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,78 @@ def test_a_shell_that_comes_to_no_verdict_is_a_finding(
 
     report = check_skills([_pack(tmp_path / "pack", {"shell": _block("bash", f"echo {why!r}")})])
     assert [one.message for one in report.findings if why in one.message and one.rule == "SKL301"]
+
+
+class TestWhatIsRun:
+    """Programs run with --help only where they are known to answer it; the scripts here work whatever they are told."""
+
+    @pytest.fixture
+    def script(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str], Path]:
+        """Makes a program in a folder, puts that on PATH, and returns the file by which it shows that it ran."""
+
+        def make(folder: Path, extra: str = "") -> Path:
+            ran = tmp_path / "ran"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "works").write_text(f"#!/bin/sh\n{extra}\necho --flag; touch {ran}\n", encoding="utf-8")
+            (folder / "works").chmod(0o755)
+            monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+            return ran
+
+        return make
+
+    def check(self, pack: Path, **options: bool) -> list[str]:
+        _pack(pack, {"runs": _block("bash", "works --flag")})
+        return check_skills([pack], **options).notes
+
+    def describe(self, prefix: Path) -> None:
+        """Adds a man page that names --help."""
+        page = prefix / "share" / "man" / "man1" / "works.1"
+        page.parent.mkdir(parents=True)
+        page.write_text("\\fB\\-\\-help\\fR", encoding="utf-8")
+
+    def test_an_unknown_script_is_not(self, script: Callable[..., Path], tmp_path: Path) -> None:
+        ran = script(tmp_path / "usr" / "bin")
+        notes = self.check(tmp_path / "pack")
+        assert not ran.exists()
+        assert "not tested: 'works' may not answer --help: it was not asked; --ask asks it" in notes
+
+    def test_a_described_script_that_does_not_treat_help_is_not(
+        self, script: Callable[..., Path], tmp_path: Path
+    ) -> None:
+        ran = script(tmp_path / "usr" / "bin")
+        self.describe(tmp_path / "usr")
+        self.check(tmp_path / "pack")
+        assert not ran.exists()
+
+    def test_a_described_one_that_treats_it_is_and_is_named(self, script: Callable[..., Path], tmp_path: Path) -> None:
+        ran = script(tmp_path / "usr" / "bin", "# --help")
+        self.describe(tmp_path / "usr")
+        notes = self.check(tmp_path / "pack")
+        assert ran.exists()
+        assert f"run with --help: {tmp_path / 'usr' / 'bin' / 'works'}" in notes
+
+    def test_asking_takes_the_rest(self, script: Callable[..., Path], tmp_path: Path) -> None:
+        ran = script(tmp_path / "usr" / "bin")
+        self.check(tmp_path / "pack", ask=True)
+        assert ran.exists()
+
+    @pytest.mark.parametrize("linked", [False, True])
+    def test_one_of_the_repository_never_is(self, linked: bool, script: Callable[..., Path], tmp_path: Path) -> None:
+        repository = tmp_path / "repository"
+        (repository / ".git").mkdir(parents=True)
+        ran = script(repository / "bin", "# --help")
+        self.describe(repository)
+        if linked:
+            (tmp_path / "usr").mkdir()
+            (tmp_path / "usr" / "bin").symlink_to(repository / "bin")
+            os.environ["PATH"] = f"{tmp_path / 'usr' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        record = repository / "lib" / "python3.11" / "site-packages" / "works.dist-info" / "RECORD"
+        record.parent.mkdir(parents=True)
+        record.write_text("../../../bin/works,,\n", encoding="utf-8")
+        self.check(repository / "docs" / "skills", ask=True)
+        assert not ran.exists()
+
+    def test_what_an_installed_distribution_brings_is(self, tmp_path: Path) -> None:
+        _pack(tmp_path, {"runs": _block("bash", "ruff check --no-such-flag x")})
+        report = check_skills([tmp_path])
+        assert "'ruff check' has no --no-such-flag" in {one.message for one in report.findings}

@@ -106,13 +106,17 @@ def check_command(
         list[str] | None, typer.Option(metavar="IDS", help="No rules whose id starts so; separate by commas.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Run every program outside the repository with --help, even unknown ones.")
+    ] = False,
     fmt: Annotated[FindingsFormat, typer.Option("--format", help="How to show the findings.")] = FindingsFormat.human,
     full: FullOption = False,
 ) -> None:
     """Check skills: their form, and whether the commands, flags, files, names and versions that they name exist.
 
-    Nothing of what they show is run: programs are asked for --help alone, packages are read and not imported. What is
-    not installed is not tested, and the notes say so.
+    Nothing of what they show is run, and packages are read and not imported. Programs that are known to answer --help
+    are run with it: those of installed distributions, and those whose man page or completion names it. The notes say
+    which were run, and what was not tested.
     """
     from omni_checkers.skills import check_skills
     from omni_kit.cli.tree import command_tree
@@ -125,6 +129,7 @@ def check_command(
         select=ids(select),
         ignore=ids(ignore),
         strict=strict,
+        ask=ask,
     )
     if fmt in {FindingsFormat.sarif, FindingsFormat.github}:
         for note in report.notes:

@@ -221,8 +221,13 @@ def parse_file(path: Path) -> tuple[str, ast.Module]:
 
 @lru_cache(maxsize=512)
 def _parsed(path: Path, mtime_ns: int) -> tuple[str, ast.Module]:
-    with tokenize.open(path) as file:
-        text = file.read()
+    try:
+        with tokenize.open(path) as file:
+            text = file.read()
+    except UnicodeDecodeError:
+        raise
+    except (LookupError, UnicodeError) as error:  # an encoding that is none of text, as rot13, or that fails otherwise
+        raise SyntaxError(str(error)) from error
     try:
         return text, ast.parse(text)
     except (RecursionError, MemoryError):

@@ -1,8 +1,15 @@
-"""What programs understand: told for our own, asked by `--help` of others, which are never run otherwise."""
+"""What programs understand: known for our own; others that are known to answer `--help` are asked by it.
 
+A program that ignores its arguments does its work when it is asked. So only these are asked: programs that an installed
+distribution brings, and those whose man page or completion names `--help`; never one of the repository that is checked.
+"""
+
+import gzip
 import os
 import re
 import shutil
+import sysconfig
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -24,6 +31,8 @@ _NEVER = frozenset(
 )
 _BUILTINS = frozenset({"cd", "export", "source", "set", "unset", "echo", "printf", "exit", "alias"})
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
+_SCRIPT = re.compile(r"^(?:\.\./)+bin/([\w.-]+),", re.MULTILINE)
+_HELP = re.compile(rb"(?:--|\\-\\-)help\b")
 
 
 class Programs:
@@ -32,23 +41,40 @@ class Programs:
     Args:
         known: name -> what it understands, of programs that need not be asked.
         apart: folders whose programs are not asked: those of what is checked.
+        ask: also ask programs of which it is not known that they answer `--help`.
+
+    Attributes:
+        asked: the files that were run with `--help`.
     """
 
-    def __init__(self, known: Mapping[str, Command], apart: Sequence[Path] = ()) -> None:
+    def __init__(self, known: Mapping[str, Command], apart: Sequence[Path] = (), ask: bool = False) -> None:
         self.known = dict(known)
         self.apart = tuple(apart)
+        self.ask = ask
+        self.asked: set[str] = set()
 
     def understands(self, call: Call) -> Command | None:
         """What the program of a call understands; None where it is not installed, or not asked."""
         if call.program in self.known:
             return self.known[call.program]
-        file = shutil.which(call.program) if re.fullmatch(r"[\w+.-]+", call.path) else None
-        if file is None or call.program in _NEVER or "sbin" in Path(file).parts or self._is_apart(Path(file)):
+        file = _file_of(call)
+        if file is None or not self._may_ask(call, file):
             return None
-        return _asked((file,))
+        self.asked.add(str(file))
+        return _asked((str(file),))
 
-    def _is_apart(self, file: Path) -> bool:
-        return any(file.resolve().is_relative_to(folder) for folder in self.apart)
+    def is_unasked(self, call: Call) -> bool:
+        """Whether the program of a call is there, and is not asked because it may not answer `--help`."""
+        file = _file_of(call) if call.program not in self.known else None
+        return file is not None and call.program not in _NEVER and not self._may_ask(call, file)
+
+    def _may_ask(self, call: Call, file: Path) -> bool:
+        if call.program in _NEVER or "sbin" in file.parts:
+            return False
+        if _is_installed(file) and file.parent == Path(sysconfig.get_path("scripts")):
+            return True  # of the environment that runs this, wherever it lies
+        inside = any(place.is_relative_to(folder) for place in (file, file.resolve()) for folder in self.apart)
+        return not inside and (self.ask or _is_installed(file) or _is_described(file))
 
     def is_missing(self, call: Call) -> bool:
         """Whether the program is called by its name alone, and is not there."""
@@ -94,6 +120,45 @@ class Programs:
                 return None  # what follows belongs to the script
             value = False
         return None
+
+
+def _file_of(call: Call) -> Path | None:
+    """The program of a call that is called by its name alone."""
+    found = shutil.which(call.program) if re.fullmatch(r"[\w+.-]+", call.path) else None
+    return Path(os.path.abspath(found)) if found is not None else None
+
+
+def _is_installed(file: Path) -> bool:
+    """Whether a distribution of Python that is installed beside it has brought a program."""
+    return file.name in _brought(file.parent)
+
+
+@cache
+def _brought(folder: Path) -> frozenset[str]:
+    """The programs of a folder that installed distributions list among their files."""
+    records = folder.parent.glob("lib/python*/*-packages/*.dist-info/RECORD")
+    texts = (record.read_text(encoding="utf-8", errors="replace") for record in records if record.is_file())
+    return frozenset(name for text in texts for name in _SCRIPT.findall(text))
+
+
+@cache
+def _is_described(file: Path) -> bool:
+    """Whether a program's man page or completion names `--help`; a script must name it itself, too."""
+    prefix = file.parent.parent / "share" if file.parent.name == "bin" else Path("/usr/share")
+    pages = [*prefix.glob(f"man/man1/{file.name}.1*"), prefix / "bash-completion" / "completions" / file.name]
+    if not any(_HELP.search(_content(page)) for page in pages):
+        return False
+    content = _content(file)
+    return not content.startswith(b"#!") or _HELP.search(content) is not None
+
+
+def _content(file: Path) -> bytes:
+    """A file's bytes, unpacked; none where it cannot be read."""
+    try:
+        data = file.read_bytes() if file.is_file() else b""
+        return gzip.decompress(data) if file.suffix == ".gz" else data
+    except (OSError, EOFError, zlib.error):
+        return b""
 
 
 def _every_option(command: Command) -> set[str]:

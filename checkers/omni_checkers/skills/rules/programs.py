@@ -20,8 +20,9 @@ _INTERPRETER = re.compile(r"python[\d.]*")
 class DeadCommand(Rule):
     """Every command that a skill names exists in the program that it names.
 
-    Of omni-kit they are known from its own command line; others are asked by `--help` where they are installed, and run
-    in no other way. Modules of `python -m`, and targets of `make` in a checkout, are looked up, too.
+    Of omni-kit they are known from its own command line. Others are run with `--help` alone: those that an installed
+    distribution brings, and those whose man page or completion names it; with --ask all that lie outside the
+    repository. Modules of `python -m`, and targets of `make` in a checkout, are looked up, too.
 
     Why: the agent's step fails, and what it tries instead is not what the skill would have proven.
 
@@ -54,6 +55,8 @@ class DeadCommand(Rule):
                 yield from self._made(one, checkout)
             elif programs.is_missing(one.call) and (not one.inline or _has_flag(one)):
                 untested.add(f"'{one.call.program}' is not installed: its commands and flags were not tested")
+            elif programs.is_unasked(one.call) and (not one.inline or _has_flag(one)):
+                untested.add(f"'{one.call.program}' may not answer --help: it was not asked; --ask asks it")
 
     def _module(self, one: Told, installed: Installed, untested: set[str]) -> Iterator[Finding]:
         words = one.call.arguments
