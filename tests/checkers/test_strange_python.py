@@ -1,6 +1,7 @@
 """Files that no person writes, and files in other encodings: a finding where it belongs, or none; never an end."""
 
 import codecs
+import os
 import shutil
 import time
 from pathlib import Path
@@ -106,3 +107,19 @@ def test_a_broken_model_among_others_does_not_drop_out_of_sight(olmoe: Path, tmp
     report = check([tmp_path], select=["OMK"])
     assert [path.name for path in report.models] == ["broken", "fine"]
     assert [finding.path for finding in report.findings] == [tmp_path / "broken" / "__init__.py"]
+
+
+@pytest.mark.parametrize("encoding", ["rot13", "hex", "undefined", "nonsense"])
+def test_an_encoding_that_is_none_of_text_is_invalid_python(encoding: str, tmp_path: Path) -> None:
+    from omni_checkers.engine.files import read_file
+
+    file = tmp_path / "odd.py"
+    file.write_text(f"# coding: {encoding}\nX = '{'a' * 100}'\n", encoding="utf-8")
+    assert read_file(file).error is not None
+
+
+def test_a_pipe_in_a_model_does_not_hold_the_check(subject: Subject) -> None:
+    model = subject()
+    for name in ("pipe.py", "pipe.yaml", "pipe.json", "generated/pipe.py"):
+        os.mkfifo(model / name)
+    assert not check([model]).findings

@@ -1,6 +1,7 @@
 """The command-line contract: fields, exit codes, errors; and what importing the CLI costs."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -214,6 +215,23 @@ def test_what_nobody_foresaw_is_one_line(
     if code == 3:
         assert str(tmp_path / "failure.log") in data["hint"]
         assert "Traceback (most recent call last)" in (tmp_path / "failure.log").read_text()
+
+
+@pytest.mark.parametrize("given", [
+    ["check", "models", "--baseline", "itself"], ["reference", "copy", "olmoe", "--into", "itself"],
+    ["new-model", "m", "--from", "olmoe", "--target", "veomni", "--into", "itself"], ["update", "x" * 5000],
+    ["inspect", "itself"], ["skills", "add", "--dir", "itself"],
+])  # fmt: skip
+def test_a_path_that_the_system_refuses_is_one_line(
+    given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("itself").symlink_to("itself")
+    shutil.copytree(resource_dir("reference_models") / "veomni" / "olmoe", "models")
+    assert main(given) == 2
+    said = capsys.readouterr().err
+    assert "omni-kit failed" not in said
+    assert said.count("error:") == 1
 
 
 def test_the_short_form_of_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,8 @@ from omni_kit.stopping import asked, stoppable
 # Typer brings its own copy of click in newer releases; its public BadParameter leads to the base class in both.
 _ClickException: type[Exception] = typer.BadParameter.mro()[2]
 
+_LOOP = "Symlink loop from "  # how Python's `Path.resolve` begins to say so
+_SHOWN = 200  # characters of a path
 app = Commands(
     name="omni-kit",
     help="Bring a new model into a training or serving framework, and prove that it is right.",
@@ -84,6 +86,8 @@ def _unforeseen(error: Exception) -> OmniKitError:
     """What is said of an exception that no command expects; nothing is proven then, so the exit code is 3."""
     if package := lacking_package(error):
         return MissingRequirement(missing(error, package), f"pip install {package}")
+    if why := _of_the_disk(error):
+        return BadInput(why, "give another path, or fix this one")
     said = " ".join(str(error).split())[:200]
     message = f"omni-kit failed: {type(error).__name__}: {said}"
     log = cache_directory() / "failure.log"
@@ -92,6 +96,16 @@ def _unforeseen(error: Exception) -> OmniKitError:
     except OmniKitError:
         return MissingRequirement(message, "the traceback could not be written anywhere")
     return MissingRequirement(message, f"the traceback is in {log}")
+
+
+def _of_the_disk(error: Exception) -> str:
+    """Return what the system says of a file that a command could not use; empty for any other error."""
+    if isinstance(error, RuntimeError) and (link := str(error).removeprefix(_LOOP)) != str(error):
+        return f"{link[:_SHOWN]} is a link that leads to itself"
+    if not isinstance(error, OSError) or error.strerror is None:
+        return ""
+    names = [str(name)[:_SHOWN] for name in (error.filename, error.filename2) if name is not None]
+    return ": ".join([" -> ".join(names) or "a file cannot be used", error.strerror])
 
 
 def _wants_json(arguments: list[str]) -> bool:

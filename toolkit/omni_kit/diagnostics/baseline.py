@@ -118,6 +118,6 @@ def _line(path: Path, number: int) -> str:
     try:
         with tokenize.open(path) as file:
             lines = file.read().splitlines()
-    except (OSError, UnicodeDecodeError, SyntaxError):
+    except (OSError, LookupError, UnicodeError, SyntaxError):
         return ""
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""

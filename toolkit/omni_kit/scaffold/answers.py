@@ -10,6 +10,7 @@ import tomlkit
 from omni_kit import __version__
 from omni_kit.documents import read_json, read_toml
 from omni_kit.errors import BadInput
+from omni_kit.files import is_file
 from omni_kit.scaffold.write import digest
 
 ANSWERS = ".omni-kit.toml"
@@ -79,7 +80,7 @@ def dump_base(files: Mapping[str, str]) -> str:
 def load_base(path: Path, answers: Answers) -> Mapping[str, str]:
     """What an earlier run wrote, path -> text; only texts that the answers vouch for, and none without a file."""
     try:
-        texts = read_json(path.read_text(encoding="utf-8"))
+        texts = read_json(path.read_text(encoding="utf-8") if is_file(path) else "")
     except (OSError, ValueError):
         return {}
     if not isinstance(texts, dict):

@@ -135,6 +135,8 @@ def read_existing(root: Path, relative: str) -> str | None:
     if path.is_dir():
         raise BadInput(f"{path} is a directory, and a file belongs there", "move it, or choose another name")
     try:
+        if path.exists() and not path.is_file():
+            raise BadInput(f"{path} is not a regular file", "move it, or choose another name")
         return path.read_text(encoding="utf-8") if path.exists() else None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {path}: {error}", "move it, or choose another name") from error
