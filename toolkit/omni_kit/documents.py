@@ -79,7 +79,7 @@ def check_yaml(text: str) -> None:
 def _documents(text: str, kind: "type[_Loader]") -> Iterator[Any]:
     try:
         loader = kind(text)
-        while loader.check_data():
+        while loader.check_data():  # type: ignore[no-untyped-call]
             yield loader.get_data()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -104,7 +104,7 @@ class _Loader(yaml.SafeLoader):
         return super().compose_document()
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        line = self.peek_event().start_mark.line + 1
+        line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
         alias = self.check_event(yaml.AliasEvent)
         self._depth += 1
         if self._depth > _DEEPEST:
