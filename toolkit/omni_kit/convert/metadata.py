@@ -37,28 +37,32 @@ _OPERATIONS = (
 )  # fmt: skip
 
 
+_PLAIN: Mapping[int, Any] = pickle._Unpickler.dispatch
+
+
 class _Reader(pickle._Unpickler):
     """An unpickler that knows what DCP's metadata consists of."""
 
+    stack: list[Any]
     dispatch: ClassVar[dict[int, Any]] = {
-        code: pickle._Unpickler.dispatch[code] for code in (getattr(pickle, name)[0] for name in _OPERATIONS)
+        code: _PLAIN[code] for code in (getattr(pickle, name)[0] for name in _OPERATIONS)
     }
 
     def load_build(self) -> None:
         """Set the state of an object; a class would keep it for the whole process."""
         if isinstance(self.stack[-2], type):
             raise pickle.UnpicklingError("it changes a class")
-        super().load_build()
+        _PLAIN[pickle.BUILD[0]](self)
 
     def load_setitem(self) -> None:
         """Put one value into a dictionary."""
         _check_keys(self.stack[-2:-1])
-        super().load_setitem()
+        _PLAIN[pickle.SETITEM[0]](self)
 
     def load_setitems(self) -> None:
         """Put values into a dictionary."""
         _check_keys(self.stack[::2])
-        super().load_setitems()
+        _PLAIN[pickle.SETITEMS[0]](self)
 
     dispatch |= {pickle.BUILD[0]: load_build, pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems}
 
