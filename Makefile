@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-fast test-all lint unit install reference docs recording skills-forms coverage-models coverage-dit test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove train-text train-dit eval eval-image clean
+.PHONY: demo test test-fast test-all lint unit install reference docs recording skills-forms coverage-models coverage-dit coverage-versions test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove train-text train-dit eval eval-image clean
 
 demo: $(READY)
 	$(BIN)/omni-kit demo --into demo --keep
@@ -69,6 +69,30 @@ coverage-models: $(READY)
 # Every diffusion transformer of diffusers, likewise.
 coverage-dit: $(READY)
 	$(BIN)/python -m omni_kit.coverage denoisers --into docs/dit-models.md
+
+# Every decision on other versions of transformers and diffusers, fetched, or unpacked at TRANSFORMERS and DIFFUSERS.
+# QUICK=--quick takes two models of each kind.
+PAIRS := 5.16.1+0.40.0 5.23.0+0.42.1
+# What PYTHONPATH needs of a path: the directory that holds the package.
+above = $(if $(wildcard $(1)/__init__.py),$(dir $(patsubst %/,%,$(abspath $(1)))),$(abspath $(1)))
+FACTS := $(BIN)/python -m omni_kit.coverage facts $(QUICK)
+INTO_VERSIONS := $(if $(QUICK)$(TRANSFORMERS)$(DIFFUSERS),$(VENV)/versions.md,docs/versions.md)
+coverage-versions: $(READY)
+	$(FACTS) --into $(VENV)/facts-pinned.json
+ifneq ($(TRANSFORMERS)$(DIFFUSERS),)
+	PYTHONPATH=$(call above,$(or $(TRANSFORMERS),$(DIFFUSERS))):$(call above,$(or $(DIFFUSERS),$(TRANSFORMERS))) \
+	    $(FACTS) --like $(VENV)/facts-pinned.json --into $(VENV)/facts-given.json
+	$(BIN)/python -m omni_kit.coverage versions $(VENV)/facts-pinned.json $(VENV)/facts-given.json --into $(INTO_VERSIONS)
+else
+	for pair in $(PAIRS); do \
+	    place=$(VENV)/versions-$$pair; \
+	    test -d $$place || $(BIN)/python -m pip install --quiet --no-deps --target $$place \
+	        transformers==$${pair%+*} diffusers==$${pair#*+} || exit 1; \
+	    PYTHONPATH=$$place $(FACTS) --like $(VENV)/facts-pinned.json --into $(VENV)/facts-$$pair.json || exit 1; \
+	done
+	$(BIN)/python -m omni_kit.coverage versions $(VENV)/facts-pinned.json $(PAIRS:%=$(VENV)/facts-%.json) \
+	    --into $(INTO_VERSIONS)
+endif
 
 # The rooms that read transformers, against a second version placed beside the pinned one.
 MATRIX := $(VENV)/transformers-5.23.0

@@ -24,7 +24,8 @@ from omni_kit.upstream.transformers.configs import (
 
 # class attributes of configs that are not part of config.json
 _NOT_SAVED = {
-    "attribute_map", "sub_configs", "keys_to_ignore_at_inference", "default_theta", "base_config_key",
+    "attribute_map", "sub_configs", "keys_to_ignore_at_inference", "default_theta", "default_rope_type",
+    "base_config_key",
     "ignore_keys_at_rope_validation", "has_no_defaults_at_init", "is_composition",
 }  # fmt: skip
 
@@ -85,6 +86,7 @@ class ConfigView(Config):
             name: value
             for name, value in self._values.items()
             if _known(value) and name not in _NOT_SAVED and not name.startswith(("_", "base_model_"))
+            if name not in self.config.cls.class_variables
             if name in self.config.given or (value is not None and not self._of_base_class(name, value))
         } | {"model_type": self.config.model_type}
 

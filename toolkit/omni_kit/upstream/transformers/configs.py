@@ -41,6 +41,7 @@ class ConfigClass:
         defaults: attribute -> default, inherited ones included; only literals can be read.
         attribute_map: alias -> real attribute, as the class declares it.
         sub_configs: nested config -> its class as written, or the model_type that AutoConfig gets by default.
+        class_variables: attributes that the class declares as its own, and no config has.
         optional_parts: nested configs that stay None unless one is given.
         annotations: attribute -> the type that the class declares, inherited ones included.
     """
@@ -52,6 +53,7 @@ class ConfigClass:
     attribute_map: Mapping[str, str]
     sub_configs: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, ast.expr] = field(default_factory=dict)
+    class_variables: frozenset[str] = frozenset()
     optional_parts: frozenset[str] = frozenset()
 
     def spellings(self, name: str) -> list[str]:
@@ -175,6 +177,7 @@ def _build(source: SourceFile, node: ast.ClassDef, model_type: str, attributes: 
         defaults=attributes,
         attribute_map=mapping.value if mapping and isinstance(mapping.value, dict) else {},
         sub_configs=subs,
+        class_variables=_class_variables(source, node),
         optional_parts=frozenset(optional),
         annotations=_annotations(source, node),
     )
@@ -214,6 +217,15 @@ def _class_attributes(source: SourceFile, node: ast.ClassDef, below: tuple[ast.C
             for arg, default in defaults(signature(item)).items():
                 _record(found, arg, default, source)
     return found
+
+
+@cache
+def _class_variables(source: SourceFile, node: ast.ClassDef) -> frozenset[str]:
+    """The attributes that a class or a base of it annotates as ClassVar."""
+    resolved = (source.resolve_class(base) for base in source.bases(node))
+    inherited = (_class_variables(*found) for found in resolved if found is not None and found[1] is not node)
+    own = (item for item in node.body if isinstance(item, ast.AnnAssign) and "ClassVar" in ast.unparse(item.annotation))
+    return frozenset().union(*inherited, (name for item in own if (name := _target(item)) is not None))
 
 
 @cache

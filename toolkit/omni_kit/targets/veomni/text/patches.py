@@ -126,7 +126,7 @@ def _fused_loss_edits(node: ast.FunctionDef) -> "list[_Edit]":
     loss, output = read_loss(node), output_call(node)
     assert output is not None
     pad = " " * loss.statements[0].col_offset
-    block = _FUSED_LOSS.format(hidden=loss.hidden)
+    block = _FUSED_LOSS.format(hidden=loss.hidden).replace("hidden_states = hidden_states\n", "")
     lines = [f"{pad}{line}".rstrip() for line in block.strip().splitlines()]
     edits = [_Edit(loss.statements[0].lineno, loss.statements[-1].end_lineno or 0, lines)]
     old, new = output_class(node), OUTPUTS[output_class(node)]
