@@ -14,8 +14,8 @@ import numpy as np
 
 from omni_kit.pysource.eval import Unreadable
 from omni_kit.upstream.construction import Module
-from omni_kit.upstream.torch.running import LOW, TensorValues
-from omni_kit.upstream.torch.tensors import INT64, Dtype, Tensor
+from omni_kit.upstream.torch.running import TensorValues
+from omni_kit.upstream.torch.tensors import FLOAT32, INT64, Dtype, Tensor
 
 _TOLERANCE = 1e-8
 _MOVE = 0.01
@@ -38,11 +38,17 @@ class Trial:
     moved: float = 0.0
     _made: int = field(default=0)
 
-    def tensor(self, *shape: int, dtype: Dtype = LOW, scaled: bool = True) -> Tensor:
-        """A random input, another one for each call; one that is not scaled has numbers around 1."""
+    def tensor(self, *shape: int, dtype: Dtype | None = None, scaled: bool = True) -> Tensor:
+        """A random input, another one for each call, of the parameters' dtype unless one is given.
+
+        Args:
+            scaled: of the trial's scale; else its numbers are around 1.
+        """
         self._made += 1
-        numbers = np.random.default_rng([self.values.salt, self._made]).normal(size=shape)
-        return Tensor(numbers * (self.scale if scaled else 1.0) + self.moved, dtype)
+        random = np.random.default_rng([self.values.salt, self._made])
+        numbers = random.normal(size=shape) * (self.scale if scaled else 1.0)
+        # in no direction in which a norm or a softmax stays as it is
+        return Tensor(numbers + self.moved * random.normal(size=shape), dtype or self.values.low)
 
     def choices(self, rows: int, columns: int, of: int) -> Tensor:
         """Rows of different whole numbers below `of`, one of which is in no row."""
@@ -103,7 +109,7 @@ def _agree_everywhere(compare: Comparison, scales: Sequence[float], left_out: It
         again = TensorValues(salt, nodes, values.constants)
         if values.constants and not _agree(compare, again, scale, _MOVE):
             return False
-    return True
+    return _agree(compare, TensorValues(len(scales), nodes, low=FLOAT32), scales[0])
 
 
 def _agree(compare: Comparison, values: TensorValues, scale: float, moved: float = 0.0) -> bool:

@@ -82,6 +82,7 @@ class TensorValues(Domain):
         left_out: operations that give back their first tensor instead.
         cut: the results of an earlier evaluation behind `detach` and inside `no_grad`, to be taken as they were: so
             a change of the input shows what gradients see.
+        low: the dtype of parameters.
 
     Attributes:
         operations: the operations that gave a tensor, in order, with their file.
@@ -89,9 +90,14 @@ class TensorValues(Domain):
     """
 
     def __init__(
-        self, salt: int = 0, left_out: frozenset[ast.AST] = frozenset(), cut: Sequence[Any] | None = None
+        self,
+        salt: int = 0,
+        left_out: frozenset[ast.AST] = frozenset(),
+        cut: Sequence[Any] | None = None,
+        low: Dtype = LOW,
     ) -> None:
         super().__init__()
+        self.low = low
         self.salt = salt
         self.left_out = left_out
         self.operations: dict[ast.AST, SourceFile] = {}
@@ -116,7 +122,7 @@ class TensorValues(Domain):
             sizes = tuple(size or 0 for size in shape.shape)
             numbers = np.random.default_rng(seed).normal(size=sizes)
             scaled = numbers / np.sqrt(max(1, sizes[-1])) if len(sizes) > 1 else numbers
-            self._parameters[id(shape)] = shape, Tensor(scaled, LOW)
+            self._parameters[id(shape)] = shape, Tensor(scaled, self.low)
         return self._parameters[id(shape)][1]
 
     def run(self, module: Module, method: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:

@@ -16,7 +16,6 @@ from omni_kit.upstream.construction import Module
 from omni_kit.upstream.construction import Tensor as Shape
 from omni_kit.upstream.torch.agreement import Difference, Trial, difference, varied
 from omni_kit.upstream.torch.functions import call
-from omni_kit.upstream.torch.running import LOW
 from omni_kit.upstream.torch.tensors import FLOAT32, INT64, Dtype, Tensor
 
 _SIZE, _ROWS = 8, 5
@@ -52,7 +51,7 @@ def norm_difference(norm: Module, epsilon: str) -> Difference | None:
         wide = given.to(FLOAT32)
         mean = call("mean", [_times(wide, wide), -1, True], {})
         normed = _times(wide, call("rsqrt", [_plus(mean, _EPSILON)], {}))
-        return trial.values.run(seen, "forward", [given], {}), _times(weight, normed.to(LOW))
+        return trial.values.run(seen, "forward", [given], {}), _times(weight, normed.to(given.dtype))
 
     return difference(compare, (0.3, 3.0))
 
@@ -110,10 +109,10 @@ def rotary_difference(function: FunctionRef) -> Difference | None:
     try:
         return difference(part)
     except Unreadable:  # as it should be: the shapes do not fit
-        return difference(partial(_whole, function, LOW)) or difference(partial(_whole, function, FLOAT32))
+        return difference(partial(_whole, function, None)) or difference(partial(_whole, function, FLOAT32))
 
 
-def _whole(function: FunctionRef, dtype: Dtype, trial: Trial) -> tuple[Any, Any]:
+def _whole(function: FunctionRef, dtype: Dtype | None, trial: Trial) -> tuple[Any, Any]:
     heads = [trial.tensor(2, count, _ROWS, _SIZE) for count in (4, 2)]
     half = [trial.tensor(2, _ROWS, _SIZE // 2, dtype=dtype, scaled=False) for _ in range(2)]
     tables = [call("cat", [[one, one], -1], {}) for one in half]

@@ -1,0 +1,98 @@
+"""A decision hangs on what upstream's code computes: rewritings that torch cannot tell apart are decided alike."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from omni_kit.upstream.transformers.models import UpstreamModel
+from tests.conftest import Models
+from tests.targets.veomni.text.mutation.rewritings import CHANGING, KEEPING, Mutant, Rewrite, applied, mutants, renamed
+from tests.targets.veomni.text.mutation.subjects import Subject, subjects
+from tests.targets.veomni.text.mutation.truth import definitions, same
+
+TYPES = [
+    "llama", "mixtral", "qwen3_moe", "olmoe", "deepseek_v3", "glm4_moe", "gemma3_text", "phi3", "qwen2_moe", "smollm3",
+    "granite", "ernie4_5_moe", "minimax_m2", "dots1", "exaone4", "hunyuan_v1_moe", "jamba", "flex_olmo", "lfm2_moe",
+]  # fmt: skip
+QUICK = ["llama", "mixtral", "olmoe"]
+RIGHT = 0.98
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One mutant: what torch says, and what was decided.
+
+    Attributes:
+        keeps: it computes what the function computed.
+    """
+
+    name: str
+    keeps: bool
+    decision: str
+
+    @property
+    def right(self) -> bool:
+        return (self.decision == "patch") == self.keeps
+
+
+def made(subject: Subject, rewritings: dict[str, Rewrite], rng: random.Random) -> Iterator[Mutant]:
+    """Mutants of a function: each rewriting alone, names and one, and several in a row."""
+    yield from mutants(subject.node, rewritings, rng)
+    if rewritings is KEEPING:
+        for names in (rng.sample(sorted(rewritings), 6) for _ in range(3)):
+            node, done = renamed(subject.node, rng), ["renamed"]
+            for name in names:
+                if (mutant := applied(node, name, rewritings[name], rng)) is not None:
+                    node, done = mutant.node, [*done, name]
+            yield Mutant(" + ".join(done), node)
+
+
+def outcomes(model: UpstreamModel, rewritings: dict[str, Rewrite], rng: random.Random, share: float) -> list[Outcome]:
+    """What becomes of mutants of a model's functions; of a share of them, drawn."""
+    found: list[Outcome] = []
+    for subject in subjects(model):
+        original = definitions(model.source.module, subject.definitions(model))
+        for mutant in made(subject, rewritings, rng):
+            if rng.random() > share:
+                continue
+            mutated = subject.with_node(mutant.node)
+            names = definitions(model.source.module, subject.definitions(mutated))
+            keeps = same(original, names, subject.call)
+            name = f"{model.name} {subject.owner or subject.node.name}: {mutant.rewriting}"
+            if keeps is not None:
+                found.append(Outcome(name, keeps, subject.decision(mutated)))
+    return found
+
+
+def wrong(found: list[Outcome]) -> list[str]:
+    return [f"{one.name}: torch says {'same' if one.keeps else 'other'}, decided {one.decision}"
+            for one in found if not one.right]  # fmt: skip
+
+
+def report(found: list[Outcome], kind: str) -> str:
+    counts = Counter((one.keeps, one.right) for one in found)
+    right = sum(count for (_, fine), count in counts.items() if fine)
+    return f"{kind}: {right} of {len(found)} right, {counts[False, False]} of changed meaning patched"
+
+
+def test_a_sample_of_rewritings(model: Models) -> None:
+    rng = random.Random(31)
+    for kind, rewritings, share in (("keeping", KEEPING, 0.12), ("changing", CHANGING, 0.12)):
+        found = [one for name in QUICK for one in outcomes(model(name), rewritings, rng, share)]
+        assert len(found) > 12, kind
+        assert not wrong(found), report(found, kind)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("kind", "rewritings", "least"), [("keeping", KEEPING, 200), ("changing", CHANGING, 100)])
+def test_rewritings_of_many_models(model: Models, kind: str, rewritings: dict[str, Rewrite], least: int) -> None:
+    rng = random.Random(7)
+    found = [one for name in TYPES for one in outcomes(model(name), rewritings, rng, 1.0)]
+    print(report(found, kind))
+    assert len(found) >= least
+    patched = [line for line, one in ((one.name, one) for one in found) if not one.keeps and one.decision == "patch"]
+    assert not patched
+    assert len(wrong(found)) <= (1 - RIGHT) * len(found), "\n".join(wrong(found))
