@@ -24,6 +24,7 @@ CONTRACT = (
     "fsdp",
     "ep",
     "stages",
+    "train",
 )
 
 
