@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from omni_kit.cli.app import app
 from omni_kit.cli.commands import Command
-from omni_kit.cli.options import FormatOption, FullOption
+from omni_kit.cli.options import DiffusersOption, FormatOption, FullOption, TransformersOption
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output, table
 
@@ -69,6 +69,8 @@ def parity(
     replay: Annotated[
         Path | None, typer.Option("--replay", metavar="FILE", help="Run a failed comparison again, from its file.")
     ] = None,
+    transformers: TransformersOption = None,
+    diffusers: DiffusersOption = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
@@ -94,16 +96,22 @@ def parity(
     directory is compared in that way.
     """
     from omni_kit.parity import check_page, replay_parity, run_parity, write_page
+    from omni_kit.pysource.library import used_instead
 
     output = Output("parity", fmt, full)
     if path is None and replay is None:
         raise BadInput("nothing to compare was given", "give the directory of an integration, or --replay FILE")
+    if replay is not None and (transformers or diffusers):
+        raise BadInput("--replay runs the installed versions", "leave out --transformers and --diffusers")
     if replay is not None and (levels or checkpoint or prove or target):
         raise BadInput("--replay runs what the file says", "leave out --target, --levels, --checkpoint and --prove")
     if html is not None:
         check_page(html)
     names = None if levels is None else [name.strip() for name in levels.split(",") if name.strip()]
-    with output.status(f"comparing {path or replay} with upstream"):
+    with (
+        used_instead({"transformers": transformers, "diffusers": diffusers}) as libraries,
+        output.status(f"comparing {path or replay} with upstream"),
+    ):
         if replay is not None:
             report = replay_parity(replay, path=path, work_dir=work_dir, every_module=html is not None, say=output.say)
         elif path is not None:
@@ -118,6 +126,7 @@ def parity(
                 timeout=timeout,
                 prove=prove,
                 every_module=html is not None,
+                libraries=libraries,
                 say=output.say,
             )
         else:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from omni_kit.cli.app import app
-from omni_kit.cli.options import FormatOption, FullOption
+from omni_kit.cli.options import DiffusersOption, FormatOption, FullOption, TransformersOption
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 from omni_kit.output import Format, Output, table
@@ -43,6 +43,8 @@ def verify_command(
     quick: Annotated[bool, typer.Option("--quick", help="The static stages and the default levels alone.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Also run what passed before on the same files.")] = False,
     device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Where to compute.")] = "cpu",
+    transformers: TransformersOption = None,
+    diffusers: DiffusersOption = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
@@ -58,6 +60,7 @@ def verify_command(
     `omni-kit verify --card FILE` runs a card again, all of it, and says what differs. It prints the directory whose
     code it runs, and refuses one outside the working directory without --allow-path.
     """
+    from omni_kit.pysource.library import used_instead
     from omni_kit.verify import verify, verify_again
     from omni_kit.verify.signature import Signer
 
@@ -65,8 +68,11 @@ def verify_command(
     if path is None and card is None:
         raise BadInput("nothing to verify was given", "give the directory of an integration, or --card FILE")
     if path is None and card is not None:
-        if weights or quick or device != "cpu":
-            raise BadInput("a card says what was run", "leave out --weights, --quick and --device")
+        if weights or quick or device != "cpu" or transformers or diffusers:
+            raise BadInput(
+                "a card says what was run",
+                "leave out --weights, --quick, --device, --transformers and --diffusers",
+            )
         if sign is not None:
             raise BadInput(
                 "--sign signs the card of a verified PATH", "give PATH, or check a signature with --signed-by"
@@ -81,8 +87,14 @@ def verify_command(
             raise BadInput("--allow-path reads a card without PATH", "leave it out, or give --card FILE alone")
         key = Signer(sign) if sign is not None else None
         signer = key.fingerprint if key is not None else ""
-        with output.status(f"verifying {path}"):
-            found = verify(path, weights=weights, quick=quick, fresh=fresh, device=device, say=output.say)
+        with (
+            used_instead({"transformers": transformers, "diffusers": diffusers}) as libraries,
+            output.status(f"verifying {path}"),
+        ):
+            found = verify(
+                path, weights=weights, quick=quick, fresh=fresh or bool(libraries), device=device,
+                libraries=libraries, say=output.say,
+            )  # fmt: skip
         differences = ()
         if card is not None:
             write_atomic(card, found.markdown(key) if card.suffix == ".md" else found.dumps(key))

@@ -45,6 +45,7 @@ def run_parity(
     prove: bool = False,
     toy: Path | None = None,
     every_module: bool = False,
+    libraries: Sequence[Path] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> ParityReport:
     """Compares an integration with upstream.
@@ -64,6 +65,7 @@ def run_parity(
         prove: plants faults in the candidate, and reports which of them would have been noticed.
         toy: a toy_config.json to make the toy from, instead of the directory's.
         every_module: also reports the error of each module, for a page.
+        libraries: directories from which both sides import first; see `used_instead`.
         say: is told each verdict as it falls.
 
     Raises:
@@ -88,7 +90,7 @@ def run_parity(
     with ExitStack() as stack:
         # Below a directory that running processes can reach: what is made elsewhere is closed to a confined one.
         where = stack.enter_context(_directory(work_dir, sides.log_dir if sides else None))
-        both = sides or stack.enter_context(Sides(where, timeout=timeout))
+        both = sides or stack.enter_context(Sides(where, timeout=timeout, path=libraries))
         hidden = stack.enter_context(_hidden(both.closed, where if work_dir else None))
         report, config = _compared(candidate, asked, both, (where, hidden), every_module=every_module, say=say)
         report = replace(report, loaded=_lasting(report.loaded, (where, both.closed, both.log_dir)))

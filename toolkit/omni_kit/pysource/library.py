@@ -2,6 +2,10 @@
 
 import importlib.util
 import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -73,3 +77,31 @@ def find_library(name: str, path: Path | None = None) -> Library:
     if spec is None or spec.origin is None or not spec.submodule_search_locations:  # a folder of that name is none
         raise MissingRequirement(f"{name} is not installed", f"pip install {name}")
     return Library(name, Path(next(iter(spec.submodule_search_locations))))
+
+
+@contextmanager
+def used_instead(paths: Mapping[str, Path | None]) -> Iterator[list[Path]]:
+    """Let this process find other versions of libraries first; answers the directories where others find them first.
+
+    To be entered before any of the libraries is imported.
+
+    Args:
+        paths: import name -> as `find_library` takes it; None leaves the installed version.
+
+    Raises:
+        BadInput: a path has no such package.
+    """
+    given = [find_library(name, path) for name, path in paths.items() if path is not None]
+    if not given:
+        yield []
+        return
+    with tempfile.TemporaryDirectory(prefix="omni-kit-libraries-") as place:
+        for library in given:
+            beside = library.root.parent.glob(f"{library.name}-*.dist-info")
+            for found in (library.root, *beside):  # the version is asked of the metadata, too
+                (Path(place) / found.name).symlink_to(found, target_is_directory=True)
+        sys.path.insert(0, place)
+        try:
+            yield [Path(place)]
+        finally:
+            sys.path.remove(place)

@@ -34,6 +34,7 @@ def verify(
     fresh: bool = False,
     device: str = "cpu",
     sides: Sides | None = None,
+    libraries: Sequence[Path] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> Card:
     """The verdict on one integration.
@@ -43,13 +44,14 @@ def verify(
         quick: the static stages and the default levels alone; the others are not tested.
         fresh: also run what passed before on the same files with the same versions.
         sides: processes to use and to leave running; None starts two and ends them.
+        libraries: directories from which both sides import first; see `used_instead`.
         say: is told each stage as it ends.
 
     Raises:
         BadInput: there is no integration at `path`, or several.
         MissingRequirement: the device is not there.
     """
-    return _Run(path, weights, quick, fresh, device, sides, say).card()
+    return _Run(path, weights, quick, fresh, device, sides, libraries, say).card()
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class _Run:
     fresh: bool
     device: str
     sides: Sides | None
+    libraries: Sequence[Path]
     say: Callable[[str], None]
     _suppressed: list[str] = field(default_factory=list)
     _reports: list[ParityReport] = field(default_factory=list)
@@ -193,8 +196,9 @@ class _Run:
         """The report of the levels, or why there is none."""
         try:
             return run_parity(
-                self.path, levels or ["import"], device=self.device, sides=self.sides, prove=proving, say=self.say
-            )
+                self.path, levels or ["import"], device=self.device, sides=self.sides, prove=proving,
+                libraries=self.libraries, say=self.say,
+            )  # fmt: skip
         except MissingRequirement as error:
             return error.message
         except BadInput as error:

@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -42,10 +43,14 @@ class Sides:
     Attributes:
         log_dir: where the logs are written; a directory that both sides reach.
         closed: a directory for what the candidate must not see; only the reference's process can open files there.
+
+    Args:
+        path: directories that come first where the processes import from.
     """
 
-    def __init__(self, log_dir: Path, *, timeout: float = 300.0) -> None:
+    def __init__(self, log_dir: Path, *, timeout: float = 300.0, path: Sequence[Path] = ()) -> None:
         self.log_dir = log_dir
+        self._path = path
         self.log_dir.mkdir(parents=True, exist_ok=True)
         self._timeout = timeout
         self._workers: dict[str, Worker] = {}
@@ -89,7 +94,7 @@ class Sides:
             confinement = Confinement.of_candidate(self.closed) if name in _OF_CANDIDATE else None
             self._workers[name] = Worker(
                 name, self.log_dir, timeout=self._timeout, confinement=confinement, service=SERVICE,
-                modules=self._modules,
+                modules=self._modules, path=self._path,
             )  # fmt: skip
         return self._workers[name]
 
@@ -99,5 +104,6 @@ class Sides:
             self._workers[LAUNCHER] = Worker(
                 LAUNCHER, self.log_dir, timeout=self._timeout + GRACE, threads=1,
                 confinement=Confinement.of_candidate(self.closed), service=SERVICE, modules=self._modules,
+                path=self._path,
             )  # fmt: skip
         return self._workers[LAUNCHER]
