@@ -326,11 +326,9 @@ class Frame(Expressions):
         own |= {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
         read = {part.id for part in parts if isinstance(part, ast.Name)} - own
         holders = [(name, self.scope.holder(name)) for name in read]
-        has_names = type(self.domain).name is not Domain.name
-        alone = (
-            is_plain(holder.names[name]) if holder else name in BUILTINS or not has_names for name, holder in holders
-        )
-        return all(alone)
+        own_names = type(self.domain).name is not Domain.name
+        known = (is_plain(one.names[name]) if one else name in BUILTINS or not own_names for name, one in holders)
+        return all(known)
 
     def entered(self, function: Function, arguments: list[Any], keywords: dict[str, Any]) -> Any:
         """What a function gives for arguments: its body is gone through.

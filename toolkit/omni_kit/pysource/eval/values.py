@@ -11,7 +11,7 @@ from omni_kit.pysource.signatures import signature
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 SCALARS = (str, bytes, int, float, complex, bool, range, type(None), type(...))
-VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 COLLECTIONS = (list, tuple, dict, set, frozenset)
 MOST_ITEMS = 20_000
 _MAX_TEXT, _MAX_BITS, _MAX_PARTS = 1_000_000, 128, 20_000
