@@ -1,7 +1,7 @@
 """Code of which much is unknown: what cannot be told is a value of its own, and the path goes on."""
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ class PathFrame(Frame):
         """The items of a generator as a list: who takes them is not always known."""
         return self.of_listcomp(ast.ListComp(node.elt, node.generators))
 
-    def items_of(self, value: Value) -> Sequence[Value]:
+    def items_of(self, value: Value) -> Iterable[Value]:
         """The items of a value; those of a set in an order that is the same in every run."""
         return sorted(value, key=show) if isinstance(value, (set, frozenset)) else super().items_of(value)
 

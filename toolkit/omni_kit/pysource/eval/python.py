@@ -168,7 +168,7 @@ def operation(name: str, *operands: Any) -> Any:
     """
     if name in _COMPARED:
         for operand in operands:
-            plain(list(operand) if name in {"in", "not in"} and isinstance(operand, (dict, *VIEWS)) else operand)
+            plain(listed(operand) if name in {"in", "not in"} and isinstance(operand, (dict, *VIEWS)) else operand)
     return bounded((_OWN.get(name) or getattr(operator, name))(*operands))
 
 
