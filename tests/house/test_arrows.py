@@ -9,7 +9,15 @@ from .imports import imports, modules, room_of
 
 # From the bottom up: a room may use those of lower tiers, and those of its own only where no circle comes of it.
 TIERS = (
-    ("omni_kit", "omni_kit.errors", "omni_kit.resources", "omni_kit.files", "omni_kit.keyed", "omni_kit.stopping"),
+    (
+        "omni_kit",
+        "omni_kit.errors",
+        "omni_kit.resources",
+        "omni_kit.documents",
+        "omni_kit.files",
+        "omni_kit.keyed",
+        "omni_kit.stopping",
+    ),
     ("omni_kit.diagnostics", "omni_kit.isolation", "omni_kit.pysource"),
     ("omni_kit.upstream", "omni_kit.output", "omni_kit.formatting"),
     ("omni_kit.layout", "omni_kit.patchgen", "omni_kit.skillpack"),
