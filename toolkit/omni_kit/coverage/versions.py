@@ -71,7 +71,7 @@ def compare(base: Facts, other: Facts) -> Comparison:
         for before, after, outcome in _paired(base.subjects[name], other.subjects[name]):
             cause = ""
             if outcome == _UNEXPLAINED:
-                cause = _cause(base, other, before, after)
+                cause = _cause(base, other, [after, before, *other.subjects[name][:1], *base.subjects[name][:1]])
                 changes.append(Change(name, before, after, cause))
             room = (after or before or Fact("", "", "")).room
             counts[room, _UPSTREAM if cause else outcome] += 1
@@ -101,17 +101,17 @@ def _kind(fact: Fact) -> tuple[str, str]:
     return fact.room, fact.what.partition(" ")[0]
 
 
-def _cause(base: Facts, other: Facts, before: Fact | None, after: Fact | None) -> str:
-    """The first line that differs in the code that either fact was read from."""
-    places = [(fact, facts) for fact, facts in ((after, other), (before, base)) if fact is not None]
-    for fact, facts in places:
+def _cause(base: Facts, other: Facts, facts: Sequence[Fact | None]) -> str:
+    """The first line that differs in the code that one of these was read from."""
+    read = [fact for fact in facts if fact is not None]
+    for fact in read:
         for path, line in _EVIDENCE.findall(fact.evidence):
-            for name in _around(_file(facts, path), int(line)):
-                if cause := _difference(base, other, path, name):
-                    return cause
-            if cause := _difference(base, other, path, ""):
-                return cause
-    return ""
+            for version in (other, base):
+                for name in _around(_file(version, path), int(line)):
+                    if cause := _difference(base, other, path, name):
+                        return cause
+    paths = dict.fromkeys(path for fact in read for path, _ in _EVIDENCE.findall(fact.evidence))
+    return next((cause for path in paths if (cause := _difference(base, other, path, ""))), "")
 
 
 def _difference(base: Facts, other: Facts, path: str, name: str) -> str:
