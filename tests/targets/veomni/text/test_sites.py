@@ -95,6 +95,24 @@ def test_a_small_change_upstream_is_seen(library: Library, tmp_path: Path, old: 
     assert decisions(mutated(library, tmp_path, old, new))[site] == {"skip"}
 
 
+def test_two_clamps_are_named_with_their_lines(library: Library, tmp_path: Path) -> None:
+    """What a kernel would drop is named as file, line and expression, also where it takes several operations."""
+    subject = mutated(
+        library, tmp_path, "self.act_fn(gate) * up", "self.act_fn(gate.clamp(max=0.7)) * up.clamp(min=-0.7)"
+    )
+    (site,) = (one for one in find_sites(subject, profile(subject)) if one.site == "experts")
+    assert "`gate.clamp(max=0.7)` (transformers/models/olmoe/modeling_olmoe.py:" in site.reason
+    assert "`up.clamp(min=-0.7)` (transformers/models/olmoe/modeling_olmoe.py:" in site.reason
+
+
+def test_another_place_of_rounding_is_named(library: Library, tmp_path: Path) -> None:
+    old = "return self.weight * hidden_states.to(input_dtype)"
+    subject = mutated(library, tmp_path, old, "return (self.weight * hidden_states).to(input_dtype)")
+    (site,) = (one for one in find_sites(subject, profile(subject)) if one.site == "rms-norm")
+    assert site.decision == "skip"
+    assert "`(self.weight * hidden_states).to(input_dtype)` (transformers/models/olmoe/" in site.reason
+
+
 def test_scaled_logits_are_seen(library: Library, tmp_path: Path) -> None:
     old = "logits = self.lm_head(hidden_states[:, slice_indices, :])"
     subject = mutated(library, tmp_path, old, f"{old}\n        logits = logits * 0.5")

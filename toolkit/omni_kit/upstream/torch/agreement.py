@@ -8,6 +8,7 @@ input moved while everything behind `detach` stayed.
 import ast
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations, islice
 from typing import Any
 
 import numpy as np
@@ -79,12 +80,19 @@ class Difference:
 
     Attributes:
         causes: (file:line, expression) of the operations without which it would not.
+        result: the last operation; what stands for the cause where no operation can be left out.
     """
 
     causes: tuple[tuple[str, str], ...] = ()
+    result: tuple[str, str] = ("", "")
 
     def __str__(self) -> str:
-        return "; ".join(f"`{expression}` ({where})" for where, expression in self.causes)
+        """Return what a kernel would lose, or what is computed instead, with its lines."""
+        listed = "; ".join(f"`{expression}` ({where})" for where, expression in self.causes)
+        if listed:
+            return f"{listed} would be lost"
+        where, expression = self.result
+        return f"the result is `{expression}` ({where})" if expression else ""
 
 
 def difference(compare: Comparison, scales: Sequence[float] = (1.0, 30.0)) -> Difference | None:
@@ -97,7 +105,8 @@ def difference(compare: Comparison, scales: Sequence[float] = (1.0, 30.0)) -> Di
         first = TensorValues()
         if _agree(compare, first, scales[0]) and _agree_everywhere(compare, scales):
             return None
-        return Difference(tuple(_causes(compare, first, scales)))
+        last = next(reversed(first.operations), None)
+        return Difference(tuple(_causes(compare, first, scales)), ("", "") if last is None else _shown(first, last))
 
 
 def _agree_everywhere(compare: Comparison, scales: Sequence[float], left_out: Iterable[ast.AST] = ()) -> bool:
@@ -140,11 +149,14 @@ def _causes(compare: Comparison, first: TensorValues, scales: Sequence[float]) -
             return [_shown(first, node)]
         if agrees is not None and _adjusts(node):
             kept.append(node)
-    if not kept or not _agrees_without(compare, scales, kept):
+    fewest = (list(some) for count in (2, 3) for some in combinations(kept, count))
+    together = next((some for some in islice(fewest, _MOST) if _agrees_without(compare, scales, some)), kept)
+    if together is kept and (not kept or not _agrees_without(compare, scales, kept)):
         return []
+    kept = together
     for one_of_them in list(kept):
         fewer = [one for one in kept if one is not one_of_them]
-        kept = fewer if _agrees_without(compare, scales, fewer) else kept
+        kept = fewer if fewer and _agrees_without(compare, scales, fewer) else kept
     return [_shown(first, node) for node in kept]
 
 

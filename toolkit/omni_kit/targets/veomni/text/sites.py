@@ -91,8 +91,7 @@ def _decided(
         return Site(site, target, "skip", f"cannot be compared with {kernel}: {place}{error}", where)
     if found is None:
         return Site(site, target, "patch", f"{computes}, as the kernel does", where)
-    more = f": {found} would be lost" if found.causes else ""
-    return Site(site, target, "skip", f"does not compute {kernel}{more}", where)
+    return Site(site, target, "skip", f"does not compute {kernel}: {found}".removesuffix(": "), where)
 
 
 def _norms(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[Site]:
