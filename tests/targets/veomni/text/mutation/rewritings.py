@@ -227,7 +227,9 @@ def _intermediate(node: ast.AST, rng: random.Random) -> list[ast.stmt] | None:
         def visit(self, other: ast.AST) -> ast.AST:
             return ast.Name(_NAME, ast.Load()) if other is chosen else self.generic_visit(other)
 
-    node.value = Put().visit(node.value)
+    value = Put().visit(node.value)
+    assert isinstance(value, ast.expr)
+    node.value = value
     return [first, node]
 
 
@@ -443,8 +445,9 @@ def applied(node: ast.FunctionDef, name: str, rewrite: Rewrite, rng: random.Rand
         def visit(self, other: ast.AST) -> ast.AST | list[ast.stmt] | None:
             return new if other is chosen else self.generic_visit(other)
 
-    changed = Put().visit(changed)
+    whole = Put().visit(changed)
+    assert isinstance(whole, ast.FunctionDef)
     # what is written is what is parsed, with its line numbers
-    (parsed,) = ast.parse(ast.unparse(ast.fix_missing_locations(changed))).body
+    (parsed,) = ast.parse(ast.unparse(ast.fix_missing_locations(whole))).body
     assert isinstance(parsed, ast.FunctionDef)
     return Mutant(name, parsed)

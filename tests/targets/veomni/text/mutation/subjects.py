@@ -117,7 +117,7 @@ def _experts(subject: Subject) -> Call:
 
     def call(names: dict[str, Any], dtype: torch.dtype) -> tuple[Any, list[torch.Tensor]]:
         experts = filled(names[subject.owner](config), dtype)
-        count, width = experts.gate_up_proj.shape[0], experts.gate_up_proj.shape[-1]  # type: ignore[index,union-attr]
+        count, _, width = dict(experts.named_parameters())["gate_up_proj"].shape
         given = tensor(dtype, 9, width)
         chosen = torch.stack([torch.randperm(count)[:2] for _ in range(9)])
         weights = tensor(dtype, 9, 2)
