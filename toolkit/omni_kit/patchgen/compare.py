@@ -69,7 +69,7 @@ def _signature_change(old: DefinitionNode, new: DefinitionNode) -> str | None:
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, str]:
     """Parameter name, with its stars, to its default; annotations do not count."""
-    stars = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
+    stars: dict[object, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
     return {
         stars.get(one.kind, "") + name: "" if one.default is one.empty else ast.dump(one.default)
         for name, one in signature(node).parameters.items()
