@@ -133,9 +133,9 @@ class TestWhatIsRun:
 
         return make
 
-    def check(self, pack: Path, **options: bool) -> list[str]:
+    def check(self, pack: Path, *, ask: bool = False) -> list[str]:
         _pack(pack, {"runs": _block("bash", "works --flag")})
-        return check_skills([pack], **options).notes
+        return check_skills([pack], ask=ask).notes
 
     def describe(self, prefix: Path) -> None:
         """Adds a man page that names --help."""
