@@ -192,7 +192,7 @@ class TestPreCommit:
     @pytest.fixture
     def configured(self, repository: Path) -> Path:
         hook, verdict = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
-        assert verdict["entry"] == "omni-kit verify --quick"
+        assert verdict["entry"] == "omni-kit verify"
         assert hook["language"] == "python"
         local = {
             **hook,
