@@ -4,11 +4,11 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import torch
 
 from omni_kit.targets.diffusers.runtime.changing import LATENTS_SCALES, Tiled, Turned, anywhere, otherwise
+from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import StageFault
 from omni_kit.upstream.diffusers.guiders import COMPONENT
 
@@ -43,18 +43,18 @@ def made(modular: Any, standard: Any, kind: str) -> Iterator[None]:
     with ExitStack() as stack:
         if kind == FORMULA:
             for guider in list(_guiders(modular)):
-                stack.enter_context(patch.object(type(guider), "forward", _turned(type(guider).forward)))
+                stack.enter_context(replaced(type(guider), "forward", _turned(type(guider).forward)))
             for cls, wrong in list(_guiding(modular.blocks)):
-                stack.enter_context(patch.object(cls, "__call__", wrong))
+                stack.enter_context(replaced(cls, "__call__", wrong))
         elif kind == ROWS or kind in LATENTS_SCALES:
             change = LATENTS_SCALES[kind][1] if kind in LATENTS_SCALES else Tiled
             for owner, name, wrong in list(anywhere(_classes(modular), change)):
-                stack.enter_context(patch.object(owner, name, wrong))
+                stack.enter_context(replaced(owner, name, wrong))
         elif kind == SIGMAS:
             right = standard.scheduler.set_timesteps
-            stack.enter_context(patch.object(standard.scheduler, "set_timesteps", _rolled(standard.scheduler, right)))
+            stack.enter_context(replaced(standard.scheduler, "set_timesteps", _rolled(standard.scheduler, right)))
         elif kind == SCALE:
-            stack.enter_context(patch.object(standard.vae, "decode", _halved(standard.vae.decode)))
+            stack.enter_context(replaced(standard.vae, "decode", _halved(standard.vae.decode)))
         yield
 
 

@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -27,6 +26,7 @@ from omni_kit.targets.diffusers.runtime.standins import KnownPrompts, autoencode
 from omni_kit.targets.recorded import ALONE, SCHEDULER
 from omni_kit.targets.references.calls import Asked, asking
 from omni_kit.targets.references.stepping import answer, runs_alone, seeded
+from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import StageFault
 from omni_kit.toys.feeds.sampling import LATENTS, Drawn, drawn_of
 from omni_kit.toys.tensors import Tensors
@@ -195,7 +195,7 @@ class DrawingBuilder(ConvertedBuilder):
         """The pipeline makes that mistake; afterwards it does not."""
         with ExitStack() as stack:
             for owner, name, wrong in self._wrong(kind):
-                stack.enter_context(patch.object(owner, name, wrong))
+                stack.enter_context(replaced(owner, name, wrong))
             yield
 
     def _places(self, kind: str) -> Iterator[tuple[Any, str, Any]]:
@@ -241,7 +241,7 @@ def _turned(right: Callable[..., Any]) -> Callable[..., Any]:
 def _late(right: Callable[..., Any]) -> Callable[..., Any]:
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         along = self._along
-        with patch.object(self, "_along", [*along[1:], along[-1]]):
+        with replaced(self, "_along", [*along[1:], along[-1]]):
             return right(self, *args, **kwargs)
 
     return step

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import nn
 
 from omni_kit.errors import BadInput
+from omni_kit.targets.replacing import replaced
 from omni_kit.toys.feeds.sampling import SCALING, SHIFT
 from omni_kit.upstream.profile import Component
 
@@ -111,5 +111,5 @@ def handed_to(autoencoder: Any, factor: int) -> Iterator[list[torch.Tensor]]:
         picture = latents.new_zeros(len(latents), 3, *latents.shape[2:-2], rows, columns)
         return DecoderOutput(sample=picture) if return_dict else (picture,)
 
-    with patch.object(autoencoder, "decode", decode):
+    with replaced(autoencoder, "decode", decode):
         yield found

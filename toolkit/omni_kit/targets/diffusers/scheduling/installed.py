@@ -3,14 +3,15 @@
 import inspect
 import io
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
-from unittest.mock import patch
 
 from omni_kit.targets.diffusers.scheduling.betas import plainest_first, schedulers, schedules_of, told
+from omni_kit.targets.replacing import replaced
 from omni_kit.upstream.repositories.sampling import bent
 from omni_kit.upstream.repositories.stepping.divided import Divided
 from omni_kit.upstream.repositories.stepping.worked_out import DRAWN, Way, way_of
@@ -206,7 +207,8 @@ def _walks(one: Installed, count: int, model: Callable[[float, float], float], w
         return None
     scaled = not _close(begun, 1.0)
     x = torch.full((1, 1, 1, 1), _NOISE * begun)
-    with patch(f"{cls.__module__}.randn_tensor", lambda shape, **given: torch.full(tuple(shape), DRAWN), create=True):
+    home = sys.modules[cls.__module__]
+    with replaced(home, "randn_tensor", lambda shape, **given: torch.full(tuple(shape), DRAWN)):
         for t, (sample, time) in zip(scheduler.timesteps, way.asked, strict=True):
             handed = float(scheduler.scale_model_input(x, t) if hasattr(scheduler, "scale_model_input") else x)
             if not _close(float(t) / one.unit, time) or not _close(handed, sample):

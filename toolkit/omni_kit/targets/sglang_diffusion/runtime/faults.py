@@ -6,10 +6,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
-from unittest.mock import patch
 
 import torch
 
+from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import StageFault
 
 _UNITS = 1000  # steps of training, by which units differ
@@ -64,8 +64,7 @@ def made(served: Served, kind: str) -> Iterator[None]:
     """The pipeline makes that mistake; afterwards it does not."""
     with ExitStack() as stack:
         for owner, name, wrong in list(_patches(served, *kind.partition(":")[::2])):
-            planted = patch.dict(owner, {name: wrong}) if isinstance(owner, dict) else patch.object(owner, name, wrong)
-            stack.enter_context(planted)
+            stack.enter_context(replaced(owner, name, wrong))
         yield
 
 

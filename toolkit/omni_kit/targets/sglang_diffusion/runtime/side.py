@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
-from unittest.mock import patch
 
 import diffusers
 import torch
@@ -17,6 +16,7 @@ from omni_kit.errors import BadInput
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.pipelines import asked, read_pipeline
 from omni_kit.targets.references.stages import Noted, noting
+from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sglang_diffusion.runtime.engine import Opened, open_pipeline
 from omni_kit.targets.sglang_diffusion.runtime.faults import Served, faults_of, made
 from omni_kit.targets.sides import StageFault
@@ -86,7 +86,7 @@ class SGLangPipelineBuilder:
             handed.update(answer or {})
             return answer
 
-        with patch.object(config, "prepare_pos_cond_kwargs", watched):
+        with replaced(config, "prepare_pos_cond_kwargs", watched):
             noted, _ = self._noted(self._denoiser(), scenarios_of(inputs)[0])
         self._conditions = {key: name for key, value in handed.items() if (name := _argument(value, noted.asked[0]))}
         return list(faults_of(self._served()))

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
 
 from omni_kit.errors import BadInput
 from omni_kit.targets.references.pipelines import PipelineBuilder, read_pipeline
+from omni_kit.targets.replacing import replaced
 from omni_kit.toys.feeds.pipeline import PROMPTS, PipelineFeed
 from omni_kit.upstream.diffusers.signatures import STEP_NAMES
 
@@ -208,7 +208,7 @@ def _schedule_of(pipeline: Any, size: tuple[int, int]) -> tuple[np.ndarray, np.n
         found.append(torch.as_tensor(signature.bind(self, *args, **kwargs).arguments[name]).flatten()[0].float())
         raise Seen
 
-    with patch.object(cls, "forward", forward), contextlib.suppress(Seen), torch.no_grad():
+    with replaced(cls, "forward", forward), contextlib.suppress(Seen), torch.no_grad():
         pipeline(**_asked(pipeline, size, steps))
     scheduler = pipeline.scheduler
     own = scheduler.timesteps.float().cpu().numpy()
@@ -281,7 +281,7 @@ def _answering(taught: Lesson, learned: Callable[[torch.Tensor, torch.Tensor], t
             ]  # a variance, which is not taught
         return (answers if isinstance(noisy, list) else answers[0],)
 
-    return lambda pipeline: patch.object(taught.denoiser, "forward", forward)
+    return lambda pipeline: replaced(taught.denoiser, "forward", forward)
 
 
 def _ending_at(clean: torch.Tensor) -> Callable[[Any], Any]:
@@ -290,7 +290,7 @@ def _ending_at(clean: torch.Tensor) -> Callable[[Any], Any]:
     def step(output: Any, time: Any, sample: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor]:
         return (clean.reshape(sample.shape).to(sample.dtype),)
 
-    return lambda pipeline: patch.object(pipeline.scheduler, "step", step)
+    return lambda pipeline: replaced(pipeline.scheduler, "step", step)
 
 
 def _decoded(taught: Lesson, changed: Callable[[Any], Any], close: float = _CLOSE) -> str:
@@ -313,7 +313,7 @@ def _decodes(pipeline: Any, changed: Callable[[Any], Any]) -> torch.Tensor:
         seen.append(latents)
         raise Seen
 
-    with changed(pipeline), patch.object(pipeline.vae, "decode", decode), contextlib.suppress(Seen), torch.no_grad():
+    with changed(pipeline), replaced(pipeline.vae, "decode", decode), contextlib.suppress(Seen), torch.no_grad():
         pipeline(**_asked(pipeline, _SIZES[0], _STEPS))
     return seen[0]
 
@@ -367,7 +367,7 @@ def _encoding(cls: type, encoded: list[torch.Tensor]) -> Iterator[None]:
         encoded.append((held if isinstance(held, torch.Tensor) else held.mean).detach().clone())
         return answer
 
-    with patch.object(cls, "encode", encode):
+    with replaced(cls, "encode", encode):
         yield
 
 
