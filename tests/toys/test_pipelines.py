@@ -38,7 +38,7 @@ def test_it_is_the_same_each_time() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Flux2Pipeline", "there is no rule for tokenizer, a AutoProcessor"),
+        ("StableAudioPipeline", "there is no rule for projection_model, a StableAudioProjectionModel"),
         ("OmniGenPipeline", "cannot be put together"),
     ],
 )

@@ -3,6 +3,7 @@
 In the denoiser's toy no two widths are alike. So a width that an error names leads to the argument that it came from.
 """
 
+import math
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,8 @@ _WIDTHS = (
     re.compile(r"size of tensor a \((?P<wants>\d+)\) must match the size of tensor b \((?P<came>\d+)\)"),
 )
 _OF_TEXT = ("tokenizer", "text_encoder")
+_BEYOND = re.compile(r"index \d+ is out of bounds for dimension \d+ with size (?P<size>\d+)")
+_LARGE = 64  # along each side of a table of positions
 _AUTOENCODERS = "/models/autoencoders/"
 _IS_NO_WIDTH = re.compile(r"head|layer|patch|axes|depth|num_")
 _PATCHES = (1, 4, 2, 8, 16)  # latents that lie in one patch
@@ -54,7 +57,9 @@ def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed 
                 ask(pipeline)
             except Exception as error:  # whatever it raises says what does not fit, or ends the search
                 if _lacks_part(error) and not made.complete:  # it calls what its class says it can do without
-                    made = _Parts(read, changed or {}, complete=True)
+                    made = _Parts(read, changed or {}, complete=True, deep=made.deep)
+                elif _reads_deeper(error) and not made.deep:  # it reads hidden states of layers that are not there
+                    made = _Parts(read, changed or {}, complete=made.complete, deep=True)
                 else:
                     made.fit(error)
                 continue
@@ -68,8 +73,8 @@ def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed 
 class _Parts:
     """The parts of a pipeline; those around the denoiser are made once, and it is fitted to them."""
 
-    def __init__(self, read: Pipeline, changed: Changed, *, complete: bool = False) -> None:
-        self.complete = complete
+    def __init__(self, read: Pipeline, changed: Changed, *, complete: bool = False, deep: bool = False) -> None:
+        self.complete, self.deep = complete, deep
         self._read = read
         self._denoiser = read.denoiser
         self._asked = changed
@@ -79,7 +84,7 @@ class _Parts:
 
     def _made(self) -> Iterator[tuple[str, Any]]:
         needed = [one for one in self._read.components if self._needs(one) and one.name != self._denoiser.name]
-        encoders = {one.name: parts.encoder(one) for one in needed if one.role == "encoder"}
+        encoders = {one.name: parts.encoder(one, deep=self.deep) for one in needed if one.role == "encoder"}
         yield from encoders.items()
         for one in needed:
             if one.role == "tokenizer" or one.name.startswith("tokenizer"):  # a processor reads text by its tokenizer
@@ -126,6 +131,8 @@ class _Parts:
             self._take_latents(self._multiples.pop(0))
             return
         config = {**parts.denoiser_config(self._denoiser), **self._changed}
+        if (beyond := _BEYOND.search(said)) and self._enlarge(config, int(beyond["size"])):
+            return
         for pattern in _WIDTHS:
             if (match := pattern.search(said)) and self._change(config, int(match["wants"]), int(match["came"])):
                 return
@@ -138,6 +145,13 @@ class _Parts:
         if isinstance(toy.get(_OUT), int):
             self._changed[_OUT] = max(1, toy[_OUT] * channels * multiple // toy[_IN])
 
+    def _enlarge(self, config: Mapping[str, Any], size: int) -> bool:
+        """Whether there is a table of positions of that size, or with so many a side: then it is larger now."""
+        names = [name for name, value in config.items() if "max" in name and isinstance(value, int)]
+        names = [name for name in names if config[name] in (size, math.isqrt(size)) and name not in self._changed]
+        self._changed |= {name: _LARGE**2 if config[name] == size else _LARGE for name in names}
+        return bool(names)
+
     def _change(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
         """Whether there is a width of that size that was not changed before."""
         names = [name for name, value in config.items() if value == wants and not _IS_NO_WIDTH.search(name)]
@@ -148,6 +162,12 @@ class _Parts:
         if _IN in names and isinstance(out, int) and _OUT not in names and (out * came) % wants == 0:
             self._changed[_OUT] = out * came // wants
         return bool(names)
+
+
+def _reads_deeper(error: Exception) -> bool:
+    """Whether a pipeline reads the hidden states of a layer that a small encoder does not have."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return isinstance(error, IndexError) and bool(frames) and "hidden_states[" in (frames[-1].line or "")
 
 
 def _lacks_part(error: Exception) -> bool:

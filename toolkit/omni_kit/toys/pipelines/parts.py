@@ -41,8 +41,11 @@ def tokenizer(length: int) -> Any:
     return made
 
 
-def encoder(component: Component) -> Any:
+def encoder(component: Component, *, deep: bool = False) -> Any:
     """A text encoder of transformers, small.
+
+    Args:
+        deep: with as many layers as its class has by default, of which pipelines read some by their numbers.
 
     Raises:
         BadInput: transformers has no such class, or it cannot be built small.
@@ -51,7 +54,10 @@ def encoder(component: Component) -> Any:
     config_class = getattr(cls, "config_class", None)
     if cls is None or config_class is None:
         raise BadInput(f"transformers {transformers.__version__} has no model class '{component.class_name}'")
-    values = toy_config(config_class().to_dict())
+    whole = config_class().to_dict()
+    values = toy_config(whole)
+    if deep:
+        _deepen(values, whole)
     known = {"pad_token_id": _PAD, "bos_token_id": _BEGIN, "eos_token_id": _END}
     try:
         config = config_class.from_dict({**values, **{key: one for key, one in known.items() if key in values}})
@@ -59,6 +65,16 @@ def encoder(component: Component) -> Any:
     except Exception as error:  # whatever its class raises for a small config
         raise BadInput(f"no small {component.class_name} can be built: {told(error)}") from error
     return made.eval()
+
+
+def _deepen(values: dict[str, Any], whole: Mapping[str, Any]) -> None:
+    """Give a small config the number of layers of the whole, also within."""
+    for name, value in whole.items():
+        if isinstance(value, dict) and isinstance(values.get(name), dict):
+            _deepen(values[name], value)
+        elif name in ("num_hidden_layers", "num_layers") and name in values:
+            values[name] = value
+            values.pop("layer_types", None)
 
 
 def _concrete(name: str) -> str:
