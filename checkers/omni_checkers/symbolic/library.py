@@ -222,7 +222,7 @@ def method(path: "Path", owner: Value, name: str, args: list[Value], kwargs: dic
     if isinstance(owner, Defaults) and name in {"items", "keys", "values", "copy"}:
         owner = dict(owner)
     found = python.method(owner, name)
-    return tried(found.function, *args, **kwargs) if found is not None else UNKNOWN
+    return python.plain_items(tried(found.function, *args, **kwargs)) if found is not None else UNKNOWN
 
 
 def _constants(values: Iterable[Value]) -> bool:

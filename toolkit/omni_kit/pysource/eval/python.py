@@ -176,9 +176,17 @@ def _by_key(method: Callable[..., Any]) -> Callable[..., Any]:
     """The method, for arguments that are quick to hash: of a dict only the first one is a key."""
 
     def checked(base: Any, *arguments: Any) -> Any:
-        given = arguments if isinstance(base, dict) else [listed(one) if is_iterable(one) else one for one in arguments]
-        plain(list(given[:1] if isinstance(base, dict) else given))
-        return method(base, *given)
+        plain(list(arguments[:1] if isinstance(base, dict) else arguments))
+        return method(base, *arguments)
+
+    return checked
+
+
+def _by_items(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, for collections whose items are quick to hash."""
+
+    def checked(base: Any, *arguments: Any) -> Any:
+        return method(base, *(plain(listed(one)) for one in arguments))
 
     return checked
 
@@ -273,9 +281,9 @@ _METHODS: Mapping[type, _Functions] = {
     dict: {name: _by_key(getattr(dict, name)) for name in ("get", "pop", "setdefault")}
     | {"update": lambda x, other=(), **more: x.update(_pairs(other), **more), "clear": dict.clear, "copy": dict.copy}
     | {name: getattr(dict, name) for name in ("keys", "values", "items")},
-    set: {name: _by_key(getattr(set, name)) for name in (
-        "add", "clear", "copy", "difference", "discard", "intersection", "issubset", "issuperset", "remove", "union",
-        "update", "symmetric_difference", "isdisjoint",
+    set: {name: _by_key(getattr(set, name)) for name in ("add", "clear", "copy", "discard", "remove")}
+    | {name: _by_items(getattr(set, name)) for name in (
+        "difference", "intersection", "isdisjoint", "issubset", "issuperset", "symmetric_difference", "union", "update",
     )},
     int: {"bit_length": int.bit_length}, float: {"is_integer": float.is_integer},
 }  # fmt: skip
