@@ -35,7 +35,7 @@ class TestCheck:
     ) -> None:
         code, out = call(capsys, "check", str(olmoe))
         assert code == 0
-        assert "checked 1 model, 7 files" in out
+        assert "checked 1 model, 9 files" in out
         assert "no findings" in out
 
     def test_an_error_exits_1_and_is_shown_with_file_line_and_why(

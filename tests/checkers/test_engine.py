@@ -297,7 +297,7 @@ class TestRun:
     def test_json_is_the_contract(self, subject: Subject) -> None:
         path = subject(edits=plan())
         data = json.loads(json.dumps(check([path], select=["VEO301"]).as_json(path)))
-        assert data["checked"] == {"models": 1, "files": 7, "rules": 1}
+        assert data["checked"] == {"models": 1, "files": 9, "rules": 1}
         assert data["baseline"] == {"matched": 0, "stale": []}
         (finding,) = data["findings"]
         keys = {"rule", "severity", "path", "line", "column", "message", "why", "fixable", "obligation"}

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from omni_kit.keyed import write_keyed
 from tests.conftest import run_cli
 
 _FEW, _MANY = 4, 400
@@ -107,8 +108,10 @@ def _baseline(model: Path, dice: random.Random) -> list[str]:
 
 def _cache(model: Path, dice: random.Random) -> list[str]:
     for file in (model.parent / "cache").rglob("*.json"):
-        text = json.dumps(_json_changed(json.loads(file.read_text(encoding="utf-8")), dice))
-        _write(file, _text_changed(text, dice) if dice.random() < 0.3 else text)
+        _, _, text = file.read_text(encoding="utf-8").partition("\n")  # the first line is its code
+        write_keyed(file, json.dumps(_json_changed(json.loads(text), dice)))
+        if dice.random() < 0.3:
+            _write(file, _text_changed(file.read_text(encoding="utf-8"), dice))
     return []
 
 

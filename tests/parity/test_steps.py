@@ -17,7 +17,10 @@ EXAMPLES: dict[Any, Any] = {Path: Path("/a b/c"), str: "text", int: 3, bool: Tru
 def example(kind: type[Step[Any]]) -> Step[Any]:
     hints = get_type_hints(kind)
     known = {field.name: EXAMPLES[hints[field.name]] for field in fields(kind) if hints[field.name] in EXAMPLES}
-    rest: dict[str, Any] = {"mesh": {"name": "m"}, "options": {}, "forbidden": ["x"], "pairs": [["a", 0, 1]]}
+    rest: dict[str, Any] = {
+        "mesh": {"name": "m"}, "options": {}, "forbidden": ["x"], "pairs": [["a", 0, 1]], "run": {"name": "r"},
+        "records": ["a"],
+    }  # fmt: skip
     return kind(**known, **{field.name: rest[field.name] for field in fields(kind) if field.name not in known})
 
 

@@ -1,6 +1,7 @@
 """Pages that are made to cost time, or to end the check: each is a finding on its own, and the others are checked."""
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -185,7 +186,8 @@ class TestWhatIsRun:
         self.check(repository / "docs" / "skills", ask=True)
         assert not ran.exists()
 
-    def test_what_an_installed_distribution_brings_is(self, tmp_path: Path) -> None:
+    def test_what_an_installed_distribution_brings_is(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
         _pack(tmp_path, {"runs": _block("bash", "ruff check --no-such-flag x")})
         report = check_skills([tmp_path])
         assert "'ruff check' has no --no-such-flag" in {one.message for one in report.findings}

@@ -4,7 +4,6 @@ import json
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from omni_checkers.engine.run import check
 from omni_kit.errors import OmniKitError
+from omni_kit.isolation.pool import map_in_forks
 from omni_kit.layout import check_layout
 from omni_kit.patchgen import run_config
 from omni_kit.pysource.library import find_library
@@ -85,9 +85,8 @@ def collect(names: Sequence[str], checked: Sequence[str]) -> Facts:
         checked: models whose fresh integrations are generated and checked by every rule.
     """
     libraries = [find_library(name) for name in (TRANSFORMERS, DIFFUSERS)]
-    with ProcessPoolExecutor(_PROCESSES) as pool:
-        found = dict(pool.map(_subject, names, chunksize=4))
-        found |= {f"{_OF_RULES}{name}": facts for name, facts in pool.map(_rules, checked)}
+    found = dict(map_in_forks(_subject, names, _PROCESSES))
+    found |= {f"{_OF_RULES}{name}": facts for name, facts in map_in_forks(_rules, checked, _PROCESSES)}
     return Facts({one.name: one.version for one in libraries}, {one.name: str(one.root) for one in libraries}, found)
 
 

@@ -105,6 +105,7 @@ def _fitting_libraries(
     """The libraries to read: those that were given, else the version that the target takes; and notes about them."""
     given: dict[str, Path | None] = {"transformers": transformers, "diffusers": diffusers}
     subject = open_source(source, transformers=transformers, diffusers=diffusers)
+    refuse_original(subject)
     _check_kind(kind)
     name = subject.library.name
     if given.get(name) is not None or name not in given:
