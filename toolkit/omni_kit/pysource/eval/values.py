@@ -13,6 +13,10 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 SCALARS = (str, bytes, int, float, complex, bool, range, type(None), type(...))
 VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 COLLECTIONS = (list, tuple, dict, set, frozenset)
+_PARTS = (*SCALARS, *COLLECTIONS)
+_PLAIN = (*_PARTS, slice)
+_PLAIN_TYPES = frozenset(_PLAIN)  # nearly every plain value is exactly of one of them
+_SIZED = (str, bytes, range, *COLLECTIONS)
 MOST_ITEMS = 20_000
 _MAX_TEXT, _MAX_BITS, _MAX_PARTS = 1_000_000, 128, 20_000
 
@@ -150,14 +154,17 @@ class Partial:
     keywords: Mapping[str, Any]
 
 
+_ITERABLE = (*_SIZED, *VIEWS, Iterated)
+
+
 def is_plain(value: Any) -> bool:
     """Whether a value is Python's own; what a collection holds is not looked at."""
-    return isinstance(value, (*SCALARS, *COLLECTIONS, slice))
+    return type(value) in _PLAIN_TYPES or isinstance(value, _PLAIN)
 
 
 def is_iterable(value: Any) -> bool:
     """Whether Python itself can go through a value of its own."""
-    return isinstance(value, (str, bytes, range, *COLLECTIONS, *VIEWS, Iterated))
+    return isinstance(value, _ITERABLE)
 
 
 def iterated(value: Any) -> Iterator[Any]:
@@ -171,10 +178,10 @@ def bounded(value: Any) -> Any:
     Raises:
         Unreadable: it is.
     """
-    size = len(value) if isinstance(value, (str, bytes, range, *COLLECTIONS)) else 0
-    if size > (_MAX_TEXT if isinstance(value, (str, bytes)) else MOST_ITEMS):
-        raise Unreadable("makes something very large")
-    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+    if isinstance(value, _SIZED):
+        if len(value) > (_MAX_TEXT if isinstance(value, (str, bytes)) else MOST_ITEMS):
+            raise Unreadable("makes something very large")
+    elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
         raise Unreadable("makes a very large number")
     return value
 
@@ -189,7 +196,7 @@ def plain(value: Any) -> Any:
     while pending:
         item = pending.pop()
         seen += 1
-        if seen > _MAX_PARTS or not isinstance(item, (*SCALARS, *COLLECTIONS)):
+        if seen > _MAX_PARTS or not isinstance(item, _PARTS):
             raise Unreadable("compares or collects what is no plain value")
         if isinstance(item, COLLECTIONS):
             pending += [*item.keys(), *item.values()] if isinstance(item, dict) else item
