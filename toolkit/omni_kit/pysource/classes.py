@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from omni_kit.pysource.nodes import remembered
 from omni_kit.pysource.source import SourceFile, dotted
 
 # What a function may consist of for its value to be told: anything else could change it unseen.
@@ -50,7 +51,7 @@ class ClassRef:
 
     def defines(self, name: str) -> ast.FunctionDef | None:
         """A method that stands in the class body itself."""
-        return next((i for i in self.node.body if isinstance(i, ast.FunctionDef) and i.name == name), None)
+        return _functions(self.node).get(name)
 
     def method(self, name: str) -> "tuple[ClassRef, ast.FunctionDef] | None":
         """A method, and the class that defines it."""
@@ -68,6 +69,13 @@ class FunctionRef:
     node: ast.FunctionDef
 
 
+@remembered
+def _functions(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    """The functions that stand in the body of a class, by name; of two the first one."""
+    return {item.name: item for item in reversed(node.body) if isinstance(item, ast.FunctionDef)}
+
+
+@remembered
 def readable(function: ast.FunctionDef) -> bool:
     """Whether all statements of a function are of types that the interpreter follows."""
     inner = (node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function)

@@ -22,9 +22,9 @@ class Imported:
     name: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SourceFile:
-    """One parsed module of a library."""
+    """One parsed module of a library; equal to itself alone, so that it is quick to look up."""
 
     library: Library
     module: str

@@ -39,7 +39,7 @@ class Parameter:
     buffer: bool = False
     certain: bool = True
 
-    @property
+    @cached_property
     def pattern(self) -> str:
         """The name with every number replaced by `*`."""
         return _LAYER.sub("*", self.name)

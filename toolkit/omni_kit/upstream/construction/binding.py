@@ -4,6 +4,8 @@ import ast
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.eval.values import COLLECTIONS
+from omni_kit.pysource.nodes import remembered
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, named, positional, signature
 
@@ -15,9 +17,8 @@ def argument_names(function: ast.FunctionDef) -> list[str]:
 
 def bind(init: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """What each argument of a function is worth: given, by default, or UNKNOWN."""
-    taken = signature(init)
-    names = positional(taken)
-    scope = dict.fromkeys(named(taken), UNKNOWN) | {name: literal(one) for name, one in defaults(taken).items()}
+    names, worth, collections = _without_arguments(init)
+    scope = worth | {name: literal(one) for name, one in collections.items()}
     scope.update(zip(names, args, strict=False))
     scope.update({k: v for k, v in kwargs.items() if k in scope})
     if init.args.vararg is not None:
@@ -25,3 +26,13 @@ def bind(init: ast.FunctionDef, args: list[Any], kwargs: dict[str, Any]) -> dict
     if init.args.kwarg is not None:
         scope[init.args.kwarg.arg] = {k: v for k, v in kwargs.items() if k not in scope}
     return scope
+
+
+@remembered
+def _without_arguments(function: ast.FunctionDef) -> tuple[list[str], dict[str, Any], dict[str, ast.expr]]:
+    """The parameters by position; what all of them are worth without arguments; defaults that each call has for its
+    own, since constructors may change them."""
+    taken = signature(function)
+    given = defaults(taken)
+    worth = dict.fromkeys(named(taken), UNKNOWN) | {name: literal(one) for name, one in given.items()}
+    return positional(taken), worth, {name: given[name] for name in given if isinstance(worth[name], COLLECTIONS)}

@@ -71,6 +71,7 @@ class Construction(OpenDomain):
     def __init__(self) -> None:
         super().__init__(steps=20_000_000, depth=40)
         self._defined: dict[tuple[SourceFile, str], Any] = {}
+        self._tables: dict[tuple[SourceFile, str], Any] = {}
 
     # names
 
@@ -103,16 +104,10 @@ class Construction(OpenDomain):
 
     def _class_table(self, source: SourceFile, name: str) -> Any:
         """A table of classes of another file, as activations have one: a dict, or `Maker(dict)`, which makes them."""
-        found = source.resolve_constant(name)
-        if found is None:
-            return UNKNOWN
-        source, table = found
-        makes = isinstance(table, ast.Call) and len(table.args) == 1
-        if isinstance(table, ast.Call) and makes:
-            table = table.args[0]
-        if isinstance(table, ast.Name):
-            source, table = source.resolve_constant(table.id) or (source, table)
-        return ClassTable(source, table, makes) if isinstance(table, ast.Dict) else UNKNOWN
+        key = source, name
+        if key not in self._tables:
+            self._tables[key] = _table_of(source.resolve_constant(name))
+        return self._tables[key]
 
     def imported(self, name: str, names: tuple[str, ...], level: int, frame: Any) -> Any:
         """See `Domain`."""
@@ -124,16 +119,16 @@ class Construction(OpenDomain):
     def attribute(self, base: Any, name: str, frame: Any) -> Any:
         """See `Domain`."""
         match base:
+            case Module():
+                return self._of_module(base, name, frame)
+            case Tensor():
+                return base.shape if name == "shape" and base.shape is not None else UNKNOWN
+            case _Super():
+                return self._of_base(base.place, name, frame)
             case Config() if name == "get_text_config":
                 return Native(partial(_text_config, base))
             case Config():
                 return base.get(name)
-            case Tensor():
-                return base.shape if name == "shape" and base.shape is not None else UNKNOWN
-            case Module():
-                return self._of_module(base, name, frame)
-            case _Super():
-                return self._of_base(base.place, name, frame)
             case Unknown() if (home := frame.home.source.home_of(Imported(base.name, name))) is not None:
                 return self.defined(*home)
         return super().attribute(base, name, frame) if isinstance(base, Unknown) else UNKNOWN
@@ -287,6 +282,19 @@ class Construction(OpenDomain):
         config = arguments[0] if arguments else keywords.get("config", UNKNOWN)
         found = config.model_class(frame.home.source, name) if isinstance(config, Config) else None
         return frame.construct(found, [config], {}) if found else UNKNOWN
+
+
+def _table_of(found: tuple[SourceFile, ast.expr] | None) -> Any:
+    """The table of classes that an expression of a file is; UNKNOWN for anything else."""
+    if found is None:
+        return UNKNOWN
+    source, table = found
+    makes = isinstance(table, ast.Call) and len(table.args) == 1
+    if isinstance(table, ast.Call) and makes:
+        table = table.args[0]
+    if isinstance(table, ast.Name):
+        source, table = source.resolve_constant(table.id) or (source, table)
+    return ClassTable(source, table, makes) if isinstance(table, ast.Dict) else UNKNOWN
 
 
 def _anonymous(value: Any) -> Any:

@@ -228,8 +228,8 @@ class Frame(python.Frame):
                 if _initialised_by_root(entry, module, list(args), kwargs):
                     return
             elif (init := entry.defines("__init__")) is not None:
-                names = bind(init, [module, *args], kwargs)
                 if any((dotted(decorator) or "").endswith(_KEEPS) for decorator in init.decorator_list):
+                    names = bind(init, [module, *args], kwargs)
                     self.keep(module, **{name: names[name] for name in argument_names(init)[1:]})
                 self.enter(Place(entry, module), init, [module, *args], kwargs)
                 return
