@@ -10,6 +10,7 @@ from typing import Any, Literal
 from omni_kit.errors import BadInput
 from omni_kit.patchgen.locate import Libraries
 from omni_kit.patchgen.spans import Source, first_line
+from omni_kit.pysource.nodes import FIELDS
 from omni_kit.pysource.source import parse_file
 
 DefinitionNode = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -167,11 +168,12 @@ def _walk(body: list[ast.stmt], owner: Definition | None, guarded: bool) -> Iter
 def _children(node: Any) -> list[Any]:
     """The parts of a node that can hold calls, loops or assignments; `ast.walk` looks at three times as many."""
     found = []
-    for name in node._fields:
-        part = getattr(node, name, None)
+    parts = node.__dict__
+    for name in FIELDS[type(node)]:
+        part = parts.get(name)
         if isinstance(part, list):
-            found += [item for item in part if type(item) not in _LEAVES and isinstance(item, ast.AST)]
-        elif isinstance(part, ast.AST) and type(part) not in _LEAVES:
+            found += [item for item in part if item is not None and type(item) not in _LEAVES]
+        elif part is not None and type(part) not in _LEAVES:
             found.append(part)
     return found
 
