@@ -34,19 +34,19 @@ def fingerprint(node: ast.AST) -> int:
 
 
 def _fingerprint(node: ast.AST) -> int:
+    kind, fields = type(node), node.__dict__
     parts: Sequence[object]
-    if isinstance(node, ast.Name):
-        parts = (node.id,)
-    elif isinstance(node, ast.Attribute):
-        parts = (fingerprint(node.value), node.attr)
-    elif isinstance(node, ast.Constant):
-        parts = (repr(node.value),)  # 1, 1.0 and True are equal, and are not the same code
-    elif isinstance(node, ast.Expr):
-        return fingerprint(node.value)
+    if kind is ast.Name:
+        parts = (fields["id"],)
+    elif kind is ast.Attribute:
+        parts = (fingerprint(fields["value"]), fields["attr"])
+    elif kind is ast.Constant:
+        parts = (repr(fields["value"]),)  # 1, 1.0 and True are equal, and are not the same code
+    elif kind is ast.Expr:
+        return fingerprint(fields["value"])
     else:
-        fields = node.__dict__
-        parts = [_part(fields.get(name)) for name in _FIELDS[type(node)]]
-    key = (type(node), *parts)
+        parts = [_part(fields.get(name)) for name in _FIELDS[kind]]
+    key = (kind, *parts)
     number = _numbers.get(key)
     if number is None:
         number = _numbers[key] = len(_sizes)
@@ -56,11 +56,14 @@ def _fingerprint(node: ast.AST) -> int:
 
 def _part(part: object) -> object:
     """Return what a field adds to a fingerprint: numbers stand for nodes alone."""
-    if isinstance(part, ast.AST):
-        return fingerprint(part)
-    if type(part) is list:
-        return tuple([_part(one) for one in part])
-    return part if part is None or type(part) is str else repr(part)
+    if part is None:
+        return None
+    kind = type(part)
+    if kind is list:
+        return tuple([_part(one) for one in part])  # type: ignore[attr-defined]
+    if kind is str:
+        return part
+    return fingerprint(part) if isinstance(part, ast.AST) else repr(part)
 
 
 def _size(part: object) -> int:

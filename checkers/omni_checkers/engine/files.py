@@ -105,8 +105,8 @@ def same_code(one: object, two: object) -> bool:
     kind = type(one)
     if kind is not type(two):
         return False
-    if isinstance(one, list) and isinstance(two, list):
-        return len(one) == len(two) and all(map(same_code, one, two))
+    if kind is list:
+        return len(one) == len(two) and all(map(same_code, one, two))  # type: ignore[arg-type,call-overload]
     if kind not in FIELDS:
         return one == two
     if kind is ast.Expr:

@@ -150,13 +150,15 @@ class Record:
 
 def show(value: Value) -> str:
     """A value as text; equal texts mean the same value on one path."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{show(key)}: {show(item)}" for key, item in value.items()) + "}"
+    if is_constant(value):
+        return repr(value)
     if isinstance(value, (list, tuple, set, frozenset)):
-        return "[" + ", ".join(show(item) for item in value) + "]"
+        return "[" + ", ".join([show(item) for item in value]) + "]"
     if isinstance(value, Partial):
         return f"partial({show(value.function)})"
-    return repr(value) if is_constant(value) else str(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join([f"{show(key)}: {show(item)}" for key, item in value.items()]) + "}"
+    return str(value)
 
 
 def is_constant(value: Value) -> bool:

@@ -220,7 +220,7 @@ class Upstream:
 
     def explains(self, here: Statement, there: Statement) -> bool:
         """Whether upstream has our statement, or ours reads settings where theirs reads those of another model."""
-        codes, settings = self._said()
+        codes, settings = self._said
         return here.code in codes or _other_config(here, there, settings)
 
     @cached_property
@@ -233,6 +233,7 @@ class Upstream:
         files = [self.transformers.module_file(one.source_module) for one in self.configs if one.source_module]
         return list(dict.fromkeys(file.parent for file in files if file is not None))
 
+    @cached_property
     def _said(self) -> tuple[frozenset[int], frozenset[str]]:
         """The statements of upstream's functions, and the words of its configs."""
         codes = (one.codes for folder in self._folders for one in _functions_in(folder))

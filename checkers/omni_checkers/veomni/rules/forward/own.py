@@ -14,7 +14,7 @@ from omni_checkers.veomni.facts.generated import Generated, upstream_function
 from omni_kit.errors import MissingRequirement
 from omni_kit.files import files_matching
 from omni_kit.pysource.library import find_library
-from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.pysource.source import SourceFile, dotted, parse_file
 from omni_kit.targets.veomni.model_dir import ModelDir
 
 _PATCH = """\
@@ -162,7 +162,7 @@ def _torch_class(name: str) -> set[str] | None:
         return None
     for file in _TORCH:
         path = root / file
-        tree = ast.parse(path.read_text(encoding="utf-8")) if path.is_file() else ast.Module([], [])
+        tree = parse_file(path)[1] if path.is_file() else ast.Module([], [])
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and node.name == name:
                 own = _set_in(node) | {"training"}
