@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from omni_kit.documents import DocumentError, check_yaml, read_json, read_toml, read_yaml
+from omni_kit.documents import DocumentError, check_yaml, read_json, read_toml, read_yaml, yaml_scalar
 
 _PAIRS = list(zip("abcdefgh", "bcdefghi", strict=True))
 _BOMB = "a: &a [x]\n" + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in _PAIRS)
@@ -62,3 +62,21 @@ def test_toml_that_is_refused(text: str, line: int, why: str) -> None:
     with pytest.raises(DocumentError, match=why) as error:
         read_toml(text)
     assert error.value.line == line
+
+
+@pytest.mark.parametrize("value", [
+    "plain", "./a b/c", "a: b", "#", "a #b", "on", "1", "~", "", "&a", "*a", "x\nevil: 1", "\u2028\x85\0", "a'\"", "- x",
+    "y " * 9000, 1, True, None, 0.5,
+])  # fmt: skip
+def test_a_value_in_one_line_of_yaml(value: object) -> None:
+    text = yaml_scalar(value)
+    assert len(text.splitlines()) <= 1
+    assert read_yaml(f"a: {text}  # comment\nb: 1\n") == {"a": value, "b": 1}
+    assert read_yaml(f"? {text}\n: b\n") == {value: "b"}
+
+
+def test_plain_values_stay_plain() -> None:
+    assert [yaml_scalar(value) for value in ("./model_checkpoint/transformer", "sdpa")] == [
+        "./model_checkpoint/transformer",
+        "sdpa",
+    ]

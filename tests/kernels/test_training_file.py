@@ -79,3 +79,10 @@ def test_a_file_that_cannot_be_merged_is_left_alone(tmp_path: Path) -> None:
 def test_a_file_is_made_where_there_is_none(tmp_path: Path) -> None:
     merge_file(tmp_path / "train.yaml", PLACE, CHOSEN)
     assert (tmp_path / "train.yaml").read_text(encoding="utf-8") == block(PLACE, CHOSEN)
+
+
+@pytest.mark.parametrize("name", ["a: 1\nevil", "on", "#", "a: b", "&a", ""])
+def test_names_are_no_more_than_names(name: str) -> None:
+    chosen = {name: "b\nevil: 1"}
+    assert yaml.safe_load(block((name, "x"), chosen)) == {name: {"x": chosen}}
+    assert yaml.safe_load(merged("m:\n  z: 1\n", ("m",), chosen)) == {"m": {"z": 1, **chosen}}

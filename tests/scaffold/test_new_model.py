@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.documents import read_yaml
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 from omni_kit.patchgen import run_config
@@ -114,6 +115,16 @@ def test_no_converter_where_the_module_holds_what_lies_on_disk(
     assert decision.choice == "none"
     assert "as they lie on disk" in decision.reason
     assert not (tmp_path / "m" / "checkpoint_tensor_converter.py").exists()
+
+
+def test_a_directory_whose_name_reads_as_yaml(checkpoint: Checkpoints, tmp_path: Path) -> None:
+    place = tmp_path / "a: b #\ntrain: {evil: 1}\n"
+    shutil.copytree(checkpoint("olmoe"), place)
+    new_model("olmoe", str(place), target="veomni", into=tmp_path, kernels={"a: 1\nevil": "b: 1"})
+    for file in ("train.yaml", "train_lora.yaml"):
+        model = read_yaml((tmp_path / "olmoe" / file).read_text(encoding="utf-8"))["model"]
+        assert model["model_path"] == str(place)
+        assert model["ops_implementation"]["a: 1\nevil"] == "b: 1"
 
 
 def test_again_changes_nothing(checkpoint: Checkpoints, tmp_path: Path) -> None:

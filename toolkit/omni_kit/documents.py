@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
 from typing import Any
@@ -74,6 +75,17 @@ def check_yaml(text: str) -> None:
     """
     for _ in _documents(text, _TaggedLoader):
         pass
+
+
+def yaml_scalar(value: Any) -> str:
+    """Return a value as YAML writes it in one line: plain where it can be, else quoted."""
+    text = _dumped(value)
+    return _dumped(value, '"') if "\n" in text else text
+
+
+def _dumped(value: Any, quotes: str | None = None) -> str:
+    text: str = yaml.safe_dump(value, default_flow_style=True, default_style=quotes, width=sys.maxsize)
+    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def _documents(text: str, kind: "type[_Loader]") -> Iterator[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from omni_kit.documents import DocumentError, read_yaml
+from omni_kit.documents import DocumentError, read_yaml, yaml_scalar
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 
@@ -112,7 +112,7 @@ def _set_all(text: str, node: Any, chosen: Mapping[str, str]) -> str:
     there = [(key.value, value) for key, value in node.value if key.value in chosen]
     new = {name: kernel for name, kernel in chosen.items() if name not in dict(there)}
     for name, value in sorted(there, key=lambda one: -one[1].start_mark.index):
-        own = _scalar(chosen[name])
+        own = yaml_scalar(chosen[name])
         text = text[: value.start_mark.index] + own + text[value.end_mark.index :]
     return _before(text, node, _nested((), new, " " * node.start_mark.column))
 
@@ -125,10 +125,5 @@ def _before(text: str, node: Any, made: str) -> str:
 
 def _nested(place: Sequence[str], chosen: Mapping[str, Any], pad: str) -> str:
     if place:
-        return f"{pad}{place[0]}:\n" + _nested(place[1:], chosen, pad + _STEP)
-    return "".join(f"{pad}{name}: {_scalar(kernel)}\n" for name, kernel in chosen.items())
-
-
-def _scalar(value: Any) -> str:
-    """A value as YAML writes it in one line."""
-    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n").removesuffix("\n...")
+        return f"{pad}{yaml_scalar(place[0])}:\n" + _nested(place[1:], chosen, pad + _STEP)
+    return "".join(f"{pad}{yaml_scalar(name)}: {yaml_scalar(kernel)}\n" for name, kernel in chosen.items())

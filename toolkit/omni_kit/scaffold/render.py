@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jinja2
 
+from omni_kit.documents import yaml_scalar
 from omni_kit.errors import BadInput
 from omni_kit.formatting import format_python
 from omni_kit.resources import resource_dir
@@ -43,6 +44,7 @@ def render_file(file: NewFile, templates: Path, rules: Path | None = None) -> st
         keep_trailing_newline=True,
         autoescape=False,
     )
+    environment.filters["yaml"] = yaml_scalar
     try:
         text = environment.get_template(file.template).render(file.context)
     except jinja2.TemplateNotFound as error:
