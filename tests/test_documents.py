@@ -65,8 +65,8 @@ def test_toml_that_is_refused(text: str, line: int, why: str) -> None:
 
 
 @pytest.mark.parametrize("value", [
-    "plain", "./a b/c", "a: b", "#", "a #b", "on", "1", "~", "", "&a", "*a", "x\nevil: 1", "\u2028\x85\0", "a'\"", "- x",
-    "y " * 9000, 1, True, None, 0.5,
+    "plain", "./a b/c", "a: b", "#", "a #b", "on", "1", "~", "", "&a", "*a", "x\nevil: 1", "\u2028\x85\0", "a'\"",
+    "- x", "y " * 9000, 1, True, None, 0.5,
 ])  # fmt: skip
 def test_a_value_in_one_line_of_yaml(value: object) -> None:
     text = yaml_scalar(value)

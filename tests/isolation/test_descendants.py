@@ -134,6 +134,30 @@ def test_the_cache_and_the_key_are_closed_to_candidates(tmp_path: Path, monkeypa
     assert run_worker(VALUE, f"open({str(entry)!r}).read()", timeout=20, path=[ROOT]) == "own"
 
 
+def test_what_a_runner_of_jobs_lends_to_its_steps_is_closed_to_candidates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later step of the job runs what is written there."""
+    for name in ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"):
+        (tmp_path / name).write_text("own", encoding="utf-8")
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("ACTIONS_RUNTIME_TOKEN", "a secret")
+    seen = "sorted(n for n in os.environ if n.startswith(('GITHUB_', 'ACTIONS_', 'RUNNER_')))"
+    tries = [f"open({str(file)!r}, 'a').write('mine')" for file in tmp_path.iterdir()]
+    tries += [f"open({str(file)!r}).read()" for file in tmp_path.iterdir()]
+    code = "import os\nassert not {0}, {0}\n".replace("{0}", seen)
+    assert run_worker(EXECUTE, code, timeout=20, path=[ROOT]) is None
+    assert (
+        run_worker(
+            EXECUTE, "assert b'ACTIONS_' not in open('/proc/self/environ', 'rb').read()", timeout=20, path=[ROOT]
+        )
+        is None
+    )
+    done = run_workers(EXECUTE, tries, timeout=20, path=[ROOT])
+    assert all("PermissionError" in str(one) for one in done)
+    assert {file.read_text(encoding="utf-8") for file in tmp_path.iterdir()} == {"own"}
+
+
 def test_what_a_program_prints_is_bounded() -> None:
     with pytest.raises(OSError, match="printed more than"):
         run_program([sys.executable, "-c", "while True: print('x' * 65536)"], timeout=60)

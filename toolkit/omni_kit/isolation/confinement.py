@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import omni_kit
-from omni_kit.files import cache_directory, config_directory
+from omni_kit.files import cache_directory, config_directory, is_file
 from omni_kit.keyed import own_key
 
 # linux/landlock.h and the table of system calls, which have one number on all architectures since 5.1.
@@ -36,6 +36,8 @@ _SCOPE_SIGNALS = 1 << 1
 _REFER_SINCE, _TRUNCATE_SINCE, _SCOPES_SINCE = 2, 3, 6
 _OF_FILES = _WRITE_FILE | _READ_FILE | _TRUNCATE
 _NO_NEW_PRIVILEGES = 38  # prctl
+RUNNER = ("GITHUB_", "ACTIONS_", "RUNNER_")
+"""Names of the variables in which a runner of jobs passes tokens, and files that decide what later steps run."""
 
 
 class _Ruleset(ctypes.Structure):
@@ -56,7 +58,7 @@ class Confinement:
     """What a process cannot do; paths are absolute and contain no links.
 
     Attributes:
-        closed: directories below which it can neither read nor write files.
+        closed: files, and directories below which it can neither read nor write files.
         unwritable: directories below which it can read files alone.
     """
 
@@ -67,8 +69,8 @@ class Confinement:
     def of_candidate(cls, *closed: Path) -> "Confinement":
         """Return that of a process that runs an integration, which changes nothing that later processes run or trust.
 
-        It cannot read omni-kit's configuration, and cannot write omni-kit's cache and code, installed packages, and the
-        user's settings.
+        It cannot read omni-kit's configuration and the files of a runner of jobs, and cannot write omni-kit's cache and
+        code, installed packages, and the user's settings.
 
         Where the system cannot confine, it is empty.
 
@@ -81,7 +83,7 @@ class Confinement:
         config, cache = (_made(path) for path in (config_directory(), cache_directory()))
         kept = {path.resolve() for path in (*cache, *_own_code(), *_environment())}
         outermost = sorted(path for path in kept if not kept.intersection(path.parents))
-        return cls(tuple(str(path.resolve()) for path in (*closed, *config)), tuple(map(str, outermost)))
+        return cls(tuple(str(path.resolve()) for path in (*closed, *config, *_of_runner())), tuple(map(str, outermost)))
 
     def reachable(self, *, write: bool) -> list[Path]:
         """Return the places below which it can read, or also write, as they are now."""
@@ -140,6 +142,10 @@ def _made(path: Path) -> list[Path]:
     with suppress(OSError):
         path.mkdir(parents=True, exist_ok=True)
     return [path] if path.is_dir() else []
+
+
+def _of_runner() -> list[Path]:
+    return [Path(value) for name, value in os.environ.items() if name.startswith(RUNNER) and is_file(Path(value))]
 
 
 def _own_code() -> list[Path]:

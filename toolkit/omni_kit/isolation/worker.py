@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from omni_kit.isolation.confinement import Confinement
+from omni_kit.isolation.confinement import RUNNER, Confinement
 from omni_kit.isolation.servers import ROOT, Start, start
 from omni_kit.stopping import go_on
 
@@ -285,7 +285,7 @@ def _write(file: int, data: bytes) -> None:
 
 
 def environment(service: str, path: Sequence[Path], threads: int | None) -> dict[str, str]:
-    """Return the variables of a worker: offline, quiet, and with no more threads than cores.
+    """Return the variables of a worker: offline, quiet, with no more threads than cores, and without a runner's own.
 
     Args:
         service, path, threads: see `Worker`.
@@ -296,7 +296,8 @@ def environment(service: str, path: Sequence[Path], threads: int | None) -> dict
     places = [*dict.fromkeys(map(str, [*path, ROOT, *_home(service)])), *filter(None, [os.environ.get("PYTHONPATH")])]
     repeatable = {"PYTHONHASHSEED": "0"}  # upstream iterates over sets: both sides must do it in the same order
     quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    return {**os.environ, **offline, **limits, **quiet, **repeatable, "PYTHONPATH": os.pathsep.join(places)}
+    own = {name: value for name, value in os.environ.items() if not name.startswith(RUNNER)}
+    return {**own, **offline, **limits, **quiet, **repeatable, "PYTHONPATH": os.pathsep.join(places)}
 
 
 def _home(service: str) -> list[Path]:
