@@ -82,3 +82,21 @@ def test_what_a_candidate_starts_ends_with_it_and_the_cache_is_closed(
     assert said.read_text(encoding="utf-8") == "refused"
     assert not late.exists()
     assert not entry.exists() or entry.read_bytes() == b""
+
+
+@pytest.mark.parametrize("file", ["inputs.safetensors", "checkpoint/config.json", "state.safetensors"])
+def test_a_candidate_that_changes_what_upstream_is_compared_on(
+    plant: Plant, sides: Sides, tmp_path: Path, file: str
+) -> None:
+    """It writes the same bytes again: that it writes is enough."""
+    change = (
+        "import os, shutil",
+        f"for root, _, files in os.walk({str(sides.log_dir)!r}):",
+        f"    file = os.path.join(root, {file!r})",
+        "    if os.path.isfile(file): shutil.copy(file, file + '.new'); os.replace(file + '.new', file)",
+        ROUTER,
+    )
+    name = f"changes_{Path(file).stem}"
+    report = run_parity(plant(name, {MODELING: [(ROUTER, "\n        ".join(change))]}), ["forward"], sides=sides)
+    assert not report.ok
+    assert f"changed {Path(file).name}" in str(report.levels)

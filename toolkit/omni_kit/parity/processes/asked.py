@@ -13,6 +13,7 @@ from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.trace import Recording
 from omni_kit.parity.processes.answers import CANDIDATE, NUDGED, REFERENCE, Called, Stepped, once, paired
 from omni_kit.parity.processes.builder import made_feed
+from omni_kit.parity.processes.shared import Shared, Watched
 from omni_kit.parity.processes.side import Pairs
 from omni_kit.parity.processes.steps import (
     Adapt,
@@ -59,7 +60,7 @@ class Asked:
         candidate: Candidate,
         where: Path,
         hidden: Path,
-        workers: tuple[Worker, Worker],
+        workers: tuple[Worker, Worker | Watched],
         *,
         launcher: Worker | None = None,
         checkpoint: Path | None = None,
@@ -76,7 +77,8 @@ class Asked:
         self._note = note
         self._layout = layout
         self._device = device
-        self._reference, self._other = workers
+        self._shared = Shared()
+        self._reference, self._other = workers[0], Watched(workers[1], self._shared)
         self._inputs = where / "inputs.safetensors"
         self._hidden = hidden
         # All are asked at once, so that they import their libraries at the same time.
@@ -95,8 +97,11 @@ class Asked:
         """Upstream's model is built; its checkpoint, state and batch are on disk. Says what it is."""
         self._reference.receive(self._opened_reference)
         if self.given is not None:
-            return self._reference.ask(OpenCheckpoint(self.given, self.where))
-        return self._reference.ask(MakeToy(self.candidate.source, self.where, self._layout))
+            said = self._reference.ask(OpenCheckpoint(self.given, self.where))
+        else:
+            said = self._reference.ask(MakeToy(self.candidate.source, self.where, self._layout))
+        self._shared.add(self.checkpoint, self._inputs, self.where / "state.safetensors")
+        return said
 
     @once
     def imported(self) -> dict[str, Any]:
@@ -215,6 +220,7 @@ class Asked:
         place = self.where / "ways"
         outs = [self.folder(f"{side}/ways") for side in (REFERENCE, NUDGED, CANDIDATE)]
         asked = self._reference.ask(Ways(place, outs[0], outs[1]))
+        self._shared.add(place)
         told = self._other.ask(Answer(place, outs[2]))
         refused = [one["error"] or one["wants"] for one in asked]
         return paired(refused, told)
