@@ -90,6 +90,17 @@ def test_pictures_and_planted_faults_are_shown(tmp_path: Path) -> None:
         assert (page.requests, page.complaints) == ([], [])
 
 
+def test_no_name_turns_the_text_around_it(tmp_path: Path) -> None:
+    """A level's reason quotes the candidate: after these characters a browser shows "fail" as it likes."""
+    names = "\u202e\u2066\x00\x1b\udfff"
+    levels = [LevelResult("forward", "fail", names, 0.5, 0.5, 1e-5, 0.1, worst=(Worst(names, 0.5, 0.5, names),))]
+    proof = Proof(2, 1, 1, missed=[names], planted=[Planted(names, names, names, (names, names), names)])
+    write_page(report(levels=levels, notes=[names], prove=proof), tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not set(names).intersection(page)
+    assert "\\u202e\\u2066\\x00\\x1b\\udfff" in page
+
+
 def test_everything_is_escaped() -> None:
     page = render_page(report())
 

@@ -9,6 +9,7 @@ import jinja2
 from omni_kit.files import check_replaceable, write_atomic
 from omni_kit.kernels.result import KernelReport
 from omni_kit.kernels.training_file import block
+from omni_kit.output.text import shown
 from omni_kit.parity.report.environment import machine, versions
 
 _MARK = "omni-kit kernels"
@@ -91,13 +92,14 @@ def render_page(report: KernelReport) -> str:
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     best = report.recommended
-    return environment.get_template("kernels.html.jinja").render(
+    page = environment.get_template("kernels.html.jinja").render(
         report=report,
         picture=picture(report),
         yaml=block(report.place, best.ops_implementation) if best else "",
         versions=versions(),
         machine=machine(),
     )
+    return shown(page)
 
 
 def picture(report: KernelReport) -> Picture | None:

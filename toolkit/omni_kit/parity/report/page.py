@@ -9,6 +9,7 @@ from pathlib import Path
 import jinja2
 
 from omni_kit.files import check_replaceable, write_atomic
+from omni_kit.output.text import shown
 from omni_kit.parity.report.environment import machine, versions
 from omni_kit.parity.report.report import ModuleError, ParityReport
 
@@ -94,7 +95,7 @@ def render_page(report: ParityReport) -> str:
     )
     tolerance = tolerance_of(report)
     environment.filters |= {"figure": figure, "band": lambda value: band(value, tolerance), "data_uri": _data_uri}
-    return environment.get_template("report.html.jinja").render(
+    page = environment.get_template("report.html.jinja").render(
         report=report,
         tree=tree(report.modules),
         chart=chart(report.modules, tolerance),
@@ -102,6 +103,7 @@ def render_page(report: ParityReport) -> str:
         versions=versions(),
         machine=machine(),
     )
+    return shown(page)
 
 
 def tolerance_of(report: ParityReport) -> float:
