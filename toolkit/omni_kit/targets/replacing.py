@@ -1,6 +1,6 @@
 """Attributes of other people's objects, replaced for a while in a process that ends afterwards."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,15 +9,15 @@ _ABSENT = object()
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Set an attribute, or the entry of a dict, while the context is entered.
+    """Set an attribute, or the entry of a mapping, while the context is entered.
 
     What a class inherits is inherited again afterwards, and what was absent is absent.
 
     Args:
-        owner: a module, a class, an object with attributes of its own, or a dict.
+        owner: a module, a class, an object with attributes of its own, or a mapping as `os.environ`.
     """
-    if isinstance(owner, dict):
-        before = owner.copy()
+    if isinstance(owner, MutableMapping):
+        before = dict(owner)
         owner[name] = value
         try:
             yield

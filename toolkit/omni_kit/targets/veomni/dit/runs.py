@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import yaml
 
+from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import ADAPTED, ALONE, EMBEDDED, OFFLINE, RESUMED, WHOLE, TrainingRun
 from omni_kit.targets.veomni.runtime.trainer import (
     SAVED,
@@ -60,7 +60,7 @@ class DitRuns:
         options = {"--samples": _SAMPLES, "--size": _SIDE, "--frames": _FRAMES}
         text = (self.path / "make_data.py").read_text(encoding="utf-8")
         told = [part for name, value in options.items() if name in text for part in (name, str(value))]
-        with patch.object(sys, "argv", ["make_data", str(made), *told]):
+        with replaced(sys, "argv", ["make_data", str(made), *told]):
             runpy.run_path(str(self.path / "make_data.py"), run_name="__main__")
         return made
 

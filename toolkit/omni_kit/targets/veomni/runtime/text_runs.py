@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import yaml
 
+from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import ADAPTED, ALONE, RESUMED, WHOLE, TrainingRun
 from omni_kit.targets.veomni.runtime.trainer import SAVED, STEPS, as_arguments, plain_settings, refused, small_settings
 
@@ -59,7 +59,7 @@ class TextRuns:
         """A data set by the integration's own maker."""
         made = self.where / "data.jsonl"
         made.parent.mkdir(parents=True, exist_ok=True)
-        with patch.object(sys, "argv", ["make_data", str(made), "--samples", str(_SAMPLES)]):
+        with replaced(sys, "argv", ["make_data", str(made), "--samples", str(_SAMPLES)]):
             runpy.run_path(str(self.path / "make_data.py"), run_name="__main__")
         return made
 

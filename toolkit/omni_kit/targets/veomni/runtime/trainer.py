@@ -12,12 +12,12 @@ from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest.mock import patch
 
 import torch
 import yaml
 from torch import nn
 
+from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import TrainingRun
 from omni_kit.targets.veomni.runtime import resizing
 from omni_kit.targets.veomni.runtime.attention import SHARED, packed_attention
@@ -57,9 +57,9 @@ def run(job: TrainingRun, out: Path) -> None:
         if not torch.cuda.is_available():
             stack.enter_context(_on_cpu())
         stack.enter_context(_any_torch())
-        stack.enter_context(patch.object(BaseTrainer, "_init_callbacks", init_callbacks))
+        stack.enter_context(replaced(BaseTrainer, "_init_callbacks", init_callbacks))
         stack.enter_context(record.watching_conditions())
-        stack.enter_context(patch.object(sys, "argv", [job.module, *job.arguments]))
+        stack.enter_context(replaced(sys, "argv", [job.module, *job.arguments]))
         runpy.run_module(job.module, run_name="__main__", alter_sys=True)
     record.save()
 
@@ -188,7 +188,7 @@ class Record:
             model.process_condition = processed
             return found
 
-        with patch.object(module.DiTTrainer, "_build_condition_model", build):
+        with replaced(module.DiTTrainer, "_build_condition_model", build):
             yield
 
     def save(self) -> None:
@@ -228,7 +228,7 @@ def _any_torch() -> Iterator[None]:
 
     supported = dcp_consolidation._SUPPORTED_TORCH_VERSION_PREFIXES
     done = dcp_consolidation._dcp_consolidation_patch_applied or not torch.__version__.startswith(supported)
-    with patch.object(dcp_consolidation, "_dcp_consolidation_patch_applied", done):
+    with replaced(dcp_consolidation, "_dcp_consolidation_patch_applied", done):
         yield
 
 
@@ -252,13 +252,13 @@ def _on_cpu() -> Iterator[None]:
 
     with ExitStack() as stack:
         for module in (device, base):
-            stack.enter_context(patch.object(module, "get_dist_comm_backend", lambda: "gloo"))
+            stack.enter_context(replaced(module, "get_dist_comm_backend", lambda: "gloo"))
         for module in filter(None, (base, sys.modules.get("veomni.trainer.dit_trainer"))):
-            stack.enter_context(patch.object(module, "build_foundation_model", _at_home(module)))
-        stack.enter_context(patch.object(base.BaseTrainer, "_build_parallelized_model", build))
-        stack.enter_context(patch.object(flash, "_flash_attention_forward", packed_attention))
+            stack.enter_context(replaced(module, "build_foundation_model", _at_home(module)))
+        stack.enter_context(replaced(base.BaseTrainer, "_build_parallelized_model", build))
+        stack.enter_context(replaced(flash, "_flash_attention_forward", packed_attention))
         # On the class, not on each config: trainers write those as JSON.
-        stack.enter_context(patch.object(PretrainedConfig, "_pre_quantization_dtype", torch.float32, create=True))
+        stack.enter_context(replaced(PretrainedConfig, "_pre_quantization_dtype", torch.float32))
         yield
 
 
@@ -346,6 +346,7 @@ def parsed(module: str, arguments: Sequence[str]) -> Any:
         SystemExit: the arguments are not VeOmni's.
         Exception: as VeOmni raises.
     """
+    from veomni import arguments as arguments_module
     from veomni.arguments import parser
 
     class Parsed(Exception):
@@ -357,8 +358,12 @@ def parsed(module: str, arguments: Sequence[str]) -> Any:
     right = parser.parse_args
     argv = [module, *arguments]
     # A training file is for several processes, which are not there yet.
-    several = patch.dict(os.environ, {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"})
-    with several, patch.object(sys, "argv", argv), patch("veomni.arguments.parse_args", parse), suppress(SystemExit):
+    with ExitStack() as stack:
+        for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+            stack.enter_context(replaced(os.environ, name, "2"))
+        stack.enter_context(replaced(sys, "argv", argv))
+        stack.enter_context(replaced(arguments_module, "parse_args", parse))
+        stack.enter_context(suppress(SystemExit))
         try:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         except Parsed as found:
