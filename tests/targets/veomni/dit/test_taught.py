@@ -26,6 +26,9 @@ def test_what_is_generated_teaches_what_the_pipeline_draws() -> None:
 
 @pytest.mark.parametrize(("part", "right", "wrong", "said"), [
     ("condition", "self._normalised(self._encoded(pixels))", "self._encoded(pixels)", "get_condition: the pipeline"),
+    ("condition", "**given}\n\n    @property\n    def _steps",
+     "**{k: v * (torch.arange(v.shape[-1]) % 2) if v.dim() > 2 else v for k, v in given.items()}}\n\n"
+     "    @property\n    def _steps", "get_condition: encoder_hidden_states differs from what the pipeline passes"),
     pytest.param("condition", "step, end - start", "step, start - end", "process_condition: a transformer",
                  marks=pytest.mark.sweep),
     pytest.param("condition", "append(_step(step))", "append(_step(step) / 2)", "process_condition: a transformer",
@@ -55,3 +58,18 @@ def test_a_shift_that_is_not_the_pipelines_is_seen(tmp_path: Path) -> None:
     found = asked(tmp_path / "cog")
     assert found.status == "fail"
     assert "process_condition: at 64x64 noise level" in found.reason
+
+
+def test_a_shift_that_is_forced_to_zero_is_seen(tmp_path: Path) -> None:
+    """Of Lumina2's scheduler, times and noise levels agree whatever the shift; how often each is drawn does not."""
+    new_model("lumina", "Lumina2Pipeline", target="veomni", into=tmp_path)
+    assert asked(tmp_path / "lumina").status == "pass"
+    file = tmp_path / "lumina" / "lumina_condition" / "modeling_lumina_condition.py"
+    text = file.read_text(encoding="utf-8")
+    right = "schedule = _schedule(pipeline.scheduler)"
+    assert text.count(right) == 1
+    unshifted = "pipeline.scheduler.set_timesteps(self._steps, mu=0.0)\n        "
+    file.write_text(text.replace(right, unshifted + right), encoding="utf-8")
+    found = asked(tmp_path / "lumina")
+    assert found.status == "fail"
+    assert "process_condition: at 64x64 half of the noise levels lie below" in found.reason

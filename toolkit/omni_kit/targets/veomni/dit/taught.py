@@ -32,6 +32,8 @@ _CLOSE = 1e-3  # of the largest element: what a wrong scale or shift does is a h
 _GUESSED = 5e-2  # between the times that were drawn, what was learned is guessed
 _LARGE = (256, 320)  # of which small autoencoders make as many latents as real ones make of four times that
 _LEVEL = 5e-3  # of a noise level from 0 to 1: what is between two of a thousand steps
+_MANY, _APART = 512, 0.12  # draws, and how far apart two distributions are that no chance explains: one in a million
+_CHOICES = ("shift", "sampling", "weighting", "distribution")  # in names of settings that choose a distribution
 _NO_NOISE = 1e-6  # a level at which a step goes nowhere, whatever is answered
 _SHIFTS = "use_dynamic_shifting"
 _TARGET, _CLEAN = "training_target", "latents"
@@ -161,6 +163,7 @@ def faults_of(taught: Lesson, condition: Any, wrapper: Any) -> Iterator[Fault]:
     if said := _decoded(taught, _ending_at(taught.ready[0][_CLEAN][0])):
         yield GET, f"the pipeline would decode other latents than the autoencoder made: {said}"
         return
+    yield from ((GET, said) for said in _off_conditions(taught, condition))
     if said := _off_schedule(taught, condition):
         yield PROCESS, said
         return
@@ -168,6 +171,71 @@ def faults_of(taught: Lesson, condition: Any, wrapper: Any) -> Iterator[Fault]:
     if said := _decoded(taught, _answering(taught, learned), close):
         yield PROCESS, f"a transformer that answers its targets draws another picture: {said}"
     yield from ((MODEL, said) for said in _answers(taught, wrapper))
+
+
+def _off_conditions(taught: Lesson, condition: Any) -> Iterator[str]:
+    """Compare the conditions of the first sample with what the pipeline passes its transformer for the same prompt.
+
+    Where the lengths differ, as of padded prompts, what both have is compared. Single numbers, such as the guidance
+    that a model is trained with, are the trainer's choice.
+    """
+    settings = {name: getattr(condition.config, name, None) for name in ("guidance_scale", "max_sequence_length")}
+    expected = _passed(taught.pipeline, _SIZES[0], _STEPS, settings)
+    ready = taught.ready[0]
+    for name in taught.arguments[1:]:
+        if name == taught.step or not (wanted := _tensors(expected.get(name))):
+            continue
+        found = _tensors(ready[name][0]) if ready.get(name) is not None else []
+        if len(found) != len(wanted):
+            if any(one.is_floating_point() and one.numel() > 1 for one in wanted):
+                yield f"{name}: the pipeline passes {len(wanted)} tensors to its transformer, and {len(found)} are here"
+            continue
+        for mine, theirs in zip(found, wanted, strict=True):
+            if said := _off_overlap(mine.squeeze(), theirs.squeeze()):
+                yield f"{name} differs from what the pipeline passes to its transformer: {said}"
+                break
+
+
+def _off_overlap(found: torch.Tensor, expected: torch.Tensor) -> str:
+    """How the part differs that both tensors have; empty where it agrees, and for single numbers."""
+    if expected.dim() == 0:
+        return ""
+    if found.dim() != expected.dim():
+        return f"{list(found.shape)} instead of {list(expected.shape)}"
+    part = tuple(slice(min(one, other)) for one, other in zip(found.shape, expected.shape, strict=True))
+    mine, theirs = found[part].float(), expected[part].float()
+    return "" if _near(mine, theirs) else f"off by {float((mine - theirs).abs().max()):.1e}"
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    """The tensors of an argument, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for one in value for tensor in _tensors(one)] if isinstance(value, list | tuple) else []
+
+
+def chosen_distribution(condition: Any) -> str:
+    """The setting of a model of conditions that chooses how noise levels are distributed; empty without one."""
+    values = condition.config.to_diff_dict()
+    return next((name for name in values if any(word in name for word in _CHOICES)), "")
+
+
+def _off_distribution(
+    taught: Lesson, condition: Any, given: Mapping[str, Any], times: np.ndarray, levels: np.ndarray
+) -> str:
+    """How the noise levels of many draws are distributed differently from the pipeline's own; empty where they agree.
+
+    The measure is that of Kolmogorov and Smirnov.
+    """
+    with torch.no_grad():
+        ready = [condition.process_condition(**given)[taught.step][0] for _ in range(_MANY)]
+    drawn = np.sort(np.interp([float(torch.as_tensor(one).flatten()[0]) for one in ready], times, levels))
+    own = np.sort(levels)
+    everywhere = np.concatenate([drawn, own])
+    shares = [np.searchsorted(one, everywhere, side="right") / len(one) for one in (drawn, own)]
+    if float(np.abs(shares[0] - shares[1]).max()) <= _APART:
+        return ""
+    return f"half of the noise levels lie below {np.median(drawn):.3f}, and in the pipeline's loop {np.median(own):.3f}"
 
 
 def _off_schedule(taught: Lesson, condition: Any) -> str:
@@ -190,35 +258,51 @@ def _off_schedule(taught: Lesson, condition: Any) -> str:
                     f"at {columns}x{rows} noise level {level:.3f} has time {time:.4g}, and in the pipeline's loop "
                     f"{expected:.3f} has it"
                 )
+        said = "" if chosen_distribution(condition) else _off_distribution(taught, condition, given, times, levels)
+        if said:
+            return f"at {size[1]}x{size[0]} {said}; name a distribution that is chosen in the config"
     return ""
 
 
 def _schedule_of(pipeline: Any, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     """Times as the transformer is told them, ascending, and the noise levels there, of a long run of the pipeline."""
     steps = min(1000, int(pipeline.scheduler.config.num_train_timesteps))
-    found: list[torch.Tensor] = []
-    cls = type(getattr(pipeline, read_pipeline(type(pipeline).__name__).denoiser.name))
-    signature = inspect.signature(cls.forward)
-    name = next(one for one in signature.parameters if one in STEP_NAMES)
-
-    class Seen(Exception):
-        """Ends the pipeline at its transformer."""
-
-    def forward(self: Any, *args: Any, **kwargs: Any) -> None:
-        found.append(torch.as_tensor(signature.bind(self, *args, **kwargs).arguments[name]).flatten()[0].float())
-        raise Seen
-
-    with replaced(cls, "forward", forward), contextlib.suppress(Seen), torch.no_grad():
-        pipeline(**_asked(pipeline, size, steps))
+    passed = _passed(pipeline, size, steps)
+    name = next(one for one in passed if one in STEP_NAMES)
+    found = float(torch.as_tensor(passed[name]).flatten()[0])
     scheduler = pipeline.scheduler
     own = scheduler.timesteps.float().cpu().numpy()
     levels = scheduler.sigmas[: len(own)].float().cpu().numpy()
     if scheduler.config.get("invert_sigmas", False):
         levels = 1 - levels
     # The transformer is told each step in one unit, which its first one gives: from 0 up, or from 1 down.
-    told = own * (float(found[0]) / own[0]) if not _turned(float(found[0]), own[0], levels[0]) else 1 - own / steps
+    told = own * (found / own[0]) if not _turned(found, own[0], levels[0]) else 1 - own / steps
     order = np.argsort(told)
     return told[order], levels[order]
+
+
+def _passed(
+    pipeline: Any, size: tuple[int, int], steps: int, settings: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The arguments of the first call of a pipeline's transformer, by name.
+
+    Args:
+        settings: other arguments of the pipeline's call; those that are None are left to it.
+    """
+    found: dict[str, Any] = {}
+    cls = type(getattr(pipeline, read_pipeline(type(pipeline).__name__).denoiser.name))
+    signature = inspect.signature(cls.forward)
+
+    class Seen(Exception):
+        """Ends the pipeline at its transformer."""
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> None:
+        found.update(signature.bind(self, *args, **kwargs).arguments)
+        raise Seen
+
+    with replaced(cls, "forward", forward), contextlib.suppress(Seen), torch.no_grad():
+        pipeline(**_asked(pipeline, size, steps, settings or {}))
+    return found
 
 
 def _turned(told: float, step: float, level: float) -> bool:
@@ -318,13 +402,16 @@ def _decodes(pipeline: Any, changed: Callable[[Any], Any]) -> torch.Tensor:
     return seen[0]
 
 
-def _asked(pipeline: Any, size: tuple[int, int], steps: int) -> dict[str, Any]:
+def _asked(
+    pipeline: Any, size: tuple[int, int], steps: int, settings: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The arguments of a pipeline's call."""
     rows, columns = size
     asked = {
         "prompt": PROMPTS[0], "height": rows, "width": columns, "num_frames": _FRAMES, "num_inference_steps": steps,
         "guidance_scale": 1.0, "use_resolution_binning": False, "generator": torch.Generator().manual_seed(0),
     }  # fmt: skip
+    asked |= {name: value for name, value in (settings or {}).items() if value is not None}
     taken = inspect.signature(pipeline.__call__).parameters
     return {name: value for name, value in asked.items() if name in taken}
 
