@@ -149,9 +149,24 @@ def lesson(condition: Any, pipeline: Any) -> Lesson:
     encoded: list[torch.Tensor] = []
     with _encoding(type(pipeline.vae), encoded):
         given = condition.get_condition(inputs=list(PROMPTS), outputs=None, **_media(_filmed(pipeline)))
-    with torch.no_grad():
-        ready = [condition.process_condition(**given) for _ in range(_DRAWS)]
-    return Lesson(pipeline, encoded, given, ready)
+    taught = Lesson(pipeline, encoded, given, [])
+    taught.ready = _draws(taught, condition, given, _DRAWS)
+    return taught
+
+
+@torch.no_grad()
+def _draws(taught: Lesson, condition: Any, given: Mapping[str, Any], count: int) -> list[Mapping[str, Any]]:
+    """So many draws of noise for the same conditions, without those of which the first sample got next to none.
+
+    Such a sample's target cannot be told from its latents: schedules that end at noise level 0 draw it now and then.
+    """
+    drawn = [condition.process_condition(**given) for _ in range(count)]
+    noised = [
+        one for one in drawn if not _near(_first(one[taught.arguments[0]]).flatten(), _first(one[_CLEAN]).flatten())
+    ]
+    if not noised:
+        raise ValueError(f"{count} draws add no noise to the latents")
+    return noised
 
 
 def faults_of(taught: Lesson, condition: Any, wrapper: Any) -> Iterator[Fault]:
@@ -245,8 +260,7 @@ def _off_schedule(taught: Lesson, condition: Any) -> str:
     """
     for size in (*_SIZES, _LARGE):
         given = condition.get_condition(inputs=[PROMPTS[0]], outputs=None, **_media(_filmed(taught.pipeline), [size]))
-        with torch.no_grad():
-            drawn = [_weights(taught, condition.process_condition(**given)) for _ in range(_DRAWS)]
+        drawn = [_weights(taught, one) for one in _draws(taught, condition, given, _DRAWS)]
         if not all(abs(noisy + clean) < _CLOSE * abs(noisy) for _, noisy, clean in drawn):
             return ""
         times, levels = _schedule_of(taught.pipeline, size)
@@ -321,8 +335,7 @@ def _learned(taught: Lesson, condition: Any) -> tuple[Callable[[torch.Tensor, to
     ready = list(taught.ready)
     weighed = [_weights(taught, one) for one in ready]
     if not (flows := all(abs(noisy + clean) < _CLOSE * abs(noisy) for _, noisy, clean in weighed)):
-        with torch.no_grad():
-            weighed += [_weights(taught, condition.process_condition(**taught.given)) for _ in range(_MORE_DRAWS)]
+        weighed += [_weights(taught, one) for one in _draws(taught, condition, taught.given, _MORE_DRAWS)]
     times, noisy, clean = np.array(sorted(weighed)).T
     sign = float(np.sign(noisy.mean()))
     on_schedule = _schedule_of(taught.pipeline, _SIZES[0]) if flows else (times, noisy)
