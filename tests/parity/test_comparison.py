@@ -13,6 +13,8 @@ from omni_kit.parity.compare.tensors import (
     related,
     without_lone_zeros,
 )
+from omni_kit.parity.levels.level import LevelVerdict
+from omni_kit.parity.report.report import Worst
 from omni_kit.toys.reach import unexercised
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
@@ -101,7 +103,7 @@ def test_a_model_that_magnifies_rounding_is_allowed_as_much_as_it_magnifies() ->
     found = closely(reference, off, nudged)
 
     assert [worst.name for worst in found.worst] == ["steady"]
-    assert found.tolerance > FLOAT32_TOLERANCE
+    assert found.tolerance == FLOAT32_TOLERANCE  # the figure is that of the wrong tensor, and so is its tolerance
 
 
 def test_what_is_beyond_the_magnified_rounding_still_fails() -> None:
@@ -199,3 +201,26 @@ def test_what_no_gradient_reaches_is_named_down_to_the_expert() -> None:
 def test_long_lists_of_names_are_cut_and_counted() -> None:
     assert listed(["a", "b"]) == "a, b"
     assert listed(list("abcdef")) == "a, b, c, d and 2 more"
+
+
+def test_the_figure_of_several_groups_is_that_of_the_wrong_tensor() -> None:
+    """A tensor that magnifies rounding may be further off than a wrong one, and is not what failed."""
+    found = Comparison(max_rel=1e-4, compared=1, tolerance=1e-3)
+    found.absorb(Comparison(max_rel=5e-5, compared=1, tolerance=1e-5, worst=[Worst("wrong", 1.0, 5e-5)]))
+    found.absorb(Comparison(max_rel=2e-4, compared=1, tolerance=1e-3))
+    assert (found.max_rel, found.tolerance) == (5e-5, 1e-5)
+
+
+def test_a_level_that_fails_shows_no_figure_that_is_within_its_tolerance() -> None:
+    near = Comparison(max_rel=1e-6, compared=1, tolerance=1e-5)
+    assert LevelVerdict(near, "resuming differs", 1e-5).result("steps").max_rel is None
+    assert LevelVerdict(near, "", 1e-5, "three steps").result("steps").max_rel == 1e-6
+    far = Comparison(max_rel=1e-3, compared=1, worst=[Worst("wrong", 1.0, 1e-3)])
+    assert LevelVerdict(far, "it differs", 1e-5).result("steps").max_rel == 1e-3
+
+
+def test_what_was_not_tested_is_never_a_pass() -> None:
+    untested = "loading the adapter: peft is not installed: pip install peft"
+    found = LevelVerdict(Comparison(), "", said="4 steps", untested=untested).result("train")
+    assert (found.status, found.reason, found.applicable) == ("skip", f"not tested: {untested}", True)
+    assert LevelVerdict(Comparison(), "wrong", untested=untested).result("train").status == "fail"

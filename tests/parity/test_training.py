@@ -80,6 +80,9 @@ def test_a_diffusion_transformer_trains_online_and_offline() -> None:
     ("train.py", "self.condition_model.begin_step", "self.base.state.__dict__.get('x') or id", "resumed, step 3"),
     ("wan_transformer/configuration_wan_transformer.py", "_name_as_diffusers(place)\n\n\n", "place\n\n\n",
      "upstream cannot load the export"),
+    ("wan_transformer/configuration_wan_transformer.py",
+     'values |= {"_class_name": "WanTransformer3DModel"', 'values |= {"_class_name": "WanVACETransformer3DModel"',
+     "whole: the export names another class: config.json: _class_name is 'WanVACETransformer3DModel'"),
 ])  # fmt: skip
 def test_noise_that_is_lost_and_names_that_diffusers_does_not_know_are_seen(
     file: str, right: str, wrong: str, said: str, tmp_path: Path

@@ -16,6 +16,7 @@ class Comparison:
     """The outcome for one group of tensors.
 
     Attributes:
+        max_rel: the largest relative difference; where tensors are wrong, the largest of those.
         missing: names that only the reference has.
         unexpected: names that only the candidate has.
         worst: every tensor that differs by more than allowed, worst first.
@@ -44,15 +45,15 @@ class Comparison:
         return bool(self.worst) and self.unsteady == len(self.worst) and not (self.missing or self.unexpected)
 
     def absorb(self, other: "Comparison") -> None:
-        """Adds another group: the largest difference counts, and all that is wrong."""
+        """Adds another group: the largest difference counts, of wrong tensors where there are any."""
+        if (bool(other.worst), other.max_rel) >= (bool(self.worst), self.max_rel):
+            self.max_rel, self.tolerance = other.max_rel, other.tolerance
         self.compared += other.compared
         self.unsteady += other.unsteady
         self.missing += other.missing
         self.unexpected += other.unexpected
         self.worst = sorted([*self.worst, *other.worst], key=lambda worst: -worst.max_rel)
         self.max_abs = max(self.max_abs, other.max_abs)
-        if other.max_rel >= self.max_rel:
-            self.max_rel, self.tolerance = other.max_rel, other.tolerance
 
     def under(self, group: str) -> "Comparison":
         """The same, each tensor named as one of a group."""

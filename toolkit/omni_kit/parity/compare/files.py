@@ -1,7 +1,7 @@
 """Tensors in files: how the two processes hand each other what they computed."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -48,15 +48,23 @@ def state_of(model: torch.nn.Module) -> Tensors:
     return {name: tensor for name, tensor in model.state_dict().items() if isinstance(tensor, torch.Tensor)}
 
 
-def config_difference(one: Path, other: Path) -> str:
+NAMING = frozenset({"_class_name", "architectures", "model_type"})
+"""The keys of a config.json that say of which class a model is."""
+
+
+def config_difference(one: Path, other: Path, keys: Collection[str] | None = None) -> str:
     """How the config.json of `other` differs from that of `one`, by the first key; empty where neither differs.
 
     Keys with an underscore in front say by whom and from where it was written; of these the class alone counts.
+
+    Args:
+        keys: those that are compared; None compares all.
     """
     first, second = (_config(directory) for directory in (one, other))
     if first is None or second is None:
         return "" if first is None else "no config.json"
-    for name in sorted(first.keys() | second.keys()):
+    names = first.keys() | second.keys()
+    for name in sorted(names if keys is None else names.intersection(keys)):
         if name not in second:
             return f"config.json lacks {name}"
         if name not in first:

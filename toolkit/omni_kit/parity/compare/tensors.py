@@ -66,9 +66,11 @@ def _compare(reference: Tensors, candidate: Tensors, allowed: Mapping[str, float
     for name in (name for name in reference if name in candidate):
         found = _difference(name, reference[name], candidate[name], floor)
         result.max_abs = max(result.max_abs, found.max_abs)
-        if found.max_rel >= result.max_rel:
-            result.max_rel, result.tolerance = found.max_rel, allowed.get(name, FLOAT32_TOLERANCE)
-        if not found.max_rel <= allowed.get(name, FLOAT32_TOLERANCE):  # also where it is no number
+        tolerance = allowed.get(name, FLOAT32_TOLERANCE)
+        wrong = not found.max_rel <= tolerance  # also where it is no number
+        if (wrong, found.max_rel) >= (bool(result.worst), result.max_rel):
+            result.max_rel, result.tolerance = found.max_rel, tolerance
+        if wrong:
             result.worst.append(found)
     result.worst.sort(key=lambda worst: -worst.max_rel)
     return result

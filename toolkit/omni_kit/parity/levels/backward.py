@@ -26,4 +26,4 @@ class Backward(Level):
         found = case.gradients
         if not found.ok:
             case.locate()
-        return LevelVerdict(found, found.reason("gradients"), found.tolerance)
+        return LevelVerdict(found, found.reason("gradients"), found.tolerance, f"{found.compared} gradients")

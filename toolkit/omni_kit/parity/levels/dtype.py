@@ -31,7 +31,7 @@ class Dtype(Level):
             if excessive := next((loss for loss in losses if loss.excess > 1), None):
                 figures = f"{excessive.candidate:.1e}, upstream {excessive.reference:.1e}"
                 reasons.append(f"{dtype}: {excessive.name or 'the model'} is too far from float32 ({figures})")
-        return LevelVerdict(found, "; ".join(reasons), RATIO)
+        return LevelVerdict(found, "; ".join(reasons), RATIO, f"{found.compared} figures in {', '.join(DTYPES)}")
 
 
 def _losses(case: "Case", dtype: str) -> "list[Loss]":

@@ -24,4 +24,6 @@ class Forward(Level):
         reasons = [*filter(None, [found.reason("outputs")]), *attention[:1]]
         if len(attention) > 1:
             reasons[-1] += f", and {len(attention) - 1} more"
-        return LevelVerdict(found, "; ".join(reasons), found.tolerance)
+        return LevelVerdict(
+            found, "; ".join(reasons), found.tolerance, f"{found.compared} outputs, and how attention is called"
+        )

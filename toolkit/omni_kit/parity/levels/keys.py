@@ -20,4 +20,4 @@ class Keys(Level):
         """See `Level.judge`."""
         expected = {name: list(tensor.shape) for name, tensor in case.pair.state().items()}
         found = compare_shapes(expected, case.pair.shapes())
-        return LevelVerdict(found, found.reason("tensors"))
+        return LevelVerdict(found, found.reason("tensors"), said=f"{found.compared} tensors")

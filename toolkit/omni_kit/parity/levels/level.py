@@ -20,8 +20,9 @@ class LevelVerdict:
 
     Attributes:
         reason: why the level does not pass; empty where it does.
-        said: what a level that passes says.
+        said: what a level that passes tried, in one line.
         skip: nothing was compared, for that reason.
+        untested: what could not be tried, why, and what to install; with it a level does not pass.
         scenarios: what came of each, where there are several.
     """
 
@@ -30,26 +31,33 @@ class LevelVerdict:
     tolerance: float | None = None
     said: str = ""
     skip: bool = False
+    untested: str = ""
     scenarios: tuple[ScenarioResult, ...] = ()
 
     def result(self, level: str) -> LevelResult:
-        """The level's line of the report."""
+        """The level's line of the report; of a level that fails, figures only where those are what failed."""
         if self.skip:
             return LevelResult(level, "skip", self.reason, applicable=False)
-        status: Status = "fail" if self.reason else "pass"
+        status: Status = "fail" if self.reason else "skip" if self.untested else "pass"
+        reason = self.reason or (f"not tested: {self.untested}" if self.untested else self.said)
         found = self.comparison
-        if not found.compared:
-            return LevelResult(level, status, self.reason or self.said, scenarios=self.scenarios)
+        if not found.compared or (self.reason and self._within):
+            return LevelResult(level, status, reason, scenarios=self.scenarios)
         return LevelResult(
             level,
             status,
-            self.reason or self.said,
+            reason,
             max_abs=found.max_abs,
             max_rel=found.max_rel,
             tolerance=self.tolerance,
             worst=tuple(found.worst[:_WORST_SHOWN]),
             scenarios=self.scenarios,
         )
+
+    @property
+    def _within(self) -> bool:
+        """Whether every figure is within what is allowed."""
+        return self.tolerance is not None and not self.comparison.worst and self.comparison.max_rel <= self.tolerance
 
 
 class Level(ABC):

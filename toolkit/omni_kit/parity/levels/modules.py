@@ -24,11 +24,12 @@ class Modules(Level):
         right = case.right()
         blame = case.blame()
         found = Comparison(compared=len(case.evidence.recording().calls), max_rel=blame.added if blame else 0.0)
+        said = f"{found.compared} calls of modules"
         if blame is None:
-            return LevelVerdict(found, "", FLOAT32_TOLERANCE)
+            return LevelVerdict(found, "", FLOAT32_TOLERANCE, said)
         where = f"{blame.call.module or blame.call.kind} adds {blame.added:.1e} to {blame.what}"
         if right:
             case.note(f"{where}; no output and no gradient of the model shows it")
-            return LevelVerdict(found, "", FLOAT32_TOLERANCE)
+            return LevelVerdict(found, "", FLOAT32_TOLERANCE, said)
         case.locate()
         return LevelVerdict(found, where, FLOAT32_TOLERANCE)

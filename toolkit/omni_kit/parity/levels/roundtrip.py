@@ -35,4 +35,6 @@ class Roundtrip(Level):
             return LevelVerdict(loaded, tolerance=0.0, said="loading alone: there is nothing to export")
         exported = compare_exactly(state, case.evidence.exported())
         wrong = case.evidence.exported_config() if exported.ok else exported.reason("tensors")
-        return LevelVerdict(exported, f"saving: {wrong}" if wrong else "", 0.0)
+        return LevelVerdict(
+            exported, f"saving: {wrong}" if wrong else "", 0.0, f"{exported.compared} tensors loaded and exported"
+        )

@@ -43,14 +43,26 @@ class _Training:
         self._found = Comparison(tolerance=_LOSS)
         self._wrong: list[str] = []
         self._tried: list[str] = []
+        self._untested: list[str] = []
         self._steps: dict[str, Steps] = {}
 
     def verdict(self) -> LevelVerdict:
         runs, wrong = self._case.pair.training_runs()
         self._wrong += wrong
         for run in runs if not wrong else ():
-            self._wrong += self._judged(run)
-        return LevelVerdict(self._found, "; ".join(self._wrong), _LOSS, ", ".join(self._tried))
+            try:
+                self._wrong += self._judged(run)
+            except StepError as error:
+                if error.blames_candidate or error.blames_reference or not self._tried:
+                    raise
+                self._untested.append(f"{run.name}: {error}")
+        return LevelVerdict(
+            self._found,
+            "; ".join(self._wrong),
+            _LOSS,
+            ", ".join(self._tried),
+            untested="; ".join(dict.fromkeys(self._untested)),
+        )
 
     def _judged(self, run: TrainingRun) -> Iterator[str]:
         from omni_kit.parity.processes.steps.training import read_record
@@ -66,12 +78,12 @@ class _Training:
         if [step.get("step") for step in steps] != expected:
             yield f"{run.name}: the trainer took steps {[step.get('step') for step in steps]}, not {expected}"
             return
+        if run.name == WHOLE:
+            self._whole = told
         if run.name == RESUMED:
             yield from self._resumed(told)
         else:
             yield from self._beside_upstream(run, records)
-        if run.name == WHOLE:
-            self._whole = told
         if run.processes == 1:
             yield from self._alone(run, steps)
         if run.name == OFFLINE:
@@ -158,13 +170,15 @@ class _Training:
 
     def _exported(self, run: TrainingRun, final: "Tensors") -> Iterator[str]:
         """Upstream loads it as it is, holds what was trained, and can use it."""
-        from omni_kit.parity.compare.files import stored_dtypes
+        from omni_kit.parity.compare.files import NAMING, config_difference, stored_dtypes
 
         if not Path(run.export).is_dir():
             yield f"{run.name}: there is no export at {Path(run.export).name}"
             return
+        if named := config_difference(Path(run.checkpoint), Path(run.export), NAMING):
+            yield f"{run.name}: the export names another class: {named}"
         try:
-            loaded, said = self._case.pair.opened_export(run)
+            loaded, said, kept = self._case.pair.opened_export(run)
         except StepError as error:
             yield f"{run.name}: {error}"
             return
@@ -185,6 +199,8 @@ class _Training:
             yield f"{run.name}: upstream does not load {lost[0]} of the export"
         if rounded:
             self._case.note(f"the trainer exports weights in {', '.join(rounded)}")
+        if cast := [name for name in kept if str(dtypes.get(name, "float32")).removeprefix("torch.") != "float32"]:
+            self._case.note(f"upstream keeps in float32 what the trainer exports in {rounded[0]}: {', '.join(cast)}")
 
     def _adapter(self, run: TrainingRun, final: "Tensors") -> Iterator[str]:
         """Every adapter that was trained is among what was saved."""
@@ -205,7 +221,7 @@ class _Training:
             yield f"{run.name}: {error}"
             return
         if isinstance(taken, str):
-            self._case.note(f"train: loading the adapter was not tested: {taken}")
+            self._untested.append(f"loading the adapter: {taken}")
         elif taken != len(trained):
             yield f"{run.name}: {len(trained)} adapters were trained, and upstream takes {taken} of those saved"
         else:

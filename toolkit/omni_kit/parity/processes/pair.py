@@ -148,18 +148,20 @@ class Pair(Asked):
         """The loss and the norm of gradients of upstream's steps on the samples of a run."""
         return self._reference.ask(TrainPlainly(Path(run.checkpoint), [str(record) for record in records], steps))
 
-    def opened_export(self, run: TrainingRun) -> tuple[Tensors, str]:
-        """What upstream holds after it has loaded the export of a run as it is; and why it cannot use it.
+    def opened_export(self, run: TrainingRun) -> tuple[Tensors, str, list[str]]:
+        """What upstream holds after it has loaded the export of a run as it is; why it cannot use it; what it keeps.
+
+        The last are the names of tensors that upstream keeps in float32 whatever the dtype of the others.
 
         Raises:
             StepError: it cannot load it.
         """
         file = self.folder(REFERENCE) / "training" / "export.safetensors"
         try:
-            said = self._reference.ask(LoadExport(Path(run.export), Path(run.checkpoint), file))
+            found = self._reference.ask(LoadExport(Path(run.export), Path(run.checkpoint), file))
         except StepError as error:
             raise StepError(f"upstream cannot load the export: {error}", blames_candidate=True) from error
-        return load_tensors(file), said
+        return load_tensors(file), found["said"], found["kept"]
 
     def opened_adapter(self, checkpoint: Path, adapter: Path) -> int | str:
         """How many tensors of a saved adapter upstream's model takes; or the library that is missing for that.

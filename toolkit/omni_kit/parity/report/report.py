@@ -42,7 +42,7 @@ class LevelResult:
     Attributes:
         status: "fail" is the integration's fault; "skip" and "error" mean that nothing was proven either way.
         max_abs: largest absolute difference of all compared tensors; None where the level compares none.
-        max_rel: largest difference relative to its tensor's own largest element.
+        max_rel: largest difference relative to its tensor's own largest element; where tensors are wrong, of those.
         tolerance: what max_rel may be at most.
         worst: the tensors that differ most, worst first.
         scenarios: what came of each, where the level has several.

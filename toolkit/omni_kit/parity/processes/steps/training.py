@@ -94,21 +94,30 @@ def _step(
 
 
 @dataclass(frozen=True)
-class LoadExport(Step[str]):
+class LoadExport(Step[dict[str, Any]]):
     """Loads an exported directory as it is, and lets the model do what it is for; writes what it holds to `out`.
 
-    Answers why it cannot do that; empty where it can.
+    Answers as `said` why it cannot do that, empty where it can; and as `kept` what upstream keeps in float32.
     """
 
     export: Path
     checkpoint: Path
     out: Path
 
-    def take(self, side: Side) -> str:
+    def take(self, side: Side) -> dict[str, Any]:
         """See `Step.take`."""
         model = side.trains_plainly.load(self.export)
         save_tensors(state_of(model), self.out)
-        return side.trains_plainly.use(model, self.checkpoint)
+        return {"said": side.trains_plainly.use(model, self.checkpoint), "kept": _kept(model)}
+
+
+def _kept(model: torch.nn.Module) -> list[str]:
+    """The tensors that upstream keeps in float32 in every dtype: those of modules, or with parts of names, it lists."""
+    listed: list[str] = []
+    for part in model.modules():
+        for name in ("_keep_in_fp32_modules", "_keep_in_fp32_modules_strict"):
+            listed += getattr(part, name, None) or ()
+    return [name for name in state_of(model) if any(f".{one}." in f".{name}." for one in listed)]
 
 
 @dataclass(frozen=True)
@@ -123,7 +132,7 @@ class LoadAdapter(Step[int | str]):
         try:
             return side.trains_plainly.adapt(side.trains_plainly.load(self.checkpoint), self.adapter)
         except MissingRequirement as error:
-            return error.message
+            return f"{error.message}: {error.hint}"
 
 
 def read_record(file: Path) -> dict[str, Any]:
