@@ -440,6 +440,7 @@ class TrainingRun:
         export: the directory that upstream must load as it is; empty where there is none.
         adapter: the directory of an adapter.
         first: the first step that it takes.
+        resumes: the run that it resumes.
     """
 
     name: str
@@ -450,6 +451,7 @@ class TrainingRun:
     export: str = ""
     adapter: str = ""
     first: int = 1
+    resumes: str = ""
 
 
 @runtime_checkable
@@ -463,7 +465,8 @@ class Trains(Builder, Protocol):
         """Run the trainer in this process, one of the run's; write `rankN.pt` below `out`.
 
         That is a dict of `steps`, each with `step`, `loss` of this process, `mean` of all, `norm`, `batches` (samples
-        by micro-batch), `optimizer` (settings of AdamW) and `max_norm`; and `final`, every weight, of process 0.
+        by micro-batch), `optimizer` (settings of AdamW) and `max_norm`; and, of process 0, `adapters` before the first
+        step and `final`, every weight after the last.
         """
 
 
@@ -481,6 +484,15 @@ class TrainsPlainly(Upstream, Protocol):
 
         Args:
             checkpoint: what it was trained from, with what it needs around it.
+        """
+
+    def adapt_anew(self, model: "torch.nn.Module", adapter: Path, weights: "Tensors") -> bool:
+        """Put trainable adapters of a saved one's config and of these weights on a model.
+
+        Whether it could: not where upstream has other adapters than were trained, or they have a dropout.
+
+        Raises:
+            MissingRequirement: the library that does it is not installed.
         """
 
     def adapt(self, model: "torch.nn.Module", adapter: Path) -> int:

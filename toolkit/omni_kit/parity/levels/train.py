@@ -8,7 +8,7 @@ from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.report.report import Worst
-from omni_kit.targets.sides import ADAPTED, EMBEDDED, OFFLINE, RESUMED, WHOLE, Ability, TrainingRun
+from omni_kit.targets.sides import EMBEDDED, OFFLINE, WHOLE, Ability, TrainingRun
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
@@ -45,6 +45,7 @@ class _Training:
         self._tried: list[str] = []
         self._untested: list[str] = []
         self._steps: dict[str, Steps] = {}
+        self._told: dict[str, list[dict[str, Any]]] = {}
 
     def verdict(self) -> LevelVerdict:
         runs, wrong = self._case.pair.training_runs()
@@ -78,10 +79,9 @@ class _Training:
         if [step.get("step") for step in steps] != expected:
             yield f"{run.name}: the trainer took steps {[step.get('step') for step in steps]}, not {expected}"
             return
-        if run.name == WHOLE:
-            self._whole = told
-        if run.name == RESUMED:
-            yield from self._resumed(told)
+        self._told[run.name] = told
+        if run.resumes:
+            yield from self._resumed(run, told)
         else:
             yield from self._beside_upstream(run, records)
         if run.processes == 1:
@@ -94,13 +94,15 @@ class _Training:
             yield from self._adapter(run, told[0]["final"])
 
     def _beside_upstream(self, run: TrainingRun, records: Sequence[Path]) -> Iterator[str]:
-        """Every loss of a full training; of adapters, which begin by adding nothing, the first one."""
+        """Every loss and norm of a training; of adapters that upstream cannot have, the first loss alone."""
         steps = self._steps[run.name]
-        count = 1 if run.name == ADAPTED else _STEPS
-        plain = self._case.pair.trained_plainly(run, records, count)
+        plain = self._case.pair.trained_plainly(run, records, _STEPS)
+        alone = len(plain) < _STEPS
+        if alone:
+            self._case.note(f"train: of the run '{run.name}' upstream's loop gives the first loss alone")
         for number, (mine, theirs) in enumerate(zip(steps, plain, strict=False), 1):
             asked = [("loss", mine["mean"], theirs["loss"], _LOSS)]
-            asked += [] if run.name == ADAPTED else [("norm of the gradients", mine["norm"], theirs["norm"], _NORM)]
+            asked += [] if alone else [("norm of the gradients", mine["norm"], theirs["norm"], _NORM)]
             for what, one, other, allowed in asked:
                 off = abs(one - other) / max(abs(other), 1e-12)
                 self._note(f"{run.name}, step {number}: {what}", abs(one - other), off * _LOSS / allowed)
@@ -115,7 +117,7 @@ class _Training:
             if not last < first:
                 yield f"{run.name}: the loss of one repeated batch does not fall ({first} to {last})"
             return
-        for mine, several in zip(steps, self._whole[0]["steps"], strict=True):
+        for mine, several in zip(steps, self._told[WHOLE][0]["steps"], strict=True):
             if abs(mine["mean"] - several["mean"]) > _LOSS * abs(several["mean"]):
                 yield (
                     f"{run.name}, step {mine['step']}: the loss is {mine['mean']:.7g} in one process, and "
@@ -127,7 +129,7 @@ class _Training:
         """Stored conditions are those that are computed while training."""
         online, offline = (
             [sample for record in records for step in record["steps"] for batch in step["batches"] for sample in batch]
-            for records in (self._whole, told)
+            for records in (self._told[WHOLE], told)
         )
         for sample in offline:
             same = [other for other in online if _equal(sample["latents"], other["latents"])]
@@ -154,16 +156,16 @@ class _Training:
             )
         )
 
-    def _resumed(self, told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """Bit for bit what the whole run did."""
-        for rank, (mine, whole) in enumerate(zip(told, self._whole, strict=True)):
+    def _resumed(self, run: TrainingRun, told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        """Bit for bit what the run did that it resumes."""
+        for rank, (mine, whole) in enumerate(zip(told, self._told[run.resumes], strict=True)):
             known = {step["step"]: step for step in whole["steps"]}
             for step in mine["steps"]:
                 before = known[step["step"]]
                 if differs := [what for what in ("loss", "norm") if step[what] != before[what]]:
                     what, number = differs[0], step["step"]
                     yield (
-                        f"resumed, step {number}, rank {rank}: {what} {step[what]!r}, and {before[what]!r} without a "
+                        f"{run.name}, step {number}, rank {rank}: {what} {step[what]!r}, and {before[what]!r} without a "
                         f"stop{_other_batch(step, before)}"
                     )
                     return

@@ -146,7 +146,9 @@ class Pair(Asked):
 
     def trained_plainly(self, run: TrainingRun, records: Sequence[Path], steps: int) -> list[dict[str, float]]:
         """The loss and the norm of gradients of upstream's steps on the samples of a run."""
-        return self._reference.ask(TrainPlainly(Path(run.checkpoint), [str(record) for record in records], steps))
+        return self._reference.ask(
+            TrainPlainly(Path(run.checkpoint), [str(record) for record in records], steps, run.adapter)
+        )
 
     def opened_export(self, run: TrainingRun) -> tuple[Tensors, str, list[str]]:
         """What upstream holds after it has loaded the export of a run as it is; why it cannot use it; what it keeps.

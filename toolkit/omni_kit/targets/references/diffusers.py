@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from omni_kit.errors import BadInput
-from omni_kit.targets.references.adapters import put_adapter
+from omni_kit.targets.references.adapters import put_adapter, put_new_adapter
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
 from omni_kit.toys.configs.variants import variants
 from omni_kit.toys.feeds.denoiser import TARGET, ask, denoised, prediction_of, samples_of
@@ -114,6 +114,10 @@ class DiffusersBuilder:
         except (AttributeError, RuntimeError, TypeError, ValueError) as error:
             return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return ""
+
+    def adapt_anew(self, model: nn.Module, adapter: Path, weights: Tensors) -> bool:
+        """By peft; see `TrainsPlainly.adapt_anew`."""
+        return put_new_adapter(model, adapter, weights)
 
     def adapt(self, model: nn.Module, adapter: Path) -> int:
         """By peft; how many of the saved tensors have a place in the model.

@@ -23,7 +23,7 @@ from transformers import (
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.reads import attributes_read
-from omni_kit.targets.references.adapters import put_adapter
+from omni_kit.targets.references.adapters import put_adapter, put_new_adapter
 from omni_kit.targets.references.attention import attention_recorded
 from omni_kit.targets.sides import AttentionCalls
 from omni_kit.toys.configs.language import toy_config
@@ -183,6 +183,10 @@ class TransformersBuilder:
         except (AttributeError, RuntimeError, ValueError) as error:
             return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return "" if found.shape[1] > prompt.shape[1] else "it generates no token"
+
+    def adapt_anew(self, model: nn.Module, adapter: Path, weights: Tensors) -> bool:
+        """By peft; see `TrainsPlainly.adapt_anew`."""
+        return put_new_adapter(model, adapter, weights)
 
     def adapt(self, model: nn.Module, adapter: Path) -> int:
         """By peft; how many of the saved tensors have a place in the model.

@@ -62,19 +62,25 @@ class TrainPlainly(Step[list[dict[str, float]]]):
     Attributes:
         records: of all processes of a run.
         steps: how many steps are taken.
+        adapter: a saved adapter, of which the config is taken where adapters are trained; empty where all weights are.
     """
 
     checkpoint: Path
     records: Sequence[str]
     steps: int
+    adapter: str = ""
 
     def take(self, side: Side) -> list[dict[str, float]]:
-        """See `Step.take`."""
+        """See `Step.take`; of adapters that upstream cannot have, the first step alone, in which they add nothing."""
         torch.manual_seed(0)
-        model = side.trains_plainly.load(self.checkpoint)
-        taken = [read_record(Path(record))["steps"] for record in self.records]
-        optimizer = torch.optim.AdamW(model.parameters(), **taken[0][0]["optimizer"])
-        return [_step(side, model, optimizer, [record[number] for record in taken]) for number in range(self.steps)]
+        model, steps = side.trains_plainly.load(self.checkpoint), self.steps
+        records = [read_record(Path(record)) for record in self.records]
+        if self.adapter and not side.trains_plainly.adapt_anew(model, Path(self.adapter), records[0]["adapters"]):
+            model, steps = side.trains_plainly.load(self.checkpoint), 1
+        taken = [record["steps"] for record in records]
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.AdamW(trained, **taken[0][0]["optimizer"])
+        return [_step(side, model, optimizer, [record[number] for record in taken]) for number in range(steps)]
 
 
 def _step(
@@ -132,7 +138,7 @@ class LoadAdapter(Step[int | str]):
         try:
             return side.trains_plainly.adapt(side.trains_plainly.load(self.checkpoint), self.adapter)
         except MissingRequirement as error:
-            return f"{error.message}: {error.hint}"
+            return error.message
 
 
 def read_record(file: Path) -> dict[str, Any]:

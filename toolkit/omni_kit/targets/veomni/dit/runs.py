@@ -97,7 +97,7 @@ class DitRuns:
         export = str(steps / f"global_step_{STEPS}" / "hf_ckpt")
         yield self._run(WHOLE, module, _FULL, 2, self._data, online | saving, export=export)
         middle: dict[str, object] = {"train.checkpoint.load_path": steps / f"global_step_{SAVED}"}
-        yield self._run(RESUMED, module, _FULL, 2, self._data, online | middle, first=SAVED + 1)
+        yield self._run(RESUMED, module, _FULL, 2, self._data, online | middle, first=SAVED + 1, resumes=WHOLE)
         alone: dict[str, object] = {"train.init_device": "cuda", "train.accelerator.fsdp_config.fsdp_mode": "ddp"}
         yield self._run(ALONE, module, _FULL, 1, self._data, online | alone)
         stored = self.where / "embeddings"
@@ -110,7 +110,11 @@ class DitRuns:
         yield self._run(OFFLINE, module, _FULL, 2, stored, {"train.training_task": "offline_training"})
         if (self.path / _LORA).is_file():
             adapter = str(out / ADAPTED / f"global_step_{STEPS}")
-            yield self._run(ADAPTED, module, _LORA, 2, self._data, online, adapter=adapter)
+            saved: dict[str, object] = {"train.checkpoint.save_steps": SAVED}
+            yield self._run(ADAPTED, module, _LORA, 2, self._data, online | saved, adapter=adapter)
+            middle = {"train.checkpoint.load_path": out / ADAPTED / "checkpoints" / f"global_step_{SAVED}"}
+            more = {"first": SAVED + 1, "resumes": ADAPTED}
+            yield self._run(f"{ADAPTED} and {RESUMED}", module, _LORA, 2, self._data, online | middle, **more)
 
     def _run(
         self, name: str, module: str, file: str, processes: int, data: Path, more: Mapping[str, object], **fields: Any

@@ -102,13 +102,17 @@ class TextRuns:
         yield self._run(WHOLE, FULL, 2, self._model, self._data, saving, export=str(last / "hf_ckpt"))
         middle = out / WHOLE / "checkpoints" / f"global_step_{SAVED}"
         resuming = [f"--train.checkpoint.load_path={middle}"]
-        yield self._run(RESUMED, FULL, 2, self._model, self._data, resuming, first=SAVED + 1)
+        yield self._run(RESUMED, FULL, 2, self._model, self._data, resuming, first=SAVED + 1, resumes=WHOLE)
         alone = ["--train.init_device=cuda", "--train.accelerator.fsdp_config.fsdp_mode=ddp"]
         alone += ["--train.pad_to_length=true"] if packs else []
         yield self._run(ALONE, FULL, 1, self._plain_model, self._repeated, alone)
         if (self.path / LORA).is_file():
             adapter = str(out / ADAPTED / f"global_step_{STEPS}")
-            yield self._run(ADAPTED, LORA, 2, self._model, self._data, [], adapter=adapter)
+            yield self._run(ADAPTED, LORA, 2, self._model, self._data, saving[:1], adapter=adapter)
+            middle = out / ADAPTED / "checkpoints" / f"global_step_{SAVED}"
+            resuming = [f"--train.checkpoint.load_path={middle}"]
+            more = {"first": SAVED + 1, "resumes": ADAPTED}
+            yield self._run(f"{ADAPTED} and {RESUMED}", LORA, 2, self._model, self._data, resuming, **more)
 
     def _run(
         self, name: str, file: str, processes: int, model: Path, data: Path, more: Sequence[str], **fields: Any

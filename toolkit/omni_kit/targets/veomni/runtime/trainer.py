@@ -40,6 +40,7 @@ _OF_DEVICES: Mapping[str, Any] = {
 STEPS, SAVED = 4, 2
 """How many steps a run takes, and after which it saves."""
 _ACCELERATOR = "cuda"
+_ADAPTER = "lora_"  # in the names of their tensors
 
 
 def run(job: TrainingRun, out: Path) -> None:
@@ -111,6 +112,7 @@ class Record:
         self._file = file
         self._steps: list[dict[str, Any]] = []
         self._made: list[Any] = []
+        self._adapters: Tensors = {}
         self._final: Tensors = {}
 
     def of(self, trainer: Any) -> Any:
@@ -135,6 +137,8 @@ class Record:
         """Note the batch and the optimizer's settings before a step."""
         group = trainer.optimizer.param_groups[0] if trainer.optimizer is not None else {}
         self._made = []
+        if not self._steps:
+            self._adapters = dict(_whole(trainer.model, _ADAPTER))
         self._steps.append(
             {
                 "batches": [_samples(batch) for batch in micro_batches],
@@ -157,14 +161,7 @@ class Record:
 
     def finish(self, trainer: Any) -> None:
         """Note every weight, put together from all processes."""
-        from torch.distributed.tensor import DTensor
-
-        model = trainer.model
-        if model is None:
-            return
-        for name, tensor in model.state_dict().items():
-            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-            self._final[name] = whole.detach().cpu().clone()
+        self._final = dict(_whole(trainer.model))
 
     @contextmanager
     def watching_conditions(self) -> Iterator[None]:
@@ -194,8 +191,19 @@ class Record:
     def save(self) -> None:
         """Write the record; only the first process has the weights."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        final = self._final if os.environ["RANK"] == "0" else {}
-        torch.save({"steps": self._steps, "final": final}, self._file)
+        first = os.environ["RANK"] == "0"
+        weights = {"adapters": self._adapters if first else {}, "final": self._final if first else {}}
+        torch.save({"steps": self._steps, **weights}, self._file)
+
+
+def _whole(model: nn.Module | None, part: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """Every tensor of a model whose name has a part, put together from all processes."""
+    from torch.distributed.tensor import DTensor
+
+    for name, tensor in model.state_dict().items() if model is not None else ():
+        if part in name:
+            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            yield name, whole.detach().cpu().clone()
 
 
 def _samples(batch: Mapping[str, Any]) -> list[Tensors]:
