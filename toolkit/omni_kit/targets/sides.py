@@ -495,8 +495,11 @@ class TrainsPlainly(Upstream, Protocol):
             MissingRequirement: the library that does it is not installed.
         """
 
-    def adapt(self, model: "torch.nn.Module", adapter: Path) -> int:
+    def adapt(self, model: "torch.nn.Module", adapter: Path, checkpoint: Path) -> int:
         """Put a saved adapter on a loaded model by upstream's own means; how many of its tensors the model took.
+
+        Args:
+            checkpoint: what it was trained from, with what it needs around it.
 
         Raises:
             MissingRequirement: the library that does it is not installed.

@@ -165,8 +165,8 @@ class _Training:
                 if differs := [what for what in ("loss", "norm") if step[what] != before[what]]:
                     what, number = differs[0], step["step"]
                     yield (
-                        f"{run.name}, step {number}, rank {rank}: {what} {step[what]!r}, and {before[what]!r} without a "
-                        f"stop{_other_batch(step, before)}"
+                        f"{run.name}, step {number}, rank {rank}: {what} {step[what]!r}, and {before[what]!r} without "
+                        f"a stop{_other_batch(step, before)}"
                     )
                     return
 

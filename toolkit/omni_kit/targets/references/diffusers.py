@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from omni_kit.errors import BadInput
-from omni_kit.targets.references.adapters import put_adapter, put_new_adapter
+from omni_kit.targets.references.adapters import put_adapter, put_into_pipeline, put_new_adapter
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
 from omni_kit.toys.configs.variants import variants
 from omni_kit.toys.feeds.denoiser import TARGET, ask, denoised, prediction_of, samples_of
@@ -119,13 +119,18 @@ class DiffusersBuilder:
         """By peft; see `TrainsPlainly.adapt_anew`."""
         return put_new_adapter(model, adapter, weights)
 
-    def adapt(self, model: nn.Module, adapter: Path) -> int:
-        """By peft; how many of the saved tensors have a place in the model.
+    def adapt(self, model: nn.Module, adapter: Path, checkpoint: Path) -> int:
+        """By the pipeline's `load_lora_weights` where it has one, and by peft; the smaller count of tensors.
 
         Raises:
             MissingRequirement: peft is not installed.
         """
-        return put_adapter(model, adapter)
+        pipeline = diffusers.DiffusionPipeline.from_pretrained(checkpoint.parent)
+        taken = put_adapter(model, adapter)
+        if not hasattr(pipeline, "load_lora_weights"):
+            return taken
+        part = getattr(pipeline, checkpoint.name)
+        return min(taken, put_into_pipeline(pipeline, part, checkpoint.name, adapter))
 
     def sized(self, config_dir: Path, dtype: str) -> nn.Module:
         """A model of a config, as its classes begin it."""

@@ -188,7 +188,7 @@ class TransformersBuilder:
         """By peft; see `TrainsPlainly.adapt_anew`."""
         return put_new_adapter(model, adapter, weights)
 
-    def adapt(self, model: nn.Module, adapter: Path) -> int:
+    def adapt(self, model: nn.Module, adapter: Path, checkpoint: Path) -> int:
         """By peft; how many of the saved tensors have a place in the model.
 
         Raises:

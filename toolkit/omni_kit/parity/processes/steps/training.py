@@ -136,7 +136,7 @@ class LoadAdapter(Step[int | str]):
     def take(self, side: Side) -> int | str:
         """See `Step.take`."""
         try:
-            return side.trains_plainly.adapt(side.trains_plainly.load(self.checkpoint), self.adapter)
+            return side.trains_plainly.adapt(side.trains_plainly.load(self.checkpoint), self.adapter, self.checkpoint)
         except MissingRequirement as error:
             return error.message
 
