@@ -9,6 +9,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.toys.configs.language import toy_config
 
 # Every decoder of transformers whose default config is legal was tried; these stand for the ways they differ.
@@ -379,3 +380,11 @@ class TestTowers:
 
     def test_a_window_that_upstream_takes_for_granted_is_kept(self) -> None:
         assert toy_config(default("qwen3_omni_moe"))["thinker_config"]["audio_config"]["n_window"] == 50
+
+
+def test_what_could_not_be_read_is_left_out() -> None:
+    """A config with a gap still shrinks: its class fills the gap."""
+    rope = {"main": {"rope_theta": 1e4, "partial_rotary_factor": UNKNOWN}}
+    toy = toy_config({"hidden_size": 4096, "num_attention_heads": 64, "head_dim": 512, "rope_parameters": rope})
+    assert toy["hidden_size"] < 512
+    assert "partial_rotary_factor" not in toy["rope_parameters"]["main"]

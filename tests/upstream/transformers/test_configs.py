@@ -97,3 +97,9 @@ def test_a_value_named_in_its_condition(tmp_path: Path, given: dict[str, int], e
     (folder / "configuration_foo.py").write_text(SPECIFIED, encoding="utf-8")
     cls = config_class(Library("transformers", tmp_path / "transformers"), "foo_text")
     assert ConfigView(ModelConfig(cls, given, "")).get("experts") == experts
+
+
+def test_a_default_of_arithmetic_is_read(library: Library) -> None:
+    """DeepSeek-V4's share of a head that turns is written as a quotient."""
+    default = config_class(library, "deepseek_v4").defaults["default_partial_rotary_factor"]
+    assert default.value == 64 / 512

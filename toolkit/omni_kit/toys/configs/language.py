@@ -8,6 +8,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.toys.configs.layers import shrink_layers
 from omni_kit.toys.configs.sizes import (
     AT_MOST,
@@ -36,16 +37,25 @@ def toy_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """A toy of a complete config, that of a text model or one with vision, audio and text parts.
 
     Args:
-        config: every value of the config, defaults included, as `config.to_dict()` gives them.
+        config: every value of the config, defaults included, as `config.to_dict()` gives them. Values that could not be
+            read are left out: the config class fills them in.
 
     Returns:
         A new dict with a few layers (one of each kind that the config has, at least two), pairwise distinct small
         dimensions, token ids inside the small vocabulary, no dropout and float32 weights.
     """
+    config = _known(config)
     toy = _toy(config, "text" if _parts(config) else _role("", config, "text"))
     fit_token_ids(toy)
     toy["dtype"] = "float32"
     return toy
+
+
+def _known(value: Any) -> Any:
+    """A config without what could not be read."""
+    if isinstance(value, Mapping):
+        return {key: _known(one) for key, one in value.items() if one is not UNKNOWN}
+    return value
 
 
 def _toy(config: Mapping[str, Any], role: str, name: str = "") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput
-from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.eval import UNKNOWN, OpenDomain, Unknown, Unreadable, evaluate
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, signature
@@ -38,7 +38,7 @@ class ConfigClass:
     Attributes:
         name: class name ("Qwen3MoeConfig").
         source: the file it stands in.
-        defaults: attribute -> default, inherited ones included; only literals can be read.
+        defaults: attribute -> default, inherited ones included; only literals and arithmetic on them can be read.
         attribute_map: alias -> real attribute, as the class declares it.
         sub_configs: nested config -> its class as written, or the model_type that AutoConfig gets by default.
         class_variables: attributes that the class declares as its own, and no config has.
@@ -246,8 +246,16 @@ def _annotations(source: SourceFile, node: ast.ClassDef) -> Mapping[str, ast.exp
 
 def _record(found: dict[str, Value], name: str, node: ast.expr, source: SourceFile) -> None:
     found.pop(name, None)
-    if (value := literal(node)) is not UNKNOWN:
+    value = _arithmetic(node) if isinstance(node, ast.BinOp) else literal(node)
+    if not isinstance(value, Unknown):
         found[name] = Value(value, source.where(node))
+
+
+def _arithmetic(node: ast.expr) -> Any:
+    try:
+        return evaluate(node, OpenDomain())
+    except Unreadable:
+        return UNKNOWN
 
 
 def _target(item: ast.stmt) -> str | None:

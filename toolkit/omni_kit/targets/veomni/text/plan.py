@@ -10,7 +10,6 @@ from typing import Any
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.layout.expected import expect
 from omni_kit.layout.loading import Loading
-from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request, Todo
 from omni_kit.targets.veomni.checkout import MODELS, find_checkout, registrants, shipped_model_types
 from omni_kit.targets.veomni.text.context import TextContext, models_package, text_context
@@ -182,7 +181,7 @@ class _Planner:
     def _toy(self) -> dict[str, Any]:
         defaults = self.model.config.cls.defaults.items()
         left_open = {name for name, one in defaults if name in OPEN and one.value is None}
-        known = _known(ConfigView(self.model.config).as_dict())
+        known = ConfigView(self.model.config).as_dict()
         complete = known | {name: None for name in left_open if name not in known}
         complete["architectures"] = [self.model.class_name]
         return {
@@ -261,10 +260,3 @@ class _Planner:
             shlex.join(["omni-kit", "check", str(place)]),
             shlex.join(["omni-kit", "parity", str(place)]),
         )
-
-
-def _known(value: Any) -> Any:
-    """A config without what could not be read: its class fills that in."""
-    if isinstance(value, dict):
-        return {key: _known(one) for key, one in value.items() if one is not UNKNOWN}
-    return value
