@@ -95,6 +95,18 @@ def test_a_small_change_upstream_is_seen(library: Library, tmp_path: Path, old: 
     assert decisions(mutated(library, tmp_path, old, new))[site] == {"skip"}
 
 
+def test_clamps_at_a_limit_are_those_of_the_kernel(model: Models) -> None:
+    """VeOmni reads the attribute `limit` of experts, as DeepSeek-V4's have one."""
+    assert decisions(model("deepseek_v4"))["experts"] == {"patch"}
+
+
+def test_a_limit_that_nothing_applies_is_seen(library: Library, tmp_path: Path) -> None:
+    """The kernel would clamp at it."""
+    old = "self.act_fn = ACT2FN[config.hidden_act]"
+    subject = mutated(library, tmp_path, old, f"{old}; self.limit = 0.5")
+    assert decisions(subject)["experts"] == {"skip"}
+
+
 def test_two_clamps_are_named_with_their_lines(library: Library, tmp_path: Path) -> None:
     """What a kernel would drop is named as file, line and expression, also where it takes several operations."""
     subject = mutated(

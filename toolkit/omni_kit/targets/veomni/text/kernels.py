@@ -135,11 +135,16 @@ def _halves(one: Tensor) -> Any:
 def experts_difference(experts: Module) -> Difference | None:
     """Where the forward of experts is something else than the sum of weight * down(silu(gate(x)) * up(x)).
 
+    Of experts with a `limit`, VeOmni's kernels clamp the gate from above and the other half on both sides.
+
     Raises:
         Unreadable: it cannot be evaluated.
     """
 
     experts = varied(experts)
+    limit = experts.attributes.get("limit", [None])[0]
+    if limit is not None and not isinstance(limit, int | float):
+        raise Unreadable("has a limit whose value is not known")
 
     def compare(trial: Trial) -> tuple[Any, Any]:
         values = trial.values
@@ -148,16 +153,20 @@ def experts_difference(experts: Module) -> Difference | None:
         chosen = trial.choices(_ROWS, min(2, gate_up.shape[0]), gate_up.shape[0])
         weights = call("abs", [trial.tensor(*chosen.shape, scaled=False)], {})
         return values.run(experts, "forward", [given, chosen, weights], {}), _mixed(
-            given, chosen, weights, gate_up, down
+            given, chosen, weights, gate_up, down, limit
         )
 
     return difference(compare)
 
 
-def _mixed(given: Tensor, chosen: Tensor, weights: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+def _mixed(
+    given: Tensor, chosen: Tensor, weights: Tensor, gate_up: Tensor, down: Tensor, limit: float | None
+) -> Tensor:
     """The experts' outputs in float64, token by token."""
     inner = np.einsum("th,tkih->tki", given.data, gate_up.data[chosen.data])
     gate, up = np.split(inner, 2, axis=-1)
+    if limit is not None:
+        gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit)
     active = gate / (1 + np.exp(-gate)) * up
     outputs = np.einsum("tki,tkhi->tkh", active, down.data[chosen.data])
     return Tensor(np.einsum("tkh,tk->th", outputs, weights.data), given.dtype)

@@ -1,19 +1,31 @@
-"""The loss at the end of a ForCausalLM.forward: finding it, and rewriting it for VeOmni.
+"""The loss at the end of a ForCausalLM.forward: what it is computed from, and where VeOmni's takes its place.
 
 VeOmni's loss function returns (loss, logits, fused_linear_aux), and its fused kernels take hidden states instead of
 logits (`veomni.ops.kernels.cross_entropy`).
 """
 
 import ast
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
-from omni_kit.pysource.source import dotted
+from omni_kit.pysource.eval import Unreadable
+from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.targets.veomni.text.flow import HEAD, LABELS, LOGITS, LOSS, REST, SELF, Path, Term, paths
 
 # upstream's output class -> VeOmni's, which also carries fused_linear_aux (veomni.utils.model_outputs)
 OUTPUTS = {
     "CausalLMOutputWithPast": "CausalLMOutputWithLogProbs",
     "MoeCausalLMOutputWithPast": "MoeCausalLMOutputWithLogProbs",
 }
+_CONFIG = SELF.attribute("config")
+_VOCABULARY = (
+    SELF.attribute("vocab_size"),
+    _CONFIG.attribute("vocab_size"),
+    Term("call", (_CONFIG.attribute("get_text_config"), (), {})).attribute("vocab_size"),
+    HEAD.attribute("out_features"),
+)
 
 
 @dataclass(frozen=True)
@@ -21,33 +33,147 @@ class Loss:
     """What was found.
 
     Attributes:
-        statements: `logits = self.lm_head(...)`, `loss = None`, `if labels is not None: ...` when they follow each
-            other directly; empty otherwise.
-        call: the assignment `loss = self.loss_function(...)`, whatever the loss is called.
-        hidden: the expression that lm_head receives.
+        calls: the calls of the loss function.
+        heads: the expressions that compute logits, each with that of the hidden states.
+        outputs: the calls that make the returned output.
+        obstacle: why a fused kernel cannot replace head and loss; empty where it can.
     """
 
-    statements: tuple[ast.stmt, ...]
-    call: ast.Assign | None
-    hidden: str
+    calls: tuple[ast.Call, ...]
+    heads: tuple[tuple[ast.expr, ast.expr], ...] = ()
+    outputs: tuple[ast.Call, ...] = ()
+    obstacle: str = ""
 
     @property
     def fusible(self) -> bool:
-        """Whether the fused kernel can take the place of head and loss: they follow each other directly."""
-        return len(self.statements) == 3
+        """Whether a fused kernel can replace head and loss: nothing else takes the logits."""
+        return bool(self.calls) and not self.obstacle
+
+    @property
+    def output(self) -> str:
+        """The class of the returned output; empty where there is not exactly one."""
+        names = {dotted(call.func) or "" for call in self.outputs}
+        return names.pop() if len(names) == 1 else ""
 
 
-def read_loss(forward: ast.FunctionDef) -> Loss:
+@cache
+def read_loss(source: SourceFile, forward: ast.FunctionDef) -> Loss:
     """Finds the loss of a forward."""
-    assigned = [n for n in ast.walk(forward) if isinstance(n, ast.Assign) and _calls(n, "self.loss_function")]
-    call = assigned[0] if len(assigned) == 1 else None
-    for index, statement in enumerate(forward.body):
-        following = forward.body[index : index + 3]
-        if isinstance(statement, ast.Assign) and _assigns(statement, "logits", "self.lm_head") and len(following) == 3:
-            head = statement.value
-            if _is_standard(following, call) and isinstance(head, ast.Call) and len(head.args) == 1:
-                return Loss(tuple(following), call, ast.unparse(head.args[0]))
-    return Loss((), call, "")
+    try:
+        found = paths(source, forward)
+    except Unreadable as error:
+        calls = [n for n in ast.walk(forward) if isinstance(n, ast.Call) and dotted(n.func) == "self.loss_function"]
+        return Loss(tuple(calls), obstacle=f"the forward cannot be followed: line {error.line} {error}")
+    calls = _once(call for path in found for call, *_ in path.losses)
+    heads = tuple({id(node): (node, hidden) for path in found for node, hidden in path.heads}.values())
+    outputs = _once(call for path in found for call in _outputs(forward, path))
+    obstacles = (obstacle for path in found for obstacle in _obstacles(source, path))
+    closed = "the forward takes no further arguments" if forward.args.kwarg is None else ""
+    shown = next(obstacles, None) or closed or _misplaced(forward, [node for node, _ in heads])
+    return Loss(calls, heads, outputs, shown or "")
+
+
+def _once(nodes: Iterator[ast.Call]) -> tuple[ast.Call, ...]:
+    return tuple({id(node): node for node in nodes}.values())
+
+
+def _outputs(forward: ast.FunctionDef, path: Path) -> Iterator[ast.Call]:
+    """The call that makes what a path returns."""
+    for node, result in path.uses:
+        if result is path.result and isinstance(node, ast.Call):
+            yield node
+
+
+def _obstacles(source: SourceFile, path: Path) -> Iterator[str]:
+    """What one path does with the logits that a fused kernel does not."""
+    called = {id(node.func) for node, _ in path.uses if isinstance(node, ast.Call)}
+    for node, result in path.uses:
+        if result is not path.result and id(node) not in called:
+            yield f"`{ast.unparse(node)}` ({source.where(node)}) takes the logits"
+    fields = _fields(source, path.result)
+    if fields is None:
+        yield "the forward does not return an output of transformers with known fields"
+        return
+    if fields.get("logits") != LOGITS or any(_holds(one, LOGITS) for name, one in fields.items() if name != "logits"):
+        yield "the output's logits are not those of lm_head"
+    if not path.labels:
+        if path.losses:
+            yield f"`{ast.unparse(path.losses[0][0])}` ({source.where(path.losses[0][0])}) runs without labels"
+        return
+    if len(path.losses) != 1 or path.before != 1 or len(path.heads) != 1:
+        yield "lm_head and the loss function do not follow each other once"
+        return
+    call, arguments, keywords = path.losses[0]
+    given = dict(zip(("logits", "labels", "vocab_size"), arguments, strict=False)) | keywords
+    given.pop(REST, None)
+    usual = given.keys() == {"logits", "labels", "vocab_size"} and len(arguments) <= len(given)
+    if not usual or given["logits"] != LOGITS or given["labels"] != LABELS or given["vocab_size"] not in _VOCABULARY:
+        yield f"`{ast.unparse(call)}` ({source.where(call)}) takes something else than logits, labels and vocabulary"
+    if not _holds(fields.get("loss"), LOSS):
+        yield "the output's loss is not that of the loss function"
+
+
+def _fields(source: SourceFile, result: Any) -> dict[str, Any] | None:
+    """The fields of an output, or of a tuple in its place; None where a value is something else."""
+    if isinstance(result, tuple) or (isinstance(result, Term) and result.parts[0] == "add"):
+        parts = tuple(_items(result))
+        return {"logits": LOGITS if LOGITS in parts else None, "loss": LOSS if LOSS in parts else None}
+    if not isinstance(result, Term) or result.made != "call" or not isinstance(result.parts[0], Term):
+        return None
+    function, arguments, keywords = result.parts
+    found = source.resolve_class(str(function.parts[-1])) if function.made == "name" else None
+    if found is None:
+        return None
+    declared = (one.target for one in found[1].body if isinstance(one, ast.AnnAssign))
+    names = [target.id for target in declared if isinstance(target, ast.Name)]
+    return dict(zip(names, arguments, strict=False)) | keywords
+
+
+def _items(result: Any) -> Iterator[Any]:
+    """The items of a tuple that is made by adding others."""
+    if isinstance(result, tuple):
+        yield from result
+    elif isinstance(result, Term) and result.parts[0] == "add":
+        for one in result.parts[1:]:
+            yield from _items(one)
+
+
+def _holds(value: Any, other: Term) -> bool:
+    return isinstance(value, Term) and value.holds(other)
+
+
+def _misplaced(forward: ast.FunctionDef, heads: Sequence[ast.expr]) -> str | None:
+    """Why nothing can be written before the statement of lm_head; None where it can."""
+    for head in heads:
+        statement = statement_of(forward, head)
+        scoped = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.GeneratorExp)
+        around = [one for one in ast.walk(statement) if isinstance(one, scoped) and head in ast.walk(one)]
+        if around or not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return | ast.Expr):
+            return f"lm_head is called inside of `{ast.unparse(around[0] if around else statement).splitlines()[0]}`"
+    return None
+
+
+def statement_of(forward: ast.FunctionDef, node: ast.AST) -> ast.stmt:
+    """The innermost statement of a forward that an expression stands in."""
+    return [one for one in ast.walk(forward) if isinstance(one, ast.stmt) and node in ast.walk(one)][-1]
+
+
+def standard_block(forward: ast.FunctionDef, loss: Loss) -> tuple[ast.stmt, ...]:
+    """`logits = ...`, `loss = None`, `if labels is not None: loss = ...` where these follow each other; else none."""
+    for first, start, branch in zip(forward.body, forward.body[1:], forward.body[2:], strict=False):
+        begins = _assigned(first, "logits") is loss.heads[0][0] and ast.unparse(start) == "loss = None"
+        branches = isinstance(branch, ast.If) and ast.unparse(branch.test) == "labels is not None" and not branch.orelse
+        inner = branch.body if isinstance(branch, ast.If) else []
+        if begins and branches and len(inner) == 1 and _assigned(inner[0], "loss") is loss.calls[0]:
+            return first, start, branch
+    return ()
+
+
+def _assigned(statement: ast.stmt, name: str) -> ast.expr | None:
+    """What a statement assigns to one name."""
+    if isinstance(statement, ast.Assign) and [ast.unparse(one) for one in statement.targets] == [name]:
+        return statement.value
+    return None
 
 
 def own_loss(forward: ast.FunctionDef) -> ast.Call | None:
@@ -59,63 +185,7 @@ def own_loss(forward: ast.FunctionDef) -> ast.Call | None:
     return None
 
 
-def balancing_call(forward: ast.FunctionDef) -> ast.Assign | None:
-    """`aux_loss = load_balancing_loss_func(...)` in a forward."""
-    for node in ast.walk(forward):
-        if isinstance(node, ast.Assign) and _assigns(node, "aux_loss", "load_balancing_loss_func"):
-            return node
-    return None
-
-
-def output_call(forward: ast.FunctionDef) -> ast.Call | None:
-    """The call that makes the returned output, when it is `return Output(name=..., ...)`."""
-    last = forward.body[-1]
-    if isinstance(last, ast.Return) and isinstance(last.value, ast.Call) and not last.value.args:
-        return last.value
-    return None
-
-
-def output_class(forward: ast.FunctionDef) -> str:
-    """The class of the returned output; "" when it is not made in the return."""
-    call = output_call(forward)
-    return (dotted(call.func) or "") if call is not None else ""
-
-
-def _assigns(node: ast.Assign, name: str, function: str) -> bool:
-    return _calls(node, function) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name
-
-
-def _calls(node: ast.Assign, function: str) -> bool:
-    """Whether one name is assigned what a call of `function` gives."""
-    is_call = isinstance(node.value, ast.Call) and dotted(node.value.func) == function
-    return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and is_call
-
-
-def _is_standard(statements: list[ast.stmt], call: ast.Assign | None) -> bool:
-    """`loss = None` and then `if labels is not None: loss = self.loss_function(...)` with the usual arguments."""
-    start, branch = statements[1], statements[2]
-    return (
-        ast.unparse(start) == "loss = None"
-        and isinstance(branch, ast.If)
-        and ast.unparse(branch.test) == "labels is not None"
-        and branch.body == [call]
-        and not branch.orelse
-        and call is not None
-        and isinstance(call.value, ast.Call)
-        and _usual_arguments(call.value)
-    )
-
-
-def _usual_arguments(call: ast.Call) -> bool:
-    values = [ast.unparse(arg) for arg in call.args]
-    named = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
-    given = dict(zip(("logits", "labels", "vocab_size"), values, strict=False)) | {k: v for k, v in named.items() if k}
-    rest = named.get(None)
-    return (
-        set(given) == {"logits", "labels", "vocab_size"}
-        and given["logits"] == "logits"
-        and given["labels"] == "labels"
-        and given["vocab_size"]
-        in {"self.vocab_size", "self.config.vocab_size", "self.config.get_text_config().vocab_size"}
-        and rest in {"kwargs", None}
-    )
+def balancing_calls(forward: ast.FunctionDef) -> list[ast.Call]:
+    """The calls of `load_balancing_loss_func` in a forward."""
+    calls = (node for node in ast.walk(forward) if isinstance(node, ast.Call))
+    return [call for call in calls if dotted(call.func) == "load_balancing_loss_func"]

@@ -9,10 +9,19 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import accumulate
 
 from omni_kit.pysource.match import body_without_docstring
 from omni_kit.pysource.source import SourceFile
-from omni_kit.targets.veomni.text.loss import OUTPUTS, balancing_call, output_call, output_class, read_loss
+from omni_kit.targets.veomni.text.loss import (
+    OUTPUTS,
+    Loss,
+    balancing_calls,
+    read_loss,
+    standard_block,
+    statement_of,
+)
 from omni_kit.targets.veomni.text.sites import SLOTS, Site
 from omni_kit.upstream.transformers.models import UpstreamModel
 
@@ -98,8 +107,8 @@ def _guarded_experts(source: SourceFile, site: Site) -> Patch:
     node = source.classes[site.target]
     forward = next(item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "forward")
     names = ", ".join(arg.arg for arg in forward.args.args)
-    guard = _guard_lines("veomni_moe_experts_forward", f"veomni_moe_experts_forward({names})", forward)
-    text = _edited(source, node, [_Edit.before(body_without_docstring(forward)[0], guard)])
+    guard = _guard(source, "veomni_moe_experts_forward", f"veomni_moe_experts_forward({names})", forward)
+    text = _edited(source, node, [guard])
     text = re.sub(rf"^class {site.target}\b", f"class Patched{site.target}", text)
     description = "OpSlot guard for the fused MoE experts; upstream's experts decorator is dropped"
     return Patch("replace_class", site.target, description, text)
@@ -109,127 +118,176 @@ def _loss_patch(source: SourceFile, site: Site, balanced: bool) -> Patch:
     class_name, _, method = site.target.rpartition(".")
     node = source.method(class_name, method)
     assert node is not None
-    edits = _fused_loss_edits(node) if site.decision == "patch" else _adapted_loss_edits(node)
-    call = balancing_call(node)
-    if balanced and call is not None:
-        edits.append(_balancing_edit(call))
+    loss, edits = read_loss(source, node), []
+    if balanced:
+        edits = [_balancing_edit(source, node, call) for call in balancing_calls(node)]
+    if site.decision == "patch":
+        edits += [*_fused_loss_edits(source, node, loss), *_output_edits(source, loss)]
+    else:
+        edits += [_adapted_loss_edit(source, node, call) for call in loss.calls]
     text = _edited(source, node, edits)
     if site.decision == "patch":
-        text = _new_annotation(text, output_class(node))
+        text = _new_annotation(text, loss.output)
     description = "VeOmni's loss contract: fused cross entropy through the OpSlot, or its loss function"
     return Patch(
         "override_method", site.target, description, _renamed(text, method, f"{_snake(class_name)}_{method}_patched")
     )
 
 
-def _fused_loss_edits(node: ast.FunctionDef) -> "list[_Edit]":
-    loss, output = read_loss(node), output_call(node)
-    assert output is not None
-    pad = " " * loss.statements[0].col_offset
-    block = _FUSED_LOSS.format(hidden=loss.hidden).replace("hidden_states = hidden_states\n", "")
-    lines = [f"{pad}{line}".rstrip() for line in block.strip().splitlines()]
-    edits = [_Edit(loss.statements[0].lineno, loss.statements[-1].end_lineno or 0, lines)]
-    old, new = output_class(node), OUTPUTS[output_class(node)]
-    arguments = [f"{k.arg}={ast.unparse(k.value)}" for k in output.keywords] + ["fused_linear_aux=fused_linear_aux"]
-    body = [f"{pad}return {new}(", *(f"{pad}    {argument}," for argument in arguments), f"{pad})"]
-    assert old
-    return [*edits, _Edit(node.body[-1].lineno, node.body[-1].end_lineno or 0, body)]
+def _fused_loss_edits(source: SourceFile, node: ast.FunctionDef, loss: Loss) -> "Iterator[_Edit]":
+    """Loss and logits by VeOmni's kernel: for the three statements that most models have, else before lm_head."""
+    assert node.args.kwarg is not None
+    rest, standard = node.args.kwarg.arg, standard_block(node, loss)
+    if standard:
+        hidden = ast.unparse(loss.heads[0][1])
+        block = _FUSED_LOSS.format(hidden=hidden, given="hidden_states", loss="loss", logits="logits", rest=rest)
+        block = block.replace("hidden_states = hidden_states\n", "")
+        yield _Edit.lines(source, standard[0], standard[-1], block)
+        return
+    names = {"given": "head_inputs", "loss": "head_loss", "logits": "head_logits"}
+    for head, hidden_states in loss.heads:
+        block = _FUSED_LOSS.format(hidden=ast.unparse(hidden_states), rest=rest, **names)
+        yield _Edit.before(source, statement_of(node, head), block)
+        yield _Edit.at(source, head, names["logits"])
+    for call in loss.calls:
+        yield _Edit.at(source, call, names["loss"])
 
 
-def _adapted_loss_edits(node: ast.FunctionDef) -> "list[_Edit]":
-    call = read_loss(node).call
-    assert call is not None
-    pad = " " * call.col_offset
-    comment = f"{pad}# Modification: VeOmni's loss function returns (loss, logits, fused_linear_aux)."
-    return [
-        _Edit(
-            call.lineno,
-            call.end_lineno or 0,
-            [comment, f"{pad}{ast.unparse(call.targets[0])}, _, _ = {ast.unparse(call.value)}"],
-        )
-    ]
+def _output_edits(source: SourceFile, loss: Loss) -> "Iterator[_Edit]":
+    """The output carries what the kernel returns besides loss and logits."""
+    data = source.text.encode()
+    for call in loss.outputs:
+        yield _Edit.at(source, call.func, OUTPUTS[loss.output])
+        end = _span(source, call)[1] - 1
+        before = data[:end].rstrip(b" \n")
+        last = b"\n" in data[len(before) : end]
+        pad = " " * (source.lines[(call.end_lineno or call.lineno) - 1].index(")") if last else 0)
+        added = "fused_linear_aux=fused_linear_aux"
+        text = f"\n{pad}    {added},\n{pad}" if last else f", {added}"
+        text = text if before.endswith(b",") or not last else f",{text}"
+        yield _Edit(len(before), end, text)
 
 
-def _balancing_edit(call: ast.Assign) -> "_Edit":
-    pad = " " * call.col_offset
-    assert isinstance(call.value, ast.Call)
-    arguments = [ast.unparse(arg) for arg in call.value.args]
-    arguments += [f"{k.arg}={ast.unparse(k.value)}" for k in call.value.keywords]
+def _adapted_loss_edit(source: SourceFile, node: ast.FunctionDef, call: ast.Call) -> "_Edit":
+    statement = statement_of(node, call)
+    if isinstance(statement, ast.Assign) and statement.value is call:
+        comment = "# Modification: VeOmni's loss function returns (loss, logits, fused_linear_aux)."
+        assignment = f"{ast.unparse(statement.targets[0])}, _, _ = {ast.unparse(call)}"
+        return _Edit.lines(source, statement, statement, f"{comment}\n{assignment}")
+    return _Edit.at(source, call, f"{ast.unparse(call)}[0]")
+
+
+def _balancing_edit(source: SourceFile, node: ast.FunctionDef, call: ast.Call) -> "_Edit":
+    slot, statement = "veomni_load_balancing_loss", statement_of(node, call)
+    arguments = [ast.unparse(arg) for arg in call.args]
+    arguments += [ast.unparse(keyword) for keyword in call.keywords]
     inner = ", ".join(arguments)
+    if not isinstance(statement, ast.Assign) or statement.value is not call:
+        function = f"({slot} if {slot}.use_non_eager_impl else load_balancing_loss_func)"
+        return _Edit.at(source, call.func, function)
+    target = ast.unparse(statement.targets[0])
     lines = [
         "# Modification: the load-balancing kernel bound to this slot, if any.",
-        "if veomni_load_balancing_loss.use_non_eager_impl:",
-        f"    aux_loss = veomni_load_balancing_loss({inner})",
+        f"if {slot}.use_non_eager_impl:",
+        f"    {target} = {slot}({inner})",
         "else:",
-        f"    aux_loss = load_balancing_loss_func({inner})",
+        f"    {target} = load_balancing_loss_func({inner})",
     ]
-    return _Edit(call.lineno, call.end_lineno or 0, [pad + line for line in lines])
+    return _Edit.lines(source, statement, statement, "\n".join(lines))
 
 
 _FUSED_LOSS = """
 # Modification: with labels, the bound kernel or VeOmni's loss function gives (loss, logits, fused_linear_aux) from
 # the hidden states; a fused kernel never makes the logits.
-hidden_states = {hidden}
-loss = None
-logits = None
+{given} = {hidden}
+{loss} = None
+{logits} = None
 fused_linear_aux = None
 if labels is not None:
     if veomni_causal_lm_loss.use_non_eager_impl:
-        loss, logits, fused_linear_aux = veomni_causal_lm_loss(
-            logits=logits,
+        {loss}, {logits}, fused_linear_aux = veomni_causal_lm_loss(
+            logits={logits},
             labels=labels,
             vocab_size=self.config.vocab_size,
-            hidden_states=hidden_states,
+            hidden_states={given},
             weights=self.lm_head.weight,
-            **kwargs,
+            **{rest},
         )
     else:
-        logits = self.lm_head(hidden_states)
-        loss, _, fused_linear_aux = self.loss_function(
-            logits=logits,
+        {logits} = self.lm_head({given})
+        {loss}, _, fused_linear_aux = self.loss_function(
+            logits={logits},
             labels=labels,
             vocab_size=self.config.vocab_size,
-            hidden_states=hidden_states,
+            hidden_states={given},
             weights=self.lm_head.weight,
-            **kwargs,
+            **{rest},
         )
         if fused_linear_aux is not None:
-            logits = None
+            {logits} = None
 else:
-    logits = self.lm_head(hidden_states)
+    {logits} = self.lm_head({given})
 """
 
 
 @dataclass(frozen=True)
 class _Edit:
-    """Lines `first` to `last` of the file (1-based, inclusive) become `lines`; last < first inserts before `first`."""
+    """The bytes `start` to `end` of a file become `text`."""
 
-    first: int
-    last: int
-    lines: list[str]
+    start: int
+    end: int
+    text: str
 
-    @staticmethod
-    def before(node: ast.stmt, lines: list[str]) -> "_Edit":
-        return _Edit(node.lineno, node.lineno - 1, lines)
+    @classmethod
+    def at(cls, source: SourceFile, node: ast.expr, text: str) -> "_Edit":
+        """An expression becomes another."""
+        return cls(*_span(source, node), text)
+
+    @classmethod
+    def before(cls, source: SourceFile, node: ast.stmt, block: str) -> "_Edit":
+        """Lines stand before a statement, indented as it is."""
+        start = _span(source, node)[0]
+        pad = " " * node.col_offset
+        return cls(start, start, textwrap.indent(f"{block.strip()}\n", pad).lstrip(" ") + pad)
+
+    @classmethod
+    def lines(cls, source: SourceFile, first: ast.stmt, last: ast.stmt, block: str) -> "_Edit":
+        """Lines replace statements, indented as these are."""
+        text = textwrap.indent(block.strip(), " " * first.col_offset).lstrip(" ")
+        return cls(_span(source, first)[0], _span(source, last)[1], text)
+
+
+def _span(source: SourceFile, node: ast.stmt | ast.expr) -> tuple[int, int]:
+    """The bytes of a file that a node takes, its decorators not among them."""
+    starts = _starts(source)
+    return starts[node.lineno] + node.col_offset, starts[node.end_lineno or 0] + (node.end_col_offset or 0)
+
+
+@cache
+def _starts(source: SourceFile) -> list[int]:
+    """Where each line begins, by its number."""
+    return [0, *accumulate((len(line.encode()) + 1 for line in source.lines), initial=0)]
 
 
 def _edited(source: SourceFile, node: ast.FunctionDef | ast.ClassDef, edits: Sequence[_Edit]) -> str:
     """The text of a definition without its decorators, edited and dedented."""
-    lines = source.text.splitlines()
-    last = node.end_lineno or node.lineno
-    for edit in sorted(edits, key=lambda e: -e.first):
-        lines[edit.first - 1 : edit.last] = edit.lines
-        last += len(edit.lines) - (edit.last - edit.first + 1)
-    return textwrap.dedent("\n".join(lines[node.lineno - 1 : last])) + "\n"
+    data = source.text.encode()
+    start, end = _span(source, node)
+    end = data.find(b"\n", end) if b"\n" in data[end:] else len(data)
+    for edit in sorted(edits, key=lambda one: -one.start):
+        data = data[: edit.start] + edit.text.encode() + data[edit.end :]
+        end += len(edit.text.encode()) - (edit.end - edit.start)
+    text = " " * node.col_offset + data[start:end].decode()
+    return textwrap.dedent(text) + "\n"
 
 
 def _with_guard(source: SourceFile, node: ast.FunctionDef, slot: str, call: str) -> str:
-    return _edited(source, node, [_Edit.before(body_without_docstring(node)[0], _guard_lines(slot, call, node))])
+    return _edited(source, node, [_guard(source, slot, call, node)])
 
 
-def _guard_lines(slot: str, call: str, node: ast.FunctionDef) -> list[str]:
-    pad = " " * body_without_docstring(node)[0].col_offset
-    return [f"{pad}{_GUARD}", f"{pad}if {slot}.use_non_eager_impl:", f"{pad}    return {call}"]
+def _guard(source: SourceFile, slot: str, call: str, node: ast.FunctionDef) -> _Edit:
+    block = f"{_GUARD}\nif {slot}.use_non_eager_impl:\n    return {call}"
+    return _Edit.before(source, body_without_docstring(node)[0], block)
 
 
 def _new_annotation(text: str, old: str) -> str:

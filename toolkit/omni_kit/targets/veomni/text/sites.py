@@ -22,7 +22,7 @@ from omni_kit.targets.veomni.text.kernels import (
     norm_difference,
     rotary_difference,
 )
-from omni_kit.targets.veomni.text.loss import OUTPUTS, balancing_call, output_class, own_loss, read_loss
+from omni_kit.targets.veomni.text.loss import OUTPUTS, balancing_calls, own_loss, read_loss
 from omni_kit.toys.modules import parts, small_model
 from omni_kit.upstream.construction import Module, Tensor
 from omni_kit.upstream.construction.frame import construct
@@ -195,6 +195,7 @@ def _experts(model: UpstreamModel, profile: ModelProfile, built: Mapping[str, Mo
     else:
         kernel = "weight * down(silu(gate(x)) * up(x)) per expert"
         computes = "adds up weight * down(silu(gate(x)) * up(x)) over [E, 2I, H] and [E, H, I]"
+        computes += ", clamped at its limit" if "limit" in experts.attributes else ""
         yield _decided("experts", name, where, computes, kernel, partial(experts_difference, experts))
 
 
@@ -209,7 +210,10 @@ def answers_with_a_loss(model: UpstreamModel) -> bool:
     """Whether the forward of the model's class makes a loss from labels: by the loss function, or its own."""
     found = model.source.resolve_class(model.class_name)
     forward = ClassRef(*found).method("forward") if found is not None else None
-    return forward is not None and (read_loss(forward[1]).call is not None or own_loss(forward[1]) is not None)
+    if forward is None:
+        return False
+    cls, node = forward
+    return bool(read_loss(cls.source, node).calls) or own_loss(node) is not None
 
 
 def _losses(model: UpstreamModel) -> Iterator[Site]:
@@ -220,17 +224,17 @@ def _losses(model: UpstreamModel) -> Iterator[Site]:
         reason = "the file has no causal head with a forward of its own"
         yield Site("causal-lm-loss", "", "skip", reason, model.source.where(model.source.tree))
         return
-    target, loss = f"{name}.forward", read_loss(forward)
+    target, loss = f"{name}.forward", read_loss(model.source, forward)
     has_bias = any(p.name == "lm_head.bias" for p in model.skeleton.parameters)
-    if loss.fusible and not has_bias and output_class(forward) in OUTPUTS:
+    if loss.fusible and not has_bias and loss.output in OUTPUTS:
         reason = "logits come straight from lm_head, so the fused loss may skip them"
-        yield Site("causal-lm-loss", target, "patch", reason, model.source.where(loss.statements[-1]))
-    elif loss.call is not None:
-        reason = "the logits are changed between lm_head and the loss"
+        yield Site("causal-lm-loss", target, "patch", reason, model.source.where(loss.calls[-1]))
+    elif loss.calls:
+        reason = loss.obstacle
         if loss.fusible:
-            reason = "lm_head has a bias" if has_bias else f"VeOmni has no {output_class(forward)} with log-probs"
+            reason = "lm_head has a bias" if has_bias else f"VeOmni has no {loss.output} with log-probs"
         reason += ": only the signature of VeOmni's loss function is adopted"
-        yield Site("causal-lm-loss", target, "adapt", reason, model.source.where(loss.call))
+        yield Site("causal-lm-loss", target, "adapt", reason, model.source.where(loss.calls[0]))
     else:
         own = own_loss(forward)
         reason = "upstream's own cross-entropy stays" if own is not None else "no loss from labels was found"
@@ -239,10 +243,10 @@ def _losses(model: UpstreamModel) -> Iterator[Site]:
 
 
 def _balancing(model: UpstreamModel, target: str, forward: ast.FunctionDef) -> Iterator[Site]:
-    call = balancing_call(forward)
-    if call is None:
+    calls = balancing_calls(forward)
+    if not calls:
         return
-    where = model.source.where(call)
+    where = model.source.where(calls[0])
     own = model.source.functions.get("load_balancing_loss_func")
     file = model.library.module_file("transformers.models.mixtral.modeling_mixtral")
     standard = read_source(model.library, file) if file is not None else None
