@@ -1,5 +1,7 @@
 """Every rule about skills: its BAD examples are found, its GOOD ones pass all rules, and so do variants of both."""
 
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,6 +27,12 @@ def found(place: Path, files: Mapping[str, str], checkout: Path | None = None) -
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return {one.rule for one in check_skills([place / "example"], known=TREE, checkout=checkout).findings}
+
+
+@pytest.fixture(autouse=True)
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs of this environment come first, as in an activated one: what a shim leads to is not known."""
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
 
 
 @pytest.mark.parametrize(("rule", "index"), BAD, ids=lambda value: getattr(value, "id", value))

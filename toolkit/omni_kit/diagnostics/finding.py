@@ -1,7 +1,7 @@
 """Findings: what is wrong, where, and how to fix it."""
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -63,7 +63,7 @@ class Finding:
     severity: Severity | None = None
     edits: tuple[Edit, ...] = ()
     generated: tuple[Path, int] | None = None
-    detector: str = ""
+    detector: str = field(default="", compare=False)  # `rule` has it as a number
 
 
 def shown(path: Path, base: Path | None = None) -> str:
