@@ -17,6 +17,7 @@ from omni_kit.scaffold.codemods import apply_edit
 from omni_kit.scaffold.render import left_open, render, templates_of
 from omni_kit.scaffold.write import FileChange, compare, digest, read_existing, write
 from omni_kit.targets.protocol import (
+    ConfirmsByRunning,
     IntegrationPlan,
     Request,
     Style,
@@ -88,7 +89,7 @@ def new_model(
         _check_package(name, into)
     libraries, notes = _fitting_libraries(source, target, kind, into, transformers, diffusers)
     plan, files, edited = draft(
-        name, source, target=target, style=style, into=into, kind=kind, kernels=kernels, **libraries
+        name, source, target=target, style=style, into=into, kind=kind, kernels=kernels, run=not dry_run, **libraries
     )
     answers_path, base_path = (f"{plan.base}/{own}" for own in (ANSWERS, BASE))
     known = {**load_answers(inside(into, answers_path)).files, **_own(into, answers_path, base_path)}
@@ -125,8 +126,12 @@ def draft(
     transformers: Path | None = None,
     diffusers: Path | None = None,
     kernels: Mapping[str, str] | None = None,
+    run: bool = False,
 ) -> tuple[IntegrationPlan, dict[str, str], dict[str, str]]:
     """The plan of an integration, its own files by path, and the framework's files after the edits by path.
+
+    Args:
+        run: run upstream's code to confirm decisions, where the target can.
 
     Raises:
         BadInput: as `new_model`.
@@ -142,6 +147,8 @@ def draft(
         raise BadInput(f"{owner.name} writes no training file for models of kind '{taken}'", "leave out --kernels")
     request = Request(name, into, style, _verdict(subject), way, dict(kernels or {}))
     plan = handler.plan(subject, request)
+    if run and isinstance(handler, ConfirmsByRunning):
+        plan = handler.confirmed(subject, plan)
     if not any(file.path.startswith(f"{plan.base}/") for file in plan.files):
         raise BadInput(f"{owner.name} plans no file in {plan.base}, which it calls the integration's directory")
     files = render(plan.files, templates_of(owner, handler.templates), plan.rules)

@@ -265,6 +265,18 @@ class WritesTraining(Protocol):
         """The name of its template."""
 
 
+@runtime_checkable
+class ConfirmsByRunning(Protocol):
+    """A handler that can run the upstream code that its decisions are about."""
+
+    def confirmed(self, subject: Subject, plan: IntegrationPlan) -> IntegrationPlan:
+        """Return the plan, its decisions with what running says; unchanged where nothing can run.
+
+        Raises:
+            Refusal: running contradicts what was read.
+        """
+
+
 class Target(Protocol):
     """A framework that models are integrated into."""
 

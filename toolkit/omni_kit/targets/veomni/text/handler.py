@@ -42,6 +42,12 @@ class TextHandler(MultimodalHandler):
 
         return make_plan(subject, request)
 
+    def confirmed(self, subject: Subject, plan: IntegrationPlan) -> IntegrationPlan:
+        """The classes that get a kernel run next to its reference, where torch is installed."""
+        from omni_kit.targets.veomni.text.confirming import confirmed
+
+        return confirmed(subject.model, subject.profile, plan)
+
 
 def _first_key(found: ModelDir) -> str:
     """The model_type that a directory registers first."""

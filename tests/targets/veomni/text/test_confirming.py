@@ -1,0 +1,70 @@
+"""Decisions are confirmed by running upstream's classes; a class that reads and runs differently is an error."""
+
+import ast
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from omni_kit.errors import Refusal
+from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile
+from omni_kit.scaffold import new_model
+from omni_kit.targets.protocol import Decision, IntegrationPlan
+from omni_kit.targets.veomni.text.confirming import confirmed
+from omni_kit.targets.veomni.text.sites import find_sites
+from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.traits import profile
+from tests.conftest import Models
+
+_PLAIN = "return self.weight * self._norm(x.float()).to(x.dtype)"
+
+
+def plan_of(model: UpstreamModel) -> IntegrationPlan:
+    sites = find_sites(model, profile(model))
+    decisions = [Decision(f"{one.site} {one.target}", one.decision, one.reason, one.evidence) for one in sites]
+    return IntegrationPlan("base", (), decisions=decisions)
+
+
+def read_as(model: UpstreamModel, class_name: str, body: str) -> UpstreamModel:
+    """A model that is read with another forward than the one that runs."""
+    tree, source = ast.parse(model.source.text), model.source
+    (cls,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == class_name)
+    (forward,) = (node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == "forward")
+    (made,) = ast.parse(f"def forward(self, x):\n    {body}").body
+    cls.body[cls.body.index(forward)] = made
+    text = ast.unparse(ast.fix_missing_locations(tree))
+    return replace(model, source=SourceFile(source.library, source.module, source.path, text, ast.parse(text)))
+
+
+@pytest.mark.parametrize("model_type", ["mixtral", "deepseek_v4"])
+def test_what_runs_as_it_reads_is_confirmed(model: Models, model_type: str) -> None:
+    subject = model(model_type)
+    found = confirmed(subject, profile(subject), plan_of(subject))
+    for decision in found.decisions:
+        own = decision.choice == "patch" and not decision.what.startswith("causal-lm-loss")
+        assert decision.evidence.endswith("; confirmed by running") == own, decision
+
+
+def test_a_class_that_runs_otherwise_is_an_error_with_both(model: Models) -> None:
+    """Gemma's norm multiplies by 1 + weight when it runs; its text is made to say weight."""
+    subject = read_as(model("gemma2"), "Gemma2RMSNorm", _PLAIN)
+    plan = plan_of(subject)
+    assert {one.choice for one in plan.decisions if one.what.startswith("rms-norm")} == {"patch"}
+    with pytest.raises(Refusal, match=r"computes weight \* norm\(x\).*running it.*forward off by") as raised:
+        confirmed(subject, profile(subject), plan)
+    assert "modeling_gemma2.py:" in raised.value.message
+
+
+def test_another_version_than_the_installed_one_is_only_read(model: Models, tmp_path: Path) -> None:
+    subject = model("llama")
+    other = replace(subject, library=Library("transformers", tmp_path))
+    plan = plan_of(subject)
+    assert confirmed(other, profile(subject), plan) == plan
+
+
+def test_new_model_confirms_and_a_dry_run_does_not(tmp_path: Path) -> None:
+    for dry_run in (True, False):
+        plan = new_model("mine", "llama", target="veomni", into=tmp_path, dry_run=dry_run).plan
+        said = [one.what for one in plan.decisions if "confirmed by running" in one.evidence]
+        assert len(said) == (0 if dry_run else 3)

@@ -1,0 +1,77 @@
+"""Confirms what was read: upstream's classes run next to the kernels' references, in a process of their own."""
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from omni_kit.errors import Refusal
+from omni_kit.isolation.requests import run_worker
+from omni_kit.isolation.worker import StepError
+from omni_kit.targets.protocol import Decision, IntegrationPlan
+from omni_kit.targets.veomni.text.sites import Site, find_sites
+from omni_kit.toys.configs.language import toy_config
+from omni_kit.upstream.profile import ModelProfile
+from omni_kit.upstream.transformers.models import UpstreamModel
+
+_WORKER = "omni_kit.targets.veomni.runtime.trial"
+_TIMEOUT = 30.0
+_FUNCTIONS = {"rotary": "apply_rotary_pos_emb", "load-balancing-loss": "load_balancing_loss_func"}
+_HEAD = "causal-lm-loss"
+"""A site of a whole model, which the level `opslots` compares."""
+
+
+def confirmed(model: UpstreamModel, profile: ModelProfile, plan: IntegrationPlan) -> IntegrationPlan:
+    """Return the plan, its patched sites confirmed where torch and the transformers that was read are installed.
+
+    Raises:
+        Refusal: a class does not compute what its source reads as.
+    """
+    sites = [one for one in find_sites(model, profile) if one.decision == "patch" and one.site != _HEAD]
+    if not sites or not _runs(model):
+        return plan
+    said = dict(_said(model, sites))
+    return replace(plan, decisions=tuple(_cited(one, said) for one in plan.decisions))
+
+
+def _runs(model: UpstreamModel) -> bool:
+    """Whether torch is installed, and the transformers that was read is the one that Python imports."""
+    found = importlib.util.find_spec(model.library.name)
+    if found is None or found.origin is None or importlib.util.find_spec("torch") is None:
+        return False
+    return Path(found.origin).parent.resolve() == model.library.root.resolve()
+
+
+def _said(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[tuple[str, str]]:
+    """What running says of each site: (what the decision is about, a text for its evidence)."""
+    try:
+        config = toy_config(model.built_config.as_dict()) | {"model_type": model.config.model_type}
+        jobs = [{"site": one.site, "owner": _owner(one), "epsilon": one.epsilon} for one in sites]
+        job = {"module": model.source.module, "class": model.class_name, "config": config, "sites": jobs}
+        results = run_worker(f"{_WORKER}:try_sites", job, timeout=_TIMEOUT, modules=[_WORKER], confined=False)
+    except (StepError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        yield from ((_what(one), f"not confirmed by running: {error}") for one in sites)
+        return
+    for site, result in zip(sites, results, strict=True):
+        if result:
+            raise Refusal(
+                f"{site.target} ({site.evidence}): reading its source says that it {site.reason}; running it next to "
+                f"the kernel's reference says {result}",
+                "compare the class with its source; report the difference to omni-kit",
+            )
+        absent = "not confirmed by running: the toy has no such module"
+        yield _what(site), absent if result is None else "confirmed by running"
+
+
+def _owner(site: Site) -> str:
+    return _FUNCTIONS.get(site.site) or site.target.partition(".")[0]
+
+
+def _what(site: Site) -> str:
+    return f"{site.site} {site.target}".strip()
+
+
+def _cited(decision: Decision, said: dict[str, str]) -> Decision:
+    if decision.what not in said:
+        return decision
+    return replace(decision, evidence=f"{decision.evidence}; {said[decision.what]}")
