@@ -62,8 +62,8 @@ def read_loss(source: SourceFile, forward: ast.FunctionDef) -> Loss:
     try:
         found = paths(source, forward)
     except Unreadable as error:
-        calls = [n for n in ast.walk(forward) if isinstance(n, ast.Call) and dotted(n.func) == "self.loss_function"]
-        return Loss(tuple(calls), obstacle=f"the forward cannot be followed: line {error.line} {error}")
+        named = (n for n in ast.walk(forward) if isinstance(n, ast.Call) and dotted(n.func) == "self.loss_function")
+        return Loss(tuple(named), obstacle=f"the forward cannot be followed: line {error.line} {error}")
     calls = _once(call for path in found for call, *_ in path.losses)
     heads = tuple({id(node): (node, hidden) for path in found for node, hidden in path.heads}.values())
     outputs = _once(call for path in found for call in _outputs(forward, path))
@@ -126,7 +126,8 @@ def _fields(source: SourceFile, result: Any) -> dict[str, Any] | None:
         return None
     declared = (one.target for one in found[1].body if isinstance(one, ast.AnnAssign))
     names = [target.id for target in declared if isinstance(target, ast.Name)]
-    return dict(zip(names, arguments, strict=False)) | keywords
+    given: dict[str, Any] = dict(zip(names, arguments, strict=False))
+    return {**given, **keywords}
 
 
 def _items(result: Any) -> Iterator[Any]:
