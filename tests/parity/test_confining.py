@@ -1,12 +1,16 @@
 """What the candidate's process can reach of the reference's results: nothing."""
 
+import os
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from omni_kit.isolation.confinement import can_confine
+from omni_kit.isolation.worker import StepError
+from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.run import run_parity
 from tests.parity.conftest import MODELING, Plant
@@ -100,3 +104,18 @@ def test_a_candidate_that_changes_what_upstream_is_compared_on(
     report = run_parity(plant(name, {MODELING: [(ROUTER, "\n        ".join(change))]}), ["forward"], sides=sides)
     assert not report.ok
     assert f"changed {Path(file).name}" in str(report.levels)
+
+
+def test_results_are_read_where_they_lie(tmp_path: Path) -> None:
+    """The process that compares reaches what the candidate cannot: it follows no link, and waits for no pipe."""
+    other, own = tmp_path / "other", tmp_path / "own"
+    save_tensors({"a": torch.ones(2)}, other / "outputs.safetensors")
+    assert load_tensors(other / "outputs.safetensors")["a"].tolist() == [1, 1]
+    own.mkdir()
+    (own / "file").symlink_to(other / "outputs.safetensors")
+    (own / "directory").symlink_to(other)
+    os.mkfifo(own / "pipe")
+    for file in ("file", "directory/outputs.safetensors", "pipe"):
+        with pytest.raises(StepError) as error:
+            load_tensors(own / file)
+        assert error.value.blames_candidate

@@ -249,7 +249,7 @@ def _directory(work_dir: Path | None, below: Path | None) -> Iterator[Path]:
     if work_dir is None:
         prefix = "omni-kit-parity-"
         with tempfile.TemporaryDirectory(prefix=prefix, dir=below, ignore_cleanup_errors=True) as temporary:
-            yield Path(temporary)
+            yield Path(temporary).resolve()
         return
     work_dir.mkdir(parents=True, exist_ok=True)
     marker = work_dir / _MARKER

@@ -1,7 +1,10 @@
 """Tensors in files: how the two processes hand each other what they computed."""
 
 import json
-from collections.abc import Collection, Mapping
+import os
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -9,6 +12,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from omni_kit.isolation.worker import StepError
 from omni_kit.toys.tensors import Tensors
 
 
@@ -25,8 +29,36 @@ def _storable(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def load_tensors(file: Path) -> Tensors:
-    """Every tensor of a file that `save_tensors` wrote."""
-    return cast(Tensors, load_file(file))
+    """Every tensor of a file that `save_tensors` wrote.
+
+    Raises:
+        StepError: a link leads there, or it is not a file: its writer would choose what is read, or whether at all.
+    """
+    with own_file(file) as opened:
+        return cast(Tensors, load_file(opened))
+
+
+@contextmanager
+def own_file(file: Path) -> Iterator[Path]:
+    """Yield a path of the very file that lies there, which nobody can replace meanwhile.
+
+    Raises:
+        StepError: as `load_tensors`.
+    """
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StepError(f"{file.name} cannot be read: {error.strerror}", blames_candidate=True) from error
+    try:
+        link = Path(f"/proc/self/fd/{handle}")
+        place = os.readlink(link) if link.is_symlink() else os.path.realpath(file)
+        if not stat.S_ISREG(os.fstat(handle).st_mode) or place != os.path.abspath(file):
+            raise StepError(f"{file.name} is a link or not a file: a result lies elsewhere", blames_candidate=True)
+        yield link if link.is_symlink() else file
+    finally:
+        os.close(handle)
 
 
 def stored_dtypes(directory: Path) -> dict[str, torch.dtype]:
