@@ -283,7 +283,8 @@ def _preparing(pipeline, latents: torch.Tensor):
 
     def given(shape, *args, **kwargs):
         used.append(shape)
-        return latents.reshape(tuple(shape))
+        turned = latents.transpose(1, 2) if latents.dim() == 5 else latents  # frames before channels
+        return (turned if turned.shape == tuple(shape) != latents.shape else latents).reshape(tuple(shape))
 
     names = {**method.__globals__, "randn_tensor": given}
     changed = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)

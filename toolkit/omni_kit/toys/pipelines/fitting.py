@@ -33,6 +33,7 @@ _BEYOND = re.compile(r"index \d+ is out of bounds for dimension \d+ with size (?
 _LARGE = 64  # along each side of a table of positions
 _AUTOENCODERS = "/models/autoencoders/"
 _IS_NO_WIDTH = re.compile(r"head|layer|patch|axes|depth|num_")
+_IS_LENGTH = re.compile(r"text_(seq_)?len(gth)?$")
 _PATCHES = (1, 4, 2, 8, 16)  # latents that lie in one patch
 _IN, _OUT = "in_channels", "out_channels"
 
@@ -136,6 +137,9 @@ class _Parts:
         for pattern in _WIDTHS:
             if (match := pattern.search(said)) and self._change(config, int(match["wants"]), int(match["came"])):
                 return
+        for pattern in _WIDTHS:
+            if (match := pattern.search(said)) and self._lengthen(config, int(match["came"]) - int(match["wants"])):
+                return
         raise BadInput(f"it fails with {parts.told(error)}")
 
     def _take_latents(self, multiple: int) -> None:
@@ -150,6 +154,13 @@ class _Parts:
         names = [name for name, value in config.items() if "max" in name and isinstance(value, int)]
         names = [name for name in names if config[name] in (size, math.isqrt(size)) and name not in self._changed]
         self._changed |= {name: _LARGE**2 if config[name] == size else _LARGE for name in names}
+        return bool(names)
+
+    def _lengthen(self, config: Mapping[str, Any], more: int) -> bool:
+        """Whether the denoiser counts the tokens of a text, and takes so many more now: texts are padded to more."""
+        names = [name for name, value in config.items() if _IS_LENGTH.search(name) and isinstance(value, int)]
+        names = [name for name in names if name not in self._changed] if more > 0 else []
+        self._changed |= {name: config[name] + more for name in names}
         return bool(names)
 
     def _change(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
