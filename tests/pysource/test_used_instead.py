@@ -23,7 +23,8 @@ def other(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_is_found_first_while_it_is_used_and_nothing_else_is(other: Path) -> None:
+def test_it_is_found_first_while_it_is_used_and_nothing_else_is(other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "diffusers", raising=False)  # it is meant for processes that have not imported it
     installed, numpy = find_library("diffusers").version, find_library("numpy").root
     with used_instead({"diffusers": other, "transformers": None}) as first:
         assert find_library("diffusers").version == "99.1"
