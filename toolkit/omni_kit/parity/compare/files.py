@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from omni_kit.isolation.worker import StepError
@@ -32,10 +32,13 @@ def load_tensors(file: Path) -> Tensors:
     """Every tensor of a file that `save_tensors` wrote.
 
     Raises:
-        StepError: a link leads there, or it is not a file: its writer would choose what is read, or whether at all.
+        StepError: it is damaged, is not a file, or a link leads there: its writer would choose what is read.
     """
     with own_file(file) as opened:
-        return cast(Tensors, load_file(opened))
+        try:
+            return cast(Tensors, load_file(opened))
+        except SafetensorError as error:
+            raise StepError(f"{file.name} cannot be read: {error}", blames_candidate=True) from error
 
 
 @contextmanager
