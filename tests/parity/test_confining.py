@@ -116,7 +116,7 @@ def test_results_are_read_where_they_lie(tmp_path: Path) -> None:
     (own / "directory").symlink_to(other)
     os.mkfifo(own / "pipe")
     (own / "damaged").write_bytes(b"0" * 20)
-    for file in ("damaged", "file", "directory/outputs.safetensors", "pipe"):
+    for file in ("missing", "damaged", "file", "directory/outputs.safetensors", "pipe"):
         with pytest.raises(StepError) as error:
             load_tensors(own / file)
         assert error.value.blames_candidate

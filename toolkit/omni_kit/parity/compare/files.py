@@ -32,7 +32,7 @@ def load_tensors(file: Path) -> Tensors:
     """Every tensor of a file that `save_tensors` wrote.
 
     Raises:
-        StepError: it is damaged, is not a file, or a link leads there: its writer would choose what is read.
+        StepError: it is missing or damaged, is not a file, or a link leads there: the writer would choose what is read.
     """
     with own_file(file) as opened:
         try:
@@ -50,8 +50,6 @@ def own_file(file: Path) -> Iterator[Path]:
     """
     try:
         handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        raise
     except OSError as error:
         raise StepError(f"{file.name} cannot be read: {error.strerror}", blames_candidate=True) from error
     try:
