@@ -1,4 +1,4 @@
-"""What omni-kit decides about every model of the installed libraries, as facts that two versions can be compared by."""
+"""What is decided about every model of the installed libraries, as facts that two versions can be compared by."""
 
 import json
 import re

@@ -43,7 +43,7 @@ def _outcome(modeling: Any, parts: Mapping[str, nn.Module], site: Mapping[str, s
         return None
     torch.manual_seed(0)
     for parameter in owner.parameters() if isinstance(owner, nn.Module) else ():
-        parameter.data = torch.randn(parameter.shape) * 0.5
+        parameter.requires_grad_().data = torch.randn(parameter.shape) * 0.5
     found, wanted, leaves = _PAIRS[site["site"]](owner, site["epsilon"])
     for one, other in zip(_tensors(found), _tensors(wanted), strict=True):
         if one.shape != other.shape or one.dtype != other.dtype:

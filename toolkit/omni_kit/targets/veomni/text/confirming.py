@@ -10,7 +10,7 @@ from omni_kit.isolation.requests import run_worker
 from omni_kit.isolation.worker import StepError
 from omni_kit.targets.protocol import Decision, IntegrationPlan
 from omni_kit.targets.veomni.text.sites import Site, find_sites
-from omni_kit.toys.configs.language import toy_config
+from omni_kit.toys.modules import small_config
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.transformers.models import UpstreamModel
 
@@ -45,7 +45,7 @@ def _runs(model: UpstreamModel) -> bool:
 def _said(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[tuple[str, str]]:
     """What running says of each site: (what the decision is about, a text for its evidence)."""
     try:
-        config = toy_config(model.built_config.as_dict()) | {"model_type": model.config.model_type}
+        config = small_config(model) | {"model_type": model.config.model_type}
         jobs = [{"site": one.site, "owner": _owner(one), "epsilon": one.epsilon} for one in sites]
         job = {"module": model.source.module, "class": model.class_name, "config": config, "sites": jobs}
         results = run_worker(f"{_WORKER}:try_sites", job, timeout=_TIMEOUT, modules=[_WORKER], confined=False)

@@ -19,10 +19,8 @@ from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext,
 from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
 from omni_kit.targets.veomni.text.sites import Site, answers_with_a_loss, causal_head, find_sites
 from omni_kit.targets.veomni.text.training import TrainingContext, training_context
-from omni_kit.toys.configs.language import toy_config
-from omni_kit.toys.configs.sizes import OPEN
+from omni_kit.toys.modules import small_config
 from omni_kit.upstream.subject import Subject
-from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 
@@ -179,14 +177,7 @@ class _Planner:
         return training_context(self.subject, self.request)
 
     def _toy(self) -> dict[str, Any]:
-        defaults = self.model.config.cls.defaults.items()
-        left_open = {name for name, one in defaults if name in OPEN and one.value is None}
-        known = ConfigView(self.model.config).as_dict()
-        complete = known | {name: None for name in left_open if name not in known}
-        complete["architectures"] = [self.model.class_name]
-        return {
-            name: value for name, value in toy_config(complete).items() if name not in left_open or value is not None
-        }
+        return small_config(self.model)
 
     def edits(self) -> Iterator[ListEntry | ImportEntry]:
         name, into = self.request.name, self.request.into
