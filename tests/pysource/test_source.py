@@ -9,7 +9,7 @@ OBJECTS = 500_000
 
 def test_cycles_are_freed_in_a_process_that_reads_again_and_again() -> None:
     bound = 2 * max(sys.getallocatedblocks(), _FEW) + 2 * OBJECTS
-    for _ in range(40):
+    for _ in range(15):
         with without_collection():
             for _ in range(OBJECTS):
                 cycle: list[object] = []

@@ -76,6 +76,12 @@ def test_a_directory_named_as_a_model_type(
         open_source("transformers:FluxPipeline")
 
 
+def test_a_name_whose_config_leaves_the_number_of_experts_open() -> None:
+    (note,) = open_source("dots1").notes
+    assert note.startswith("dots1's config leaves n_routed_experts open: give a config.json")
+    assert open_source("deepseek_v3").notes == open_source("llama").notes == ()
+
+
 def test_a_name_alone_has_the_defaults_of_nested_configs_too() -> None:
     subject = open_source("qwen3_vl_moe")
     assert subject.kind == "vlm-moe"

@@ -350,7 +350,9 @@ def _named(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     prefix = given.partition(":")[0] if given.startswith(_PREFIXES) else ""
     name = given.removeprefix(f"{prefix}:")
     if prefix != DIFFUSERS and name in model_types(library):
-        return Subject(given, library, name, values=values)
+        left = _experts_left_open(library, name) if not values else ""
+        note = f"{name}'s config leaves {left} open: give a config.json or a checkpoint to have its experts read"
+        return Subject(given, library, name, values=values, notes=(note,) if left else ())
     if prefix != TRANSFORMERS and name[:1].isupper() and name.isidentifier() and _defines(libraries.diffusers, name):
         return _of_class(given, name, libraries.diffusers, values)
     if prefix:
@@ -360,6 +362,13 @@ def _named(given: str, libraries: _Libraries, config: Path | None) -> Subject:
         f"'{given}' is neither a file, a directory nor a model_type of {library.name} {library.version}",
         _meant(given, libraries),
     )
+
+
+def _experts_left_open(library: Library, name: str) -> str:
+    """The number of experts that a config class has and gives no default; empty where there is none."""
+    defaults = config_class(library, name).defaults
+    open_counts = (one for one in transformers_traits.EXPERT_COUNTS if one in defaults and defaults[one].value is None)
+    return next(open_counts, "")
 
 
 def _defines(library: Library, name: str) -> bool:
