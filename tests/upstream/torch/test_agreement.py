@@ -23,7 +23,7 @@ class Experts(nn.Module):
     def __init__(self, count=4, size=8, inner=6):
         super().__init__()
         self.num_experts = count
-        self.limit = 7.0
+        self.most = 7.0
         self.gate_up_proj = nn.Parameter(torch.empty(count, 2 * inner, size))
         self.down_proj = nn.Parameter(torch.empty(count, size, inner))
 
@@ -71,7 +71,7 @@ SAME = {
     """,
 }
 OTHER = {
-    "a clamp": (("F.silu(gate)", "F.silu(gate.clamp(max=self.limit))"), "gate.clamp(max=self.limit)"),
+    "a clamp": (("F.silu(gate)", "F.silu(gate.clamp(max=self.most))"), "gate.clamp(max=self.most)"),
     "a cast": (("F.silu(gate)", "F.silu(gate.float()).to(x.dtype)"), "gate.float()"),
     "a factor": (("* weights[token, place, None]", "* weights[token, place, None] * 1.5"), "1.5"),
     "a bias": (("F.silu(gate) * up", "F.silu(gate) * (up + 1)"), "up + 1"),

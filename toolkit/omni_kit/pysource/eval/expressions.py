@@ -3,6 +3,7 @@
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from omni_kit.pysource.eval import python
@@ -23,13 +24,10 @@ from omni_kit.pysource.eval.values import (
 )
 
 
-def handlers(prefix: str, kinds: type[ast.AST]) -> dict[type[ast.AST], str]:
-    """Type of nodes -> the name of the method for it."""
-    types = (one for one in vars(ast).values() if isinstance(one, type) and issubclass(one, kinds))
-    return {one: f"{prefix}_{one.__name__.lower()}" for one in types}
-
-
-_READERS = handlers("of", ast.expr)
+@cache
+def handler(prefix: str, kind: type[ast.AST]) -> str:
+    """The name of the method for a type of nodes; a domain may have types of its own."""
+    return f"{prefix}_{kind.__name__.lower()}"
 
 
 class Expressions(ABC):
@@ -66,7 +64,7 @@ class Expressions(ABC):
             Unreadable: that cannot be told.
         """
         self.domain.spend()
-        reader = getattr(self, _READERS.get(type(node), ""), None)
+        reader = getattr(self, handler("of", type(node)), None)
         if reader is None:
             raise Unreadable(f"has an expression that is not read ({type(node).__name__})")
         return reader(node)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.pysource.eval.domain import Domain
-from omni_kit.pysource.eval.expressions import Expressions, handlers, readable
+from omni_kit.pysource.eval.expressions import Expressions, handler, readable
 from omni_kit.pysource.eval.python import BUILTINS, OPERATORS, listed
 from omni_kit.pysource.eval.values import (
     Definition,
@@ -21,8 +21,6 @@ from omni_kit.pysource.eval.values import (
     is_plain,
 )
 from omni_kit.pysource.signatures import bind, double_star, named, star
-
-_RUNNERS = handlers("run", ast.stmt)
 
 
 class Return(Exception):
@@ -76,7 +74,7 @@ class Frame(Expressions):
             Unreadable: nothing does.
         """
         self.domain.spend()
-        found: Callable[[Any], None] | None = getattr(self, _RUNNERS.get(type(node), ""), None)
+        found: Callable[[Any], None] | None = getattr(self, handler("run", type(node)), None)
         if found is None:
             raise Unreadable(f"has a statement that is not read ({type(node).__name__.lower()})")
         return found
