@@ -25,9 +25,9 @@ from omni_kit.pysource.eval.values import (
 
 
 @cache
-def handler(prefix: str, kind: type[ast.AST]) -> str:
+def handler(prefix: str, kind: str) -> str:
     """The name of the method for a type of nodes; a domain may have types of its own."""
-    return f"{prefix}_{kind.__name__.lower()}"
+    return f"{prefix}_{kind.lower()}"
 
 
 class Expressions(ABC):
@@ -64,7 +64,7 @@ class Expressions(ABC):
             Unreadable: that cannot be told.
         """
         self.domain.spend()
-        reader = getattr(self, handler("of", type(node)), None)
+        reader = getattr(self, handler("of", type(node).__name__), None)
         if reader is None:
             raise Unreadable(f"has an expression that is not read ({type(node).__name__})")
         return reader(node)

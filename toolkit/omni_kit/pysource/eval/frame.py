@@ -74,7 +74,7 @@ class Frame(Expressions):
             Unreadable: nothing does.
         """
         self.domain.spend()
-        found: Callable[[Any], None] | None = getattr(self, handler("run", type(node)), None)
+        found: Callable[[Any], None] | None = getattr(self, handler("run", type(node).__name__), None)
         if found is None:
             raise Unreadable(f"has a statement that is not read ({type(node).__name__.lower()})")
         return found
