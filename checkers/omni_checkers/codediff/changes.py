@@ -16,7 +16,7 @@ from omni_checkers.engine.files import walked, within
 
 # In one statement: more edits than these were meant.
 _FEW = 3
-# With less of the original, a function was written anew.
+# With less of the original, a function was rewritten.
 _COPIED = 0.6
 _SHOWN = 90
 _STEPS, _HALVES = "every second element", "halves"
@@ -69,7 +69,7 @@ def alterations(pair: ClonePair) -> Iterator[Alteration]:
     """Yield the statements that differ by small edits from the original's that they replace.
 
     A number, an operator, an attribute of the same object, an argument, a factor, a cast or an index that is lost,
-    arguments that are exchanged. What was written anew, added or renamed is no alteration.
+    arguments that are exchanged. Rewritten, added or renamed statements are not alterations.
     """
     diff = TreeDiff(pair.known, dict(_aliases(pair.original)))
     for here, there in pair.replaced():

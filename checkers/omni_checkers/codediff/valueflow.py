@@ -23,7 +23,7 @@ _SYMMETRIC = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)
 _FREE = SHAPES | {"again", "each", "either", "expand", "set", "type_as", "unflatten", "view"}
 # Steps that may be taken before or after a factor.
 _LINEAR = frozenset({"bmm", "cumsum", "diff", "einsum", "linear", "matmul", "mean", "sum", "Mult", "Div"})
-# Steps, and values that both functions make, below a value that is compared; more were written anew.
+# Steps, and values that both functions make, below a value that is compared; more were rewritten.
 _STEPS = 12
 _COMMUTING = {one.__name__ for one in COMMUTING}
 
