@@ -6,7 +6,8 @@ import statistics
 
 import pytest
 
-from omni_checkers.engine.files import same_code, same_statement, walked
+from omni_checkers.engine.files import walked
+from omni_kit.pysource.same import same_code, same_statement
 
 SYNTAX = """
 import os.path as path

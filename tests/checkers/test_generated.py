@@ -95,3 +95,13 @@ def test_only_statements_that_veomnis_generator_drops_may_be_missing(subject: Su
 def test_without_a_config_there_is_nothing_to_compare(subject: Subject) -> None:
     path: Path = subject(edits={CONFIG: None})
     assert status(path, "VEO402") == "not-applicable: the directory has no patch config"
+
+
+def test_a_diff_that_is_not_the_files(subject: Subject) -> None:
+    path = subject()
+    run_config(path / CONFIG, diff=True)
+    assert status(path, "VEO402") == "pass"
+    diff = (path / OLMOE).with_suffix(".diff")
+    diff.write_text(f"{diff.read_text(encoding='utf-8')}+more\n", encoding="utf-8")
+    (finding,) = found(path, "VEO402")
+    assert (finding.rule, finding.path) == ("VEO402.4", diff)

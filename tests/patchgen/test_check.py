@@ -1,5 +1,6 @@
 """The gate, the list, `[tool.patchgen]`, and the excludes that --fix adds."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def test_missing_output_is_stale(world: World) -> None:
     assert codes(path) == ["not-generated"]
 
 
-@pytest.mark.parametrize("what", ["output", "config", "upstream", "diff", "ending"])
+@pytest.mark.parametrize("what", ["output", "config", "upstream", "diff"])
 def test_every_change_makes_it_stale(what: str, world: World, tmp_path: Path) -> None:
     path = world(UPSTREAM, CONFIG)
     output = run_config(path, diff=True).output
@@ -41,12 +42,48 @@ def test_every_change_makes_it_stale(what: str, world: World, tmp_path: Path) ->
         path.write_text(path.read_text().replace("return 2", "return 3"))
     elif what == "upstream":
         (tmp_path / "upstream_module.py").write_text(UPSTREAM.replace("return 1", "return 11"))
-    elif what == "diff":
-        output.with_suffix(".diff").write_text("")
     else:
-        output.write_bytes(output.read_bytes().replace(b"\n", b"\r\n"))
+        output.with_suffix(".diff").write_text("")
     assert check_config(path).status == "stale"
     assert codes(path)[-1] == "stale"
+
+
+@pytest.mark.parametrize("what", ["description", "header", "ending"])
+def test_comments_and_layout_make_nothing_stale(what: str, world: World) -> None:
+    path = world(UPSTREAM, CONFIG)
+    output = run_config(path, diff=True).output
+    assert output is not None
+    if what == "description":
+        path.write_text(path.read_text().replace("'C.m')", "'C.m', description='other words')"))
+    elif what == "header":
+        output.write_text(output.read_text().replace("#  Patches applied:", "#  All patches:"))
+        output.with_suffix(".diff").unlink()
+    else:
+        output.write_bytes(output.read_bytes().replace(b"\n", b"\r\n"))
+        output.with_suffix(".diff").unlink()
+    result = check_config(path)
+    assert (result.status, codes(path)) == ("ok", [])
+    assert "comments or layout of after.py changed" in result.notes[-1]
+    run_config(path)
+    assert not check_config(path).notes
+
+
+def test_a_renamed_directory_makes_nothing_stale(tmp_path: Path) -> None:
+    renamed = shutil.copytree(Path(__file__).parents[2] / "reference_models" / "veomni" / "olmoe", tmp_path / "renamed")
+    (result,) = check_configs([renamed / "olmoe_gpu_patch_gen_config.py"])
+    assert result.status == "ok"
+    assert "comments or layout" in result.notes[-1]
+
+
+def test_a_stale_file_names_its_place_and_the_version(world: World, tmp_path: Path) -> None:
+    path = world(UPSTREAM, CONFIG)
+    output = run_config(path).output
+    assert output is not None
+    path.write_text(path.read_text().replace("return 2", "return 3"))
+    line = output.read_text().splitlines().index("        return 2") + 1
+    (found,) = check_config(path).diagnostics
+    assert found.message.startswith(f"after.py:{line}: C is not what {path.name} generates from upstream_module ")
+    assert str(tmp_path / "upstream_module.py") in found.message
 
 
 def test_fix_writes_what_is_stale(world: World) -> None:

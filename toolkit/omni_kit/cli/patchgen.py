@@ -120,9 +120,10 @@ def check_command(
     output_format: FindingsFormatOption = FindingsFormat.human,
     full: FullOption = False,
 ) -> None:
-    """Check that every generated file is what its config generates.
+    """Check that every generated file is what its config generates; exit 1 where one is not.
 
-    Stale or missing files, configs that fail to load, and generated files that no config makes are errors (exit 1).
+    A file is stale when its code, or the diff beside it, is not what the config generates; comments and layout do not
+    count. Stale or missing files, configs that fail to load, and generated files that no config makes are errors.
     Without CONFIG it looks at all configs below the root; no config at all is exit 2.
     """
     from omni_kit.patchgen.check import check_configs
@@ -306,7 +307,7 @@ def _finish(
 def _render(results: Sequence["ConfigResult"], fine: Sequence[str], console: Console) -> None:
     """One line a config, then what there is to say about it; information only for a config that was asked for alone."""
     for result in results:
-        console.print(_result_line(result), soft_wrap=True)
+        console.print(_result_line(result, fine), soft_wrap=True)
         for found in result.diagnostics:
             if found.severity != "info" or len(results) == 1:
                 console.print(f"  {_diagnostic_line(found)}", soft_wrap=True)
@@ -314,12 +315,13 @@ def _render(results: Sequence["ConfigResult"], fine: Sequence[str], console: Con
     console.print(f"{len(results)} looked at, {good} fine, {len(results) - good} not")
 
 
-def _result_line(result: "ConfigResult") -> str:
+def _result_line(result: "ConfigResult", fine: Sequence[str]) -> str:
     colour = _COLOURS.get(result.status, "green")
     where = _short(result.output) if result.output else ""
     counts = ", ".join(f"{n} {status}" for status, n in Counter(a.status for a in result.patches).items())
     name = result.config or "(no config)"
-    return f"[{colour}]{result.status:<9}[/{colour}] {escape(name)}  {escape(where)}  [dim]{counts}[/dim]"
+    status = "to write" if result.status in fine else result.status
+    return f"[{colour}]{status:<9}[/{colour}] {escape(name)}  {escape(where)}  [dim]{counts}[/dim]"
 
 
 def _diagnostic_line(found: "Diagnostic") -> str:

@@ -7,12 +7,13 @@ from omni_kit.diagnostics.gate import Gate
 from omni_kit.errors import BadInput
 from omni_kit.files import files_matching, write_atomic
 from omni_kit.patchgen.codes import IDS
-from omni_kit.patchgen.diagnostics import Diagnostic, error, has_errors
+from omni_kit.patchgen.diagnostics import error, has_errors
 from omni_kit.patchgen.loader import CannotLoad, load_config
 from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.patchgen.project import find_configs, find_project
 from omni_kit.patchgen.result import ConfigResult, Listed, Orphan, Product
 from omni_kit.patchgen.run import may_be_written, prepare, stale_files
+from omni_kit.patchgen.staleness import differences
 from omni_kit.patchgen.write import is_ours
 
 _COMPARED = "PGN7"
@@ -89,20 +90,31 @@ def list_configs(root: Path) -> list[ConfigResult]:
 
 
 def _compare(result: ConfigResult, product: Product, out_dir: Path | None, fix: bool) -> None:
-    stale = stale_files(product)
-    result.status = "ok" if not stale else "stale"
-    if not fix:
-        result.diagnostics += [_stale(path) for path, _ in stale]
-    elif stale and may_be_written(result, stale, out_dir):
-        for path, text in stale:
-            write_atomic(path, text)
-        result.status = "written"
+    changed = stale_files(product)
+    result.status = "ok"
+    if fix and changed:
+        if may_be_written(result, changed, out_dir):
+            for path, text in changed:
+                write_atomic(path, text)
+            result.status = "written"
+    elif changed:
+        _judge(result, product)
 
 
-def _stale(path: Path) -> Diagnostic:
-    if not path.is_file():
-        return error("not-generated", f"{path.name} is not there; run the config")
-    return error("stale", f"{path.name} is not what its config generates; run the config, and change nothing by hand")
+def _judge(result: ConfigResult, product: Product) -> None:
+    """What is wrong with files that are not, byte for byte, what the config generates."""
+    assert result.path is not None
+    if not product.output.is_file():
+        result.status = "stale"
+        result.diagnostics.append(error("not-generated", f"{product.output.name} is not there; run the config"))
+        return
+    found = differences(product, result.path.name)
+    if not found:
+        result.notes.append(f"comments or layout of {product.output.name} changed: `omni-kit patchgen run` renews them")
+    for one in found:
+        result.status = "stale"
+        message = f"{one.path.name}:{one.line}: {one.message} from {product.generated.upstream}"
+        result.diagnostics.append(error("stale", f"{message}; run the config, and change nothing by hand"))
 
 
 def _same_outputs(results: list[ConfigResult]) -> None:

@@ -334,7 +334,7 @@ _ALL = (
         701,
         "stale",
         Severity.error,
-        "Commit what the config generates.",
+        "Commit what the config generates: the code, and the diff beside it; comments and layout do not count.",
         "a manual change is lost at the next run, and a changed config has no effect until it runs.",
         "the file was generated from another transformers; check with that one.",
     ),

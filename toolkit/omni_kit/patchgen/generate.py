@@ -32,6 +32,11 @@ class Generated:
     helpers: list[Fragment] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
+    @property
+    def upstream(self) -> str:
+        """The library, its version and the file that was patched."""
+        return f"{self.source.name.partition('.')[0]} {self.version} ({self.source.path})"
+
     @cached_property
     def module(self) -> SourceModule:
         """The text, parsed and indexed; its path is upstream's, which relative look-ups need."""

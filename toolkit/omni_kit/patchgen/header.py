@@ -10,6 +10,7 @@ from omni_kit.patchgen.spec import PatchConfig
 
 _RULE = "# " + "=" * 78
 _BANNER_RULE = "# " + "=" * 70
+_COMMAND = "omni-kit patchgen run"
 _RECORD = re.compile(r"^#    - (?P<kind>\w+): (?P<target>[\w.]+)$")
 _HASHES = re.compile(r"^#      upstream=(?P<upstream>\w+) patch=(?P<patch>\w+)$")
 
@@ -42,7 +43,7 @@ def header(config: PatchConfig, version: str, records: Sequence[Record]) -> str:
         f"#  Source: {config.source_module}",
         f"#  Based on: {library}=={version}",
         "#",
-        "#  Written by `omni-kit patchgen run`: change the patch config and run it again.",
+        f"#  Written by `{_COMMAND}`: change the patch config and run it again.",
         "#  Each hash names the upstream code that a patch was written against, and the patch itself.",
         "#",
         "#  Patches applied:",
@@ -72,6 +73,11 @@ def read_header(text: str) -> dict[str, tuple[str, str]]:
 def banner(title: str, *lines: str) -> str:
     """A comment block that marks a change; `lines` that are empty are left out."""
     return "\n".join([_BANNER_RULE, f"# {title}", *(f"# {line}" for line in lines if line), _BANNER_RULE]) + "\n"
+
+
+def written_by_omni_kit(text: str) -> bool:
+    """Whether the header of a generated file names omni-kit's generator; otherwise it is VeOmni's."""
+    return _COMMAND in text[:20_000]
 
 
 def is_generated(text: str) -> bool:

@@ -8,20 +8,21 @@ from functools import cached_property
 from pathlib import Path
 
 from omni_checkers.engine.facts import fact
-from omni_checkers.engine.files import File, same_code, same_statement, within
+from omni_checkers.engine.files import File, within
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.symbolic import Call, Evaluator, Oracle, Program, Raised
 from omni_checkers.veomni.facts.upstream import config_of
 from omni_kit.errors import BadInput
+from omni_kit.patchgen.header import written_by_omni_kit
 from omni_kit.patchgen.importing import CONFIG_SUFFIX
 from omni_kit.patchgen.loader import read_config
 from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.pysource.library import Library
+from omni_kit.pysource.same import same_code, same_statement
 from omni_kit.pysource.source import SourceFile, read_source
 from omni_kit.upstream.transformers.configs import ConfigClass
 
 _SOURCE = re.compile(r"^#\s+Source:\s*([\w.]+)\s*$", re.MULTILINE)
-_OURS = "omni-kit patchgen run"
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def generated(
         module = ".".join([program.name, *path.relative_to(program.root).with_suffix("").parts])
         source = SourceFile(transformers, module, path, file.text, file.tree)
         said = config.source_module if config and config.source_module else (match.group(1) if match else None)
-        found.append(Generated(file, source, said, config, _OURS in file.text[:20_000]))
+        found.append(Generated(file, source, said, config, written_by_omni_kit(file.text)))
     if not found:
         raise NotApplicable("the directory has no generated modeling file")
     return found

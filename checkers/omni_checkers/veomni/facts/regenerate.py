@@ -2,38 +2,22 @@
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omni_checkers.engine.facts import fact
-from omni_checkers.engine.files import same_code, same_statement
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.veomni.facts.generated import Generated, PatchConfigFile
+from omni_kit.pysource.same import same_statement
 
 if TYPE_CHECKING:
     from omni_kit.patchgen import ConfigResult
+    from omni_kit.patchgen.staleness import Difference
 
-_KEPT_BY_ALL = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.Expr)
 _Alias = tuple[str, str, str]  # module with its leading dots, name, the name that it gets
 _Statement = ast.stmt | set[_Alias]  # all imports of a run stand for one
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The first thing in which a generated file is not what its config generates, and where it shows.
-
-    Attributes:
-        kind: "no-longer-generates", "changed-statement" or "missing-statement".
-    """
-
-    kind: str
-    message: str
-    path: Path
-    line: int
 
 
 @dataclass(frozen=True)
@@ -55,25 +39,25 @@ def regenerated(patch_configs: list[PatchConfigFile]) -> list[Regenerated]:
     return [Regenerated(config, result) for config, result in zip(patch_configs, results, strict=True)]
 
 
-def difference(config: PatchConfigFile, item: Generated, result: "ConfigResult") -> Difference | None:
+def difference(config: PatchConfigFile, item: Generated, result: "ConfigResult") -> "Difference | None":
     """The first place where a generated file is not what its config makes; None when it is."""
     from omni_kit.patchgen import finish
+    from omni_kit.patchgen.staleness import Difference, GeneratedFile, code_difference, diff_difference
 
     assert item.file.tree is not None
-    if result.text and _same_unformatted(item, result):
-        return None
-    finish([result])
-    if not result.text:
-        why = next((d for d in result.diagnostics if d.severity == "error"), None)
-        reason = f"{why.code}: {why.message}" if why else result.status
-        line = why.line or 1 if why else 1
-        return Difference("no-longer-generates", f"the config no longer generates: {reason}", config.file.path, line)
-    if _same_text(item, result.text):
-        return None
-    wanted = ast.parse(result.text)
-    if same_code(item.file.tree.body, wanted.body) or (not item.ours and _only_dropped(item.file.tree, wanted)):
-        return None
-    return _first(item, wanted)
+    there = GeneratedFile(item.file.path, item.file.text, item.file.tree)
+    found = None
+    if not (result.text and _same_unformatted(item, result)):
+        finish([result])
+        if not result.text:
+            why = next((d for d in result.diagnostics if d.severity == "error"), None)
+            reason = f"{why.code}: {why.message}" if why else result.status
+            line = why.line or 1 if why else 1
+            message = f"the config no longer generates: {reason}"
+            return Difference("no-longer-generates", message, config.file.path, line)
+        found = code_difference(there, result.text, config.file.path.name)
+    assert result.generated is not None
+    return found or diff_difference(there, result.generated.source.text, result.source_module)
 
 
 def _same_unformatted(item: Generated, result: "ConfigResult") -> bool:
@@ -113,7 +97,9 @@ def _agree(item: Generated, mine: Iterable[_Statement], theirs: Iterator[_Statem
 
 
 def _may_lack(item: Generated, statement: _Statement) -> bool:
-    return not item.ours and not isinstance(statement, (set, *_KEPT_BY_ALL))
+    from omni_kit.patchgen.staleness import KEPT_BY_ALL
+
+    return not item.ours and not isinstance(statement, (set, *KEPT_BY_ALL))
 
 
 def _strings(item: Generated) -> Iterator[str]:
@@ -150,54 +136,3 @@ def _bound(alias: _Alias) -> str:
 
 def _speaks_of(text: str, name: str) -> bool:
     return re.search(rf"\b{re.escape(name)}\b", text) is not None
-
-
-def _same_text(item: Generated, text: str) -> bool:
-    """Whether the texts agree from the first statement on."""
-    assert item.file.tree is not None
-    if not item.file.tree.body:
-        return False
-    lines = item.file.text.splitlines(keepends=True)
-    own = "".join(lines[item.file.tree.body[0].lineno - 1 :])
-    before = text.removesuffix(own)
-    return text.endswith(own) and all(not line.strip() or line.startswith("#") for line in before.splitlines())
-
-
-def _only_dropped(tree: ast.Module, wanted: ast.Module) -> bool:
-    """Whether a file only lacks top-level statements of kinds that VeOmni's generator drops."""
-    here = Counter(ast.dump(node) for node in tree.body)
-    there = Counter(ast.dump(node) for node in wanted.body)
-    if here - there:
-        return False
-    lacking = there - here
-    return all(not isinstance(node, _KEPT_BY_ALL) for node in wanted.body if lacking[ast.dump(node)])
-
-
-def _first(item: Generated, wanted: ast.Module) -> Difference:
-    assert item.file.tree is not None
-    there = Counter(ast.dump(node) for node in wanted.body)
-    names = {name: node for node in wanted.body if (name := _name(node))}
-    for node in item.file.tree.body:
-        if not there[ast.dump(node)]:
-            line = _line(node, names.get(_name(node)))
-            what = _name(node) or "this statement"
-            message = f"{what} is not what {item.config.file.path.name} generates"  # type: ignore[union-attr]
-            return Difference("changed-statement", message, item.file.path, line)
-    here = Counter(ast.dump(node) for node in item.file.tree.body)
-    missing = next((node for node in wanted.body if not here[ast.dump(node)]), wanted.body[0])
-    what = _name(missing) or ast.unparse(missing).splitlines()[0]
-    return Difference("missing-statement", f"{what} is missing: the config generates it", item.file.path, 1)
-
-
-def _name(node: ast.stmt) -> str:
-    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-        return node.targets[0].id
-    return getattr(node, "name", "")
-
-
-def _line(node: ast.stmt, other: ast.stmt | None) -> int:
-    """The first line inside a definition that differs from the other one."""
-    for one, two in zip(getattr(node, "body", ()), getattr(other, "body", ()), strict=False):
-        if ast.dump(one) != ast.dump(two):
-            return _line(one, two)
-    return node.lineno

@@ -95,8 +95,9 @@ class OlmoeExperts(nn.Module):
 
 
 class GeneratedIsCurrent(Rule):
-    """A generated file is what its patch config generates.
+    """A generated file is what its patch config generates, and the diff beside it shows what the config changes.
 
+    Code counts; comments, the header and layout do not. `omni-kit patchgen check` judges by the same comparison.
     Files of VeOmni's own generator may lack the top-level statements that it drops.
 
     Why: a change made by hand is lost at the next run, and a config that was changed without a run has no effect.
@@ -129,6 +130,7 @@ class GeneratedIsCurrent(Rule):
         Detector(1, "no-longer-generates", "The config generates with the installed transformers."),
         Detector(2, "changed-statement", "Each statement of the file is one that the config generates."),
         Detector(3, "missing-statement", "Each statement that the config generates is in the file."),
+        Detector(4, "stale-diff", "The diff beside the file is the one from upstream's code to it."),
     )
     BAD = (
         {
