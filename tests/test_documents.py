@@ -1,10 +1,12 @@
 """JSON, TOML and YAML of strangers: what costs or means too much is refused with its line, the rest is read."""
 
 import datetime
+from pathlib import Path
 
 import pytest
 
-from omni_kit.documents import DocumentError, check_yaml, read_json, read_toml, read_yaml, yaml_scalar
+from omni_kit.documents import DocumentError, check_yaml, read_json, read_mapping, read_toml, read_yaml, yaml_scalar
+from omni_kit.errors import BadInput
 
 _PAIRS = list(zip("abcdefgh", "bcdefghi", strict=True))
 _BOMB = "a: &a [x]\n" + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in _PAIRS)
@@ -80,3 +82,23 @@ def test_plain_values_stay_plain() -> None:
         "./model_checkpoint/transformer",
         "sdpa",
     ]
+
+
+@pytest.mark.parametrize(("name", "text", "said"), [
+    ("train.yaml", "a:\n  - b\n c: 1\n", ":3: expected <block end>"),
+    ("train.yaml", "", ":1: a mapping is needed, not nothing"),
+    ("toy_config.json", '{\n "a": 1,\n}', ":3: Expecting property name"),
+    ("toy_config.json", "[1]", ":1: a mapping is needed, not list"),
+    ("answers.toml", "[a]\nb\n", ":2: Expected '='"),
+])  # fmt: skip
+def test_a_file_that_holds_no_mapping_is_named_with_its_line(name: str, text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(BadInput) as refused:
+        read_mapping(tmp_path / name)
+    assert f"{tmp_path / name}{said}" in str(refused.value)
+
+
+def test_a_mapping_is_read_by_the_suffix_of_its_file(tmp_path: Path) -> None:
+    for name, text in (("a.json", '{"a": 1}'), ("a.toml", "a = 1"), ("a.yaml", "a: 1")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert read_mapping(tmp_path / name) == {"a": 1}

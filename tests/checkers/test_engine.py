@@ -330,6 +330,20 @@ class TestRun:
         monkeypatch.setattr(find_rule("VEO101"), "check", check_)
         assert "OMK003" not in {finding.rule for finding in check([olmoe]).findings}
 
+    @pytest.mark.parametrize(("name", "text", "line"), [
+        ("train.yaml", "a:\n  - b\n c: 1\n", 3),
+        ("train_lora.yaml", "- 1\n", 1),
+        ("toy_config.json", '{\n "a": 1,\n}', 3),
+        (".omni-kit.toml", "[answers]\nname\n", 2),
+        ("data.json", "{", 1),
+    ])  # fmt: skip
+    def test_a_document_that_cannot_be_read_is_a_finding(
+        self, name: str, text: str, line: int, subject: Subject
+    ) -> None:
+        path = subject(edits={name: text})
+        (finding,) = found(path, "OMK004")
+        assert (finding.path, finding.line) == (path / name, line)
+
     def test_warnings_fail_only_when_strict(self) -> None:
         finding = Finding("", Path("a"), severity=Severity.warning)
         assert [Report(findings=[finding], strict=strict).ok for strict in (False, True)] == [True, False]

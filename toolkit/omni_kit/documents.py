@@ -4,10 +4,13 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import yaml
+
+from omni_kit.errors import BadInput
 
 _DEEPEST = 100  # levels of YAML
 _LARGEST = 100_000  # nodes of YAML more than there are in the text: what aliases repeat counts each time
@@ -25,6 +28,34 @@ class DocumentError(ValueError):
         self.line = line
         self.reason = " ".join(reason.split())
         super().__init__(f"line {line}: {self.reason}")
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Return the mapping that a JSON, TOML or YAML file holds, by its suffix.
+
+    Raises:
+        BadInput: it cannot be read, or holds something else; the message names file and line.
+    """
+    try:
+        return mapping_of(path)
+    except DocumentError as error:
+        raise BadInput(f"{path}:{error.line}: {error.reason}", "fix the file") from error
+
+
+def mapping_of(path: Path) -> dict[str, Any]:
+    """The same, with errors apart from their file.
+
+    Raises:
+        DocumentError: it cannot be read, or holds something else.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DocumentError(1, f"the file cannot be read: {error}") from error
+    value = _READERS.get(path.suffix, read_yaml)(text)
+    if not isinstance(value, dict):
+        raise DocumentError(1, f"a mapping is needed, not {'nothing' if value is None else type(value).__name__}")
+    return value
 
 
 def read_json(text: str) -> Any:
@@ -160,3 +191,6 @@ _TaggedLoader.add_multi_constructor("", lambda loader, suffix, node: None)
 
 def _refused(error: Exception, line: int = 1) -> DocumentError:
     return DocumentError(line, "nested too deeply" if isinstance(error, RecursionError) else str(error))
+
+
+_READERS: dict[str, Callable[[str], Any]] = {".json": read_json, ".toml": read_toml}

@@ -13,8 +13,10 @@ from omni_checkers.engine.own_rules import (
     InvalidPython,
     RuleFailed,
     SuppressionNeedsReason,
+    UnreadableDocument,
     invalid,
     too_deep,
+    unreadable,
 )
 from omni_checkers.engine.rule import Finding, NotApplicable, Rule
 from omni_kit.diagnostics.suppress import Suppression, suppressions
@@ -103,7 +105,10 @@ def judge(
                 broken += deep
                 crashes += [] if deep else [_crash(rule, error, path)]
                 verdicts[rule.id] = RuleVerdict("not-applicable", f"{rule.id} came to no end")
-    for rule, found in ((SuppressionNeedsReason, comments), (InvalidPython, broken), (RuleFailed, crashes)):
+    own = {SuppressionNeedsReason: comments, InvalidPython: broken, RuleFailed: crashes}
+    if UnreadableDocument in rules:
+        own[UnreadableDocument] = list(unreadable(path))
+    for rule, found in own.items():
         if rule in rules:
             verdicts[rule.id] = settled(_verdict(rule, found), active)
     return {rule_id: settled(_traced(verdict, facts), active) for rule_id, verdict in verdicts.items()}

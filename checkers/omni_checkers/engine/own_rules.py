@@ -1,9 +1,13 @@
 """The engine's own rules: about ignore comments, about files that cannot be read, and about rules that fail."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import Finding, Rule
+from omni_kit.documents import DocumentError, check_yaml, mapping_of, read_json, read_toml
+from omni_kit.files import files_matching
 
 _DEEP = 100
 """Levels of the syntax tree that no code written by people has."""
@@ -64,7 +68,54 @@ class RuleFailed(Rule):
     GOOD = ({},)
 
 
-ENGINE_RULES: tuple[type[Rule], ...] = (SuppressionNeedsReason, InvalidPython, RuleFailed)
+class UnreadableDocument(Rule):
+    """Every JSON, TOML and YAML file of a model can be read.
+
+    Training files, the toy's config and the record of answers also hold a mapping.
+
+    Why: whoever reads the file ends with an error: the trainer, parity, or `omni-kit update`, hours after the edit.
+
+    Fine when: the file is broken on purpose, as data of a test; then keep it outside the model's directory.
+    """
+
+    id = "OMK004"
+    name = "unreadable-document"
+    target = "any"
+    BAD = (
+        {"train.yaml": "model:\n  - a\n b: 1\n"},
+        {"toy_config.json": '{"hidden_size": 8,}\n'},
+        {".omni-kit.toml": "answers\n"},
+    )
+    GOOD = ({"train.yaml": "model:\n  a: 1\n"},)
+
+
+ENGINE_RULES: tuple[type[Rule], ...] = (SuppressionNeedsReason, InvalidPython, RuleFailed, UnreadableDocument)
+_DOCUMENTS: Mapping[str, Callable[[str], object]] = {
+    ".json": read_json,
+    ".toml": read_toml,
+    ".yaml": check_yaml,
+    ".yml": check_yaml,
+}
+_MAPPINGS = re.compile(r"train\w*\.yaml|toy_config\.json|\.omni-kit\.toml")
+
+
+def documents(root: Path) -> list[Path]:
+    """The JSON, TOML and YAML files of a model's directory."""
+    return [path for path in files_matching(root, "**/*") if path.suffix in _DOCUMENTS]
+
+
+def unreadable(root: Path) -> Iterator[Finding]:
+    """A finding for each document in a model's directory that cannot be read."""
+    for path in documents(root):
+        try:
+            if _MAPPINGS.fullmatch(path.name) and path.parent == root:
+                mapping_of(path)
+            else:
+                _DOCUMENTS[path.suffix](path.read_text(encoding="utf-8"))
+        except DocumentError as error:
+            yield Finding(f"cannot be read: {error.reason}", path, error.line)
+        except (OSError, UnicodeDecodeError) as error:
+            yield Finding(f"cannot be read: {' '.join(str(error).split())}", path)
 
 
 def invalid(file: File) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from omni_checkers.engine.cache import Cache, digest
 from omni_checkers.engine.judge import RuleVerdict, judge, package_of
-from omni_checkers.engine.own_rules import RuleFailed
+from omni_checkers.engine.own_rules import RuleFailed, documents
 from omni_checkers.engine.registry import all_rules, select_rules
 from omni_checkers.engine.report import Report
 from omni_checkers.engine.rule import Result, Rule, Severity
@@ -157,7 +157,8 @@ def judge_all(
 def _key(path: Path, owner: Target) -> str:
     """The digest of everything that a verdict on a model depends on."""
     package = package_of(owner)
-    return digest(package.inputs(path), package.surroundings(path), owner.reads)
+    files = list(dict.fromkeys([*package.inputs(path), *documents(path)]))
+    return digest(files, package.surroundings(path), owner.reads)
 
 
 def _judged(jobs: Sequence[tuple[Path, str, tuple[str, ...]]]) -> list[dict[str, RuleVerdict]]:

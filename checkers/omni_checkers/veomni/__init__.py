@@ -8,7 +8,7 @@ from omni_checkers.engine.facts import Facts
 from omni_checkers.engine.files import File
 from omni_kit.files import files_matching
 
-_READ = {".py", ".json", ".md", ".yaml", ".yml"}
+_READ = {".py", ".json", ".md", ".toml", ".yaml", ".yml"}
 EXAMPLE = "olmoe"
 __all__ = ["EXAMPLE", "experiments", "inputs", "prepare", "read_model", "surroundings"]
 

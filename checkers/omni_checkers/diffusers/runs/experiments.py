@@ -1,7 +1,6 @@
 """Run models in processes of their own, for what only `omni_checkers.diffusers.runs.experiment` can tell."""
 
 import importlib.util
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from omni_checkers.diffusers.facts.model import constructed, model_facts, models, shared
 from omni_checkers.diffusers.facts.sources import home_of
 from omni_checkers.engine.rule import NotApplicable
+from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.isolation.requests import run_worker, run_workers
 from omni_kit.isolation.worker import StepError
@@ -84,5 +84,5 @@ def describe(path: Path) -> dict[str, Any]:
         "root": str(root.parent) if root is not None else "",
         "folder": "" if root is not None else str(home.parent),
         "models": [[cls.source.module, cls.node.name] for cls in found if cls.node.name[0] != "_"],
-        "toy": json.loads(toy.read_text(encoding="utf-8")) if toy.is_file() else {},
+        "toy": read_mapping(toy) if toy.is_file() else {},
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from omni_kit.documents import read_mapping
 from omni_kit.isolation.failures import lacking_package
 
 _LOADING = ("import", "keys", "roundtrip")
@@ -135,7 +136,7 @@ def _config(key: str, model: Mapping[str, Any]) -> Any:
     plain = CONFIG_MAPPING[key]()
     cls = own if own is not None and issubclass(own, type(plain)) else type(plain)
     toy = Path(model["path"]) / "toy_config.json"
-    values = json.loads(toy.read_text(encoding="utf-8")) if toy.is_file() else toy_config(plain.to_dict())
+    values = read_mapping(toy) if toy.is_file() else toy_config(plain.to_dict())
     return cls.from_dict(values)
 
 

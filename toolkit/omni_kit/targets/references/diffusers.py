@@ -10,6 +10,7 @@ import diffusers
 import torch
 from torch import nn
 
+from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
 from omni_kit.targets.references.adapters import put_adapter, put_into_pipeline, put_new_adapter
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
@@ -167,7 +168,7 @@ def _toy_of(source: str) -> tuple[str, dict[str, Any]]:
     path = Path(source)
     if not path.is_file():
         return source, toy_denoiser(constructor_defaults(_class(source)))
-    values = json.loads(path.read_text(encoding="utf-8"))
+    values = read_mapping(path)
     name = str(values.get("_class_name"))
     known = {key: value for key, value in values.items() if not key.startswith("_")}
     if path.name == "toy_config.json":

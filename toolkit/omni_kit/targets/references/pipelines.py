@@ -1,7 +1,6 @@
 """The reference side of a pipeline: diffusers, untouched. Its process never imports a target framework."""
 
 import inspect
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import diffusers
 import torch
 from torch import nn
 
+from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.stages import noting
@@ -90,7 +90,7 @@ class PipelineBuilder:
         if Path(source, INDEX).is_file():
             return self._opened(Path(source), torch.float32)
         varied = Path(source).name == _TOY
-        said: dict[str, Any] = json.loads(Path(source).read_text(encoding="utf-8")) if varied else {"class": source}
+        said: dict[str, Any] = read_mapping(Path(source)) if varied else {"class": source}
         self._read, self._varies = read_pipeline(said["class"]), True
         scenarios = scenarios_of(feed.batch(None, lambda batch: batch))[:_TRIED]
 

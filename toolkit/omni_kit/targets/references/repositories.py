@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
 from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
 from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
@@ -98,7 +99,7 @@ class RepositoryBuilder:
         return model
 
     def _built(self, file: Path) -> nn.Module:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = read_mapping(file)
         reference = find_reference(self._told) if self._told else recorded_reference(file)
         given = {name: value for name, value in values.items() if not name.startswith("_")}
         model = made(reference, given)

@@ -21,6 +21,7 @@ from transformers import (
     PreTrainedModel,
 )
 
+from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
 from omni_kit.pysource.reads import attributes_read
 from omni_kit.targets.references.adapters import put_adapter, put_new_adapter
@@ -251,6 +252,7 @@ def _toy_of(source: str) -> Any:
     if not path.is_file():
         config = _default_config(source)
         return type(config).from_dict(toy_config(config.to_dict()))
+    read_mapping(path)  # which names the line where it is broken
     values, _ = PreTrainedConfig.get_config_dict(path)  # which knows how infinity is written
     config_class = type(_default_config(str(values.get("model_type"))))
     if path.name == "toy_config.json":
@@ -263,6 +265,7 @@ def _whole_of(source: str) -> Any:
     path = Path(source)
     if not path.is_file():
         return _default_config(source)
+    read_mapping(path)  # which names the line where it is broken
     values, _ = PreTrainedConfig.get_config_dict(path)
     default = _default_config(str(values.get("model_type")))
     return default if path.name == "toy_config.json" else type(default).from_dict(values)

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from omni_kit.documents import read_mapping
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import ADAPTED, ALONE, EMBEDDED, OFFLINE, RESUMED, WHOLE, TrainingRun
 from omni_kit.targets.veomni.runtime.trainer import (
@@ -82,7 +83,7 @@ class DitRuns:
 
     def _file(self, name: str) -> Path:
         """A training file with the one setting that the command line cannot give: encoders in float32."""
-        values = yaml.safe_load((self.path / name).read_text(encoding="utf-8"))
+        values = read_mapping(self.path / name)
         values["model"].setdefault("condition_model_cfg", {})["torch_dtype_of_encoders"] = "float32"
         made = self.where / "files" / name
         made.parent.mkdir(parents=True, exist_ok=True)

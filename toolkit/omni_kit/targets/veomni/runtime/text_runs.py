@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from omni_kit.documents import read_mapping
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import ADAPTED, ALONE, RESUMED, WHOLE, TrainingRun
 from omni_kit.targets.veomni.runtime.trainer import SAVED, STEPS, as_arguments, plain_settings, refused, small_settings
@@ -96,7 +95,7 @@ class TextRuns:
 
     def _runs(self) -> Iterator[TrainingRun]:
         out = self.where / "out"
-        packs = yaml.safe_load((self.path / FULL).read_text(encoding="utf-8"))["train"].get("dyn_bsz", True)
+        packs = (read_mapping(self.path / FULL).get("train") or {}).get("dyn_bsz", True)
         saving = [f"--train.checkpoint.{name}={SAVED}" for name in ("save_steps", "hf_save_steps")]
         last = out / WHOLE / "checkpoints" / f"global_step_{STEPS}"
         yield self._run(WHOLE, FULL, 2, self._model, self._data, saving, export=str(last / "hf_ckpt"))

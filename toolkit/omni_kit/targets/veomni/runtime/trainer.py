@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import Any
 
 import torch
-import yaml
 from torch import nn
 
+from omni_kit.documents import read_mapping
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import TrainingRun
 from omni_kit.targets.veomni.runtime import resizing
@@ -331,7 +331,7 @@ def refused(runs: Sequence[TrainingRun]) -> Iterator[str]:
                 yield f"VeOmni's parse_args refuses {Path(file).name}: {' '.join(str(error).split())[:300]}"
                 break
             if arguments is not run.arguments:
-                values = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+                values = read_mapping(Path(file))
                 yield from (
                     f"{Path(file).name}: VeOmni has no {name}, and ignores it" for name in _unknown(values, found)
                 )
