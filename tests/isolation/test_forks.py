@@ -84,15 +84,28 @@ def test_modules_that_start_threads_give_fresh_processes(logs: Path) -> None:
         assert one.ask(Evaluate("sys.orig_argv[3]")) == "omni_kit.isolation.serving"
 
 
-@pytest.mark.parametrize(("text", "how"), [
-    ("os.kill(os.getpid(), 11)", "was ended by SIGSEGV"), ("sys.exit(0)", "ended with code 0"),
-    ("os._exit(3)", "ended with code 3"),
+@pytest.mark.parametrize(("text", "how", "own"), [
+    ("os.kill(os.getpid(), 11)", "was ended by SIGSEGV", False),
+    ("os.kill(os.getpid(), 9)", "was ended by SIGKILL in 'evaluate', .*memory", False),
+    ("sys.exit(0)", "ended with code 0 in 'evaluate', by an exit in code that it ran", True),
+    ("os._exit(3)", "ended with code 3 in 'evaluate', by an exit in code that it ran", True),
 ])  # fmt: skip
-def test_the_end_of_a_fork_is_an_error(text: str, how: str, logs: Path) -> None:
+def test_the_end_of_a_fork_is_an_error_and_an_exit_is_the_candidates_fault(
+    text: str, how: str, own: bool, logs: Path
+) -> None:
     with worker(logs, "json.tool") as one:
-        with pytest.raises(StepError, match=how):
+        with pytest.raises(StepError, match=how) as ended:
             one.ask(Evaluate(text))
+        assert ended.value.blames_candidate is own
         assert not one.alive
+
+
+def test_a_death_for_lack_of_memory_says_so(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with worker(logs, "json.tool") as one:
+        monkeypatch.setattr("omni_kit.isolation.worker.killed_for_memory", lambda: 1_000_000_000)
+        with pytest.raises(StepError, match="memory ran out") as ended:
+            one.ask(Evaluate("os.kill(os.getpid(), 9)"))
+        assert not ended.value.blames_candidate
 
 
 def test_a_worker_outlives_its_server_and_the_next_one_gets_another(logs: Path) -> None:
@@ -112,8 +125,9 @@ def test_the_end_of_a_keeper_is_an_error_and_the_worker_ends(logs: Path) -> None
         child = one.ask(Evaluate("os.getpid()"))
         os.kill(_parent(child), signal.SIGKILL)
         _wait_for_end(child)
-        with pytest.raises(StepError, match="the candidate process"):
+        with pytest.raises(StepError, match="the candidate process") as ended:
             one.ask(Evaluate("1 + 1"))
+        assert not ended.value.blames_candidate
 
 
 def test_a_module_that_ends_its_server_is_an_error(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

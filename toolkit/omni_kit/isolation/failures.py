@@ -5,6 +5,9 @@ import traceback
 
 from omni_kit.errors import MissingRequirement, OmniKitError
 
+REQUESTED = "--- "
+"""How a line of a process's log begins that shows a request."""
+
 
 def one_line(error: Exception) -> str:
     """Return the last line of the traceback and its place, or the missing package and the command that installs it."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from omni_kit.isolation.confinement import Confinement, confine
-from omni_kit.isolation.failures import lacks_package, one_line
+from omni_kit.isolation.failures import REQUESTED, lacks_package, one_line
 
 Service = Callable[[str], Any]
 _LOGGED = 400  # characters of a request
@@ -60,7 +60,7 @@ def _claim_stdout() -> TextIO:
 
 
 def _outcome(reply: Service, line: str) -> dict[str, Any]:
-    print(f"--- {line[:_LOGGED]}", file=sys.stderr, flush=True)
+    print(f"{REQUESTED}{line[:_LOGGED]}", file=sys.stderr, flush=True)
     try:
         return {"result": reply(line)}
     except Exception as error:

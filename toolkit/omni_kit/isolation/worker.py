@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 import select
 import shutil
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from omni_kit.isolation.confinement import RUNNER, Confinement
+from omni_kit.isolation.failures import REQUESTED
 from omni_kit.isolation.servers import ROOT, Start, start
 from omni_kit.stopping import go_on
 
@@ -46,8 +48,8 @@ class StepError(Exception):
     """A step that gave no result.
 
     Attributes:
-        blames_candidate: the integration's own code raised; False where the reference raised, or a process died, hung
-            or lacks a package.
+        blames_candidate: the integration's own code raised, or ended its process by an exit; False where the reference
+            did, where a signal ended a process, out of memory or not, and where one hung or lacks a package.
         blames_reference: upstream's own code is broken: it cannot be compared with.
         reported: a level has already shown it.
     """
@@ -111,6 +113,7 @@ class Worker:
         finally:
             os.close(stdin)
             os.close(stdout)
+        self._kills = killed_for_memory()
         self._unread = b""
         self._token = ""
         self._awaited: list[Request[Any]] = []
@@ -270,13 +273,35 @@ class Worker:
 
     def _died(self, step: str) -> StepError:
         code = self._process.wait()
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        own = code >= 0 and any(line.startswith(REQUESTED) for line in lines)  # else it did not even start
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        return StepError(f"the {self.name} process {how} in '{step}'{self._last_words()}")
+        why = self._killer() if code == -signal.SIGKILL else ", by an exit in code that it ran" if own else ""
+        message = f"the {self.name} process {how} in '{step}'{why}{_last_words(lines)}"
+        return StepError(message, blames_candidate=own and self.name != "reference")
 
-    def _last_words(self) -> str:
-        lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-        last = next((line for line in reversed(lines) if not line.startswith((" ", "---"))), "")
-        return f": {last.strip()[:300]}" if last else ""
+    def _killer(self) -> str:
+        """Who sent SIGKILL, as far as the kernel's count of processes that it killed for memory says."""
+        now = killed_for_memory()
+        if now is None or self._kills is None:
+            return ", as the kernel does where memory runs out"
+        return ": memory ran out" if now > self._kills else ", not for lack of memory"
+
+
+def killed_for_memory() -> int | None:
+    """Return how many processes the kernel has killed because memory ran out; None where it does not say."""
+    try:
+        found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(encoding="ascii"), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) if found else None
+
+
+def _last_words(lines: Sequence[str]) -> str:
+    """The last line of a log that says something."""
+    said = (line for line in reversed(lines) if not line.startswith((" ", REQUESTED)))
+    last = next((line for line in said if any(map(str.isalnum, line))), "")
+    return f": {last.strip()[:300]}" if last else ""
 
 
 def _write(file: int, data: bytes) -> None:

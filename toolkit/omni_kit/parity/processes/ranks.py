@@ -173,7 +173,9 @@ def _explained(job: Job, codes: Mapping[int, int]) -> RankError:
         places = {rank: place for rank, text in texts.items() if (place := _stuck_at(text))}
         where = "; ".join(f"rank {rank} in {place}" for rank, place in places.items())
         return RankError(f"{job.mesh.name} hangs: not done after {job.timeout:.0f} s ({where}); stacks in {job.out}")
-    return RankError(f"{_of(job, min(codes))} ended with code {codes[min(codes)]}; the logs are in {job.out}")
+    first = min(codes)
+    message = f"{_of(job, first)} ended with code {codes[first]}; the logs are in {job.out}"
+    return RankError(message, blames_candidate=codes[first] > 0)
 
 
 def _crash(log: Path) -> str:
