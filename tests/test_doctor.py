@@ -50,7 +50,8 @@ def test_what_cannot_be_imported_says_why_and_hides_nothing_else(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     found = imported(["json", "broken_one", "no_such_module", "decimal"])
     assert found.keys() == {"broken_one", "no_such_module"}
-    assert says in found["broken_one"]
+    assert says in found["broken_one"].text
+    assert (found["broken_one"].lacks, found["no_such_module"].lacks) == ("", "no_such_module")
 
 
 def test_what_is_installed_and_broken_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +60,18 @@ def test_what_is_installed_and_broken_is_said(tmp_path: Path, monkeypatch: pytes
     code, data = run_cli("doctor", "--target", "veomni")
     found = {item["name"]: item for item in data["components"] if "parity" in item["needed_by"]}
     assert (code, found["accelerate"]["status"], found["torch"]["status"]) == (3, "broken", "ok")
-    assert found["accelerate"]["fix"] == "pip install torch accelerate --force-reinstall"
+    version = importlib.metadata.version("accelerate")
+    assert found["accelerate"]["fix"] == f"pip install --force-reinstall --no-deps accelerate=={version}"
+
+
+def test_a_package_that_lacks_another_names_that_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "accelerate.py").write_text("import no_such_package")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    _, data = run_cli("doctor", "--target", "veomni")
+    found = {item["name"]: item for item in data["components"] if "parity" in item["needed_by"]}
+    assert (found["accelerate"]["fix"], found["accelerate"]["status"]) == ("pip install no_such_package", "broken")
+    problem = f"no_such_package is not installed; {tmp_path / 'accelerate.py'}:1 imports it"
+    assert found["accelerate"]["problem"] == problem
 
 
 def test_a_program_that_is_gone_or_does_not_run_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,12 @@
 
 import importlib.metadata
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from omni_kit.errors import OmniKitError
 from omni_kit.formatting import ruff_binary
-from omni_kit.isolation.importing import imported
+from omni_kit.isolation.importing import ImportProblem, imported
 from omni_kit.isolation.programs import program_beside, run_program
 from omni_kit.targets.protocol import Requirement, Target
 from omni_kit.targets.registry import chosen, faults
@@ -51,10 +51,8 @@ def examine(target: str | None = None) -> list[Component]:
     ]
     looked_at = [(needed, _package(needed.name, needed.needed_by, needed.install)) for needed in (*own, *theirs)]
     problems = imported(list(dict.fromkeys(_module(needed) for needed, found in looked_at if found.status == "ok")))
-    tried = [
-        _tried(found, problems.get(_module(needed)) or refused(needed, found), needed.install)
-        for needed, found in looked_at
-    ]
+    installs = {_module(needed): needed.install for needed in (*own, *theirs)}
+    tried = [_tried(needed, found, problems.get(_module(needed)), installs) for needed, found in looked_at]
     python = Component("python", sys.version.split()[0], "everything", "ok", "")
     unusable = [_unusable(name, why) for name, why in faults().items() if target in (None, name)]
     return [
@@ -103,10 +101,22 @@ def _package(name: str, needed_by: str, fix: str) -> Component:
     return Component(name, version, needed_by, "ok", "")
 
 
-def _tried(component: Component, problem: str, fix: str) -> Component:
-    if not problem:
-        return component
-    return replace(component, status="broken", fix=f"{fix} --force-reinstall", problem=problem)
+def _tried(
+    needed: Requirement, found: Component, problem: ImportProblem | None, installs: Mapping[str, str]
+) -> Component:
+    """The component after its import, with the narrowest command: what it lacks, another version, or itself again."""
+    if problem is not None:
+        fix = installs.get(problem.lacks, f"pip install {problem.lacks}") if problem.lacks else _again(found)
+        return replace(found, status="broken", fix=fix, problem=problem.text)
+    if why := refused(needed, found):
+        return replace(found, status="broken", fix=needed.install, problem=why)
+    return found
+
+
+def _again(found: Component) -> str:
+    """The command that installs one package again, in its version, and no other."""
+    version = f"=={found.version.partition('+')[0]}" if found.version else ""
+    return f"pip install --force-reinstall --no-deps {found.name}{version}"
 
 
 def _program(name: str, needed_by: str, binary: Callable[[], str | None]) -> Component:
@@ -120,14 +130,14 @@ def _program(name: str, needed_by: str, binary: Callable[[], str | None]) -> Com
     if program is None:
         if found.status == "missing":
             return found
-        return replace(found, status="broken", fix=f"{fix} --force-reinstall", problem="its program is missing")
+        return replace(found, status="broken", fix=_again(found), problem="its program is missing")
     try:
         done = run_program([program, "--version"], timeout=_ASKING)
         problem = f"`--version` ends with code {done.code}" if done.code else ""
     except OSError as error:
         problem = f"{type(error).__name__}: {error}"
     if problem:
-        return replace(found, status="broken", fix=f"{fix} --force-reinstall", problem=problem)
+        return replace(found, status="broken", fix=_again(found), problem=problem)
     return replace(found, version=found.version or "on PATH", status="ok", fix="")
 
 

@@ -106,7 +106,8 @@ def refuse_what_does_not_run(target: Target) -> list[str]:
     """
     broken = list(broken_pins(target))
     name = target.requirements[0].name if broken else ""
-    problem = imported([name]).get(name, "") if broken else ""
+    found = imported([name]).get(name) if broken else None
+    problem = found.text if found is not None else ""
     for pin, installed in broken:
         if problem:
             raise MissingRequirement(
