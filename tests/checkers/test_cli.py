@@ -159,6 +159,20 @@ class TestRules:
         assert rule["why"]
         assert "checkpoint_tensor_converter.py" in rule["bad"][0]
 
+    @pytest.mark.parametrize("prefix", ["LAY", "veo", "PGN7", "VEO415."])
+    def test_explain_of_a_prefix_lists_what_begins_so(self, prefix: str, capsys: pytest.CaptureFixture[str]) -> None:
+        code, out = call(capsys, "rules", "explain", prefix)
+        lines = out.splitlines()
+        assert code == 0
+        assert len(lines) >= 2
+        assert all(line.startswith(prefix.upper()) and line.endswith(".") for line in lines)
+        _, data = call_json(capsys, "rules", "explain", prefix)
+        assert [rule["id"] for rule in data["rules"]] == [line.split()[0] for line in lines]
+
+    def test_explain_of_an_unknown_rule_names_the_nearest(self, capsys: pytest.CaptureFixture[str]) -> None:
+        _, data = call_json(capsys, "rules", "explain", "VE0201")
+        assert "VEO201" in data["hint"]
+
     def test_explain_of_an_unknown_rule_exits_2(self, capsys: pytest.CaptureFixture[str]) -> None:
         code, data = call_json(capsys, "rules", "explain", "VEO999")
         assert code == 2

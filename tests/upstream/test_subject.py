@@ -148,3 +148,9 @@ def test_config_without_model_type(tmp_path: Path) -> None:
     source = open_source(str(tmp_path))
     with pytest.raises(BadInput, match="does not say its model_type"):
         _ = source.config
+
+
+@pytest.mark.parametrize("given", ["", "  "])
+def test_an_empty_source_is_said(given: str) -> None:
+    with pytest.raises(BadInput, match="SOURCE is empty"):
+        open_source(given)

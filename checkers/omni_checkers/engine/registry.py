@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
 from types import ModuleType
@@ -79,7 +80,9 @@ def find_rule(rule_id: str) -> type[Rule]:
             return rule
     if rule_id.upper() in RETIRED:
         raise BadInput(f"{rule_id.upper()} is retired: {RETIRED[rule_id.upper()]}")
-    raise BadInput(f"unknown rule '{rule_id}'", "see `omni-kit rules list`")
+    close = get_close_matches(rule_id.upper(), list(all_definitions()), cutoff=0.5)
+    nearest = f"the nearest are {', '.join(close)}; " if close else ""
+    raise BadInput(f"unknown rule '{rule_id}'", f"{nearest}see `omni-kit rules list`")
 
 
 def all_definitions() -> Mapping[str, Definition]:
@@ -101,6 +104,13 @@ def find_definition(rule_id: str) -> Definition:
     """
     found = all_definitions().get(rule_id.upper())
     return found if found is not None else find_rule(rule_id).definition()
+
+
+def definitions_below(prefix: str) -> list[Definition]:
+    """What the IDs mean that begin with a prefix; detectors alone for a prefix that names a family and a dot."""
+    wanted = prefix.upper()
+    found = [one for one in all_definitions().values() if wanted and one.id.startswith(wanted)]
+    return [one for one in found if not one.family or "." in wanted]
 
 
 def select_rules(

@@ -47,13 +47,22 @@ def list_command(
 
 @rules_app.command("explain")
 def explain_command(
-    rule_id: Annotated[str, typer.Argument(metavar="ID", help="An ID, such as VEO201, VEO415.2, PGN101 or LAY203.")],
+    rule_id: Annotated[
+        str, typer.Argument(metavar="ID", help="An ID, such as VEO201, VEO415.2 or PGN101, or how several begin: LAY.")
+    ],
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Explain an ID: what it asks for, why, and when not to comply, with examples and the detectors of a family."""
-    from omni_checkers.engine.registry import all_definitions, find_definition
+    """Explain an ID: what it asks for, why, and when not to comply, with examples and the detectors of a family.
 
+    The beginning of several IDs lists them, one a line.
+    """
+    from omni_checkers.engine.registry import all_definitions, definitions_below, find_definition
+
+    output = Output("rules", fmt, full)
+    below = definitions_below(rule_id)
+    if below and rule_id.upper() not in all_definitions():
+        output.finish({"rules": [one.as_json() for one in below]}, ok=True, human=partial(_render_below, below))
     one = find_definition(rule_id)
     detectors = [other for other in all_definitions().values() if other.family == one.id]
     said = one.documentation
@@ -66,7 +75,12 @@ def explain_command(
         "good": [dict(example) for example in one.good],
     }
     entries = [explained, *(other.as_json() for other in detectors)]
-    Output("rules", fmt, full).finish({"rules": entries}, ok=True, human=partial(_render, one, detectors))
+    output.finish({"rules": entries}, ok=True, human=partial(_render, one, detectors))
+
+
+def _render_below(found: Sequence["Definition"], console: Console) -> None:
+    for one in found:
+        console.print(f"[bold]{one.id}[/bold] {escape(one.name)}: {escape(one.documentation.summary)}", soft_wrap=True)
 
 
 def _render(one: "Definition", detectors: Sequence["Definition"], console: Console) -> None:

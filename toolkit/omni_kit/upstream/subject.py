@@ -209,6 +209,8 @@ def open_source(
             pipeline of diffusers that is, or has, no transformer.
         MissingRequirement: the library that it is of is not installed.
     """
+    if not given.strip():
+        raise BadInput("SOURCE is empty", "give a path, the name of a model_type or class, or hf://org/name")
     libraries = _Libraries(transformers, diffusers)
     found = replace(_opened(given, libraries, config), diffusers=diffusers)
     if not model_type:
