@@ -15,6 +15,7 @@ from omni_checkers.engine.facts import Facts, fact, given
 from omni_checkers.engine.files import read_file
 from omni_kit.diagnostics.suppress import suppressions
 from omni_kit.errors import BadInput
+from omni_kit.patchgen import run_config
 
 from .conftest import Subject, found
 
@@ -343,6 +344,22 @@ class TestRun:
         path = subject(edits={name: text})
         (finding,) = found(path, "OMK004")
         assert (finding.path, finding.line) == (path / name, line)
+
+    @pytest.mark.parametrize("name", ["parallel_plan.py", "checkpoint_tensor_converter.py", "__init__.py"])
+    def test_a_file_that_cannot_be_parsed_is_the_only_finding(self, name: str, subject: Subject, olmoe: Path) -> None:
+        text = (olmoe / name).read_text(encoding="utf-8")
+        findings = check([subject(edits={name: f"{text}\ndef f(:\n"})]).findings
+        assert [(finding.rule, finding.path.name) for finding in findings] == [("OMK002", name)]
+
+    def test_what_does_not_import_a_file_that_cannot_be_parsed_is_judged(self, subject: Subject) -> None:
+        path = subject(edits={"train.py": "def f(:\n", "parallel_plan.py": plan()["parallel_plan.py"]})
+        assert {finding.path.name for finding in check([path]).findings} == {"train.py", "parallel_plan.py"}
+
+    def test_what_a_generated_copy_repeats_is_one_finding(self, subject: Subject) -> None:
+        line = "    return q_embed, k_embed"
+        path = subject(edits={"olmoe_gpu_patch_gen_config.py": (line, f"{line}  # omni-kit: ignore[VEO301]")})
+        run_config(path / "olmoe_gpu_patch_gen_config.py")
+        assert len(found(path, "OMK001")) == 1
 
     def test_warnings_fail_only_when_strict(self) -> None:
         finding = Finding("", Path("a"), severity=Severity.warning)

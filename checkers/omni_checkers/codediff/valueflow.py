@@ -344,7 +344,7 @@ def misplaced(ours: ast.FunctionDef, theirs: ast.FunctionDef) -> Iterator[Change
     mine, original = flow_of(ours), flow_of(theirs)
     same = {use.value for use in mine.uses} & {use.value for use in original.uses}
     shared = mine.made.keys() & original.made.keys()
-    told = set[tuple[Number, Number]]()
+    told = set[tuple[str, int]]()
     for name in dict.fromkeys(use.name for use in mine.uses):
         here = [use for use in mine.uses if use.name == name and use.value not in same]
         there = [use for use in original.uses if use.name == name and use.value not in same]
@@ -358,20 +358,14 @@ def misplaced(ours: ast.FunctionDef, theirs: ast.FunctionDef) -> Iterator[Change
             exchanged = original.text(given) and mine.text(due) and len(use.slots) > 1
             if alone and instead and wanted and exchanged:
                 yield Change("misplaced-value", _in_words(use, instead, wanted), use.line, other.line)
-            elif (
-                alone
-                and instead
-                and wanted
-                and not exchanged
-                and (pair := _reordered(given, due, shared))
-                and pair not in told
-            ):
-                told.add(pair)
+            elif alone and instead and wanted and not exchanged and (pair := _reordered(given, due, shared)):
                 one, two = pair
                 if one in mine.made and two in original.made:
                     texts = unparse_cached(mine.made[one]), unparse_cached(original.made[two])
                     what = f"'{texts[0]}' takes the steps of '{texts[1]}' in another order"
-                    yield Change("reordered-steps", what, mine.lines[one], original.lines[two])
+                    if (what, original.lines[two]) not in told:  # one edit, seen where its value is used twice
+                        told.add((what, original.lines[two]))
+                        yield Change("reordered-steps", what, mine.lines[one], original.lines[two])
 
 
 def _in_words(use: Use, instead: str, wanted: str) -> str:

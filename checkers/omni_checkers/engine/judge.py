@@ -1,7 +1,7 @@
 """Judges one model by rules."""
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -16,6 +16,7 @@ from omni_checkers.engine.own_rules import (
     UnreadableDocument,
     invalid,
     too_deep,
+    unjudgeable,
     unreadable,
 )
 from omni_checkers.engine.rule import Finding, NotApplicable, Rule
@@ -95,11 +96,12 @@ def judge(
         comments += wrong
     crashes: list[Finding] = []
     broken = [finding for file in files for finding in invalid(file)]
+    doubtful = unjudgeable(files)
     verdicts: dict[str, RuleVerdict] = {}
     for rule in rules:
         if rule not in ENGINE_RULES and rule.target == target.name:
             try:
-                verdicts[rule.id] = settled(applied(rule, facts, path, crashes), active)
+                verdicts[rule.id] = settled(_outside(doubtful, applied(rule, facts, path, crashes)), active)
             except RecursionError as error:
                 deep = list(too_deep(files))
                 broken += deep
@@ -114,6 +116,16 @@ def judge(
     return {rule_id: settled(_traced(verdict, facts), active) for rule_id, verdict in verdicts.items()}
 
 
+def _outside(doubtful: Collection[Path], verdict: RuleVerdict) -> RuleVerdict:
+    """The verdict without findings in files that cannot be judged while another cannot be parsed."""
+    if not any(finding.path in doubtful for finding in verdict.findings):
+        return verdict
+    left = [finding for finding in verdict.findings if finding.path not in doubtful]
+    if left:
+        return replace(verdict, findings=left)
+    return RuleVerdict("not-applicable", "a file that it depends on cannot be parsed")
+
+
 def _traced(verdict: RuleVerdict, facts: Facts) -> RuleVerdict:
     """The verdict with findings at the code that people write, where a target knows what generated code came from.
 
@@ -126,7 +138,23 @@ def _traced(verdict: RuleVerdict, facts: Facts) -> RuleVerdict:
         traced = [_at_its_origin(finding, written_at) for finding in verdict.findings]
     except Exception:  # then the findings stay where they are
         return verdict
-    return replace(verdict, findings=list(dict.fromkeys(traced)))
+    return replace(verdict, findings=list(_once(traced)))
+
+
+def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Leaves out what repeats, of the code that a person wrote, what its generated copies show as well."""
+    found = list(dict.fromkeys(findings))
+    told = {_place(finding) for finding in found if finding.generated is None}
+    for finding in found:
+        if finding.generated is not None:
+            if _place(finding) in told:
+                continue
+            told.add(_place(finding))
+        yield finding
+
+
+def _place(finding: Finding) -> tuple[str, Path, int, str]:
+    return finding.rule, finding.path, finding.line, finding.message
 
 
 def _at_its_origin(finding: Finding, written_at: Callable[[Path, int], tuple[Path, int] | None]) -> Finding:

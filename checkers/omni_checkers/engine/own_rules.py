@@ -1,7 +1,8 @@
 """The engine's own rules: about ignore comments, about files that cannot be read, and about rules that fail."""
 
+import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from omni_checkers.engine.files import File
@@ -123,6 +124,34 @@ def invalid(file: File) -> Iterator[Finding]:
     if file.error is not None:
         line, column = file.error.lineno or 1, file.error.offset or 1
         yield Finding(f"not valid Python: {file.error.msg}", file.path, line, column)
+
+
+def unjudgeable(files: Sequence[File]) -> set[Path]:
+    """The files that cannot be parsed, and those that import them, directly or not: what they lack may be there."""
+    found = {file.path for file in files if file.tree is None}
+    left = [file for file in files if file.tree is not None] if found else []
+    names = {file.path: _imported_names(file) for file in left}
+    while more := {file.path for file in left if file.path not in found and _needs(names[file.path], file.path, found)}:
+        found |= more
+    return found
+
+
+def _needs(names: set[str], path: Path, broken: Iterable[Path]) -> bool:
+    for one in broken:
+        package = one.name == "__init__.py"
+        if (one.parent.name if package else one.stem) in names or (package and one.parent in path.parents):
+            return True
+    return False
+
+
+def _imported_names(file: File) -> set[str]:
+    """Each part of every module that a file imports, and each name that it takes from one."""
+    found = set[str]()
+    for node in file.nodes(ast.ImportFrom):
+        found |= {*(node.module or "").split("."), *(alias.name for alias in node.names)}
+    for plain in file.nodes(ast.Import):
+        found |= {part for alias in plain.names for part in alias.name.split(".")}
+    return found
 
 
 def too_deep(files: Sequence[File]) -> Iterator[Finding]:

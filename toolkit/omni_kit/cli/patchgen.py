@@ -327,7 +327,8 @@ def _result_line(result: "ConfigResult", fine: Sequence[str]) -> str:
 def _diagnostic_line(found: "Diagnostic") -> str:
     colour = _COLOURS[found.severity.value]
     at = f"{found.path}:{found.line} " if found.line else ""
-    return f"[{colour}]{found.severity}[/{colour}] {found.code}: {escape(f'{at}{found.message} [{found.id}]')}"
+    message = found.message.removeprefix(f"{found.path} ") if at else found.message
+    return f"[{colour}]{found.severity}[/{colour}] {found.code}: {escape(f'{at}{message} [{found.id}]')}"
 
 
 def _short(path: Path) -> str:

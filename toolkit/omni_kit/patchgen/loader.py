@@ -180,8 +180,8 @@ _PARTS = {
 
 def _failed(path: Path, error: BaseException) -> CannotLoad:
     line = _line_in(path, error)
-    where = f"{path.name}:{line}" if line else path.name
-    message = f"{where} cannot be loaded: {type(error).__name__}: {error}"
+    said = error.msg if isinstance(error, SyntaxError) and line else error  # else it repeats file and line
+    message = f"{path.name} cannot be loaded: {type(error).__name__}: {said}"
     origin = Origin(str(path), line) if line else None
     return CannotLoad(message, "run the file with python to see why", origin=origin)
 
