@@ -230,8 +230,28 @@ def test_hashes_of_the_generated_file_tell_without_the_old_version(
     found = {t.target: t.status for t in report.targets}
     assert found["C.same"] == "unchanged"
     assert found["C.copied"] == "body-changed"
+    assert found["C.decorated"] == "decorators-changed"
     assert found["C.gone"] == "vanished"
     assert drift_report([config], None, before, "lib").ok
+
+
+@pytest.mark.parametrize(("then", "now", "rank"), [
+    ("", "    @staticmethod\n", "decorators"),
+    ("    @staticmethod\n", "", "decorators"),
+    ("    @staticmethod\n", "    # a remark\n    @staticmethod\n", "cosmetic"),
+])  # fmt: skip
+def test_decorators_inside_a_class_are_decorators(then: str, now: str, rank: str, tmp_path: Path) -> None:
+    for version, decorator in (("then", then), ("now", now)):
+        (tmp_path / version / "lib").mkdir(parents=True)
+        (tmp_path / version / "lib" / "__init__.py").touch()
+        (tmp_path / version / "lib" / "mod.py").write_text(f"class C:\n{decorator}    def m(x):\n        return 1\n")
+    config = tmp_path / "c_patch_gen_config.py"
+    config.write_text(
+        "from omni_kit.patchgen import PatchConfig\n\nconfig = PatchConfig('lib.mod', 'after.py')\n\n\n"
+        "@config.replace_class('C')\nclass C:\n    def m(x):\n        return 2\n"
+    )
+    (found,) = drift_report([config], tmp_path / "then", tmp_path / "now", "lib").targets
+    assert found.rank == rank
 
 
 def test_a_file_without_hashes_is_said(versions: tuple[Path, Path, Path]) -> None:

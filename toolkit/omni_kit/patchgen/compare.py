@@ -1,6 +1,7 @@
 """How one upstream definition changed between two versions."""
 
 import ast
+import copy
 import difflib
 from dataclasses import dataclass
 from inspect import Parameter
@@ -8,8 +9,10 @@ from typing import Literal
 
 from omni_kit.patchgen.source import Definition, DefinitionNode, SourceModule
 from omni_kit.patchgen.spans import shift
+from omni_kit.pysource.nodes import rebuilt
 from omni_kit.pysource.signatures import signature
 
+_DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 DriftStatus = Literal["unchanged", "body-changed", "signature-changed", "decorators-changed", "vanished"]
 
 
@@ -39,6 +42,8 @@ def compare(before: SourceModule, old: Definition, after: SourceModule | None, p
         return Change("signature-changed", signature, then, now)
     if _code(old.node) != _code(new.node):
         return Change("body-changed", _count(then, now), then, now)
+    if _decorators(old.node) == _decorators(new.node) and _all_decorators(old.node) != _all_decorators(new.node):
+        return Change("decorators-changed", "decorators of what is defined inside", then, now)
     if _decorators(old.node) != _decorators(new.node):
         detail = f"was {_decorators(old.node) or 'bare'}, is {_decorators(new.node) or 'bare'}"
         return Change("decorators-changed", detail, then, now)
@@ -84,9 +89,25 @@ def _decorators(node: DefinitionNode) -> str:
     return " ".join(f"@{ast.unparse(d)}" for d in node.decorator_list)
 
 
+def _all_decorators(node: DefinitionNode) -> list[list[str]]:
+    """The decorators of a definition and of those inside, in their order."""
+    return [
+        [ast.unparse(one) for one in inner.decorator_list] for inner in ast.walk(node) if isinstance(inner, _DEFINED)
+    ]
+
+
 def _code(node: DefinitionNode) -> str:
+    """The statements of a definition, without its docstring and without the decorators of what is defined inside."""
     body = node.body if ast.get_docstring(node) is None else node.body[1:]
-    return "\n".join(map(ast.unparse, body))
+    return "\n".join(ast.unparse(rebuilt(one, _undecorated)) for one in body)
+
+
+def _undecorated(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, _DEFINED) or not node.decorator_list:
+        return None
+    bare = copy.copy(node)
+    bare.decorator_list = []
+    return rebuilt(bare, _undecorated)
 
 
 def _count(then: str, now: str) -> str:

@@ -218,26 +218,38 @@ def _excluded(loaded: LoadedConfig, before: SourceModule, after: SourceModule | 
 
 def _by_hash(loaded: LoadedConfig, after: SourceModule | None) -> list[TargetDrift]:
     output = loaded.path.parent / "generated" / loaded.config.target_file
-    records = read_header(output.read_text(encoding="utf-8")) if output.is_file() else {}
+    text = output.read_text(encoding="utf-8") if output.is_file() else ""
+    records = read_header(text)
     if not records:
         why = f"{output.name} keeps no hashes, so what the patches were written against is unknown"
         raise BadInput(why, "generate it with omni-kit patchgen run, or give --from")
+    generated = SourceModule(output.name, output, text) if compiles(text, output.name) is None else None
     found = []
     for key, (upstream, _) in records.items():
         kind, _, target = key.partition(" ")
         path = f"{target}.__init__" if kind == "init_modification" else target
-        status, detail, now = _hash_status(upstream, path, after)
-        rank = {"vanished": "vanished", "body-changed": "body"}.get(status, "unchanged")
+        status, detail, now = _hash_status(upstream, path, after, generated)
+        ranks = {"vanished": "vanished", "body-changed": "body", "decorators-changed": "decorators"}
+        rank = ranks.get(status, "unchanged")
         found.append(TargetDrift(loaded.name, target, kind, status, detail, rank, now=now))
     return found
 
 
-def _hash_status(upstream: str, path: str, after: SourceModule | None) -> tuple[DriftStatus, str, str]:
+def _hash_status(
+    upstream: str, path: str, after: SourceModule | None, generated: SourceModule | None
+) -> tuple[DriftStatus, str, str]:
     definition = after.get(path) if after else None
     if upstream == "none":
         return ("body-changed", "upstream has a method of that name now", "") if definition else ("unchanged", "", "")
     if after is None or definition is None:
         return "vanished", "nothing of that name", ""
     now = after.code_of(definition)
-    same = code_hash(now) == upstream
-    return ("unchanged", "", now) if same else ("body-changed", "not the code that the patch was written against", now)
+    if code_hash(now) == upstream:
+        return "unchanged", "", now
+    kept = generated.get(path) if generated else None  # a patch keeps upstream's decorators, mostly
+    bare = after.rows(definition.node.lineno, definition.last_line)
+    for decorators in ("", generated.decorators_of(kept) if generated and kept else ""):
+        if code_hash(f"{decorators.rstrip()}\n{bare}" if decorators else bare) == upstream:
+            names = [line.strip() for line in decorators.splitlines()]
+            return "decorators-changed", f"the decorators were {' '.join(names) or 'none'}", now
+    return "body-changed", "not the code that the patch was written against", now
