@@ -1,5 +1,6 @@
 """Low precision is judged by what upstream loses in it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,10 @@ def test_veomnis_own_models_lose_what_upstream_loses(model: str, veomni_models: 
     level = run_parity(veomni_models / model, ["dtype"], sides=sides).level("dtype")
 
     assert level.status == "pass", level.reason
+    tried = re.search(r"(\d+) figures in (.+)", level.reason)
+    assert tried is not None, level.reason
+    assert int(tried[1]) > 0
+    assert set(tried[2].split(", ")) == {"bfloat16", "float16"}
     assert level.tolerance == RATIO
     assert level.max_rel == pytest.approx(1.0, abs=0.1)
 

@@ -1,5 +1,6 @@
 """VeOmni's own models against upstream."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,16 @@ PICTURES_AND_SOUND = ["qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen2_5_omni", "qw
 MERGED_ONLY = ["glm_moe_dsa", "qwen3_5_moe", "qwen2_vl", "qwen2_5vl"]
 
 
+TRIED = {
+    "keys": "tensors",
+    "roundtrip": "tensors loaded and exported",
+    "forward": "outputs, and how attention is called",
+    "backward": "gradients",
+    "scenarios": "scenarios",
+}
+"""What a level that passes counts in its reason."""
+
+
 def compare(path: Path, sides: Sides, **options: object) -> ParityReport:
     return run_parity(path, **{"levels": DEFAULT_LEVELS, "sides": sides, **options})  # type: ignore[arg-type]
 
@@ -24,6 +35,10 @@ def assert_passes(report: ParityReport) -> None:
     assert [(level.level, level.status) for level in report.levels[1:]] == [
         (name, "pass") for name in DEFAULT_LEVELS[1:]
     ]
+    for level in report.levels[1:]:
+        counted = re.search(rf"(\d+) {TRIED[level.level]}", level.reason)
+        assert counted is not None, (level.level, level.reason)
+        assert int(counted[1]) > 0
     assert report.ok
     assert report.exit_code == 0
 

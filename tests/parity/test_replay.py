@@ -69,6 +69,10 @@ def test_the_directory_that_is_kept_keeps_the_file_too(plant: Plant, sides: Side
 
     assert report.replay == str(tmp_path / "work" / "replay.json")
     assert report.again == f"omni-kit parity --replay {report.replay}"
+    first = Path(report.replay).read_bytes()
+    again = run_parity(Path(report.path), ["keys"], sides=sides, work_dir=tmp_path / "work")
+    assert again.replay == str(tmp_path / "work" / "replay-2.json")
+    assert Path(report.replay).read_bytes() == first
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "nonsense", json.dumps({"schema": SCHEMA, "options": {}})])

@@ -20,6 +20,24 @@ An ID means one thing. A rule with several detectors is a family: each detector 
 of its own, such as VEO415.2. Findings carry the detector's ID. The family's ID selects, ignores, baselines and silences
 all its detectors.
 
+## Ignoring findings
+
+- One finding: `# omni-kit: ignore[VEO123] reason` at the end of its line, or alone on the line above. Several IDs are
+  separated by commas; a family's ID stands for all its detectors; without a reason it ignores nothing. In Markdown of
+  a skill the form is `<!-- omni-kit: ignore[SKL123] reason -->`.
+- All findings of an ID, or of all IDs that begin so: `--ignore VEO123`, or `select`, `ignore` and `per-file-ignores`
+  in `[tool.omni-kit.check]` of the pyproject.toml:
+
+```toml
+[tool.omni-kit.check]
+ignore = ["VEO427"]
+per-file-ignores = { "legacy/*" = ["VEO4"] }
+```
+
+- What is there today: `--write-baseline FILE`, then `--baseline FILE` reports only what is new.
+
+## All IDs
+
 | Rule | Severity | Level | Name | What it asks for |
 |---|---|---|---|---|
 """

@@ -56,7 +56,7 @@ def _render(report: dict[str, Any], console: Console) -> None:
     if report["components"]:
         console.print(parts)
     for target, plan in report["targets"].items():
-        console.print(f"\n[bold]{target}[/bold]: {plan['complexity']}, {len(plan['files'])} files")
+        console.print(f"\n[bold]{target}[/bold]: {plan['complexity']}")
         sites = table("site", "decision", "reason", "evidence")
         for site in plan["patches"]:
             sites.add_row(site["site"], site["decision"], escape(site["reason"]), escape(site["evidence"]))

@@ -28,6 +28,8 @@ def page(one: Definition, detectors: Sequence[Definition] = ()) -> str:
         "Status": one.status,
     }
     parts.append("\n".join(f"- {key}: {value}" for key, value in facts.items()))
+    if one.suppressible:
+        parts.append(_ignoring(one))
     if detectors:
         parts += ["## Detectors", f"`{one.id}` selects, ignores and silences all of them."]
     for each in detectors:
@@ -37,6 +39,14 @@ def page(one: Definition, detectors: Sequence[Definition] = ()) -> str:
         fence = "````" if markdown else "```"  # pages of skills have fences themselves
         parts += ["## Example", "Lines with `-` are wrong, lines with `+` are right.", f"{fence}diff\n{diff}\n{fence}"]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _ignoring(one: Definition) -> str:
+    """How to ignore a finding, in one line."""
+    comment = f"omni-kit: ignore[{one.id}] reason"
+    form = {"skill": f"`<!-- {comment} -->`", "layout": ""}.get(one.target, f"`# {comment}`")
+    first = f"To ignore one finding, write {form} on its line or the line above. " if form else ""
+    return f"{first}To ignore all, pass `--ignore {one.id}`, or see [the settings](README.md#ignoring-findings)."
 
 
 def example_diff(bad: Sequence[Example], good: Sequence[Example]) -> str:

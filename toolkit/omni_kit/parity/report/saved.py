@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +58,18 @@ class Saved:
 
 
 def save_replay(report: ParityReport, options: Options, work_dir: Path | None) -> str:
-    """Writes the file of a run: into the directory that it keeps, or into the user's cache.
+    """Writes the file of a run, a new one each time: into the directory that it keeps, or into the user's cache.
 
     Returns:
         Where it is; empty where nothing can be written.
     """
     named = hashlib.sha256(json.dumps(asdict(options), sort_keys=True).encode()).hexdigest()[:8]
-    file = (
+    first = (
         work_dir / "replay.json"
         if work_dir
-        else cache_directory() / "parity" / f"{Path(options.path).name}-{named}.json"
+        else cache_directory() / "parity" / f"{Path(options.path).name}-{_levels(options)}-{named}.json"
     )
+    file = next(path for path in _names(first) if not path.exists())
     module = report.first_divergence.module if report.first_divergence else ""
     saved = Saved(options, versions(), figures_of(report), module)
     try:
@@ -75,6 +77,15 @@ def save_replay(report: ParityReport, options: Options, work_dir: Path | None) -
     except BadInput:
         return ""
     return str(file.resolve())
+
+
+def _levels(options: Options) -> str:
+    return options.levels[0] if len(options.levels) == 1 else f"{len(options.levels)}-levels"
+
+
+def _names(first: Path) -> Iterator[Path]:
+    yield first
+    yield from (first.with_stem(f"{first.stem}-{number}") for number in count(2))
 
 
 def load_replay(file: Path) -> Saved:

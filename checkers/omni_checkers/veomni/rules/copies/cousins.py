@@ -40,10 +40,11 @@ class CousinsSayTheSame(Rule):
     own files of this model nor any of the others have; or a line that changes a value and that most of them have. In
     functions that are otherwise different, a line is compared with what others have between the same lines.
 
-    Why: sequence parallelism, collators and converters have no upstream to be compared with. They are copied from one
-    integration to the next, and a slip in them shows on several ranks only.
+    Why: code for sequence parallelism, collators and converters is copied from one integration to the next, and
+    upstream has nothing like it. A line that differs from every other copy is likely a slip of the copying. On one
+    process it does nothing; on several ranks it cuts, pads or gathers the wrong elements.
 
-    Fine when: this model needs it otherwise; say why in an ignore comment.
+    Fine when: this model needs the line as it is; say why in an ignore comment.
     """
 
     id = "VEO427"
