@@ -76,7 +76,7 @@ def banner(title: str, *lines: str) -> str:
 
 
 def written_by_omni_kit(text: str) -> bool:
-    """Whether the header of a generated file names omni-kit's generator; otherwise it is VeOmni's."""
+    """Whether the header of a generated file names omni-kit's generator; otherwise the framework's own wrote it."""
     return _COMMAND in text[:20_000]
 
 

@@ -16,7 +16,7 @@ from omni_kit.pysource.same import same_code
 from omni_kit.pysource.source import parse_file
 
 KEPT_BY_ALL = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.Expr)
-"""Top-level statements that VeOmni's own generator does not drop."""
+"""Top-level statements that the framework's own generator does not drop."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class GeneratedFile:
 
     @property
     def ours(self) -> bool:
-        """Whether omni-kit's generator wrote it, not VeOmni's."""
+        """Whether omni-kit's generator wrote it, not the framework's."""
         return written_by_omni_kit(self.text)
 
 
@@ -98,7 +98,7 @@ def _same_text(there: GeneratedFile, wanted: str) -> bool:
 
 
 def _only_dropped(tree: ast.Module, wanted: ast.Module) -> bool:
-    """Whether a file only lacks top-level statements of kinds that VeOmni's generator drops."""
+    """Whether a file only lacks top-level statements of kinds that the framework's generator drops."""
     here = Counter(ast.dump(node) for node in tree.body)
     there = Counter(ast.dump(node) for node in wanted.body)
     if here - there:
