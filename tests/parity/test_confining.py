@@ -3,6 +3,8 @@
 import os
 import subprocess
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,10 @@ import torch
 
 from omni_kit.isolation.confinement import can_confine
 from omni_kit.isolation.worker import StepError
-from omni_kit.parity.compare.files import load_tensors, save_tensors
+from omni_kit.parity.compare.attention import load_calls, save_calls
+from omni_kit.parity.compare.files import config_difference, load_tensors, save_tensors, stored_dtypes
+from omni_kit.parity.compare.trace import ModuleCall, Recording
+from omni_kit.parity.processes.steps.training import read_record
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.run import run_parity
 from tests.parity.conftest import MODELING, Plant
@@ -120,3 +125,59 @@ def test_results_are_read_where_they_lie(tmp_path: Path) -> None:
         with pytest.raises(StepError) as error:
             load_tensors(own / file)
         assert error.value.blames_candidate
+
+
+def _replaced(file: Path, how: str) -> None:
+    """Put something in the place of a result that no honest process leaves there."""
+    other = file.with_name("other")
+    file.rename(other)
+    if how == "a link":
+        file.symlink_to(other)
+    elif how == "a pipe":
+        os.mkfifo(file)
+    elif how == "nothing":
+        pass
+    else:
+        file.write_text(how, encoding="utf-8")
+
+
+HOSTILE = ("a link", "a pipe", "nothing", "", "[" * 100_000, '{"calls":', '[{"number": 1}]', "9" * 6_000, "null")
+
+
+@pytest.mark.parametrize("how", HOSTILE, ids=lambda text: text[:12])
+def test_no_result_is_read_through_links_or_pipes_and_a_damaged_one_is_the_candidates(tmp_path: Path, how: str) -> None:
+    directory, upstream = tmp_path / "candidate", tmp_path / "upstream"
+    readers: dict[str, Callable[[], object]] = {
+        "trace.json": lambda: Recording.load(directory),
+        "attention.json": lambda: load_calls(directory),
+        "a.safetensors": lambda: stored_dtypes(directory),
+        "rank0.pt": lambda: read_record(directory / "rank0.pt"),
+        "config.json": lambda: config_difference(upstream, directory),
+    }
+    Recording().save(directory)
+    save_calls({"attention": [{"is_causal": True}]}, directory)
+    save_tensors({"weight": torch.ones(2)}, directory / "a.safetensors")
+    torch.save({"steps": []}, directory / "rank0.pt")
+    (directory / "trace.safetensors").rename(tmp_path / "trace.safetensors")
+    (directory / "config.json").write_text('{"model_type": "olmoe"}', encoding="utf-8")
+    upstream.mkdir()
+    (upstream / "config.json").write_text('{"model_type": "olmoe"}', encoding="utf-8")
+    for name, read in readers.items():
+        if name != "trace.json":
+            assert read() is not None
+        _replaced(directory / name, how)
+        if name in {"a.safetensors", "config.json"} and how == "nothing":
+            continue
+        with pytest.raises(StepError, match=name) as error:
+            read()
+        assert error.value.blames_candidate
+
+
+def test_calls_that_name_no_call_are_the_candidates_fault(tmp_path: Path) -> None:
+    call = ModuleCall(0, "", 0, -1, "Model", "", "")
+    for hostile in (replace(call, number=7), replace(call, parent=3), replace(call, parent=0)):
+        Recording([hostile]).save(tmp_path)
+        with pytest.raises(StepError, match="not numbered in order"):
+            Recording.load(tmp_path)
+    Recording([call]).save(tmp_path)
+    assert Recording.load(tmp_path).calls == [call]

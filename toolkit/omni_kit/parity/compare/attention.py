@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from omni_kit.parity.compare.files import load_json, reading_results
 from omni_kit.targets.sides import AttentionCalls
 
 FILE = "attention.json"
@@ -16,8 +17,13 @@ def save_calls(calls: AttentionCalls, directory: Path) -> None:
 
 
 def load_calls(directory: Path) -> AttentionCalls:
-    """What `save_calls` wrote."""
-    return dict(json.loads((directory / FILE).read_text(encoding="utf-8")))
+    """What `save_calls` wrote.
+
+    Raises:
+        StepError: it is missing, damaged, not a file or reached by a link.
+    """
+    with reading_results(directory / FILE) as file:
+        return {module: [dict(call) for call in calls] for module, calls in load_json(file).items()}
 
 
 def attention_differences(reference: AttentionCalls, candidate: AttentionCalls) -> list[str]:

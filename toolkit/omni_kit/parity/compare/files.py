@@ -1,19 +1,22 @@
 """Tensors in files: how the two processes hand each other what they computed."""
 
-import json
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from omni_kit.documents import read_json
 from omni_kit.isolation.worker import StepError
 from omni_kit.toys.tensors import Tensors
+
+CONFIG = "config.json"
+_LONGEST_JSON = 1 << 26  # bytes
 
 
 def save_tensors(tensors: Mapping[str, torch.Tensor], file: Path) -> None:
@@ -34,11 +37,8 @@ def load_tensors(file: Path) -> Tensors:
     Raises:
         StepError: it is missing or damaged, is not a file, or a link leads there: the writer would choose what is read.
     """
-    with own_file(file) as opened:
-        try:
-            return cast(Tensors, load_file(opened))
-        except SafetensorError as error:
-            raise StepError(f"{file.name} cannot be read: {error}", blames_candidate=True) from error
+    with reading_results(file) as opened:
+        return cast(Tensors, load_file(opened))
 
 
 @contextmanager
@@ -62,12 +62,43 @@ def own_file(file: Path) -> Iterator[Path]:
         os.close(handle)
 
 
+@contextmanager
+def reading_results(file: Path) -> Iterator[Path]:
+    """Yield `own_file`; any error while its content is read and understood is the fault of what wrote it.
+
+    Raises:
+        StepError: as `load_tensors`.
+    """
+    with own_file(file) as opened:
+        try:
+            yield opened
+        except Exception as error:
+            said = " ".join(str(error).split())[:200] or "no message"
+            message = f"{file.name} cannot be read: {type(error).__name__}: {said}"
+            raise StepError(message, blames_candidate=True) from error
+
+
+def load_json(file: Path) -> Any:
+    """Return the JSON value of a file; of a result, use it within `reading_results`.
+
+    Raises:
+        ValueError: it is not JSON, or longer than any result.
+    """
+    if file.stat().st_size > _LONGEST_JSON:
+        raise ValueError(f"it has more than {_LONGEST_JSON} bytes")
+    return read_json(file.read_text(encoding="utf-8"))
+
+
 def stored_dtypes(directory: Path) -> dict[str, torch.dtype]:
-    """Name -> dtype of every tensor in the safetensors files of a directory, not of those below it."""
+    """Name -> dtype of every tensor in the safetensors files of a directory, not of those below it.
+
+    Raises:
+        StepError: as `load_tensors`.
+    """
     found: dict[str, torch.dtype] = {}
     for file in sorted(directory.glob("*.safetensors")):
-        with safe_open(file, framework="pt") as opened:
-            found |= {name: opened.get_tensor(name).dtype for name in opened.keys()}  # noqa: SIM118  it is no dict
+        with reading_results(file) as opened, safe_open(opened, framework="pt") as tensors:
+            found |= {name: tensors.get_tensor(name).dtype for name in tensors.keys()}  # noqa: SIM118  it is no dict
     return found
 
 
@@ -91,11 +122,19 @@ def config_difference(one: Path, other: Path, keys: Collection[str] | None = Non
     Keys with an underscore in front say by whom and from where it was written; of these the class alone counts.
 
     Args:
+        one: upstream's directory; `other` was written by the candidate.
         keys: those that are compared; None compares all.
+
+    Raises:
+        StepError: as `load_tensors`, of `other`.
     """
-    first, second = (_config(directory) for directory in (one, other))
-    if first is None or second is None:
-        return "" if first is None else "no config.json"
+    if not (one / CONFIG).is_file():
+        return ""
+    if not os.path.lexists(other / CONFIG):
+        return "no config.json"
+    first = _compared(load_json(one / CONFIG))
+    with reading_results(other / CONFIG) as file:
+        second = _compared(load_json(file))
     names = first.keys() | second.keys()
     for name in sorted(names if keys is None else names.intersection(keys)):
         if name not in second:
@@ -107,9 +146,5 @@ def config_difference(one: Path, other: Path, keys: Collection[str] | None = Non
     return ""
 
 
-def _config(directory: Path) -> dict[str, object] | None:
-    file = directory / "config.json"
-    if not file.is_file():
-        return None
-    values = json.loads(file.read_text(encoding="utf-8"))
-    return {name: value for name, value in values.items() if name == "_class_name" or not name.startswith("_")}
+def _compared(config: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in config.items() if name == "_class_name" or not name.startswith("_")}

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from omni_kit.parity.compare.files import load_tensors, save_tensors
+from omni_kit.parity.compare.files import load_json, load_tensors, reading_results, save_tensors
 from omni_kit.toys.tensors import Tensors
 
 
@@ -70,10 +70,17 @@ class Recording:
 
     @classmethod
     def load(cls, directory: Path) -> "Recording":
-        """What `save` wrote into a directory."""
-        index = json.loads((directory / "trace.json").read_text(encoding="utf-8"))
-        calls = [ModuleCall(**call) for call in index["calls"]]
-        events = [(kind, number) for kind, number in index["events"]]
+        """What `save` wrote into a directory.
+
+        Raises:
+            StepError: as `load_tensors`; or its calls are not numbered as `save` numbers them.
+        """
+        with reading_results(directory / "trace.json") as file:
+            index = load_json(file)
+            calls = [ModuleCall(**call) for call in index["calls"]]
+            events = [(kind, number) for kind, number in index["events"]]
+            if any(call.number != at or not -1 <= call.parent < at for at, call in enumerate(calls)):
+                raise ValueError("its calls are not numbered in order")
         return cls(calls, events, load_tensors(directory / "trace.safetensors"))
 
 

@@ -1,14 +1,14 @@
 """What both sides of a comparison are asked at most once; each answer is kept."""
 
-import json
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.parity.compare.attention import load_calls
-from omni_kit.parity.compare.files import config_difference, load_tensors
+from omni_kit.parity.compare.files import config_difference, load_json, load_tensors, reading_results
 from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.trace import Recording
 from omni_kit.parity.processes.answers import CANDIDATE, NUDGED, REFERENCE, Called, Stepped, once, paired
@@ -278,9 +278,12 @@ class Asked:
         return load_tensors(self.where / "state.safetensors")
 
     def toy(self) -> dict[str, Any] | None:
-        """The config of the toy that was made; None where a checkpoint was given, or none could be made."""
-        file = self.checkpoint / "config.json"
-        return None if self.given or not file.is_file() else dict(json.loads(file.read_text(encoding="utf-8")))
+        """The config of the toy that was made; None where a checkpoint was given, or none could be made or read."""
+        if self.given:
+            return None
+        with suppress(StepError), reading_results(self.checkpoint / "config.json") as file:
+            return dict(load_json(file))
+        return None
 
     def model_type(self) -> str:
         """What is compared; empty while the reference could not say."""

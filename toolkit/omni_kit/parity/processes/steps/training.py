@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from omni_kit.errors import MissingRequirement
-from omni_kit.parity.compare.files import save_tensors, state_of
+from omni_kit.parity.compare.files import reading_results, save_tensors, state_of
 from omni_kit.parity.processes.side import Side
 from omni_kit.parity.processes.step import Step
 from omni_kit.targets.sides import Mesh, TrainingRun
@@ -142,5 +142,10 @@ class LoadAdapter(Step[int | str]):
 
 
 def read_record(file: Path) -> dict[str, Any]:
-    """Return what a process of a trainer recorded; see `Trains.run_trainer`."""
-    return dict(torch.load(file, weights_only=True))
+    """Return what a process of a trainer recorded; see `Trains.run_trainer`.
+
+    Raises:
+        StepError: it is missing, damaged, not a file or reached by a link.
+    """
+    with reading_results(file) as opened:
+        return dict(torch.load(opened, weights_only=True))
