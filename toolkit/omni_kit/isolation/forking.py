@@ -19,6 +19,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from omni_kit.isolation.keeping import (
@@ -29,6 +30,7 @@ from omni_kit.isolation.keeping import (
     reap,
     wake_at_end_of_child,
 )
+from omni_kit.isolation.limits import Limits, Watch
 
 LENGTH = 8  # bytes of a message's length
 _HARMLESS = frozenset({"jemalloc_bg_thd"})  # a pool of memory that prepares for forks itself
@@ -71,8 +73,11 @@ def _next_job(control: socket.socket) -> Callable[[], None] | None:
         if not pid:
             forget_children(*wake)
             control.close()
-            keep(files[3], files[4], files[:3])
-            return lambda: _work(json.loads(message), files[:3], serves)
+            request = json.loads(message)
+            limits = request["limits"]
+            watch = Watch(Limits(**limits), Path(request["directory"]), files[2]) if limits is not None else None
+            keep(files[3], files[4], files[:3], watch)
+            return lambda: _work(request, files[:3], serves)
         keepers.add(pid)
         for file in files:
             os.close(file)

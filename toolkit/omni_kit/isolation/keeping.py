@@ -12,21 +12,24 @@ import sys
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from pathlib import Path
+
+from omni_kit.isolation.limits import LOOK, Watch
 
 _ADOPT_ORPHANS = 36  # prctl's PR_SET_CHILD_SUBREAPER
 _LONGEST = 5.0  # seconds in which killed processes have to be gone
-_PROCESSES = Path("/proc")
+_LONGEST_OF_MANY = 60.0  # of those that exceed a limit: there may be thousands, which go on starting others
+_PROCESSES = "/proc"
 
 
-def keep(leash: int, status: int, files: Sequence[int]) -> None:
+def keep(leash: int, status: int, files: Sequence[int], watch: Watch | None = None) -> None:
     """Fork, and return in the new process alone; the process that called becomes its keeper and never returns.
 
     Args:
         leash: a pipe. When its other end is written to or closed, the keeper ends the process.
         status: a pipe. The keeper writes the process id as one line, and the exit code as another once the process
-            and all its descendants are gone.
+            and all its descendants are gone; with the limit that they exceeded, where the keeper ended them for that.
         files: what the new process alone has to hold.
+        watch: what the process and its descendants may use.
     """
     os.setsid()
     adopt_orphans()
@@ -40,18 +43,24 @@ def keep(leash: int, status: int, files: Sequence[int]) -> None:
         return
     for file in files:
         os.close(file)
-    _tell(status, pid)
+    _tell(status, str(pid))
+    if watch is not None:
+        _run_first()
     codes: dict[int, int] = {}
-    while pid not in codes:
-        ready, _, _ = select.select([leash, wake[0]], [], [])
+    exceeded = ""
+    while pid not in codes and not exceeded:
+        ready, _, _ = select.select([leash, wake[0]], [], [], LOOK if watch is not None else None)
         if leash in ready:
             break
-        os.read(wake[0], 4096)
-        codes |= reap()
+        if wake[0] in ready:
+            os.read(wake[0], 4096)
+            codes |= reap()
+        elif watch is not None:
+            exceeded = watch.exceeded(_descendants(()))
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    codes |= end_descendants()
-    _tell(status, codes.get(pid, -signal.SIGKILL))
+    codes |= end_descendants(longest=_LONGEST_OF_MANY if exceeded else _LONGEST)
+    _tell(status, f"{codes.get(pid, -signal.SIGKILL)} {exceeded}")
     os._exit(0)
 
 
@@ -87,16 +96,17 @@ def reap() -> dict[int, int]:
     return found
 
 
-def end_descendants(besides: Collection[int] = ()) -> dict[int, int]:
+def end_descendants(besides: Collection[int] = (), longest: float = _LONGEST) -> dict[int, int]:
     """Kill all descendants of this process, and return the exit codes of its children.
 
     They are stopped first: a stopped process starts no other one.
 
     Args:
         besides: children that go on, with their descendants.
+        longest: seconds after which those that are left are given up.
     """
     codes = reap()
-    deadline = time.monotonic() + _LONGEST
+    deadline = time.monotonic() + longest
     stopped: set[int] = set()
     while _has_children() and time.monotonic() < deadline:
         alive = _descendants(besides)
@@ -113,6 +123,12 @@ def end_descendants(besides: Collection[int] = ()) -> dict[int, int]:
     return codes
 
 
+def _run_first() -> None:
+    """Run before all others, so that thousands of processes do not keep this one from ending them; as root alone."""
+    with suppress(OSError, AttributeError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+
+
 def _has_children() -> bool:
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -124,11 +140,11 @@ def _has_children() -> bool:
 def _descendants(besides: Collection[int]) -> set[int]:
     """Return the descendants that run; none where the system lists no processes."""
     children: dict[int, list[int]] = {}
-    for entry in _PROCESSES.glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError, IndexError):
-            state, parent = entry.read_text(errors="replace").rpartition(")")[2].split()[:2]
-            if state not in "ZX":
-                children.setdefault(int(parent), []).append(int(entry.parent.name))
+    for name in filter(str.isdecimal, os.listdir(_PROCESSES) if os.path.isdir(_PROCESSES) else ()):
+        with suppress(OSError, ValueError), open(f"{_PROCESSES}/{name}/stat", "rb") as file:
+            state, parent = file.read().rpartition(b")")[2].split()[:2]
+            if state not in b"ZX":
+                children.setdefault(int(parent), []).append(int(name))
     found: set[int] = set()
     todo = [pid for pid in children.get(os.getpid(), ()) if pid not in besides]
     while todo:
@@ -138,6 +154,6 @@ def _descendants(besides: Collection[int]) -> set[int]:
     return found
 
 
-def _tell(file: int, number: int) -> None:
+def _tell(file: int, text: str) -> None:
     with suppress(BrokenPipeError):
-        os.write(file, f"{number}\n".encode())
+        os.write(file, f"{text}\n".encode())

@@ -12,11 +12,12 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import omni_kit
 from omni_kit.isolation.forking import LENGTH
+from omni_kit.isolation.limits import Limits
 
 ROOT = Path(omni_kit.__file__).resolve().parents[1]
 _MOST = 4  # servers at a time; each keeps a few hundred MB
@@ -35,6 +36,7 @@ class Start:
         program: what it executes, with its arguments.
         modules: what it imports in any case, so that it can be a fork of a process that has; empty for a fresh process.
         arguments: what such a fork serves with; see `serving.serve`.
+        limits: what it and its descendants may use, files in `directory` included.
     """
 
     program: Sequence[str]
@@ -42,16 +44,22 @@ class Start:
     directory: str
     modules: tuple[str, ...] = ()
     arguments: Sequence[str] = ()
+    limits: Limits | None = None
 
 
 class Process:
-    """A process that was started and leads a session of its own; its keeper ends it with all its descendants."""
+    """A process that was started and leads a session of its own; its keeper ends it with all its descendants.
+
+    Attributes:
+        exceeded: the limit for which the keeper has ended it, as the predicate of a sentence; empty for none.
+    """
 
     def __init__(self, status: int, leash: int) -> None:
         self._status = status
         self._leash = leash
         self._said = b""
         self._ended: int | None = None
+        self.exceeded = ""
 
     def __del__(self) -> None:
         for file in (self._leash, *([] if self._ended is not None else [self._status])):
@@ -99,10 +107,11 @@ class Process:
         ready, _, _ = select.select([self._status], [], [], timeout)
         if not ready:
             return False
-        said = os.read(self._status, 64)
+        said = os.read(self._status, 1024)
         self._said += said
         if self._said.count(b"\n") == 2:
-            self._ended = int(self._said.split(b"\n")[1])
+            code, _, exceeded = self._said.split(b"\n")[1].decode().partition(" ")
+            self._ended, self.exceeded = int(code), exceeded
         elif not said:  # its keeper was killed
             with suppress(OSError, ValueError):
                 os.killpg(int(self._said), signal.SIGKILL)
@@ -124,6 +133,7 @@ def start(how: Start, stdin: int, stdout: int, stderr: int) -> Process:
     message = {
         "program": [*how.program], "arguments": [*how.arguments],
         "environment": dict(how.environment), "directory": how.directory,
+        "limits": asdict(how.limits) if how.limits is not None else None,
     }  # fmt: skip
     with _lock, suppress(BrokenPipeError, ConnectionResetError):  # the status pipe then says that the server died
         _server(how).send(json.dumps(message).encode(), [stdin, stdout, stderr, leash, theirs])

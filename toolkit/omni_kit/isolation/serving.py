@@ -16,19 +16,24 @@ from typing import Any, TextIO
 
 from omni_kit.isolation.confinement import Confinement, confine
 from omni_kit.isolation.failures import REQUESTED, lacks_package, one_line
+from omni_kit.isolation.limits import drop_privileges, own_shared_memory
 
 Service = Callable[[str], Any]
 _LOGGED = 400  # characters of a request
 
 
-def serve(service: str, name: str, confinement: str = "") -> None:
+def serve(service: str, name: str, confinement: str = "", shared: str = "") -> None:
     """Reply to requests until stdin closes.
 
     Args:
         service: "package.module:function" of what takes the worker's name and returns the function that replies.
         name: the worker's name.
         confinement: the fields of a `Confinement` as a JSON object; empty for a process that is not confined.
+        shared: bytes of a shared memory of its own; empty for one that shares everybody's.
     """
+    if shared:
+        own_shared_memory(int(shared))
+        drop_privileges()
     if confinement:
         confine(Confinement(**{field: tuple(paths) for field, paths in json.loads(confinement).items()}))
     faulthandler.enable()  # SIGABRT from the parent writes the stack of every thread to the log

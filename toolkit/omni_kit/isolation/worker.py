@@ -5,7 +5,6 @@ import os
 import re
 import secrets
 import select
-import shutil
 import signal
 import sys
 import tempfile
@@ -20,11 +19,14 @@ from typing import Any, Protocol, TypeVar
 
 from omni_kit.isolation.confinement import RUNNER, Confinement
 from omni_kit.isolation.failures import REQUESTED
+from omni_kit.isolation.limits import Limits
+from omni_kit.isolation.removing import remove
 from omni_kit.isolation.servers import ROOT, Start, start
 from omni_kit.stopping import go_on
 
 _LAST_WORDS = 5.0  # seconds that a process has to end by itself
 _LONGEST_REPLY = 1 << 26  # bytes
+_LAST_BYTES = 1 << 24  # of a log
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -70,6 +72,7 @@ class Worker:
         timeout: seconds that one step may take.
         threads: how many threads it may compute with; None shares the cores between two processes.
         confinement: what it cannot open or change, where the system can keep it from that.
+        limits: what it and its descendants may use; without, one that is confined gets those of the machine.
         service: what replies to its requests; see `serving.serve`.
         argument: what the service is called with, instead of the name.
         modules: what it imports in any case, so that it can be the fork of a server that has imported them.
@@ -84,6 +87,7 @@ class Worker:
         timeout: float = 300.0,
         threads: int | None = None,
         confinement: Confinement | None = None,
+        limits: Limits | None = None,
         service: str,
         argument: str = "",
         modules: Sequence[str] = (),
@@ -99,7 +103,12 @@ class Worker:
         self._writable = confinement.reachable(write=True) if confinement is not None else [Path("/")]
         stdin, self._stdin = os.pipe()
         self._stdout, stdout = os.pipe()
-        arguments = [service, argument or name, json.dumps(asdict(confinement)) if confinement is not None else ""]
+        if limits is None and confinement is not None:
+            limits = Limits.of_machine()
+        arguments = [
+            service, argument or name, json.dumps(asdict(confinement)) if confinement is not None else "",
+            str(limits.shared) if limits is not None else "",
+        ]  # fmt: skip
         variables = environment(service, path, threads)
         how = Start(
             program=[sys.executable, "-P", "-m", "omni_kit.isolation.serving", *arguments],
@@ -107,6 +116,7 @@ class Worker:
             directory=self._scratch,
             modules=tuple(modules),
             arguments=arguments,
+            limits=limits,
         )
         try:
             self._process = start(how, stdin, stdout, self._log_file.fileno())
@@ -204,7 +214,7 @@ class Worker:
             os.close(self._stdout)
             self._stdout = -1
         self._log_file.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        remove(self._scratch)
 
     def _kill(self) -> None:
         """Ends it and its descendants: no signal that they ignore, and none that stops them, keeps them from that."""
@@ -273,12 +283,21 @@ class Worker:
 
     def _died(self, step: str) -> StepError:
         code = self._process.wait()
-        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        if self._process.exceeded:
+            message = f"the {self.name} process {self._process.exceeded} in '{step}'"
+            return StepError(message, blames_candidate=self.name != "reference")
+        lines = self._logged().splitlines()
         own = code >= 0 and any(line.startswith(REQUESTED) for line in lines)  # else it did not even start
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         why = self._killer() if code == -signal.SIGKILL else ", by an exit in code that it ran" if own else ""
         message = f"the {self.name} process {how} in '{step}'{why}{_last_words(lines)}"
         return StepError(message, blames_candidate=own and self.name != "reference")
+
+    def _logged(self) -> str:
+        """Return the end of the log."""
+        with self.log.open("rb") as log:
+            log.seek(max(0, self.log.stat().st_size - _LAST_BYTES))
+            return log.read().decode(errors="replace")
 
     def _killer(self) -> str:
         """Who sent SIGKILL, as far as the kernel's count of processes that it killed for memory says."""
