@@ -1,8 +1,7 @@
-"""The fork server: `python -m omni_kit.isolation.forking CONTROL MODULE...` imports modules, and forks processes.
+"""The fork server: it imports modules, and forks processes.
 
 It computes nothing, so a fork inherits imported modules and nothing else: no threads, no random state, no graph. Where
-the imports have started a thread or an accelerator, or there are none, the fork executes a program instead. CONTROL is
-the number of a socket; when its other end closes, the server ends.
+the imports have started a thread or an accelerator, or there are none, the fork executes a program instead.
 
 Each message is the length of a JSON object, which follows, with five file descriptors: stdin, stdout and stderr of the
 process, and the leash and the status of its keeper.
@@ -37,20 +36,24 @@ _HARMLESS = frozenset({"jemalloc_bg_thd"})  # a pool of memory that prepares for
 _NOT_EXECUTABLE = 126
 
 
-def main() -> None:
-    """Import the modules and fork processes until the control socket closes."""
-    control = socket.socket(fileno=int(sys.argv[1]))
+def main(number: int, modules: Sequence[str]) -> None:
+    """Import modules and fork processes until the control socket closes.
+
+    Args:
+        number: the file descriptor of the socket.
+    """
+    control = socket.socket(fileno=number)
     gc.disable()
-    for module in sys.argv[2:]:
+    for module in modules:
         with suppress(Exception, SystemExit):  # the worker that needs it reports the error
             importlib.import_module(module)
     gc.freeze()
-    job = _next_job(control)
+    job = _next_job(control, bool(modules))
     if job is not None:  # this is the fork; nothing of the server is left on its stack
         os._exit(_exit_code(job))
 
 
-def _next_job(control: socket.socket) -> Callable[[], None] | None:
+def _next_job(control: socket.socket, imported: bool) -> Callable[[], None] | None:
     """Fork for each message; return the process's job in each fork, and None in the server when it has to end."""
     adopt_orphans()  # those of a keeper that was killed
     wake = wake_at_end_of_child()
@@ -68,7 +71,7 @@ def _next_job(control: socket.socket) -> Callable[[], None] | None:
         message, files = _received(control)
         if not message:
             return None
-        serves = bool(sys.argv[2:]) and _may_fork()
+        serves = imported and _may_fork()
         pid = os.fork()
         if not pid:
             forget_children(*wake)
@@ -117,7 +120,6 @@ def _work(request: dict[str, Any], files: Sequence[int], serves: bool) -> None:
     os.environ.update(environment)
     tempfile.tempdir = None
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
-    sys.argv = ["omni_kit.isolation.serving", *request["arguments"]]
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
         torch.default_generator.seed()  # a fresh process begins with a random one
@@ -153,7 +155,3 @@ def _exit_code(job: Callable[[], None]) -> int:
         with suppress(Exception):
             stream.flush()
     return int(code) & 0xFF if isinstance(code, int) else 0
-
-
-if __name__ == "__main__":
-    main()

@@ -63,7 +63,7 @@ def run_workers(
     """
     limits = Confinement.of_candidate() if confined else None
     with ExitStack() as stack:
-        logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="omni-kit-worker-")))
+        logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         running: deque[tuple[Worker, Call]] = deque()
         for number, request in enumerate(requests):
             if len(running) == cores():

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import omni_kit
-from omni_kit.isolation.forking import LENGTH
+from omni_kit.isolation.forking import LENGTH, main
 from omni_kit.isolation.limits import Limits
 
 ROOT = Path(omni_kit.__file__).resolve().parents[1]
@@ -176,11 +176,14 @@ class _Server:
             environment = {**environment, "PYTHONPATH": str(ROOT)}
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, *([] if modules else ["-S"]), "-P", "-m", "omni_kit.isolation.forking",
-                 str(theirs.fileno()), *modules],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                [sys.executable, *([] if modules else ["-S"]), "-P", "-"],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 env=dict(environment), pass_fds=[theirs.fileno()], start_new_session=True,
             )  # fmt: skip
+            assert self._process.stdin is not None
+            # By stdin, so that the processes that are forked from it do not show in their command line what they are.
+            with suppress(BrokenPipeError), self._process.stdin as program:
+                program.write(f"from {main.__module__} import main\nmain({theirs.fileno()}, {[*modules]!r})\n".encode())
 
     @property
     def alive(self) -> bool:

@@ -31,6 +31,7 @@ def serve(service: str, name: str, confinement: str = "", shared: str = "") -> N
         confinement: the fields of a `Confinement` as a JSON object; empty for a process that is not confined.
         shared: bytes of a shared memory of its own; empty for one that shares everybody's.
     """
+    sys.argv, sys.orig_argv[:] = [""], [sys.executable]  # an integration runs as it does elsewhere
     if shared:
         own_shared_memory(int(shared))
         drop_privileges()

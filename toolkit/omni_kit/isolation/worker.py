@@ -27,6 +27,7 @@ from omni_kit.stopping import go_on
 _LAST_WORDS = 5.0  # seconds that a process has to end by itself
 _LONGEST_REPLY = 1 << 26  # bytes
 _LAST_BYTES = 1 << 24  # of a log
+_OWN = "OMNI_KIT_"
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -98,7 +99,7 @@ class Worker:
         self.timeout = timeout
         log_dir.mkdir(parents=True, exist_ok=True)
         self._log_file = self.log.open("ab")
-        self._scratch = tempfile.mkdtemp(prefix="omni-kit-scratch-")
+        self._scratch = tempfile.mkdtemp()
         self._readable = confinement.reachable(write=False) if confinement is not None else [Path("/")]
         self._writable = confinement.reachable(write=True) if confinement is not None else [Path("/")]
         stdin, self._stdin = os.pipe()
@@ -329,7 +330,9 @@ def _write(file: int, data: bytes) -> None:
 
 
 def environment(service: str, path: Sequence[Path], threads: int | None) -> dict[str, str]:
-    """Return the variables of a worker: offline, quiet, with no more threads than cores, and without a runner's own.
+    """Return the variables of a worker: offline, quiet, with no more threads than cores.
+
+    Without a runner's own, and without omni-kit's, by which an integration would know that it is compared.
 
     Args:
         service, path, threads: see `Worker`.
@@ -340,7 +343,7 @@ def environment(service: str, path: Sequence[Path], threads: int | None) -> dict
     places = [*dict.fromkeys(map(str, [*path, ROOT, *_home(service)])), *filter(None, [os.environ.get("PYTHONPATH")])]
     repeatable = {"PYTHONHASHSEED": "0"}  # upstream iterates over sets: both sides must do it in the same order
     quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    own = {name: value for name, value in os.environ.items() if not name.startswith(RUNNER)}
+    own = {name: value for name, value in os.environ.items() if not name.startswith((*RUNNER, _OWN))}
     return {**own, **offline, **limits, **quiet, **repeatable, "PYTHONPATH": os.pathsep.join(places)}
 
 

@@ -67,7 +67,7 @@ def find_kernels(
     require(candidate.requires)
     here = _present(asked.device)
     source = str(asked.config.resolve() if asked.config else candidate.source)
-    with tempfile.TemporaryDirectory(prefix="omni-kit-kernels-", ignore_cleanup_errors=True) as where:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as where:
         room = Room(
             candidate,
             Path(where),

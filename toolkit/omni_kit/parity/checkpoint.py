@@ -42,7 +42,7 @@ def make_toy_checkpoint(
 
     with ExitStack() as stack:
         if sides is None:
-            logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="omni-kit-toy-")))
+            logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             worker = stack.enter_context(Worker("reference", logs, service=SERVICE, modules=preloaded(builder)))
         else:
             worker = sides.worker("reference")

@@ -34,7 +34,7 @@ def replay(
     """
     saved = load_replay(file)
     asked = saved.options
-    with tempfile.TemporaryDirectory(prefix="omni-kit-replay-") as place:
+    with tempfile.TemporaryDirectory() as place:
         toy = None
         if asked.toy is not None:
             toy = Path(place, "toy_config.json")

@@ -247,8 +247,7 @@ def _hidden(closed: Path, kept: Path | None) -> Iterator[Path]:
 def _directory(work_dir: Path | None, below: Path | None) -> Iterator[Path]:
     """The given directory, emptied of an earlier run, or one that is gone afterwards."""
     if work_dir is None:
-        prefix = "omni-kit-parity-"
-        with tempfile.TemporaryDirectory(prefix=prefix, dir=below, ignore_cleanup_errors=True) as temporary:
+        with tempfile.TemporaryDirectory(dir=below, ignore_cleanup_errors=True) as temporary:
             yield Path(temporary).resolve()
         return
     work_dir.mkdir(parents=True, exist_ok=True)

@@ -56,7 +56,7 @@ class Sides:
         self._workers: dict[str, Worker] = {}
         self._seen: set[Path] = set()
         self._modules = preloaded(TRANSFORMERS)
-        self.closed = Path(tempfile.mkdtemp(prefix="omni-kit-closed-")).resolve()
+        self.closed = Path(tempfile.mkdtemp()).resolve()
 
     def __enter__(self) -> "Sides":
         return self

@@ -39,7 +39,7 @@ def derive(path: Path, *, target: str | None = None, seconds: float = 120.0) -> 
     """
     candidate = find_candidate(path, target)
     require(candidate.requires)
-    with tempfile.TemporaryDirectory(prefix="omni-kit-") as place, Sides(Path(place), timeout=seconds + 120) as sides:
+    with tempfile.TemporaryDirectory() as place, Sides(Path(place), timeout=seconds + 120) as sides:
         from omni_kit.parity.processes.pair import Pair
         from omni_kit.parity.processes.steps.deriving import as_rows
 

@@ -70,7 +70,7 @@ def blocks_in_tree(
 @contextmanager
 def _with(library: Library, files: Mapping[str, str]) -> Iterator[Library]:
     """The library with more files, for as long as it is read."""
-    with tempfile.TemporaryDirectory(prefix="omni-kit-") as place:
+    with tempfile.TemporaryDirectory() as place:
         root = Path(place, library.name)
         for file in library.root.rglob("*.py"):
             link = root / file.relative_to(library.root)

@@ -78,7 +78,7 @@ def derive(path: Path) -> str:
         Refusal: no plan was found, or it changes what the model answers; why.
     """
     candidate = TransformerHandler().candidate(path)
-    with tempfile.TemporaryDirectory(prefix="omni-kit-") as place:
+    with tempfile.TemporaryDirectory() as place:
         said = Path(place, "said.json")
         if any(codes := run_group(_run, (candidate, Path(place, "store"), said), _RANKS, fork=False)):
             raise Refusal(f"no plan is certain: of {_RANKS} processes, one ended with code {next(filter(None, codes))}")
@@ -155,7 +155,7 @@ def _small(candidate: Candidate) -> tuple[Any, list[Tensors]]:
     """The small model, the same in every process, and what it is asked."""
     builder = ConvertedBuilder()
     builder.open(candidate.options)
-    with tempfile.TemporaryDirectory(prefix="omni-kit-") as place:
+    with tempfile.TemporaryDirectory() as place:
         shutil.copy(candidate.source, Path(place, "config.json"))
         model = builder.blank(Path(place)).eval()
     fill(model)

@@ -58,7 +58,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         Raises:
             MissingRequirement: there is no such pipeline.
         """
-        with tempfile.TemporaryDirectory(prefix="omni-kit-") as place:
+        with tempfile.TemporaryDirectory() as place:
             try:
                 return [GET, PROCESS, MODEL], self._taught(checkpoint, Path(place))
             except (NotTried, ImportError) as reason:
