@@ -1,5 +1,6 @@
 """The page of a report, as a browser shows it."""
 
+import json
 import math
 import re
 from dataclasses import replace
@@ -14,6 +15,7 @@ from omni_kit.parity.processes.workers import Sides
 from omni_kit.parity.report.page import band, chart, figure, render_page, tree
 from omni_kit.parity.report.report import Divergence, Image, ModuleError, Planted, Proof, Worst
 from tests.browser import Page
+from tests.conftest import SIZES
 
 from .conftest import MODELING, Plant
 
@@ -106,6 +108,39 @@ def test_everything_is_escaped() -> None:
 
     assert "<script" not in page
     assert "&lt;script&gt;" in page
+
+
+# What a terminal obeys, what turns text around, and what a browser would run, in one name.
+HOSTILE = "<script>document.title='run'</script><img src=x onerror=document.title='run'>\x1b]0;run\x07\u202e\u2066"
+NORM = "        super().__init__()\n        self.weight = nn.Parameter(torch.ones(hidden_size))\n"
+ROUTER = "router_logits = torch.nn.functional.linear(hidden_states, self.weight)"
+OF_HOSTILE_MODELS = {
+    "names": [(NORM, f"{NORM}        self._parameters[HOSTILE] = nn.Parameter(torch.ones(2))\n"
+                     "        self.add_module(HOSTILE[:-1], type(HOSTILE, (nn.Linear,), {})(2, 2))\n")],
+    "an exception": [(ROUTER, f"raise type(HOSTILE, (ValueError,), {{}})(HOSTILE)\n        {ROUTER}")],
+    "last words": [(ROUTER, f"import os; os.write(2, HOSTILE.encode()); os._exit(3)\n        {ROUTER}")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["names", "an exception", pytest.param("last words", marks=pytest.mark.sweep)])
+def test_nothing_that_a_hostile_model_says_runs(
+    plant: Plant, tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Through the whole command: it fails, and neither the page nor the terminal does what its texts say."""
+    edits = [("import torch\n", f"import torch\nHOSTILE = {HOSTILE!a}\n"), *OF_HOSTILE_MODELS[what]]
+    path = plant(f"hostile_{what.replace(' ', '_')}", {MODELING: edits})
+    names = {"model_type": "qwen3_moe", "architectures": [HOSTILE], "_name_or_path": HOSTILE, HOSTILE: HOSTILE}
+    (path / "toy_config.json").write_text(json.dumps({**SIZES, **names}), encoding="utf-8")
+    file = tmp_path / "page.html"
+    assert main(["parity", str(path), "--levels", "import,keys,forward,modules", "--html", str(file)]) in {1, 3}
+    page = file.read_text(encoding="utf-8")
+    for text in ("".join(capsys.readouterr()), page):
+        assert not re.search("\x1b\\]|\x07|\u202e|\u2066", text)
+    assert "&lt;script&gt;" in page
+    assert not re.search("<(script|img)", page)
+    with Page(file, tmp_path / "profile", width=900) as shown:
+        assert shown.run("document.title") != "run"
+        assert (shown.requests, shown.complaints) == ([], [])
 
 
 def test_a_run_in_which_the_model_did_not_run_says_so() -> None:
