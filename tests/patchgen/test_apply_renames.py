@@ -101,9 +101,10 @@ def _tensor(begin: int, end: int, shape: list[int], dtype: str = "F32") -> dict[
     return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
 
 
-def _index(place: Path, shard: str) -> None:
+def _index(place: Path, shard: str) -> Path:
     (place / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {OLD: shard}}), encoding="utf-8")
     (place / "model.safetensors").rename(place.parent / "outside.safetensors")
+    return place / "model.safetensors.index.json"
 
 
 def _link(place: Path, target: str) -> None:
@@ -124,8 +125,8 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "a shard of no name": lambda p: _index(p, ""),
     "a shard with a zero byte": lambda p: _index(p, "a\0b.safetensors"),
     "a shard with control characters": lambda p: _index(p, "a\x1b]0;x\x07\n.safetensors"),
-    "an index that is a list": lambda p: (_index(p, "a"), (p / "model.safetensors.index.json").write_text("[1]")),
-    "an index that is deep": lambda p: (_index(p, "a"), (p / "model.safetensors.index.json").write_text("[" * 100_000)),
+    "an index that is a list": lambda p: _index(p, "a").write_text("[1]"),
+    "an index that is deep": lambda p: _index(p, "a").write_text("[" * 100_000),
     "a link that leads nowhere": lambda p: _link(p, "nowhere"),
     "a link to itself": lambda p: _link(p, "model.safetensors"),
     "a link to a device": lambda p: _link(p, "/dev/zero"),
