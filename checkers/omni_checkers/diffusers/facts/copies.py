@@ -5,7 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from omni_kit.pysource.library import Library
@@ -60,12 +60,12 @@ def original_of(library: Library, place: str) -> str | None:
     return None
 
 
-@cache
+@lru_cache(maxsize=64)
 def _text(file: Path) -> tuple[str, ...]:
     return tuple(file.read_text(encoding="utf-8", errors="replace").split("\n"))
 
 
-@cache
+@lru_cache(maxsize=64)
 def _places(file: Path) -> dict[tuple[str, ...], int]:
     """Names of functions, classes and methods -> the line where they begin, from 0."""
     found: dict[tuple[str, ...], int] = {}

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from omni_checkers.engine.files import walked
@@ -199,12 +199,12 @@ def _annotated(home: ClassRef, function: ast.FunctionDef) -> Iterator[ClassRef |
         yield class_named(home.source, argument.annotation)
 
 
-@cache
+@lru_cache(maxsize=16)
 def _sglangs(sources: Sources) -> tuple[Registration, ...]:
     return tuple(one for source in _folder(sources, _CONFIGS) for one in registrations(source))
 
 
-@cache
+@lru_cache(maxsize=16)
 def _dits(sources: Sources) -> dict[str, ClassRef]:
     """Name -> denoiser, of all that SGLang has."""
     found: dict[str, ClassRef] = {}

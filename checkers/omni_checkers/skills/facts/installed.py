@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from omni_kit.pysource.source import absolute_module, dotted, parse_file
@@ -248,7 +248,7 @@ def _package(module: Module) -> str:
     return module.name if module.folder is not None else module.name.rpartition(".")[0]
 
 
-@cache
+@lru_cache(maxsize=256)
 def _bindings(module: Module) -> list[tuple[str, Binding]]:
     """The names that a module binds, with what binds them; the last one counts in Python, any one here."""
     return list(_bound(module.tree.body, _package(module))) if module.tree is not None else []
@@ -287,7 +287,7 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
             yield inner.attr
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _occurs(module: Module, name: str) -> bool:
     """Whether a module that makes names, or a file of its package, has the word at all."""
     word = re.compile(rf"\b{re.escape(name)}\b".encode())

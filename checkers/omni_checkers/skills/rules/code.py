@@ -6,7 +6,7 @@ import shutil
 import signal
 import warnings
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import lru_cache
 
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.skills.examples import HEAD
@@ -63,7 +63,7 @@ def _wrong(snippet: Snippet) -> tuple[int, str] | None:
     return reader(snippet.plain if snippet.language in SHELL | PYTHON else snippet.text) if reader else None
 
 
-@cache
+@lru_cache(maxsize=512)
 def _shell(text: str) -> tuple[int, str] | None:
     program = ("bash", "--norc", "--noprofile", "-n")
     try:

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -212,7 +212,7 @@ def _is_package(name: str, installed: Installed) -> bool:
     return normalised(name) in installed.versions and installed.module(name) is not None
 
 
-@cache
+@lru_cache(maxsize=64)
 def _written(skill: Subject) -> frozenset[str]:
     """The names of modules that the skill tells to write: in the comment that begins a block."""
     found = set()

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from omni_checkers.codediff.align import ClonePair, Statement, stands_in
@@ -161,7 +161,7 @@ def _references(edit: CloneEdit, model_dir: ModelDir, upstream: "Upstream") -> I
                     yield from (one.node for one in found if one.name == name)
 
 
-@cache
+@lru_cache(maxsize=16)
 def _texts(package: Path) -> dict[Path, str]:
     """The resolved paths and texts of a package's files."""
     return {
@@ -185,12 +185,12 @@ def _integrations(model_dir: ModelDir) -> tuple[tuple[Path, ...], tuple[Path, ..
     return _bundled(package) if package is not None else (), tuple(plugins)
 
 
-@cache
+@lru_cache(maxsize=16)
 def _bundled(package: Path) -> tuple[Path, ...]:
     return tuple(file.parent for file in sorted(package.glob("models/*/*/__init__.py")))
 
 
-@cache
+@lru_cache(maxsize=8)
 def _index(directories: tuple[Path, ...]) -> CloneIndex:
     """The functions that somebody wrote in integrations."""
     files = [
@@ -240,12 +240,12 @@ class Upstream:
         return frozenset().union(*codes), frozenset().union(*map(_settings_in, self._folders))
 
 
-@cache
+@lru_cache(maxsize=512)
 def _functions_in(folder: Path) -> tuple[Function, ...]:
     return tuple(one for path in files_matching(folder, "*.py") for one in functions_of(_tree(path), path, folder))
 
 
-@cache
+@lru_cache(maxsize=512)
 def _settings_in(folder: Path) -> frozenset[str]:
     """The words of upstream's configs."""
     trees = (tree for path in files_matching(folder, "configuration_*.py") if (tree := _tree(path)) is not None)

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 
 from omni_checkers.engine.files import within
 from omni_checkers.symbolic import Opaque, Record, Value
@@ -70,7 +70,7 @@ def nested_text_configs(cls: ConfigClass) -> Iterator[ConfigClass]:
             yield from nested_text_configs(inner)
 
 
-@cache
+@lru_cache(maxsize=64)
 def _defined(source: SourceFile, class_name: str) -> frozenset[str]:
     """Methods, properties, annotated fields and `self.x = ...` of a class and its bases."""
     cls = ClassRef(source, source.classes[class_name])

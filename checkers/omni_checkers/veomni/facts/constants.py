@@ -3,7 +3,7 @@
 import ast
 import importlib.util
 import re
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ def installed_package() -> Path | None:
     return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
 
 
-@cache
+@lru_cache(maxsize=256)
 def constant(package: Path, name: str) -> Any:
     """The value of a top-level constant of VeOmni, such as a compiled pattern; None for everything else."""
     module_name, _, leaf = name.rpartition(".")
@@ -50,7 +50,7 @@ def _value(program: Program, module: Module, leaf: str) -> Any:
     return value if isinstance(value, _CONSTANTS) and not evaluator.oracle.taken else None
 
 
-@cache
+@lru_cache(maxsize=64)
 def package_program(package: Path, name: str) -> Program:
     """An installed package, read on demand."""
     return Program(package, name, cache(_tree))

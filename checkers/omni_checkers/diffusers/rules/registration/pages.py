@@ -1,7 +1,7 @@
 """The rule about what belongs to a pipeline outside of the package: DFU321."""
 
 import re
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from omni_checkers.diffusers.examples import CONFIG_MIXIN
@@ -67,7 +67,7 @@ class PipelinesHavePagesAndTests(Rule):
                 yield at(cls.source, cls.node, f"no test below {_TESTS} names {name}")
 
 
-@cache
+@lru_cache(maxsize=16)
 def _shown(checkout: Path) -> dict[str, list[str]]:
     """Class -> the pages that show it, as a table of contents calls them."""
     found: dict[str, list[str]] = {}
@@ -78,14 +78,14 @@ def _shown(checkout: Path) -> dict[str, list[str]]:
     return found
 
 
-@cache
+@lru_cache(maxsize=16)
 def _table(checkout: Path) -> frozenset[str]:
     """The pages that the table of contents lists."""
     file = checkout / _TOC
     return frozenset(re.findall(r"local:\s*(\S+)", file.read_text(encoding="utf-8")) if file.is_file() else ())
 
 
-@cache
+@lru_cache(maxsize=64)
 def _named(folder: Path) -> frozenset[str]:
     """Every word in the tests; none where there are no tests."""
     return frozenset(

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from omni_checkers.engine.files import walked
@@ -148,7 +148,7 @@ def _spoken_elsewhere(serving: Serving, name: str) -> bool:
     return root is not None and name in _words(root, frozenset(serving.own))
 
 
-@cache
+@lru_cache(maxsize=16)
 def _words(root: Path, apart: frozenset[Path]) -> frozenset[str]:
     files = (file for file in files_matching(root / "runtime/pipelines_core", "**/*.py") if file not in apart)
     return frozenset(word for file in files for word in _WORD.findall(file.read_text(encoding="utf-8")))

@@ -1,7 +1,7 @@
 """What the pipelines of diffusers do with a transformer."""
 
 import ast
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from omni_checkers.engine.files import read_file, walked
@@ -9,14 +9,14 @@ from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library
 
 
-@cache
+@lru_cache(maxsize=64)
 def divides_timestep(library: Library, transformer: str) -> bool | None:
     """Whether pipelines divide the timestep by 1000 before the transformer gets it; None where they disagree."""
     found = {told for file in pipelines_with(library.root, transformer) if (told := _divides(file)) is not None}
     return found.pop() if len(found) == 1 else None
 
 
-@cache
+@lru_cache(maxsize=64)
 def pipelines_with(root: Path, transformer: str) -> list[Path]:
     """The files of pipelines whose constructor takes this transformer."""
     files = files_matching(root / "pipelines", "**/pipeline_*.py")

@@ -1,7 +1,7 @@
 """VEO428: the same code stands beside the same kernel."""
 
 import re
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from omni_checkers.codediff.fingerprint import names_read
@@ -84,7 +84,7 @@ class OneCodeHasOneKernel(Rule):
                     yield Finding(message, function.file, line)
 
 
-@cache
+@lru_cache(maxsize=64)
 def _slots(text: str) -> dict[str, tuple[str, str, int]]:
     return {match[1]: (match[2], match[3], text.count("\n", 0, match.start()) + 1) for match in _SLOT.finditer(text)}
 

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +191,7 @@ def _slots(item: Generated) -> Iterator[tuple[ast.Call, str, str]]:
                 yield node, str(texts[0]), str(texts[1])
 
 
-@cache
+@lru_cache(maxsize=16)
 def _registered(package: Path) -> frozenset[tuple[str, str]]:
     """(operation, variant) of every kernel that VeOmni registers."""
     files = [

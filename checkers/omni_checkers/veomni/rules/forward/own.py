@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from omni_checkers.engine.files import File, remembered, walked
@@ -198,6 +198,6 @@ def _set_outside(name: str, files: dict[Path, File], model_dir: ModelDir) -> boo
     )
 
 
-@cache
+@lru_cache(maxsize=16)
 def _texts(package: Path) -> list[str]:
     return [path.read_text(encoding="utf-8", errors="replace") for path in files_matching(package, "**/*.py")]

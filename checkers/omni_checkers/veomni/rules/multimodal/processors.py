@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from omni_checkers.engine.files import File, read_file, walked
@@ -130,7 +130,7 @@ def _others(test: ast.expr, one: ast.expr) -> Iterator[ast.AST]:
     return (node for node in walked(test) if id(node) not in inside)
 
 
-@cache
+@lru_cache(maxsize=16)
 def _passed(package: Path) -> frozenset[str]:
     """The names of media that VeOmni's data transforms pass to a processor itself."""
     found: set[str] = set()

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +222,7 @@ def _has_media(transformers: Library, key: str) -> bool:
         return False
 
 
-@cache
+@lru_cache(maxsize=16)
 def _transforms(package: Path) -> frozenset[str]:
     return frozenset(name for path in files_matching(package / "data", "*.py") for name in _registered(read_file(path)))
 
@@ -235,7 +235,7 @@ def _registered(file: File) -> Iterator[str]:
             yield str(named.value)
 
 
-@cache
+@lru_cache(maxsize=16)
 def _arguments(package: Path) -> Mapping[str, Mapping[str, str]]:
     """Class of arguments -> field -> annotation, with inherited fields."""
     files = [package / "arguments" / "arguments_types.py", package / "trainer" / "dit_trainer.py"]
