@@ -3,8 +3,10 @@
 import gc
 import json
 import os
+import resource
 import sys
 from collections.abc import Callable, Iterator
+from functools import _lru_cache_wrapper
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,8 +30,27 @@ SIZES: dict[str, Any] = {
     "num_experts_per_tok": 2, "first_k_dense_replace": 1, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 
+_MOST = 1 << 30  # bytes of a worker
+
 Checkpoints = Callable[[str], Path]
 Models = Callable[..., UpstreamModel]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bounded_memory() -> Iterator[None]:
+    """End what omni-kit keeps of the files that a module's tests have made, once that is much."""
+    yield
+    if _resident() > _MOST:
+        gc.unfreeze()
+        for one in gc.get_objects():
+            if isinstance(one, _lru_cache_wrapper) and str(one.__module__).startswith("omni_"):
+                one.cache_clear()
+        gc.collect()
+
+
+def _resident() -> int:
+    file = Path("/proc/self/statm")
+    return int(file.read_text().split()[1]) * resource.getpagesize() if file.is_file() else 0
 
 
 @pytest.fixture(scope="session")
