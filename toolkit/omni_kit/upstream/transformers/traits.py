@@ -4,7 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
+from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.kinds import Kind, Signs, derive
 from omni_kit.upstream.profile import Experts, ModelProfile, Trait
 from omni_kit.upstream.skeleton import Parameter, Skeleton
@@ -23,6 +25,8 @@ TEXT_PARTS = ("thinker_config", "text_config")
 CAUSAL_ENDINGS = ("ForCausalLM", "LMHeadModel")
 _MASKED = "MODEL_FOR_MASKED_LM_MAPPING_NAMES"
 _ATTENTION = re.compile(r"ALL_ATTENTION_FUNCTIONS|scaled_dot_product_attention|[sS]oftmax\(|AutoModel")
+# What a file says that has experts, or builds models whose class only a config names.
+_MAY_HAVE_EXPERTS = re.compile(r"[eE]xpert|AutoModel|AutoBackbone|load_backbone")
 _NESTED = {"vision_config": "vision", "audio_config": "audio"}
 
 
@@ -131,13 +135,25 @@ def _has_experts(model: UpstreamModel) -> str:
     """The first parameter of experts, and where its class makes it.
 
     A class that cannot be built from this config, as a text model from that of a whole, shows no layers: then the other
-    classes of the file count, too.
+    classes of the file count, too. Nothing is built where no file names experts.
     """
+    if not any(_MAY_HAVE_EXPERTS.search(source.text) for source in _modeling_files(model.source, set())):
+        return ""
     for one in _readable(model):
         found = next((parameter for parameter in one.skeleton.parameters if _holds_experts(parameter)), None)
         if found is not None:
             return f"{found.owner} at {found.where}"
     return ""
+
+
+def _modeling_files(source: SourceFile, seen: set[Path]) -> Iterator[SourceFile]:
+    """A file and the files of other models that it imports from, directly or through them."""
+    if source.path not in seen:
+        seen.add(source.path)
+        yield source
+        for imported in source.imports.values():
+            if ".models." in imported.module and (home := source.home_of(imported)) is not None:
+                yield from _modeling_files(home[0], seen)
 
 
 def _readable(model: UpstreamModel) -> Iterator[UpstreamModel]:

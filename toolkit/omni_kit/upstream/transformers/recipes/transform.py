@@ -1,6 +1,7 @@
 """One transform of a recipe: a renaming of keys, or a conversion of the tensors below them."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -66,6 +67,8 @@ class Transform:
         Args:
             target: which of several targets, where an operation splits.
         """
+        if not self.scopes and self._search(key) is None:  # of most keys, without a further call
+            return None
         found = self._match(key)
         if found is None:
             return None
@@ -94,10 +97,14 @@ class Transform:
         if prefix is None:
             return None
         rest = key[len(prefix) :]
-        match = self._compiled[0].search(rest)
+        match = self._search(rest)
         if match is None:
             return None
         return prefix, rest, match, next(i for i in range(len(self.sources)) if match.group(f"g{i}") is not None)
+
+    @cached_property
+    def _search(self) -> Callable[[str], re.Match[str] | None]:
+        return self._compiled[0].search
 
     @cached_property
     def _compiled(self) -> tuple[re.Pattern[str], tuple[int, ...]]:
