@@ -16,7 +16,7 @@ from omni_checkers.codediff.valueflow import same_values
 from omni_checkers.engine.facts import fact
 from omni_checkers.engine.files import File, within
 from omni_checkers.engine.rule import NotApplicable
-from omni_checkers.veomni.facts.constants import installed_package, veomni_package
+from omni_checkers.veomni.facts.constants import installed_package, package_texts, veomni_package
 from omni_checkers.veomni.facts.generated import PatchConfigFile
 from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library
@@ -155,24 +155,20 @@ def _references(edit: CloneEdit, model_dir: ModelDir, upstream: "Upstream") -> I
     for name in {edit.function.name, edit.other.name}:
         words = [f"{'def' if word.islower() else 'class'} {word}" for word in name.split(".")]
         for package in {veomni_package(model_dir), installed_package()} - {None}:
-            for path, text in _texts(package).items():
+            for path, text in package_texts(package).items():
                 if all(word in text for word in words) and not homes & {*path.parents}:
                     found = functions_of(_tree(path), path, path.parent)
                     yield from (one.node for one in found if one.name == name)
 
 
-@lru_cache(maxsize=16)
-def _texts(package: Path) -> dict[Path, str]:
-    """The resolved paths and texts of a package's files."""
-    return {
-        path.resolve(): path.read_text(encoding="utf-8", errors="replace")
-        for path in files_matching(package, "**/*.py")
-    }
-
-
 def directories_beside(model_dir: ModelDir) -> list[Path]:
     """The directories of other integrations: those of its VeOmni, and for a plugin those beside it."""
-    return [one for folders in _integrations(model_dir) for one in folders if one.resolve() != model_dir.path]
+    return [one for folders in _integrations(model_dir) for one in folders if _resolved(one) != model_dir.path]
+
+
+@lru_cache(maxsize=512)
+def _resolved(directory: Path) -> Path:
+    return directory.resolve()
 
 
 def _integrations(model_dir: ModelDir) -> tuple[tuple[Path, ...], tuple[Path, ...]]:

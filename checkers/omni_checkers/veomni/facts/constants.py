@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_checkers.symbolic import Evaluator, Module, Oracle, Program, Raised
+from omni_kit.files import files_matching
 from omni_kit.pysource.source import parse_file
 from omni_kit.targets.veomni.model_dir import ModelDir
 
@@ -26,6 +27,15 @@ def installed_package() -> Path | None:
     """The directory of the installed VeOmni; None where it is not installed."""
     spec = importlib.util.find_spec("veomni")
     return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
+
+
+@lru_cache(maxsize=16)
+def package_texts(package: Path) -> dict[Path, str]:
+    """The texts of a package's files, by their resolved paths."""
+    return {
+        path.resolve(): path.read_text(encoding="utf-8", errors="replace")
+        for path in files_matching(package, "**/*.py")
+    }
 
 
 @lru_cache(maxsize=256)

@@ -3,16 +3,15 @@
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 from omni_checkers.engine.files import File, remembered, walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
 from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
-from omni_checkers.veomni.facts.constants import veomni_package
+from omni_checkers.veomni.facts.constants import package_texts, veomni_package
 from omni_checkers.veomni.facts.generated import Generated, upstream_function
 from omni_kit.errors import MissingRequirement
-from omni_kit.files import files_matching
 from omni_kit.pysource.library import find_library
 from omni_kit.pysource.source import SourceFile, dotted, parse_file
 from omni_kit.targets.veomni.model_dir import ModelDir
@@ -194,10 +193,5 @@ def _set_outside(name: str, files: dict[Path, File], model_dir: ModelDir) -> boo
     pattern = re.compile(rf"(?<!\bself)\.{word}\s*(:[^=]+)?=[^=]|setattr\([^)]*[\"']{word}[\"']")
     package = veomni_package(model_dir)
     return any(pattern.search(file.text) for file in files.values()) or (
-        package is not None and any(pattern.search(text) for text in _texts(package))
+        package is not None and any(pattern.search(text) for text in package_texts(package).values())
     )
-
-
-@lru_cache(maxsize=16)
-def _texts(package: Path) -> list[str]:
-    return [path.read_text(encoding="utf-8", errors="replace") for path in files_matching(package, "**/*.py")]
