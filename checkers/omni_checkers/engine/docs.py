@@ -78,10 +78,11 @@ def main(arguments: list[str]) -> int:
         wrong = differences(directory)
         print("\n".join(wrong) if wrong else "all pages are up to date")
         return 1 if wrong else 0
-    for name, text in pages().items():
+    made = pages()
+    for name, text in made.items():
         write_atomic(directory / name, text)
     for path in directory.glob("*.md"):
-        if path.name not in pages():
+        if path.name not in made:
             path.unlink()
     return 0
 

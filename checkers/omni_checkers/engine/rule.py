@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -99,7 +100,7 @@ class Rule:
     @classmethod
     def definitions(cls) -> tuple[Definition, ...]:
         """The rule's definition, then one of each of its detectors."""
-        return _definition(cls), *(_detector(cls, one) for one in cls.detectors)
+        return _definitions(cls)
 
     @classmethod
     def reported(cls) -> tuple[Definition, ...]:
@@ -121,6 +122,12 @@ class Rule:
         raise ValueError(f"{cls.id} has no detector '{detector}'")
 
 
+@cache
+def _definitions(rule: type[Rule]) -> tuple[Definition, ...]:
+    return _definition(rule), *(_detector(rule, one) for one in rule.detectors)
+
+
+@cache
 def _definition(rule: type[Rule]) -> Definition:
     return Definition(
         id=rule.id,
