@@ -97,6 +97,10 @@ def found(path: Path, *rules: str) -> list[Finding]:
 
 def status(path: Path, rule: str) -> str:
     """What one rule made of a model: its status, and the reason where it is not applicable."""
-    report: Report = check([path], select=[rule])
+    return status_in(check([path], select=[rule]), rule)
+
+
+def status_in(report: Report, rule: str) -> str:
+    """The same, of a report."""
     result = next(result for result in report.results if result.rule == rule)
     return f"{result.status}: {result.reason}" if result.reason else result.status

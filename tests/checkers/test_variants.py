@@ -4,9 +4,9 @@ import ast
 
 import pytest
 
-from omni_checkers import all_rules
+from omni_checkers import all_rules, check
 
-from .conftest import Subject, found, status
+from .conftest import Subject, status_in
 from .variants import Variant, read_variants
 
 VARIANTS = read_variants()
@@ -21,14 +21,15 @@ OTHERS = {"sglang-diffusion", "diffusers", "skill"}
 @pytest.mark.parametrize("variant", [v for v in VARIANTS if v.rule in READING], ids=str)
 def test_variant(variant: Variant, subject: Subject) -> None:
     path = subject(variant.model, variant.edits)
-    findings = found(path, variant.rule)
+    report = check([path], select=[variant.rule])
+    findings = report.findings
     assert len(findings) == variant.findings, findings
     for finding in findings:
         lines = finding.path.read_text(encoding="utf-8").splitlines()
         assert variant.says in finding.message
         assert 1 <= finding.line <= max(1, len(lines))
     if not findings and not variant.rule.startswith("OMK"):
-        assert status(path, variant.rule).startswith("not-applicable" if variant.skipped else "pass")
+        assert status_in(report, variant.rule).startswith("not-applicable" if variant.skipped else "pass")
 
 
 @pytest.mark.parametrize(

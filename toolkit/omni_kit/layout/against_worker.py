@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import torch
-import transformers
+import transformers.modeling_utils  # which every modeling file imports: once, before the process is forked
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
 

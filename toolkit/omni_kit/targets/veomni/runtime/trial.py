@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-import transformers
+import transformers.modeling_utils  # which every modeling file imports: once, before the process is forked
 from torch import nn
 
 from omni_kit.targets.veomni.runtime.references import experts, load_balancing_loss, rms_norm, rotary, swiglu_mlp
