@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -95,12 +94,15 @@ class Rule:
     @classmethod
     def definition(cls) -> Definition:
         """What the rule's own ID means; for a family, what its detectors have in common."""
-        return _definition(cls)
+        return cls.definitions()[0]
 
     @classmethod
     def definitions(cls) -> tuple[Definition, ...]:
         """The rule's definition, then one of each of its detectors."""
-        return _definitions(cls)
+        if cls not in _DEFINITIONS:
+            own = _definition(cls)
+            _DEFINITIONS[cls] = own, *(_detector(cls, own, one) for one in cls.detectors)
+        return _DEFINITIONS[cls]
 
     @classmethod
     def reported(cls) -> tuple[Definition, ...]:
@@ -122,12 +124,9 @@ class Rule:
         raise ValueError(f"{cls.id} has no detector '{detector}'")
 
 
-@cache
-def _definitions(rule: type[Rule]) -> tuple[Definition, ...]:
-    return _definition(rule), *(_detector(rule, one) for one in rule.detectors)
+_DEFINITIONS: dict[type[Rule], tuple[Definition, ...]] = {}
 
 
-@cache
 def _definition(rule: type[Rule]) -> Definition:
     return Definition(
         id=rule.id,
@@ -146,12 +145,10 @@ def _definition(rule: type[Rule]) -> Definition:
     )
 
 
-def _detector(rule: type[Rule], one: Detector) -> Definition:
-    common = rule.documentation()
+def _detector(rule: type[Rule], own: Definition, one: Detector) -> Definition:
+    common = own.documentation
     said = Documentation(one.summary, one.details, common.why, common.fine_when)
-    return replace(
-        _definition(rule), id=rule.id_of(one.name), name=one.name, documentation=said, family=rule.id, bad=(), good=()
-    )
+    return replace(own, id=rule.id_of(one.name), name=one.name, documentation=said, family=rule.id, bad=(), good=())
 
 
 @dataclass(frozen=True)
