@@ -1,49 +1,114 @@
 """Variants of a config, by rule."""
 
+import ast
+from collections.abc import Mapping
 from typing import Any
 
 from omni_kit.pysource.reads import attributes_read
-from omni_kit.toys.configs.variants import TIED, variants
+from omni_kit.toys.configs.values import Declared
+from omni_kit.toys.configs.variants import LAYERS, MOVED, TIED, TOGETHER, Source, Variants, chosen
+from omni_kit.upstream.transformers.fields import ConfigField, FieldsRead, fields_read
 
 TOY: dict[str, Any] = {
-    "num_hidden_layers": 2, "num_experts": 10, "num_experts_per_tok": 3, "head_dim": 16, "rms_norm_eps": 1e-6,
-    "router_aux_loss_coef": 0.01, "attention_dropout": 0.1, "initializer_range": 0.02, "norm_topk_prob": False,
-    "tie_word_embeddings": False, "use_cache": True, "unread": True, "layer_types": ["full", "sliding"],
-    "time_step_limit": [0.0, 1.0], "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
+    "model_type": "toy", "num_hidden_layers": 2, "num_experts": 10, "num_experts_per_tok": 3, "head_dim": 16,
+    "rms_norm_eps": 1e-6, "router_aux_loss_coef": 0.01, "attention_dropout": 0.1, "initializer_range": 0.02,
+    "norm_topk_prob": False, "tie_word_embeddings": False, "use_cache": True, "unread": True,
+    "layer_types": ["full", "sliding"], "mlp_only_layers": [], "sparse_step": 1, "hidden_act": "silu", "window": None,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
 }  # fmt: skip
-READ = {"norm_topk_prob", "use_cache", "head_dim"}
+CODE = """
+class Layer:
+    def __init__(self, config, layer_idx):
+        self.top_k = config.num_experts_per_tok
+        if layer_idx not in config.mlp_only_layers and (layer_idx + 1) % config.sparse_step == 0:
+            self.mlp = Experts(config.num_experts)
+        self.act = ACT2FN[config.hidden_act]
+        self.kind = config.layer_types[layer_idx]
+        self.width = getattr(config, "head_dim", None) or 8
+        self.eps, self.cache, self.ties = config.rms_norm_eps, config.use_cache, config.tie_word_embeddings
+        self.rope = config.rope_parameters
+        self.window = config.window if self.kind == "sliding" else None
+        if config.norm_topk_prob:
+            self.scale = getattr(config, "scale_by_depth", False)
+"""
+READ = fields_read([ast.parse(CODE)])
+DECLARED = Declared(
+    {"window": frozenset({int, type(None)})}, tables={"ACT2FN": ["silu", "relu", "gelu"]}, kinds=("full", "other"),
+)  # fmt: skip
+ROPES = {"yarn": ("factor", "original_max_position_embeddings"), "longrope": ("short_factor", "long_factor")}
 
 
-def test_each_differs_in_one_respect() -> None:
-    found = dict(variants(TOY, {*READ, TIED}))
-    for name in ("norm_topk_prob=True", "tie_word_embeddings=True", "num_experts_per_tok=4", "head_dim=24"):
-        key, _, value = name.partition("=")
-        assert found[name] == {**TOY, key: int(value) if value.isdigit() else value == "True"}
+def made(toy: Mapping[str, Any] = TOY, read: FieldsRead = READ, **rest: Any) -> Variants:
+    return chosen(Source(toy, read, DECLARED, ROPES, rest.pop("spoken", "")), lambda config: "", **rest)
+
+
+def of_names(*names: str) -> FieldsRead:
+    return FieldsRead({name: ConfigField(name) for name in names}, frozenset(), frozenset())
+
+
+def test_each_field_gets_values_by_its_use() -> None:
+    found = made().configs
+    for name, changed in {
+        "norm_topk_prob=True": {"norm_topk_prob": True}, "tie_word_embeddings=True": {TIED: True},
+        "num_experts_per_tok=4": {"num_experts_per_tok": 4}, "head_dim=17": {"head_dim": 17},
+        "hidden_act=gelu": {"hidden_act": "gelu"}, "mlp_only_layers=[0]": {"mlp_only_layers": [0]},
+        "sparse_step=2": {"sparse_step": 2}, "window=5": {"window": 5}, "scale_by_depth=True": {"scale_by_depth": True},
+        "layer_types=['sliding', 'full']": {"layer_types": ["sliding", "full"]},
+        "layer_types=['sliding', 'sliding']": {"layer_types": ["sliding", "sliding"]},
+        "mlp_only_layers=[0], sparse_step=2": {"mlp_only_layers": [0], "sparse_step": 2},
+    }.items():  # fmt: skip
+        assert found[name] == {**TOY, **changed}, name
     assert not {"unread=False", "use_cache=False"} & set(found)
-    assert "tie_word_embeddings=True" not in dict(variants(TOY, READ))  # there is nothing to tie
 
 
-def test_a_number_that_is_not_given_is() -> None:
-    toy = {**TOY, "logit_cap": None, "window": None, "dropout_rate": None}
-    found = dict(variants(toy, {*READ, "logit_cap", "window", "dropout_rate"}, {"logit_cap", "dropout_rate", "other"}))
-    assert found["logit_cap=0.5"] == {**toy, "logit_cap": 0.5}
-    assert not [name for name in found if name.startswith(("window", "dropout_rate", "other"))]
-    assert not [name for name in dict(variants(TOY, {*READ, "logit_cap"}, {"logit_cap"})) if "cap" in name]
+def test_what_was_not_varied_is_known() -> None:
+    fields = {one.name: one for one in made().fields}
+    assert fields["use_cache"].why == "scenarios call the model with it"
+    assert fields["hidden_act"].tried == ("hidden_act=gelu",)
+    assert fields["scale_by_depth"].toy == "absent"
+    assert "unread" not in fields
+
+
+def test_the_first_value_that_upstream_accepts_is_taken() -> None:
+    def even(config: Mapping[str, Any]) -> str:
+        return "odd heads" if config["head_dim"] % 2 else "" if config["hidden_act"] == "silu" else "no such act"
+
+    found = chosen(Source(TOY, READ, DECLARED, ROPES), even)
+    assert "head_dim=18" in found.configs
+    assert "head_dim=17" not in found.configs
+    assert found.refused == {"hidden_act=gelu": "no such act"}
+    assert {one.name: one.why for one in found.fields}[
+        "hidden_act"
+    ] == "upstream refuses it: hidden_act=gelu: no such act"
+
+
+def test_together_leaves_out_what_is_refused() -> None:
+    asked = []
+
+    def accepts(config: Mapping[str, Any]) -> str:
+        asked.append(config)
+        return "no such act" if config["hidden_act"] != "silu" else ""
+
+    found = chosen(Source(TOY, READ, DECLARED, ROPES), accepts, together=True)
+    assert found.configs.keys() == {TOGETHER, LAYERS}
+    every, layers = found.configs[TOGETHER], found.configs[LAYERS]
+    assert (every["norm_topk_prob"], every["head_dim"], every["hidden_act"]) == (True, 17, "silu")
+    assert (layers["mlp_only_layers"], layers["sparse_step"]) == ([0], 2)
+    assert len(asked) < 15
 
 
 def test_numbers_move_from_their_defaults_and_chance_does_not() -> None:
-    moved = dict(variants(TOY, READ))["no number at its default"]
+    moved = made().configs[MOVED]
     assert (moved["rms_norm_eps"], moved["router_aux_loss_coef"]) == (0.03, 0.0125)
     assert moved["rope_parameters"]["rope_theta"] == 12500
     same = ("attention_dropout", "initializer_range", "num_hidden_layers", "layer_types")
     assert {key: moved[key] for key in same} == {key: TOY[key] for key in same}
 
 
-def test_twelve_layers_have_a_sort_each() -> None:
-    many = dict(variants(TOY, READ))["12 layers and 12 experts"]
+def test_twelve_layers_have_a_kind_each() -> None:
+    many = made().configs["12 layers and 12 experts"]
     assert (many["num_hidden_layers"], many["num_experts"], len(many["layer_types"])) == (12, 12, 12)
     assert many["layer_types"][:3] == ["full", "sliding", "full"]
-    assert many["time_step_limit"] == [0.0, 1.0]
 
 
 WHOLE: dict[str, Any] = {
@@ -55,14 +120,14 @@ WHOLE: dict[str, Any] = {
 
 
 def test_a_config_within_a_config_is_varied_by_itself() -> None:
-    found = dict(variants(WHOLE, {*READ, TIED}))
+    found = made(WHOLE).configs
     turned = found["text_config: norm_topk_prob=True"]
     assert turned["text_config"] == {**WHOLE["text_config"], "norm_topk_prob": True}
     assert {key: turned[key] for key in WHOLE if key != "text_config"} == {
         key: WHOLE[key] for key in WHOLE if key != "text_config"
     }
     assert found["talker: inner: norm_topk_prob=True"]["talker"]["inner"]["norm_topk_prob"] is True
-    assert {"text_config: rope yarn", "text_config: head_dim=24", "text_config: 12 layers and 12 experts"} <= set(found)
+    assert {"text_config: rope yarn", "text_config: head_dim=17", "text_config: 12 layers and 12 experts"} <= set(found)
     assert not [name for name in found if name.startswith("quantization")]  # a group of settings is no config
     # What the whole says, too, is turned in both at once.
     assert found["tie_word_embeddings=True"]["text_config"]["tie_word_embeddings"] is True
@@ -70,29 +135,34 @@ def test_a_config_within_a_config_is_varied_by_itself() -> None:
 
 
 def test_only_the_part_that_answers_is_varied() -> None:
-    found = dict(variants(WHOLE, READ, spoken="text_config"))
+    found = made(WHOLE, spoken="text_config").configs
     assert "text_config: norm_topk_prob=True" in found
     assert not [name for name in found if name.startswith("talker")]
 
 
-def test_positions_are_scaled_where_there_is_one_way_of_rotating() -> None:
-    scaled = {name for name, _ in variants(TOY, READ) if name.startswith("rope ")}
-    assert scaled == {"rope linear", "rope dynamic", "rope yarn", "rope llama3"}
-    already = {**TOY, "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}
-    by_sort = {**TOY, "rope_parameters": {"full": {"rope_theta": 1e4}}}
-    for other in (already, by_sort):
-        assert not [name for name, _ in variants(other, READ) if name.startswith("rope ")]
+def test_positions_are_scaled_in_every_way_that_the_library_knows() -> None:
+    found = made().configs
+    assert found["rope yarn"]["rope_parameters"]["original_max_position_embeddings"] == 8
+    assert len(found["rope longrope"]["rope_parameters"]["short_factor"]) == TOY["head_dim"] // 2
+    scaled = {**TOY, "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0}}
+    names = {name for name in made(scaled).configs if name.startswith("rope ")}
+    assert names == {"rope default", "rope longrope"}
+    by_kind = {**TOY, "rope_parameters": {"full": {"rope_theta": 1e4}}}
+    assert "rope yarn of full" in made(by_kind).configs
 
 
 def test_the_toy_stays_as_it_is() -> None:
     before = repr(TOY)
-    for _, made in variants(TOY, READ):
-        made.setdefault("rope_parameters", {})["rope_theta"] = 0
+    for config in made().configs.values():
+        config["rope_parameters"]["rope_theta"] = 0
     assert repr(TOY) == before
 
 
-def test_what_code_asks_of_a_config() -> None:
-    import ast
+def test_names_alone_are_enough() -> None:
+    found = made(TOY, of_names("norm_topk_prob", "window"))
+    assert "norm_topk_prob=True" in found.configs
 
+
+def test_what_code_asks_of_a_config() -> None:
     code = 'self.a = config.a + self.config.b\nc = getattr(text_config, "c", 1)\nother.d\nhasattr(other, "e")\n'
     assert attributes_read(ast.parse(code), "config") == {"a", "b", "c"}

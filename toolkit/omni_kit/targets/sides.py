@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from omni_kit.toys.configs.variants import Variants
 from omni_kit.toys.feeds.protocol import Batch, Feed, Way
 from omni_kit.toys.tensors import Tensors
 
@@ -178,8 +179,13 @@ class Upstream(Builder, Protocol):
 class Varying(Upstream, Protocol):
     """A reference side that knows other toys of what it made."""
 
-    def variants(self, model: "torch.nn.Module") -> Mapping[str, Mapping[str, Any]]:
-        """What is different -> a toy_config.json that `make_toy` takes; it may refuse some of them."""
+    def variants(self, model: "torch.nn.Module", feed: "Feed", *, together: bool = False) -> Variants:
+        """What is different -> a toy_config.json that `make_toy` takes, and what is known of each field.
+
+        Args:
+            feed: what will be asked of them.
+            together: one config that differs in as much as upstream accepts at once, and no other.
+        """
 
 
 @runtime_checkable

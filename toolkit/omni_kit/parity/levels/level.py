@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.report.report import LevelResult, ScenarioResult, Status
 from omni_kit.targets.sides import Ability
+from omni_kit.toys.configs.variants import FieldVaried
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
@@ -24,6 +25,7 @@ class LevelVerdict:
         skip: nothing was compared, for that reason.
         untested: what could not be tried, why, and what to install; with it a level does not pass.
         scenarios: what came of each, where there are several.
+        fields: of each field of the config that upstream's code reads, what was tried.
     """
 
     comparison: Comparison
@@ -33,6 +35,7 @@ class LevelVerdict:
     skip: bool = False
     untested: str = ""
     scenarios: tuple[ScenarioResult, ...] = ()
+    fields: tuple[FieldVaried, ...] = ()
 
     def result(self, level: str) -> LevelResult:
         """The level's line of the report; of a level that fails, figures only where those are what failed."""
@@ -42,7 +45,7 @@ class LevelVerdict:
         reason = self.reason or (f"not tested: {self.untested}" if self.untested else self.said)
         found = self.comparison
         if not found.compared or (self.reason and self._within):
-            return LevelResult(level, status, reason, scenarios=self.scenarios)
+            return LevelResult(level, status, reason, scenarios=self.scenarios, fields=self.fields)
         return LevelResult(
             level,
             status,
@@ -52,6 +55,7 @@ class LevelVerdict:
             tolerance=self.tolerance,
             worst=tuple(found.worst[:_WORST_SHOWN]),
             scenarios=self.scenarios,
+            fields=self.fields,
         )
 
     @property

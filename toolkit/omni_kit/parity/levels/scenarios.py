@@ -10,7 +10,7 @@ from omni_kit.parity.levels.forward import Forward
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.levels.roundtrip import Roundtrip
 from omni_kit.parity.levels.variants import varied
-from omni_kit.parity.report.report import ScenarioResult
+from omni_kit.parity.report.report import ScenarioResult, fields_said, listed
 from omni_kit.targets.sides import Ability
 
 if TYPE_CHECKING:
@@ -41,12 +41,16 @@ class Scenarios(Level):
             results += [_on_branch(case, *branch, found) for branch in case.pair.branches().items()]
         if case.thorough and case.pair.given is None:
             results += [varied(name, pair, _loaded_and_run, found) for name, pair in case.pair.variants()]
+        elif case.pair.given is None:
+            results += [varied(name, pair, _loaded_and_run, found) for name, pair in case.pair.variants(together=True)]
         wrong = [one for one in results if one.status == "fail"]
         counted = sum(one.status == "pass" for one in results)
         refused = [one.name for one in results if one.status == "refused"]
-        said = f"{counted} scenarios" + (f"; left out: {', '.join(refused)}" if refused else "")
+        fields = tuple(case.pair.fields)
+        left_out = f"left out: {listed(refused)}" if refused else ""
+        said = "; ".join(filter(None, [f"{counted} scenarios", fields_said(fields), left_out]))
         reason = "; ".join(f"{one.name}: {one.reason}" for one in wrong)
-        return LevelVerdict(found, reason, found.tolerance, said, scenarios=tuple(results))
+        return LevelVerdict(found, reason, found.tolerance, said, scenarios=tuple(results), fields=fields)
 
 
 def compared_way(case: "Case", called: "Called", found: Comparison, place: str = "candidate/ways") -> ScenarioResult:

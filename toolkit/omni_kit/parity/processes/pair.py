@@ -38,11 +38,18 @@ from omni_kit.parity.processes.steps import (
 from omni_kit.parity.processes.training import Trained
 from omni_kit.targets.sides import StageFault, TrainingRun
 from omni_kit.toys.configs.noise import write_with_noise
+from omni_kit.toys.configs.variants import FieldVaried
 from omni_kit.toys.tensors import Tensors
 
 
 class Pair(Asked):
-    """The reference and the candidate; what is learned of the candidate here is the `Evidence` of a comparison."""
+    """The reference and the candidate; what is learned of the candidate here is the `Evidence` of a comparison.
+
+    Attributes:
+        fields: what is known of each field of the config, once `variants` has begun.
+    """
+
+    fields: Sequence[FieldVaried] = ()
 
     def derived(self, function: str, seconds: float) -> dict[str, Any]:
         """Which of upstream's weights the integration's model is made of; see `Derive`.
@@ -219,16 +226,22 @@ class Pair(Asked):
         step = Drop(config, self._inputs)
         return self._reference.ask(step), self._other.ask(step)
 
-    def variants(self) -> Iterator[tuple[str, "Pair | StepError"]]:
+    def variants(self, *, together: bool = False) -> Iterator[tuple[str, "Pair | StepError"]]:
         """Both sides with another toy, one after the other, or why upstream has none; then they have their own again.
 
         Each is there only while it is looked at. Upstream loads its own toy from disk, too: some configs change each
         time that they are read.
+
+        Args:
+            together: one toy that differs in as much as upstream accepts at once.
         """
         self.loaded()
         place = self.where / "variants"
-        names = self._reference.ask(Variants(place))
-        for number, name in enumerate(names):
+        found = self._reference.ask(Variants(place, together))
+        self.fields = [FieldVaried(**one) for one in found["fields"]]
+        for name, why in {} if together else found["refused"].items():
+            yield name, StepError(why)
+        for number, name in enumerate(found["names"]):
             where, hidden = place / f"{number:03d}", self._hidden / "variants" / f"{number:03d}"
             yield name, self._varied(where, hidden)
             for used in (where, hidden):

@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from omni_kit.toys.configs.variants import FieldVaried
+
+_SHOWN = 4
 Status = Literal["pass", "fail", "skip", "error"]
 
 
@@ -46,6 +49,7 @@ class LevelResult:
         tolerance: what max_rel may be at most.
         worst: the tensors that differ most, worst first.
         scenarios: what came of each, where the level has several.
+        fields: of each field of the config that upstream's code reads, the values that were tried, or why none was.
         applicable: False for a "skip" where there is nothing to compare in this integration.
     """
 
@@ -58,7 +62,21 @@ class LevelResult:
     seconds: float = 0.0
     worst: Sequence[Worst] = ()
     scenarios: Sequence[ScenarioResult] = ()
+    fields: Sequence[FieldVaried] = ()
     applicable: bool = True
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for people: the first few, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def fields_said(fields: Sequence[FieldVaried]) -> str:
+    """How many fields of a config were varied, and which were not; empty where there are none."""
+    left = [one.name for one in fields if one.why]
+    varied = f"{len(fields) - len(left)} of {len(fields)} config fields varied"
+    return (varied + (f", not {listed(left)}" if left else "")) if fields else ""
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,16 @@ from torch import nn
 
 from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
+from omni_kit.isolation.failures import one_line
 from omni_kit.targets.references.adapters import put_adapter, put_into_pipeline, put_new_adapter
 from omni_kit.toys.configs.denoiser import constructor_defaults, toy_denoiser
-from omni_kit.toys.configs.variants import variants
+from omni_kit.toys.configs.variants import Source, Variants, chosen
 from omni_kit.toys.feeds.denoiser import TARGET, ask, denoised, prediction_of, samples_of
 from omni_kit.toys.feeds.protocol import Feed, Way
 from omni_kit.toys.feeds.ways import answered_whole
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import fill
+from omni_kit.upstream.transformers.fields import ConfigField, FieldsRead
 
 _SHARDS = 3  # a toy checkpoint has an index, as a real one
 
@@ -80,11 +82,25 @@ class DiffusersBuilder:
         """Predictions and the loss, with gradients where they are asked for."""
         return answered_whole(model, way, lambda: self.forward(model, way.inputs))
 
-    def variants(self, model: Any) -> Mapping[str, Mapping[str, Any]]:
+    def variants(self, model: Any, feed: Feed, *, together: bool = False) -> Variants:
         """Of the arguments of its constructor, each of which says something of what it computes."""
         toy = {key: value for key, value in dict(model.config).items() if not key.startswith("_")}
-        named = {"_class_name": type(model).__name__}
-        return {name: {**named, **config} for name, config in variants(toy, toy)}
+        made = type(model)
+        source = Source(toy, FieldsRead({name: ConfigField(name) for name in toy}, frozenset(), frozenset()))
+
+        def accepts(values: Mapping[str, Any]) -> str:
+            try:
+                built = made.from_config(values)
+                batch = feed.batch(built, lambda batch: self.forward(built, batch, loss_only=True))
+                self.forward(built, batch, loss_only=True)
+            except Exception as error:  # upstream's, whatever it raises
+                return one_line(error)
+            return ""
+
+        found = chosen(source, accepts, together=together)
+        named = {"_class_name": made.__name__}
+        found.configs = {name: {**named, **config} for name, config in found.configs.items()}
+        return found
 
     def batch_loss(self, model: nn.Module, samples: Sequence[Mapping[str, Any]]) -> tuple[torch.Tensor, float]:
         """The mean of the squared errors of the samples, one at a time, from the trainer's own targets."""

@@ -1,14 +1,11 @@
 """The reference side: upstream transformers, untouched. Its process never imports a target framework."""
 
-import ast
-import inspect
 import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import torch
 import transformers
@@ -23,13 +20,13 @@ from transformers import (
 
 from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
-from omni_kit.pysource.reads import attributes_read
 from omni_kit.targets.references.adapters import put_adapter, put_new_adapter
 from omni_kit.targets.references.attention import attention_recorded
+from omni_kit.targets.references.varying import acceptance, source_of
 from omni_kit.targets.sides import AttentionCalls
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.configs.scaled import scaled_config
-from omni_kit.toys.configs.variants import TIED, variants
+from omni_kit.toys.configs.variants import Variants, chosen
 from omni_kit.toys.feeds.language import as_named, language_model, speaker_of
 from omni_kit.toys.feeds.protocol import Fed, Feed, Way
 from omni_kit.toys.feeds.ways import answered
@@ -197,21 +194,29 @@ class TransformersBuilder:
         """
         return put_adapter(model, adapter)
 
-    def variants(self, model: nn.Module) -> Mapping[str, Mapping[str, Any]]:
-        """Of the whole config and those within it; what upstream's own file asks them for decides which.
+    def variants(self, model: nn.Module, feed: Feed, *, together: bool = False) -> Variants:
+        """Of the whole config and those within it; what upstream's own files ask them for decides which.
 
         Also the toy of the class's defaults, where an author's own is another: that may be a weaker one.
         """
         config = cast(Any, model).config
-        tree = ast.parse(inspect.getsource(sys.modules[type(model).__module__]))
-        derived = type(config).from_dict(toy_config(type(config)().to_dict())).to_dict()
-        apart = ("architectures", "transformers_version", "dtype", "_name_or_path")
-        same = all(config.to_dict().get(key) == value for key, value in derived.items() if key not in apart)
-        first = {} if same else {"the toy of the defaults": derived}
-        read = {*attributes_read(tree, "config"), *([TIED] if getattr(model, "_tied_weights_keys", None) else [])}
         asked = speaker_of(model).config
         spoken = next((name for name in config.sub_configs if getattr(config, name) is asked), "")
-        return {**first, **dict(variants(config.to_dict(), read, {*_taking_floats(config)}, spoken))}
+        made = _model_class(config)
+
+        def run(other: Any) -> None:
+            built = made._from_config(_config_for(made, other), dtype=torch.float32, **_EAGER)
+            found = feed.batch(built, lambda batch: self.forward(built, batch, loss_only=True))
+            self.forward(self._placed(built), found, loss_only=True)
+
+        toy = config.to_dict()
+        found = chosen(source_of(model, spoken), acceptance(type(config), toy, run), together=together)
+        derived = type(config).from_dict(toy_config(type(config)().to_dict())).to_dict()
+        apart = ("architectures", "transformers_version", "dtype", "_name_or_path")
+        same = all(toy.get(key) == value for key, value in derived.items() if key not in apart)
+        if not same and not together:
+            found.configs = {"the toy of the defaults": derived, **found.configs}
+        return found
 
     def _fill(self, model: Any, feed: Feed) -> None:
         """Weights with which the batch reaches every expert, or as many of them as in eight tries."""
@@ -236,15 +241,6 @@ class TransformersBuilder:
 
     def _placed(self, model: Any) -> nn.Module:
         return cast(nn.Module, model.train().to(self._device))
-
-
-def _taking_floats(config: PreTrainedConfig) -> Iterator[str]:
-    """The settings, of a config or one within it, that may be a float or something else."""
-    for base in type(config).__mro__:
-        yield from (name for name, hint in vars(base).get("__annotations__", {}).items() if float in get_args(hint))
-    for name in config.sub_configs:
-        if isinstance(part := getattr(config, name, None), PreTrainedConfig):
-            yield from _taking_floats(part)
 
 
 def _toy_of(source: str) -> Any:

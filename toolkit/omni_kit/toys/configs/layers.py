@@ -5,7 +5,7 @@ from typing import Any
 
 from omni_kit.upstream.transformers.configs import BY_LAYER
 
-_COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "depth", "layers", "encoder_layers", "num_blocks")
+COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "depth", "layers", "encoder_layers", "num_blocks")
 # Layers of the decoder, in models that have both.
 _DECODER_COUNTS = ("decoder_layers", "num_decoder_layers")
 # Layer i belongs to one kind below the number, to another from it on.
@@ -55,7 +55,7 @@ def shrink_layers(toy: dict[str, Any]) -> None:
 
     A config without a layer count is left as it is.
     """
-    counts = [key for key in _COUNTS if isinstance(toy.get(key), int)]
+    counts = [key for key in COUNTS if isinstance(toy.get(key), int)]
     if not counts:
         return
     total = toy[counts[0]]

@@ -1,89 +1,273 @@
 """Other toys of the same model: what one config cannot show, because a value stands at its default or is off."""
 
 import copy
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.toys.configs.layers import COUNTS
+from omni_kit.toys.configs.rope import ROPE, scaled
+from omni_kit.toys.configs.values import OF_LAYERS, Declared, alternatives, elsewhere
+from omni_kit.upstream.transformers.fields import ConfigField, FieldsRead
+
 TIED = "tie_word_embeddings"
-_ROPE = "rope_parameters"
 _MOVED, _EPS = 1.25, 0.03
-_GIVEN = 0.5  # where nothing is by default: small, so that a cap or a clip cuts what toys compute
 # Floats that are chance, or shares of a width that has to stay even.
 _KEPT = ("dropout", "init", "jitter", "noise", "partial", "drop_", "pdrop")
-# Switches of how a model is called, not of what it computes; scenarios call it so.
-_OF_CALLS = ("output_", "return_", "use_cache", "is_decoder", "is_encoder", "torchscript", "use_return")
 _OWN = "model_type"  # what a config within a config has, and a mere group of settings has not
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-_CHOSEN = ("num_experts_per_tok", "moe_k", "moe_topk", "num_experts_per_token", "top_k_experts")
-_LAYERS = "num_hidden_layers"
 _MANY = 12  # the first number whose name comes before those of smaller ones
-_HEAD_DIM, _WIDER = "head_dim", 8
-_SHORT = 8  # positions that a model with scaled positions is said to have been trained on
-_SCALED: Mapping[str, Mapping[str, Any]] = {
-    "linear": {"factor": 2.0},
-    "dynamic": {"factor": 2.0, "original_max_position_embeddings": _SHORT},
-    "yarn": {"factor": 4.0, "original_max_position_embeddings": _SHORT},
-    "llama3": {
-        "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": _SHORT,
-    },
-}  # fmt: skip
+_SHOWN = 40  # characters of a value
+MOVED = "no number at its default"
+TOGETHER, LAYERS = "every field at once", "every choice of layers at once"
+Accepts = Callable[[Mapping[str, Any]], str]
 
 
-def variants(
-    toy: Mapping[str, Any], read: Collection[str], floats: Collection[str] = (), spoken: str = ""
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Name -> a config that differs from the toy's in one respect; upstream may refuse some of them.
+@dataclass(frozen=True)
+class FieldVaried:
+    """A field that upstream's code reads, and what it was set to.
 
-    Configs within it, those of a text model or of a tower, are varied likewise, each by itself.
+    Attributes:
+        toy: its value in the toy.
+        tried: other values that upstream accepts.
+        why: why none was tried; empty where one was.
+    """
 
-    Args:
+    name: str
+    toy: str = ""
+    tried: Sequence[str] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Variation:
+    """Configs that differ from a toy's in one respect; the first that upstream accepts stands for them.
+
+    Attributes:
+        configs: name -> config.
+        fields: the names of what is different in them.
+        layers: they differ in how many layers there are, or of what kinds.
+    """
+
+    configs: Mapping[str, Mapping[str, Any]]
+    fields: Sequence[str] = ()
+    layers: bool = False
+
+
+@dataclass
+class Variants:
+    """The configs to compare on, and what is known of each field.
+
+    Attributes:
+        refused: name of a config -> why upstream does not accept it.
+    """
+
+    configs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    fields: list[FieldVaried] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What variants are made of.
+
+    Attributes:
         toy: the complete config of a toy.
-        read: the names that upstream's modeling code asks its config for, and `TIED` where it has something to tie.
-        floats: the names of the config that a float may be given to.
+        read: what upstream's code reads of it.
+        ropes: type of scaled positions -> the parameters that the library's function for it reads.
         spoken: the one config within it that the model is asked by; empty where it is asked as a whole.
     """
-    yield "no number at its default", _moved(toy)
-    yield from _differing(toy, read, floats, spoken)
+
+    toy: Mapping[str, Any]
+    read: FieldsRead
+    declared: Declared = field(default_factory=Declared)
+    ropes: Mapping[str, Collection[str]] = field(default_factory=dict)
+    spoken: str = ""
+
+    def variations(self) -> Iterator[Variation]:
+        """Each differs in one respect, or in two that one condition depends on; configs within it by themselves."""
+        moved = _moved(self.toy)
+        yield Variation({MOVED: moved}, [name for name, _ in self._own(self.toy) if _floats(self.toy, moved, name)])
+        yield from self._within(self.toy)
+
+    def _within(self, toy: Mapping[str, Any]) -> Iterator[Variation]:
+        yield from self._of_one(toy)
+        for name, part in toy.items():
+            if isinstance(part, Mapping) and _OWN in part and self.spoken in ("", name):
+                # A switch that the whole has, too, is turned with it.
+                own = {key: value for key, value in part.items() if not isinstance(toy.get(key), bool)}
+                for made in Source(own, self.read, self.declared, self.ropes)._within(own):
+                    configs = {
+                        f"{name}: {what}": {**copy.deepcopy(dict(toy)), name: {**copy.deepcopy(dict(part)), **config}}
+                        for what, config in made.configs.items()
+                    }
+                    yield Variation(configs, made.fields, made.layers)
+
+    def _own(self, toy: Mapping[str, Any]) -> Iterator[tuple[str, ConfigField]]:
+        """The fields that the code reads and this config has, or gets from a default of the code."""
+        for name, one in sorted(self.read.fields.items()):
+            if name in toy or (one.default is not UNKNOWN and _OWN in toy):
+                yield name, one
+
+    def _of_one(self, toy: Mapping[str, Any]) -> Iterator[Variation]:
+        yield from _many(toy)
+        singles: dict[str, Variation] = {}
+        for name, one in self._own(toy):
+            if elsewhere(name):
+                continue
+            for group in alternatives(one, toy, self.declared, self.read.strings):
+                configs = {f"{name}={_shown(value)}": _with(toy, name, value) for value in group}
+                made = Variation(configs, [name], name in COUNTS or bool(one.uses & OF_LAYERS))
+                singles.setdefault(name, made)
+                yield made
+        for what, rope in scaled(toy, self.ropes if ROPE in self.read.fields else {}):
+            yield Variation({what: {**copy.deepcopy(dict(toy)), ROPE: rope}}, [ROPE])
+        for first, second in sorted(self.read.pairs):
+            if first in singles and second in singles:
+                yield _both(toy, singles[first], singles[second])
+
+    def unvaried(self, tried: Mapping[str, Sequence[str]]) -> Iterator[FieldVaried]:
+        """Each field that the code reads, with what was tried of it, or why nothing was.
+
+        Args:
+            tried: field -> the names of configs that differ in it.
+        """
+        parts = [self.toy, *(part for part in self.toy.values() if isinstance(part, Mapping) and _OWN in part)]
+        for name in sorted(self.read.fields):
+            held = next((part for part in parts if name in part), None)
+            one = self.read.fields[name]
+            if held is None and one.default is UNKNOWN:
+                continue  # of another config that is not this model's
+            value = _shown(held[name]) if held is not None else "absent"
+            why = "" if tried.get(name) else elsewhere(name) or "no other value is known for it"
+            yield FieldVaried(name, value, tuple(tried.get(name, ())), why)
 
 
-def _differing(
-    toy: Mapping[str, Any], read: Collection[str], floats: Collection[str], spoken: str = ""
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield from _of_one(toy, read, floats)
-    for name, part in toy.items():
-        if isinstance(part, Mapping) and _OWN in part and spoken in ("", name):
-            # A switch that the whole has, too, is turned with it.
-            own = {key: value for key, value in part.items() if not isinstance(toy.get(key), bool)}
-            for what, made in _differing(own, read, floats):
-                yield f"{name}: {what}", {**copy.deepcopy(dict(toy)), name: {**copy.deepcopy(dict(part)), **made}}
+def chosen(source: Source, accepts: Accepts, *, together: bool = False) -> Variants:
+    """The variants that upstream accepts.
+
+    Args:
+        accepts: why upstream does not accept a config; empty where it does.
+        together: one config that differs in as much as upstream accepts at once, and no other.
+    """
+    return _Choice(source, accepts).together() if together else _Choice(source, accepts).apart()
 
 
-def _of_one(
-    toy: Mapping[str, Any], read: Collection[str], floats: Collection[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield from _many(toy)
-    for key in sorted(read):
-        if isinstance(toy.get(key), bool) and not key.startswith(_OF_CALLS):
-            yield f"{key}={not toy[key]}", _turned(toy, key)
-    for key in sorted({*read}.intersection(floats)):
-        if key in toy and toy[key] is None and not any(word in key for word in _KEPT):
-            yield f"{key}={_GIVEN}", {**copy.deepcopy(dict(toy)), key: _GIVEN}
-    for key in _CHOSEN:
-        if isinstance(toy.get(key), int) and toy[key] + 1 < max(_counts(toy), default=0):
-            yield f"{key}={toy[key] + 1}", {**copy.deepcopy(dict(toy)), key: toy[key] + 1}
-    if _HEAD_DIM in read and isinstance(toy.get(_HEAD_DIM), int):
-        width = toy[_HEAD_DIM] + _WIDER
-        yield f"{_HEAD_DIM}={width}", {**copy.deepcopy(dict(toy)), _HEAD_DIM: width}
-    yield from _positions(toy)
+@dataclass
+class _Choice:
+    """What upstream has been asked, and what came of it."""
+
+    source: Source
+    accepts: Accepts
+    found: Variants = field(default_factory=Variants)
+    tried: dict[str, list[str]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def apart(self) -> Variants:
+        """One config for each variation: the first that is accepted."""
+        for variation in self.source.variations():
+            if name := self._accepted(variation, self.source.toy):
+                self.found.configs[name] = variation.configs[name]
+            else:
+                first = next(iter(variation.configs))
+                self.found.refused[first] = self.refused[first]
+        return self._with_fields()
+
+    def together(self) -> Variants:
+        """The first variation of each field: those of layers in one config, and all others in another."""
+        first: dict[bool, dict[str, Variation]] = {True: {}, False: {}}
+        for variation in self.source.variations():
+            one = " ".join(variation.fields)
+            if variation.configs.keys() <= {MOVED} or (len(variation.fields) == 1 and one not in COUNTS):
+                first[variation.layers].setdefault(one, variation)
+        for layers, variations in first.items():
+            made = self._merged(self.source.toy, list(variations.values()))
+            if made is not self.source.toy:
+                self.found.configs[LAYERS if layers else TOGETHER] = made
+        return self._with_fields()
+
+    def _merged(self, base: Mapping[str, Any], variations: Sequence[Variation]) -> Mapping[str, Any]:
+        """A config with all variations that are accepted with each other: halves are tried where the whole is not."""
+        if len(variations) > 1:
+            made, names = base, [next(iter(one.configs)) for one in variations]
+            for name, one in zip(names, variations, strict=True):
+                made = _overlaid(made, self.source.toy, one.configs[name])
+            if not self.accepts(made):
+                for name, one in zip(names, variations, strict=True):
+                    self._note(one, name)
+                return made
+            half = len(variations) // 2
+            return self._merged(self._merged(base, variations[:half]), variations[half:])
+        for one in variations:
+            if name := self._accepted(one, base):
+                return _overlaid(base, self.source.toy, one.configs[name])
+        return base
+
+    def _accepted(self, variation: Variation, base: Mapping[str, Any]) -> str:
+        """The name of the first config that is accepted on top of another; empty where none is."""
+        first = next(iter(variation.configs))
+        for name, config in variation.configs.items():
+            why = self.accepts(_overlaid(base, self.source.toy, config))
+            if not why:
+                self._note(variation, name)
+                return name
+            self.refused.setdefault(first, why)
+        for one in variation.fields:
+            self.refused.setdefault(one, f"{first}: {self.refused[first]}")
+        return ""
+
+    def _note(self, variation: Variation, name: str) -> None:
+        for one in variation.fields:
+            self.tried.setdefault(one, []).append(name)
+
+    def _with_fields(self) -> Variants:
+        for one in self.source.unvaried(self.tried):
+            refused = one.why and self.refused.get(one.name)
+            why = f"upstream refuses it: {refused}" if refused else one.why
+            self.found.fields.append(FieldVaried(one.name, one.toy, one.tried, why))
+        return self.found
 
 
-def _turned(toy: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """A switch the other way round, in the parts that say the same of themselves, too."""
-    made = copy.deepcopy(dict(toy))
-    for config in (made, *(part for part in made.values() if isinstance(part, dict))):
-        if config.get(key) is toy[key]:
-            config[key] = not toy[key]
+def _overlaid(base: Mapping[str, Any], toy: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with everything in which another differs from the toy's."""
+    made = copy.deepcopy(dict(base))
+    for key, value in other.items():
+        before = toy.get(key, UNKNOWN)
+        if before == value and type(before) is type(value):
+            continue
+        both = isinstance(value, Mapping) and isinstance(before, Mapping) and isinstance(made.get(key), Mapping)
+        made[key] = _overlaid(made[key], before, value) if both else copy.deepcopy(value)
     return made
+
+
+def _both(toy: Mapping[str, Any], first: Variation, second: Variation) -> Variation:
+    configs = {
+        f"{one}, {other}": _overlaid(config, toy, more)
+        for one, config in first.configs.items()
+        for other, more in second.configs.items()
+    }
+    return Variation(configs, [*first.fields, *second.fields], first.layers or second.layers)
+
+
+def _with(toy: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """Another value; a switch is turned in the parts that say the same of themselves, too."""
+    made = copy.deepcopy(dict(toy))
+    if isinstance(value, bool):
+        for part in made.values():
+            if isinstance(part, dict) and key in part and part[key] is made.get(key):
+                part[key] = value
+    if key in COUNTS and isinstance(toy.get(key), int):
+        for name, held in made.items():
+            if "layer" in name and isinstance(held, list) and len(held) == toy[key]:  # one entry a layer
+                made[name] = (held * value)[: value - 1] + held[-1:]
+    made[key] = copy.deepcopy(value)
+    return made
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def _moved(value: Any, key: str = "") -> Any:
@@ -97,28 +281,16 @@ def _moved(value: Any, key: str = "") -> Any:
     return _EPS if "eps" in key else value * _MOVED
 
 
-def _counts(toy: Mapping[str, Any]) -> list[int]:
-    return [toy[name] for name in _EXPERTS if isinstance(toy.get(name), int)]
+def _floats(toy: Mapping[str, Any], moved: Mapping[str, Any], name: str) -> bool:
+    return name in toy and toy[name] != moved[name]
 
 
-def _many(toy: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _many(toy: Mapping[str, Any]) -> Iterator[Variation]:
     """More layers and experts than have names of one digit."""
-    layers = toy.get(_LAYERS)
-    if not isinstance(layers, int) or layers >= _MANY:
+    key = next((key for key in COUNTS if isinstance(toy.get(key), int)), "")
+    if not key or toy[key] >= _MANY:
         return
-    made = copy.deepcopy(dict(toy))
-    for key, value in made.items():
-        if "layer" in key and isinstance(value, list) and len(value) == layers:  # one entry a layer
-            made[key] = (value * _MANY)[: _MANY - 1] + value[-1:]
-    made |= {_LAYERS: _MANY} | {
-        name: _MANY for name in _EXPERTS if isinstance(toy.get(name), int) and toy[name] < _MANY
-    }
-    yield f"{_MANY} layers" + (f" and {_MANY} experts" if _counts(toy) else ""), made
-
-
-def _positions(toy: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The ways of scaling positions, where the model rotates them all in one way."""
-    rope = toy.get(_ROPE)
-    if isinstance(rope, Mapping) and "rope_theta" in rope and rope.get("rope_type", "default") == "default":
-        for name, scaled in _SCALED.items():
-            yield f"rope {name}", {**copy.deepcopy(dict(toy)), _ROPE: {**rope, "rope_type": name, **scaled}}
+    made = _with(toy, key, _MANY)
+    experts = [name for name in _EXPERTS if isinstance(toy.get(name), int)]
+    made |= {name: _MANY for name in experts if toy[name] < _MANY}
+    yield Variation({f"{_MANY} layers" + (f" and {_MANY} experts" if experts else ""): made}, [key, *experts], True)

@@ -48,19 +48,25 @@ class Ways(Step[list[dict[str, str]]]):
 
 
 @dataclass(frozen=True)
-class Variants(Step[list[str]]):
-    """Writes a toy_config.json for each variant of the model's config, below `place`; answers what is different."""
+class Variants(Step[dict[str, Any]]):
+    """Writes a toy_config.json for each variant of the model's config, below `place`.
+
+    Answers the `names` of what is different, what upstream `refused` with its words, and the `fields` that it reads.
+    """
 
     place: Path
+    together: bool = False
 
-    def take(self, side: Side) -> list[str]:
+    def take(self, side: Side) -> dict[str, Any]:
         """See `Step.take`."""
-        found = side.builder.variants(side.model) if isinstance(side.builder, Varying) else {}
-        for number, config in enumerate(found.values()):
+        if not isinstance(side.builder, Varying):
+            return {"names": [], "refused": {}, "fields": []}
+        found = side.builder.variants(side.model, side.feed, together=self.together)
+        for number, config in enumerate(found.configs.values()):
             folder = self.place / f"{number:03d}"
             folder.mkdir(parents=True)
             (folder / "toy_config.json").write_text(json.dumps(config), encoding="utf-8")
-        return list(found)
+        return {"names": [*found.configs], "refused": found.refused, "fields": [asdict(one) for one in found.fields]}
 
 
 @dataclass(frozen=True)
