@@ -7,12 +7,14 @@ wrong dtype is hardly further. What upstream loses in the same dtype is the meas
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 
 from omni_kit.parity.compare.comparison import NothingToCompare
 from omni_kit.parity.compare.modules import without_padding
 from omni_kit.parity.compare.pairing import pair_calls
+from omni_kit.parity.compare.rounding import Rounding, rounding
 from omni_kit.parity.compare.trace import Recording, fits
 from omni_kit.targets.sides import Ability
 from omni_kit.toys.feeds.protocol import Feed
@@ -138,6 +140,16 @@ class Replays:
             found = (self._three(call.number, numbers, name) for name in call.outputs)
             if tensors := [three for three in found if three is not None]:
                 yield module_loss(call.module, tensors, dtype)
+
+    def roundings(self, dtype: str) -> Iterator[Rounding]:
+        """How each module differs from upstream's in the low dtype itself."""
+        for call in self._exact.calls:
+            numbers = [partners.get(call.number) for partners in self._partners]
+            if None in numbers:
+                continue
+            mine, theirs = (replay.calls[cast(int, n)] for replay, n in zip(self._replays, numbers, strict=True))
+            outputs = {name: three[1:] for name in call.outputs if (three := self._three(call.number, numbers, name))}
+            yield rounding(mine, theirs, outputs, dtype)
 
     def _three(self, number: int, numbers: list[int | None], name: str) -> Three | None:
         """One output of a call on all sides; None where a side lacks it or it holds no finite numbers."""

@@ -9,7 +9,7 @@ import inspect
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from omni_kit.parity.compare.files import load_json, load_tensors, reading_results, save_tensors
+from omni_kit.parity.compare.operations import Operations
 from omni_kit.toys.tensors import Tensors
 
 
@@ -34,6 +35,7 @@ class ModuleCall:
         weights: the shapes of its parameters, those of its parts included; what pairs renamed modules.
         inputs, outputs: names of the tensors that went in and out.
         differentiable: "in.NAME" and "out.NAME" of those through which a gradient can come back.
+        operations: how often it computed, and cast, in which dtype, its parts left out; where they were counted.
     """
 
     number: int
@@ -46,6 +48,7 @@ class ModuleCall:
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     differentiable: list[str] = field(default_factory=list)
+    operations: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -85,16 +88,18 @@ class Recording:
 
 
 @contextmanager
-def recorded(model: nn.Module, script: "Script | None" = None) -> Iterator[Recording]:
+def recorded(model: nn.Module, script: "Script | None" = None, *, counted: bool = False) -> Iterator[Recording]:
     """Records every module call below `model` while gradients are enabled.
 
     Args:
         script: a recording to replay; None lets the model run freely.
+        counted: also counts the operations of each.
     """
     recorder = _Recorder(script)
     handles = [handle for name, module in model.named_modules() for handle in recorder.attach(name, module)]
     try:
-        yield recorder.recording
+        with Operations(recorder.count) if counted else nullcontext():
+            yield recorder.recording
     finally:
         for handle in handles:
             handle.remove()
@@ -177,6 +182,12 @@ class _Recorder:
             module.register_forward_pre_hook(before, with_kwargs=True),
             module.register_forward_hook(after, with_kwargs=True),
         ]
+
+    def count(self, what: str) -> None:
+        """Notes an operation of the module that runs."""
+        if self._open:
+            operations = self._open[-1].operations
+            operations[what] = operations.get(what, 0) + 1
 
     def _enter(self, name: str, facts: tuple[str, str, str], module: nn.Module, args: Any, kwargs: Any) -> Any:
         occurrence = self._calls.get(name, 0)

@@ -8,37 +8,55 @@ from omni_kit.targets.sides import Ability
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
+    from collections.abc import Sequence
+
     from omni_kit.parity.compare.precision import Loss
+    from omni_kit.parity.compare.rounding import Rounding
 
 
 class Dtype(Level):
-    """In each low dtype, the candidate is hardly further from float32 than upstream: as a whole, and by module."""
+    """In each low dtype, modules round where upstream's do, and the candidate is hardly further from float32."""
 
     name = "dtype"
-    says = "in bfloat16 and float16 it loses hardly more than upstream does"
+    says = "in bfloat16 and float16 it rounds where upstream does, and loses hardly more"
     needs = frozenset({Ability.cast})
 
     def judge(self, case: "Case") -> LevelVerdict:
-        """See `Level.judge`."""
-        from omni_kit.parity.compare.precision import DTYPES, RATIO
+        """See `Level.judge`. The figure is the largest difference from upstream's own result in the low dtype."""
+        from omni_kit.parity.compare.precision import DTYPES
 
-        found = Comparison(tolerance=RATIO)
-        reasons = []
+        found, reasons, said = Comparison(), [], []
         for dtype in case.pair.runs_upstream(DTYPES):
-            losses = _losses(case, dtype)
+            losses, roundings = _measured(case, dtype)
             found.compared += len(losses)
-            found.max_rel = max(found.max_rel, RATIO * max(loss.excess for loss in losses))
-            if excessive := next((loss for loss in losses if loss.excess > 1), None):
+            found.max_rel = max([found.max_rel, *(one.ulps * _eps(dtype) for one in roundings)])
+            if moved := next((one.wrong for one in roundings if one.wrong), ""):
+                reasons.append(f"{dtype}: {moved}")
+            elif excessive := next((loss for loss in losses if loss.excess > 1), None):
                 figures = f"{excessive.candidate:.1e}, upstream {excessive.reference:.1e}"
                 reasons.append(f"{dtype}: {excessive.name or 'the model'} is too far from float32 ({figures})")
-        return LevelVerdict(found, "; ".join(reasons), RATIO, f"{found.compared} figures in {', '.join(DTYPES)}")
+            said.append(_said(dtype, roundings))
+        return LevelVerdict(found, "; ".join(reasons), None, "; ".join(said))
 
 
-def _losses(case: "Case", dtype: str) -> "list[Loss]":
+def _said(dtype: str, roundings: "Sequence[Rounding]") -> str:
+    equal = sum(not one.differing for one in roundings)
+    ulps = max((one.ulps for one in roundings), default=0.0)
+    return f"{dtype}: {equal} of {len(roundings)} calls of modules equal upstream's bit by bit, others within {ulps:.2g} ulp"
+
+
+def _eps(dtype: str) -> float:
+    import torch
+
+    return float(torch.finfo(getattr(torch, dtype)).eps)
+
+
+def _measured(case: "Case", dtype: str) -> "tuple[list[Loss], list[Rounding]]":
     """Modules first, in their order; then answers and gradients."""
     from omni_kit.parity.compare.precision import Replays, judged_losses
 
     side = f"candidate/{dtype}"
     reference, candidate = (case.pair.replayed_as(one, dtype) for one in ("reference", "candidate"))
-    modules = Replays(case.pair.recordings()[0], reference, candidate, case.mask).losses(dtype)
-    return [*modules, *judged_losses(case.pair.results_of, case.feed, dtype, side, case.offers)]
+    replays = Replays(case.pair.recordings()[0], reference, candidate, case.mask)
+    losses = [*replays.losses(dtype), *judged_losses(case.pair.results_of, case.feed, dtype, side, case.offers)]
+    return losses, [*replays.roundings(dtype)]

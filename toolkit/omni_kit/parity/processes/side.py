@@ -200,12 +200,20 @@ class Side:
         recording.save(out)
 
     def replay(
-        self, model: Any, inputs: Path, script: Path, pairs: Pairs, out: Path, *, complete: bool = False
+        self,
+        model: Any,
+        inputs: Path,
+        script: Path,
+        pairs: Pairs,
+        out: Path,
+        *,
+        complete: bool = False,
+        counted: bool = False,
     ) -> None:
         """Forward with every paired module fed, and its answer replaced, from another side's recording."""
         known = {(module, occurrence): number for module, occurrence, number in pairs}
         batch = placed(model, load_tensors(inputs))
-        with recorded(model, Script(Recording.load(script), known, complete)) as recording:
+        with recorded(model, Script(Recording.load(script), known, complete), counted=counted) as recording:
             self.builder.forward(model, batch, loss_only=True)
         recording.save(out)
 

@@ -60,3 +60,49 @@ def _in_short(sinks: torch.Tensor | None) -> str | None:
     if sinks is None:
         return None
     return f"{float(sinks.detach().double().norm()):.5g}{'' if sinks.requires_grad else ', without gradient'}"
+
+
+@contextmanager
+def attention_used(model: Any, name: str) -> Iterator[None]:
+    """A model attends by an implementation of the library while this is entered; by its own without a name.
+
+    Flex attention is not compiled, which a CPU would do for longer than it runs.
+
+    Raises:
+        ValueError: the model does not support it.
+    """
+    if not name:
+        yield
+        return
+    configs = {id(config): config for one in model.modules() if (config := getattr(one, "config", None)) is not None}
+    before = [(config, getattr(config, "_attn_implementation", None)) for config in configs.values()]
+    try:
+        with _uncompiled():
+            model.set_attn_implementation(name)
+            yield
+    finally:
+        for config, implementation in before:  # a whole's comes first, and sets those of its parts
+            config._attn_implementation = implementation
+
+
+@contextmanager
+def _uncompiled() -> Iterator[None]:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    from transformers import masking_utils
+    from transformers.integrations import flex_attention as integration
+
+    def attend(query: Any, key: Any, value: Any, training: bool = False, **options: Any) -> Any:
+        return flex_attention(query, key, value, **options)
+
+    def mask(*args: Any, **options: Any) -> Any:
+        return create_block_mask(*args, **{**options, "_compile": False})
+
+    places = [(integration, "compile_friendly_flex_attention", attend), (masking_utils, "create_block_mask", mask)]
+    kept = [(module, name, getattr(module, name, None)) for module, name, _ in places]
+    try:
+        for module, name, function in places:
+            setattr(module, name, function)
+        yield
+    finally:
+        for module, name, function in kept:
+            setattr(module, name, function)

@@ -21,7 +21,7 @@ from transformers import (
 from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
 from omni_kit.targets.references.adapters import put_adapter, put_new_adapter
-from omni_kit.targets.references.attention import attention_recorded
+from omni_kit.targets.references.attention import attention_recorded, attention_used
 from omni_kit.targets.references.varying import acceptance, source_of
 from omni_kit.targets.sides import AttentionCalls
 from omni_kit.toys.configs.language import toy_config
@@ -96,12 +96,13 @@ class TransformersBuilder:
         """Everything that the part of it that answers in text gives."""
         part = speaker_of(model)
         packs = way.fed == Fed.packed
-        return answered(
-            part,
-            way,
-            lambda: language_model(part, way.inputs, as_named, apart=packs, routed=not packs),
-            lambda: as_named(part, way.inputs),
-        )
+        with attention_used(model, way.attention):
+            return answered(
+                part,
+                way,
+                lambda: language_model(part, way.inputs, as_named, apart=packs, routed=not packs),
+                lambda: as_named(part, way.inputs),
+            )
 
     def notes(self) -> list[str]:
         """What the last call did not do as in real life."""

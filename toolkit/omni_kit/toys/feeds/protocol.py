@@ -71,6 +71,7 @@ class Way:
         fed: one of `Fed`, where the inputs are samples that have to be prepared; upstream takes each as it is.
         compared: the only fields of the answer that are asked for; all of them where there is none.
         bare: a framework prepares more for such a model than stands here, and the model may want it.
+        attention: the implementation of attention, by the library's name; empty for the plain one.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Way:
     fed: str = ""
     compared: Sequence[str] = ()
     bare: bool = False
+    attention: str = ""
 
 
 @runtime_checkable

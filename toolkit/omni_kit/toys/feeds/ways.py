@@ -49,6 +49,7 @@ def text_ways(model: Any, tokens: list[int]) -> Iterator[Way]:
     yield from _lengths(tokens)
     yield from _padded(text)
     yield Way("inputs_embeds", text, embedded=True)
+    yield from _attending(labels)
     # Without the loss that balances experts: upstream's counts the tokens of a cache that are no longer there.
     alone = {"output_router_logits": False} if "output_router_logits" in takes else {}
     row = {name: tensor[:1] for name, tensor in text.items()}
@@ -125,6 +126,17 @@ def _padded(text: Tensors) -> Iterator[Way]:
         mask = text["attention_mask"].clone()
         mask[1, columns] = 0
         yield Way(f"padding {where}", {**text, "attention_mask": mask})
+
+
+def _attending(labels: Tensors) -> Iterator[Way]:
+    """By each implementation of attention that runs on a CPU, with padding; flex attention has no backward there."""
+    padded = {**labels, "attention_mask": labels["attention_mask"].clone(), "labels": labels["labels"].clone()}
+    padded["attention_mask"][1, :_AWAY] = 0
+    padded["labels"][1, : _AWAY + 1] = _IGNORED
+    yield Way("attention by sdpa", labels, backward=True, attention="sdpa")
+    yield Way("attention by sdpa, padded", padded, backward=True, attention="sdpa")
+    plain = {name: tensor for name, tensor in padded.items() if name != "labels"}
+    yield Way("attention by flex_attention, padded", plain, attention="flex_attention")
 
 
 def _drawn(tokens: list[int], rows: int, length: int) -> Tensors:

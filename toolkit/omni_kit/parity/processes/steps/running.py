@@ -108,5 +108,5 @@ class RunAs(Step[list[str]]):
         """See `Step.take`."""
         model = side.builder.load(self.checkpoint, self.dtype)
         side.run(model, self.inputs, self.out)
-        side.replay(model, self.inputs, self.script, self.pairs, self.out / "replay")
+        side.replay(model, self.inputs, self.script, self.pairs, self.out / "replay", counted=True)
         return side.builder.notes()

@@ -11,7 +11,7 @@ import torch
 from torch import distributed, nn
 
 from omni_kit.errors import BadInput, MissingRequirement
-from omni_kit.targets.references.attention import attention_recorded
+from omni_kit.targets.references.attention import attention_recorded, attention_used
 from omni_kit.targets.sides import AttentionCalls, KernelCall, KernelChoice, Mesh, Slot, TrainingRun
 from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import packed_attention_used, use_packed_attention
@@ -119,7 +119,8 @@ class VeOmniBuilder:
             feed = without_positions if way.fed == Fed.unprepared else arguments
             if way.switches:
                 return answered(model, way, prepare=lambda: feed(model, way.inputs))
-            return answered(part, way, lambda: language_model(model, way.inputs, feed))
+            with attention_used(model, way.attention):
+                return answered(part, way, lambda: language_model(model, way.inputs, feed))
         if not getattr(model, "_supports_flash_attn", False):
             name = type(model).__name__
             raise MissingRequirement(f"{name} packs sequences with kernels of its own, which need an accelerator")
