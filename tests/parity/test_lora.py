@@ -29,7 +29,18 @@ FAULTS: dict[str, tuple[Edits, str]] = {
 def test_the_copy_itself_passes(plant: Plant, sides: Sides) -> None:
     found = run_parity(plant("adapted", {}), ["lora"], sides=sides).level("lora")
     assert found.status == "pass", found.reason
-    assert found.reason == "one adapter an expert: 28 adapters; one for all experts: 28 adapters"
+    assert found.reason == (
+        "one adapter an expert: 28 adapters; one for all experts: 28 adapters; 16 choices of one projection or two"
+    )
+
+
+def test_a_projection_that_works_beside_others_alone_is_named(plant: Plant, sides: Sides) -> None:
+    alone = [("self.o_proj(attn_output)", "self.o_proj(attn_output) if hasattr(self.q_proj, 'base_layer') or not hasattr("
+              "self.o_proj, 'base_layer') else self.o_proj.base_layer(attn_output)")]  # fmt: skip
+    found = run_parity(plant("adapted_alone", {MODELING: alone}), ["lora"], sides=sides).level("lora")
+    assert found.status == "fail"
+    assert found.reason.startswith("o_proj alone: ")
+    assert "q_proj alone" not in found.reason
 
 
 @pytest.mark.parametrize("fault", FAULTS)

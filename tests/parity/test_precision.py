@@ -139,7 +139,7 @@ def test_a_call_that_is_spelled_otherwise_loses_no_more(name: str, plant: Plant,
     """The same arithmetic without a call of the module: upstream is not put right at a place where the other is not."""
     report = run_parity(plant(name, {MODELING: [SPELLED_OTHERWISE[name]]}), ["forward", "dtype"], sides=sides)
 
-    assert report.level("forward").max_abs == 0.0
+    assert report.level("forward").status == "pass"
     assert report.level("dtype").status == "pass", report.level("dtype").reason
 
 

@@ -260,6 +260,9 @@ class Slotted(Builder, Protocol):
     def calls(self) -> dict[str, list[str]]:
         """Slot -> the arguments of each of its calls since the last question, in short."""
 
+    def lost_arguments(self, model: "torch.nn.Module", inputs: Tensors) -> list[str]:
+        """What the framework hands a model in a training step and does not arrive where it is needed, a line each."""
+
 
 @dataclass(frozen=True)
 class Bindable:

@@ -15,7 +15,9 @@ _MOVES = frozenset(
 )
 _CAST = "_to_copy"
 # Sums over products or in any order: who adds in another order may round otherwise.
-_SUMS = frozenset({"mm", "bmm", "addmm", "baddbmm", "dot", "mv", "convolution", "index_add", "index_add_", "scatter_add"})
+_SUMS = frozenset(
+    {"mm", "bmm", "addmm", "baddbmm", "dot", "mv", "convolution", "index_add", "index_add_", "scatter_add"}
+)
 _FUSED = ("attention", "grouped", "linear", "cudnn", "mkldnn")
 
 

@@ -61,7 +61,9 @@ def rounding(
             ulps = max(ulps, float(off.max() / size.max()) / eps)
     wrong = ""
     if compared and differing > _SHARE * compared and _sums(reference) == _sums(candidate):
-        wrong = _moved(reference, candidate, f"{name} rounds elsewhere than upstream ({differing} of {compared} numbers")
+        wrong = _moved(
+            reference, candidate, f"{name} rounds elsewhere than upstream ({differing} of {compared} numbers"
+        )
     return Rounding(name, compared, differing, ulps, wrong)
 
 

@@ -35,13 +35,15 @@ class Opslots(Level):
         """See `Level.judge`."""
         slots = case.pair.slots()
         if not slots:
+            if lost := case.pair.lost_arguments():
+                return LevelVerdict(Comparison(), "; ".join(lost))
             return LevelVerdict(Comparison(), "not applicable: the integration declares no kernel slot", skip=True)
         if any(len(slot.kernels) > 1 for slot in slots):
             case.pair.runs_upstream([_LOW])
         _note_untried(case, slots)
         called = [slot for slot in slots if not slot.idle]
         tried = [one for slot in called for one in _tries(case, slot)]
-        wrong = [one.wrong for one in tried if one.wrong]
+        wrong = [*(one.wrong for one in tried if one.wrong), *case.pair.lost_arguments()]
         unknown = [one.unknown for one in tried if one.unknown]
         if unknown and not wrong:
             raise StepError("; ".join(unknown))

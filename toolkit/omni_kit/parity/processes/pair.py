@@ -21,6 +21,7 @@ from omni_kit.parity.processes.steps import (
     Load,
     LoadAdapter,
     LoadExport,
+    LostArguments,
     MakeBatches,
     Mistakes,
     OpenCheckpoint,
@@ -120,6 +121,11 @@ class Pair(Asked):
         """
         out = self.where / CANDIDATE / slot / kernel
         return self._other.ask(RunWith(self.checkpoint, slot, kernel, dtype, self._inputs, out))
+
+    def lost_arguments(self) -> list[str]:
+        """What of a training step's arguments does not arrive where the candidate needs it."""
+        self.loaded()
+        return self._other.ask(LostArguments(self.checkpoint, self._inputs))
 
     def trained(self, level: str) -> list[Trained] | str:
         """One step on each mesh of a level of several processes, or why the level makes no sense here."""

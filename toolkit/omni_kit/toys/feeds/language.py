@@ -186,7 +186,7 @@ def language_model(
         router_logits.LAYER [unpadded tokens, experts] and aux_loss [], its mean over what went through together.
     """
     ask = _Question(model, loss_only, routed and _takes_router_switch(model))
-    with nullcontext() if routed else _without_router_loss(model):
+    with nullcontext() if routed else without_router_loss(model):
         apart = apart or "mm_token_type_ids" in inputs or _has_linear_attention(model)
         if together or not apart:
             return ask(arguments(model, inputs), inputs)
@@ -206,7 +206,7 @@ def _joined(samples: Sequence[Tensors], answers: Sequence[Tensors]) -> Tensors:
 
 
 @contextmanager
-def _without_router_loss(model: nn.Module) -> Iterator[None]:
+def without_router_loss(model: nn.Module) -> Iterator[None]:
     """No loss that balances experts while this is entered."""
     configs = {id(config): config for one in model.modules() if (config := getattr(one, "config", None)) is not None}
     asked: list[Any] = [config for config in configs.values() if getattr(config, "output_router_logits", False)]

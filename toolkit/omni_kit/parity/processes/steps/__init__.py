@@ -20,7 +20,7 @@ from omni_kit.parity.processes.steps.loading import (
 )
 from omni_kit.parity.processes.steps.planting import CompletePlanted, Mistakes, Places, RunMistaken, RunPlanted
 from omni_kit.parity.processes.steps.running import Replay, Run, RunAs, RunNudged, Trace
-from omni_kit.parity.processes.steps.sharing import Launch, MakeBatches, Meshes, RunWith, Slots
+from omni_kit.parity.processes.steps.sharing import Launch, LostArguments, MakeBatches, Meshes, RunWith, Slots
 from omni_kit.parity.processes.steps.stepping import TakeSteps
 from omni_kit.parity.processes.steps.training import LoadAdapter, LoadExport, PlanTraining, RunTrainer, TrainPlainly
 
@@ -40,6 +40,7 @@ __all__ = [
     "LoadAdapter",
     "LoadExport",
     "Loaded",
+    "LostArguments",
     "MakeBatches",
     "MakeToy",
     "Meshes",

@@ -9,7 +9,7 @@ from typing import Any
 from omni_kit.parity.compare.files import load_tensors
 from omni_kit.parity.processes.batches import save_batches
 from omni_kit.parity.processes.loaded import add_loaded, read_loaded
-from omni_kit.parity.processes.side import Side
+from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.targets.sides import Mesh
 from omni_kit.toys.feeds.protocol import Staged
@@ -43,6 +43,19 @@ class RunWith(Step[list[str]]):
         model = slotted.load_with(self.checkpoint, self.slot, self.kernel, self.dtype)
         side.run(model, self.inputs, self.out, lambda batch: slotted.forward_with(model, self.slot, batch))
         return slotted.calls().get(self.slot, [])
+
+
+@dataclass(frozen=True)
+class LostArguments(Step[list[str]]):
+    """What of a training step's arguments does not arrive where it is needed; see `Slotted.lost_arguments`."""
+
+    checkpoint: Path
+    inputs: Path
+
+    def take(self, side: Side) -> list[str]:
+        """See `Step.take`."""
+        model = side.builder.load(self.checkpoint)
+        return side.slotted.lost_arguments(model, placed(model, load_tensors(self.inputs)))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
 """Adapters of a model, wrapped, trained, saved and loaded by VeOmni's own LoRA, and what is wrong with them."""
 
+import copy
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,42 @@ class Adapters:
                 found, count = [f"{type(error).__name__}: {' '.join(str(error).split())[:300]} {_raised(error)}"], 0
             said.append(f"{way}: {count} adapters")
             wrong += [one for one in found if one not in wrong]
+        chosen = [] if wrong else _few(self._first, stacks)  # a fault of all of them need not be said for each
+        for names in chosen:
+            try:
+                found = [*self._only(names, stacks)]
+            except Exception as error:
+                found = [f"{type(error).__name__}: {' '.join(str(error).split())[:300]} {_raised(error)}"]
+            wrong += [f"{' and '.join(names)} alone: {one}" for one in found]
+        said += [f"{len(chosen)} choices of one projection or two"] if chosen else []
         return said, wrong
+
+    def _only(self, names: Sequence[str], stacks: list[str]) -> Iterator[str]:
+        """What is wrong where adapters are asked for these projections and no others."""
+        from veomni.lora import VeOmniLoraConfig, VeOmniLoraModel, resolve_fused_moe_lora_targets
+
+        model = copy.deepcopy(self._first)
+        resolved = resolve_fused_moe_lora_targets(model, {"rank": _RANK, "alpha": _ALPHA, "lora_modules": [*names]})
+        wrapped = VeOmniLoraModel(model, VeOmniLoraConfig.from_yaml(resolved))
+        base = wrapped.get_base_model()
+        yield from _left_alone(base, resolved["lora_modules"])
+        if resolved.get("target_parameters"):
+            yield from _not_wrapped(base, stacks)
+        trained = {name: p for name, p in wrapped.named_parameters() if p.requires_grad}
+        places = {_adapted(name) for name in trained}
+        stacked = set(_EXPERT_TARGETS) if resolved.get("target_parameters") else set()
+        if others := sorted(place for place in places if place.rpartition(".")[2] not in {*names, *stacked}):
+            yield f"{_listed(others)} get adapters, too"
+        if not trained:
+            yield "nothing would be trained"
+        elif abs(float(self.loss(base).detach()) - self._plain) > _NOTHING * abs(self._plain):
+            yield "adapters that add nothing change the answer"
+        else:
+            yield from self._stepped(wrapped, trained)
+
+    @cached_property
+    def _plain(self) -> float:
+        return float(self.loss(self._first).detach())
 
     @cached_property
     def _first(self) -> Any:
@@ -114,6 +151,24 @@ class Adapters:
         first, second = (float(self.loss(one.get_base_model()).detach()) for one in (wrapped, again))
         if first != second:
             yield f"saved and loaded, the loss is {second:.6g}, and was {first:.6g}"
+
+
+def _few(model: nn.Module, stacks: list[str]) -> list[tuple[str, ...]]:
+    """Each projection alone, and each two that one module holds."""
+    heads = {id(model.get_output_embeddings())} if hasattr(model, "get_output_embeddings") else set()  # type: ignore[operator]
+    together: set[tuple[str, ...]] = {_EXPERT_TARGETS} if stacks else set()
+    for module in model.modules():
+        held = module.named_children()
+        own = tuple(name for name, part in held if isinstance(part, nn.Linear) and id(part) not in heads)
+        together.add(tuple(name for name in own if not name.isdecimal()))
+    alone = {(name,) for names in together for name in names}
+    return sorted(alone) + sorted({pair for names in together for pair in combinations(names, 2)})
+
+
+def _adapted(name: str) -> str:
+    """The layer that an adapter's parameter belongs to."""
+    parts = name.split(".")
+    return ".".join(parts[: next(i for i, part in enumerate(parts) if part in _ROLES)])
 
 
 def _stacks(model: nn.Module) -> list[str]:

@@ -22,6 +22,7 @@ from omni_kit.targets.veomni.runtime.grouped import select_grouped_experts, use_
 from omni_kit.targets.veomni.runtime.hooks import INDEX, faults_of
 from omni_kit.targets.veomni.runtime.kernels import PLACE, bind, built_in, choices_of, eager_operations
 from omni_kit.targets.veomni.runtime.lora import Adapters
+from omni_kit.targets.veomni.runtime.loss_arguments import lost_arguments
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, calls_seen, filled, find_slots
 from omni_kit.targets.veomni.runtime.stand_ins import stand_ins_used
 from omni_kit.targets.veomni.runtime.text_runs import TextRuns
@@ -29,6 +30,7 @@ from omni_kit.targets.veomni.runtime.train import begin, expert_kernel, meshes_o
 from omni_kit.toys.feeds.language import language_model, speaker_of
 from omni_kit.toys.feeds.protocol import Batch, Fed, Way
 from omni_kit.toys.feeds.ways import answered
+from omni_kit.toys.feeds.vision import samples_of
 from omni_kit.toys.tensors import Tensors
 
 _SHARDS = 3
@@ -179,6 +181,12 @@ class VeOmniBuilder:
     def calls(self) -> dict[str, list[str]]:
         """The calls of kernels since the last question."""
         return calls_seen()
+
+    def lost_arguments(self, model: nn.Module, inputs: Tensors) -> list[str]:
+        """Of VeOmni's loss, with each head's slot filled and without; of a batch with media, its first sample."""
+        part = speaker_of(model)
+        batch = samples_of(inputs)[0] if "mm_token_type_ids" in inputs else inputs
+        return lost_arguments(part, {**arguments(model, batch), "labels": batch["labels"]})
 
     def settings_place(self) -> Sequence[str]:
         """As VeOmni's arguments are nested."""

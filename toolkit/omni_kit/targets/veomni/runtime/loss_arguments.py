@@ -1,0 +1,167 @@
+"""Whether everything that VeOmni's trainers hand a model for its loss arrives there: in the kernel, and without one."""
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from omni_kit.toys.feeds.language import without_router_loss
+
+_OPERATION, _VARIANT = "cross_entropy_loss", "causal"
+# What the model itself makes, and what is bound beforehand.
+_OF_THE_MODEL = frozenset(
+    {"logits", "labels", "vocab_size", "hidden_states", "weights", "ignore_index", "cross_entropy_fn", "kwargs"}
+)
+_TOP = 3  # tokens that a teacher names
+_CLOSE = 1e-5
+_PLAIN = "the loss function"
+
+
+def loss_arguments() -> list[str]:
+    """The arguments that VeOmni's loss takes beyond what a model makes, read from its signature and source."""
+    from veomni.ops.kernels.cross_entropy import ForCausalLMLoss
+
+    tree = ast.parse(textwrap.dedent(inspect.getsource(ForCausalLMLoss)))
+    popped = [
+        node.args[0].value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "pop"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+    ]
+    named = [*inspect.signature(ForCausalLMLoss).parameters, *map(str, popped)]
+    return [name for name in dict.fromkeys(named) if name not in _OF_THE_MODEL]
+
+
+def lost_arguments(model: Any, fed: Mapping[str, Any]) -> list[str]:
+    """What does not reach the loss, and where a bound kernel gives other answers than the plain path.
+
+    Args:
+        model: in training mode.
+        fed: arguments of its forward, labels among them.
+    """
+    with without_router_loss(model):  # which has no place beside log probabilities
+        return _lost(model, fed)
+
+
+def _lost(model: Any, fed: Mapping[str, Any]) -> list[str]:
+    slots = _slots(model)
+    wrong = [said for name, slot in {**slots, _PLAIN: None}.items() for said in _unheard(model, fed, name, slot)]
+    for name, slot in slots.items():
+        wrong += [f"{name}: {said}" for said in _differing(model, fed, slot)]
+    return wrong
+
+
+def _slots(model: Any) -> dict[str, Any]:
+    from veomni.ops.dispatch import OpSlot
+
+    named = vars(sys.modules[type(model).__module__]).items()
+    found = {name: slot for name, slot in named if isinstance(slot, OpSlot)}
+    return {name: slot for name, slot in found.items() if (slot.op_name, slot.variant) == (_OPERATION, _VARIANT)}
+
+
+def _unheard(model: Any, fed: Mapping[str, Any], name: str, slot: Any) -> Iterator[str]:
+    """The arguments that a loss which only listens does not get."""
+    heard: dict[str, Any] = {}
+
+    def listen(*args: Any, **kwargs: Any) -> Any:
+        from veomni.ops.kernels.cross_entropy import ForCausalLMLoss
+
+        heard.update(inspect.signature(ForCausalLMLoss).bind_partial(*args, **kwargs).arguments)
+        heard.update(heard.pop("kwargs", {}))
+        return next(heard[one] for one in ("logits", "hidden_states") if heard.get(one) is not None).mean(), None, None
+
+    given = _examples(fed)
+    with _bound(model, slot, listen), torch.no_grad():
+        try:
+            model(**fed, **given, use_cache=False)
+        except TypeError as error:
+            yield f"forward refuses what VeOmni's trainers pass to the loss: {error}"
+            return
+    if not heard:
+        yield f"{name} is not called in a training step"
+        return
+    lost = [one for one, value in given.items() if heard.get(one) is not value]
+    if lost:
+        yield f"{', '.join(lost)} {'do' if lost[1:] else 'does'} not reach {name}"
+
+
+def _differing(model: Any, fed: Mapping[str, Any], slot: Any) -> Iterator[str]:
+    """What a training step answers with each group of arguments, by the kernel and without one."""
+    from veomni.ops.kernels.cross_entropy import ForCausalLMLoss
+
+    given = _examples(fed)
+    teacher = [one for one in given if one.startswith("teacher")]
+    groups = [["num_items_in_batch"], ["shift_labels"], ["return_log_probs", "temperature"]]
+    groups += [["return_log_probs", "temperature", *teacher]] if teacher else []
+    for group in groups:
+        chosen = {one: given[one] for one in group if one in given}
+        plain = _answers(model, fed, chosen, None, ForCausalLMLoss)
+        kernel = _answers(model, fed, chosen, slot, ForCausalLMLoss)
+        if isinstance(plain, str):
+            continue  # it refuses it without a kernel, too: the loss is not made of hidden states
+        if isinstance(kernel, str):
+            yield f"with {', '.join(chosen)}: {kernel}"
+            continue
+        off = [one for one in {*plain, *kernel} if one not in kernel or one not in plain]
+        off += [one for one in plain if one in kernel and not torch.allclose(plain[one], kernel[one], atol=_CLOSE)]
+        if off:
+            yield f"with {', '.join(chosen)} {', '.join(sorted(off))} differ from what the plain path answers"
+
+
+def _answers(
+    model: Any, fed: Mapping[str, Any], given: Mapping[str, Any], slot: Any, loss: Callable[..., Any]
+) -> dict[str, torch.Tensor] | str:
+    with _bound(model, slot, loss), torch.no_grad():
+        try:
+            answer = model(**fed, **given, use_cache=False)
+        except Exception as error:  # VeOmni's, or the model's
+            return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    auxiliary = getattr(answer, "fused_linear_aux", None)
+    found = {"loss": answer.loss, **(vars(auxiliary) if auxiliary is not None else {})}
+    return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
+
+
+@contextmanager
+def _bound(model: Any, slot: Any, loss: Callable[..., Any]) -> Iterator[None]:
+    """A loss stands in a slot, or is the model's own loss function, while this is entered."""
+    if slot is None:
+        others = [(one, one._kernel) for one in _slots(model).values()]
+        before = model.__dict__.get("_loss_function")
+        model.loss_function = loss
+    else:
+        others, before = [(slot, slot._kernel)], None
+    try:
+        for one, _ in others:
+            one._kernel = None if slot is None else loss
+        yield
+    finally:
+        for one, kernel in others:
+            one._kernel = kernel
+        if slot is None:
+            model._loss_function = before
+
+
+def _examples(fed: Mapping[str, Any]) -> dict[str, Any]:
+    """A value of each argument; what is not known here is a number."""
+    labels = fed["labels"]
+    shifted = torch.nn.functional.pad(labels, (0, 1), value=-100)[..., 1:].contiguous()
+    scores = torch.randn(*labels.shape, _TOP, generator=torch.Generator().manual_seed(0)).to(labels.device)
+    known: dict[str, Any] = {
+        "num_items_in_batch": 7,
+        "shift_labels": shifted.masked_fill(torch.arange(labels.shape[-1], device=labels.device) % 3 == 0, -100),
+        "return_log_probs": True,
+        "temperature": 0.7,
+        "teacher_topk_ids": torch.arange(_TOP, device=labels.device).expand(*labels.shape, _TOP).contiguous(),
+        "teacher_topk_log_probs": scores.log_softmax(-1),
+        "log_prob_min_clamp": -9.0,
+        "chunk_size": 4,
+    }
+    return {name: known.get(name, 1.0) for name in loss_arguments()}
