@@ -35,8 +35,9 @@ def test_the_copy_itself_passes(plant: Plant, sides: Sides) -> None:
 
 
 def test_a_projection_that_works_beside_others_alone_is_named(plant: Plant, sides: Sides) -> None:
-    alone = [("self.o_proj(attn_output)", "self.o_proj(attn_output) if hasattr(self.q_proj, 'base_layer') or not hasattr("
-              "self.o_proj, 'base_layer') else self.o_proj.base_layer(attn_output)")]  # fmt: skip
+    called = "self.o_proj(attn_output)"
+    wrapped = "hasattr(self.q_proj, 'base_layer') or not hasattr(self.o_proj, 'base_layer')"
+    alone = [(called, f"{called} if {wrapped} else self.o_proj.base_layer(attn_output)")]
     found = run_parity(plant("adapted_alone", {MODELING: alone}), ["lora"], sides=sides).level("lora")
     assert found.status == "fail"
     assert found.reason.startswith("o_proj alone: ")

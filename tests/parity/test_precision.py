@@ -101,9 +101,12 @@ def test_arithmetic_in_too_low_a_dtype_is_found_in_its_module(name: str, plant: 
     assert first.endswith(module)
 
 
+VARIANCE = "hidden_states.pow(2).mean(-1, keepdim=True)"
 MOVED = {
-    "weight_before_the_cast": ("return self.weight * hidden_states.to(input_dtype)", "return (self.weight * hidden_states).to(input_dtype)"),
-    "variance_in_the_low_dtype": ("hidden_states.pow(2).mean(-1, keepdim=True)", "hidden_states.to(input_dtype).pow(2).mean(-1, keepdim=True)"),
+    "weight_before_the_cast": (
+        "return self.weight * hidden_states.to(input_dtype)", "return (self.weight * hidden_states).to(input_dtype)",
+    ),
+    "variance_in_the_low_dtype": (VARIANCE, VARIANCE.replace(".pow", ".to(input_dtype).pow")),
     "routing_weights_stay": ("router_top_value = router_top_value.to(router_logits.dtype)", "pass"),
 }  # fmt: skip
 

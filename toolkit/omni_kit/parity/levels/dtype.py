@@ -7,9 +7,9 @@ from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.targets.sides import Ability
 
 if TYPE_CHECKING:
-    from omni_kit.parity.case import Case
     from collections.abc import Sequence
 
+    from omni_kit.parity.case import Case
     from omni_kit.parity.compare.precision import Loss
     from omni_kit.parity.compare.rounding import Rounding
 
@@ -42,7 +42,8 @@ class Dtype(Level):
 def _said(dtype: str, roundings: "Sequence[Rounding]") -> str:
     equal = sum(not one.differing for one in roundings)
     ulps = max((one.ulps for one in roundings), default=0.0)
-    return f"{dtype}: {equal} of {len(roundings)} calls of modules equal upstream's bit by bit, others within {ulps:.2g} ulp"
+    said = f"{dtype}: {equal} of {len(roundings)} calls of modules equal upstream's bit by bit"
+    return said + (f", others within {ulps:.2g} ulp" if ulps else "")
 
 
 def _eps(dtype: str) -> float:

@@ -1,6 +1,7 @@
 """Steps that call the loaded model in every way that real runs call it."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from omni_kit.parity.processes.steps.running import nudging
 from omni_kit.targets.sides import Branching, Varying
 from omni_kit.toys.feeds.protocol import ManyWays, Way
 
+_OF_EVERY_BRANCH = frozenset({"is", "available", "not", "torch", "on", "has"})
 _WAY, _INPUTS, _OUTPUTS = "way.json", "inputs.safetensors", "outputs.safetensors"
 
 
@@ -110,9 +112,15 @@ class AnswerOn(Step[list[dict[str, str]]]):
         """See `Step.take`."""
         if not isinstance(side.builder, Branching):
             raise TargetFault(f"{side.builder_name} has branches, and no way to load one")
-        here, side.model = side.model, side.builder.load_on(self.branch, self.checkpoint)
+        ways = list(_read(self.place))
         try:
-            return [_told(side, way, self.out / name) for name, way in _read(self.place)]
+            here, side.model = side.model, side.builder.load_on(self.branch, self.checkpoint)
+        except NotImplementedError as error:
+            if not _refuses(error, self.branch):
+                raise
+            return [{"name": way.name, "error": "", "wants": one_line(error)} for _, way in ways]
+        try:
+            return [_told(side, way, self.out / name, self.branch) for name, way in ways]
         finally:
             side.model = here
 
@@ -131,7 +139,13 @@ class AnswerWrongly(Step[list[dict[str, str]]]):
             return [_told(side, way, self.out / name) for name, way in _read(self.place)]
 
 
-def _told(side: Side, way: Way, out: Path) -> dict[str, str]:
+def _refuses(error: Exception, branch: str) -> bool:
+    """Whether an integration says that it is not written for a device, and names the device."""
+    words = {*re.findall(r"[a-z]+", str(error).lower())}
+    return isinstance(error, NotImplementedError) and bool(words & {*branch.lower().split("_")} - _OF_EVERY_BRANCH)
+
+
+def _told(side: Side, way: Way, out: Path, branch: str = "") -> dict[str, str]:
     torch.manual_seed(0)
     silent = {"name": way.name, "error": "", "wants": ""}
     try:
@@ -140,7 +154,7 @@ def _told(side: Side, way: Way, out: Path) -> dict[str, str]:
         return {**silent, "wants": str(error)}
     except Exception as error:  # upstream's refusal leaves the way out; the candidate's is a finding
         why = one_line(error)
-        if lacks_package(error):
+        if lacks_package(error) or (branch and _refuses(error, branch)):
             return {**silent, "wants": why}
         return {**silent, **({"wants": f"it wants what is prepared: {why}"} if way.bare else {"error": why})}
     save_tensors(answers, out / _OUTPUTS)

@@ -29,8 +29,8 @@ from omni_kit.targets.veomni.runtime.text_runs import TextRuns
 from omni_kit.targets.veomni.runtime.train import begin, expert_kernel, meshes_of, shard, step, without_router_loss
 from omni_kit.toys.feeds.language import language_model, speaker_of
 from omni_kit.toys.feeds.protocol import Batch, Fed, Way
-from omni_kit.toys.feeds.ways import answered
 from omni_kit.toys.feeds.vision import samples_of
+from omni_kit.toys.feeds.ways import answered
 from omni_kit.toys.tensors import Tensors
 
 _SHARDS = 3
