@@ -188,6 +188,39 @@ class Varying(Upstream, Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Named:
+    """What a model of another size holds, without any of its numbers.
+
+    Attributes:
+        published: name -> shape in a checkpoint as upstream publishes it.
+        held: name -> shape in upstream's model.
+    """
+
+    published: Mapping[str, Sequence[int]]
+    held: Mapping[str, Sequence[int]]
+
+
+@runtime_checkable
+class Naming(Upstream, Protocol):
+    """A reference side that knows the names of models that are too large to be made."""
+
+    def enlarged(self, checkpoint: Path, out: Path) -> Mapping[str, Named]:
+        """What is larger -> the names; its config.json lies in the folder of `out` with its number, from 0."""
+
+
+@runtime_checkable
+class Converting(Builder, Protocol):
+    """A side whose framework converts checkpoints, name by name, while it loads them."""
+
+    def converted(self, config_dir: Path, published: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+        """Name -> shape of what comes of a checkpoint; no numbers are made.
+
+        Raises:
+            BadInput: it converts the names of an index otherwise than the tensors.
+        """
+
+
 @runtime_checkable
 class Asked(Builder, Protocol):
     """A side whose models can be called in many ways."""

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 class Keys(Level):
-    """Names and shapes of what the model would load, before anything is loaded."""
+    """Names and shapes of what the model would load, before anything is loaded.
+
+    Where the level is asked for by name, also of models with over a hundred layers or experts, through the converter.
+    """
 
     name = "keys"
     says = "its model has upstream's tensors, in names and shapes"
@@ -20,4 +23,11 @@ class Keys(Level):
         """See `Level.judge`."""
         expected = {name: list(tensor.shape) for name, tensor in case.pair.state().items()}
         found = compare_shapes(expected, case.pair.shapes())
-        return LevelVerdict(found, found.reason("tensors"), said=f"{found.compared} tensors")
+        if not found.ok or not case.thorough or case.pair.given is not None:
+            return LevelVerdict(found, found.reason("tensors"), said=f"{found.compared} tensors")
+        said = [f"{found.compared} tensors"]
+        for what, one in case.pair.enlarged():
+            said.append(f"{what} by name")
+            if not one.ok:
+                return LevelVerdict(one, f"{what}: {one.reason('tensors of the converted checkpoint')}")
+        return LevelVerdict(found, said=", ".join(said))

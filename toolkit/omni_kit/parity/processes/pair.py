@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from omni_kit.isolation.worker import StepError
+from omni_kit.parity.compare.comparison import Comparison, compare_shapes
 from omni_kit.parity.compare.files import load_tensors
 from omni_kit.parity.compare.trace import Recording
 from omni_kit.parity.processes.answers import CANDIDATE, REFERENCE, Called, paired
@@ -15,8 +16,10 @@ from omni_kit.parity.processes.steps import (
     AnswerWrongly,
     Branches,
     CompletePlanted,
+    Convert,
     Derive,
     Drop,
+    Enlarge,
     Initialise,
     Load,
     LoadAdapter,
@@ -121,6 +124,15 @@ class Pair(Asked):
         """
         out = self.where / CANDIDATE / slot / kernel
         return self._other.ask(RunWith(self.checkpoint, slot, kernel, dtype, self._inputs, out))
+
+    def enlarged(self) -> Iterator[tuple[str, Comparison]]:
+        """Models of more layers and experts, by their names alone: what comes of a published checkpoint."""
+        self.imported()
+        place = self.where / "enlarged"
+        found = self._reference.ask(Enlarge(self.checkpoint, place))
+        for number, (what, names) in enumerate(found.items()):
+            config, published = place / str(number), names["published" if self._layout == "hub" else "held"]
+            yield what, compare_shapes(names["held"], self._other.ask(Convert(config, published)))
 
     def lost_arguments(self) -> list[str]:
         """What of a training step's arguments does not arrive where the candidate needs it."""

@@ -17,16 +17,17 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
 )
+from transformers.core_model_loading import revert_weight_conversion
 
 from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput
 from omni_kit.targets.references.adapters import put_adapter, put_new_adapter
 from omni_kit.targets.references.attention import attention_recorded, attention_used
 from omni_kit.targets.references.varying import acceptance, source_of
-from omni_kit.targets.sides import AttentionCalls
+from omni_kit.targets.sides import AttentionCalls, Named
 from omni_kit.toys.configs.language import toy_config
 from omni_kit.toys.configs.scaled import scaled_config
-from omni_kit.toys.configs.variants import Variants, chosen
+from omni_kit.toys.configs.variants import Variants, chosen, enlarged
 from omni_kit.toys.feeds.language import as_named, language_model, speaker_of
 from omni_kit.toys.feeds.protocol import Fed, Feed, Way
 from omni_kit.toys.feeds.ways import answered
@@ -194,6 +195,25 @@ class TransformersBuilder:
             MissingRequirement: peft is not installed.
         """
         return put_adapter(model, adapter)
+
+    def enlarged(self, checkpoint: Path, out: Path) -> Mapping[str, Named]:
+        """On the meta device; see `Naming.enlarged`."""
+        config, found = AutoConfig.from_pretrained(checkpoint), dict[str, Named]()
+        for what, values in enlarged(config.to_dict()):
+            try:
+                other = type(config).from_dict(values)
+                with torch.device("meta"):
+                    model = _model_class(other)._from_config(_config_for(_model_class(other), other), **_EAGER)
+            except Exception:  # upstream's, whatever it raises: it has no such model
+                continue
+            folder = out / str(len(found))
+            folder.mkdir(parents=True)
+            (folder / "config.json").write_text(json.dumps(values, default=str), encoding="utf-8")
+            held = model.state_dict()
+            published = revert_weight_conversion(model, held)
+            shapes = ({name: list(tensor.shape) for name, tensor in one.items()} for one in (published, held))
+            found[what] = Named(*shapes)
+        return found
 
     def variants(self, model: nn.Module, feed: Feed, *, together: bool = False) -> Variants:
         """Of the whole config and those within it; what upstream's own files ask them for decides which.

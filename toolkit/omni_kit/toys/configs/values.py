@@ -11,7 +11,7 @@ from omni_kit.upstream.transformers.fields import ConfigField, Use
 
 _GIVEN = 0.5  # where nothing is by default: small, so that a cap or a clip cuts what toys compute
 _GIVEN_COUNT = 5
-_FEW = 4  # a count of at most so many is also tried as one
+_FEW = 4  # a count of at most so many is also tried as one, and as a larger one
 # The first that a table has is taken; none of them is what most models take.
 _ENTRIES = ("gelu", "relu", "gelu_pytorch_tanh", "tanh", "sigmoid")
 # What says of which kind a layer is.
@@ -121,6 +121,8 @@ def _by_type(one: ConfigField, value: Any, types: frozenset[type]) -> Iterator[l
         yield [not value]
     elif isinstance(value, int):
         yield _counts(value)
+        if 0 < value <= _FEW:
+            yield [value + 2, value + 3]
         if 1 < value <= _FEW:
             yield [1]
     elif value is None and float in types:

@@ -18,6 +18,7 @@ _KEPT = ("dropout", "init", "jitter", "noise", "partial", "drop_", "pdrop")
 _OWN = "model_type"  # what a config within a config has, and a mere group of settings has not
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _MANY = 12  # the first number whose name comes before those of smaller ones
+_NUMEROUS = 101
 _SHOWN = 40  # characters of a value
 MOVED = "no number at its default"
 TOGETHER, LAYERS = "every field at once", "every choice of layers at once"
@@ -263,6 +264,22 @@ def _with(toy: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
                 made[name] = (held * value)[: value - 1] + held[-1:]
     made[key] = copy.deepcopy(value)
     return made
+
+
+def enlarged(toy: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name -> a config with more layers, or more experts, than have names of two digits; for names alone.
+
+    Configs within it are enlarged by themselves.
+    """
+    layers = next((key for key in COUNTS if isinstance(toy.get(key), int)), "")
+    if layers:
+        yield f"{_NUMEROUS} layers", _with(toy, layers, _NUMEROUS)
+    if experts := [name for name in _EXPERTS if isinstance(toy.get(name), int)]:
+        yield f"{_NUMEROUS} experts", {**copy.deepcopy(dict(toy)), **dict.fromkeys(experts, _NUMEROUS)}
+    for name, part in toy.items():
+        if isinstance(part, Mapping) and _OWN in part:
+            for what, made in enlarged(part):
+                yield f"{name}: {what}", {**copy.deepcopy(dict(toy)), name: made}
 
 
 def _shown(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.processes.loaded import loaded_files
 from omni_kit.parity.processes.side import Side
 from omni_kit.parity.processes.step import Step
+from omni_kit.targets.sides import Converting, Naming
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,33 @@ class Shapes(Step[dict[str, list[int]]]):
     def take(self, side: Side) -> dict[str, list[int]]:
         """See `Step.take`."""
         return side.builder.shapes(self.config_dir)
+
+
+@dataclass(frozen=True)
+class Enlarge(Step[dict[str, Any]]):
+    """Writes configs of larger models below `out`; answers, for each, the names as the fields of a `Named`."""
+
+    checkpoint: Path
+    out: Path
+
+    def take(self, side: Side) -> dict[str, Any]:
+        """See `Step.take`."""
+        found = side.builder.enlarged(self.checkpoint, self.out) if isinstance(side.builder, Naming) else {}
+        return {what: asdict(one) for what, one in found.items()}
+
+
+@dataclass(frozen=True)
+class Convert(Step[dict[str, list[int]]]):
+    """Name -> shape of what the side's framework makes of a checkpoint of a config; see `Converting.converted`."""
+
+    config_dir: Path
+    published: Mapping[str, Sequence[int]]
+
+    def take(self, side: Side) -> dict[str, list[int]]:
+        """See `Step.take`."""
+        if isinstance(side.builder, Converting):
+            return side.builder.converted(self.config_dir, self.published)
+        return {name: list(shape) for name, shape in self.published.items()}
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,34 @@ class VeOmniBuilder:
             raise BadInput(f"VeOmni's loader left {left[0]} without storage")
         return cast(nn.Module, model.train())
 
+    def converted(self, config_dir: Path, published: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+        """By the converter and the hook for indexes that VeOmni's loader finds on the model; see `Converting`.
+
+        Raises:
+            BadInput: the index names other tensors than the converter gives.
+        """
+        from veomni.models.checkpoint_tensor_loading import (
+            get_checkpoint_tensor_converter,
+            maybe_convert_checkpoint_tensor,
+            maybe_convert_fqn_to_index_mapping,
+        )
+        from veomni.models.module_utils import _convert_weight_key
+
+        model = self._build(config_dir, None, "meta")
+        converter, found = get_checkpoint_tensor_converter(model), dict[str, list[int]]()
+        for name, shape in published.items():
+            empty = torch.empty(*shape, device="meta")
+            one = maybe_convert_checkpoint_tensor(_convert_weight_key(name, model), empty, converter)
+            found |= {one.name: list(one.tensor.shape)} if one is not None else {}
+        for one in converter.finalize() if converter is not None else ():
+            found[one.name] = list(one.tensor.shape)
+        indexed = maybe_convert_fqn_to_index_mapping(dict.fromkeys(published, 1), model) or {}
+        if strange := sorted(indexed.keys() ^ found.keys()):
+            raise BadInput(
+                f"the index of shards and the converter disagree on {len(strange)} names, {strange[0]} first"
+            )
+        return found
+
     def save(self, model: Any, checkpoint: Path, out: Path) -> None:
         """Exports as the trainers do: only what the converted index of the checkpoint names; but in float32."""
         from veomni.models.checkpoint_tensor_loading import (
