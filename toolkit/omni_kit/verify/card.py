@@ -28,6 +28,7 @@ class Stage:
         command: what runs this stage alone.
         resumed: it passed in an earlier run on the same files, and was not run again.
         left_out: the options excluded it, so its "not tested" is no gap of this run.
+        untried: what a stage that ran did not try, each with the reason.
     """
 
     stage: str
@@ -38,6 +39,7 @@ class Stage:
     command: str = ""
     resumed: bool = False
     left_out: bool = False
+    untried: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

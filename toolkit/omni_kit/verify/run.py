@@ -13,7 +13,7 @@ from omni_kit.files import files_matching
 from omni_kit.parity.candidate import find_candidate
 from omni_kit.parity.levels import BY_NAME, parse_levels
 from omni_kit.parity.processes.workers import Sides, begin
-from omni_kit.parity.report.report import LevelResult, ParityReport
+from omni_kit.parity.report.report import LevelResult, ParityReport, fields_said
 from omni_kit.parity.run import run_parity
 from omni_kit.targets.sides import Candidate
 from omni_kit.verify.card import Card, Stage, StageStatus
@@ -212,10 +212,12 @@ def _asking(name: str) -> list[str]:
 def _judged(level: LevelResult, command: str) -> Stage:
     """A level as a stage. What neither side answered was not tested, whatever the cause."""
     figure = f"{DIFFERENCE}{level.max_rel:.1e}" if level.max_rel is not None else ""
+    untried = [f"{one.name}: {one.why}" for one in level.fields if one.why]
     if level.status == "pass":
-        return Stage(level.level, "passed", "", figure, level.seconds, command)
+        figure = "; ".join(filter(None, [figure, fields_said(level.fields)]))
+        return Stage(level.level, "passed", "", figure, level.seconds, command, untried=untried)
     if level.status == "fail":
-        return Stage(level.level, "failed", level.reason, figure, level.seconds, command)
+        return Stage(level.level, "failed", level.reason, figure, level.seconds, command, untried=untried)
     status: StageStatus = "not tested" if level.applicable else "not applicable"
     return Stage(level.level, status, level.reason, "", level.seconds, command)
 
