@@ -345,6 +345,17 @@ class TestRun:
         (finding,) = found(path, "OMK004")
         assert (finding.path, finding.line) == (path / name, line)
 
+    @pytest.mark.parametrize(("name", "text"), [
+        ("train.yaml", "a: &b\n  - 1\nc: *b\n"),
+        ("sweep.yaml", "a: 1\n---\na: 2\n"),
+        ("tags.yaml", "a: !choice [1, 2]\n"),
+        ("data.json", "[1, NaN]"),
+        ("toy_config.json", '{"hidden_size": 8}'),
+        ("notes.toml", ""),
+    ])  # fmt: skip
+    def test_a_document_that_can_be_read_is_none(self, name: str, text: str, subject: Subject) -> None:
+        assert found(subject(edits={name: text}), "OMK004") == []
+
     @pytest.mark.parametrize("name", ["parallel_plan.py", "checkpoint_tensor_converter.py", "__init__.py"])
     def test_a_file_that_cannot_be_parsed_is_the_only_finding(self, name: str, subject: Subject, olmoe: Path) -> None:
         text = (olmoe / name).read_text(encoding="utf-8")

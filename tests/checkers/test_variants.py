@@ -12,8 +12,8 @@ from .variants import Variant, read_variants
 VARIANTS = read_variants()
 READING = {rule.id for rule in all_rules() if rule.level == "static"}
 """The other rules run models: see test_levels.py."""
-ELSEWHERE = {"OMK003"}
-"""Rules whose variants are other rules: see test_engine.py."""
+ELSEWHERE = {"OMK003", "OMK004"}
+"""Rules whose variants are other rules, or files that are no Python: see test_engine.py."""
 OTHERS = {"sglang-diffusion", "diffusers", "skill"}
 """Their rules have variants of another form: see sglang_diffusion, diffusers and skills."""
 
