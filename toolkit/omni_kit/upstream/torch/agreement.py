@@ -8,6 +8,7 @@ input moved while everything behind `detach` stayed.
 import ast
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations, islice
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from omni_kit.pysource.eval import Unreadable
 from omni_kit.upstream.construction import Module
-from omni_kit.upstream.torch.running import TensorValues
+from omni_kit.upstream.torch.running import LOW, TensorValues
 from omni_kit.upstream.torch.tensors import FLOAT32, INT64, Dtype, Tensor
 
 _TOLERANCE = 1e-8
@@ -95,27 +96,42 @@ class Difference:
         return f"the result is `{expression}` ({where})" if expression else ""
 
 
-def difference(compare: Comparison, scales: Sequence[float] = (1.0, 30.0)) -> Difference | None:
+def difference(compare: Comparison, scales: Sequence[float] = (1.0, 30.0), low: Dtype = LOW) -> Difference | None:
     """What two pieces of code differ in; None where they agree.
+
+    Args:
+        low: the dtype of parameters; float32 where it does not count in which places they round.
 
     Raises:
         Unreadable: one of them cannot be evaluated.
     """
     with np.errstate(all="ignore"):
-        first = TensorValues()
-        if _agree(compare, first, scales[0]) and _agree_everywhere(compare, scales):
+        first, everywhere = TensorValues(low=low), partial(_agree_everywhere, compare, scales, low)
+        if _agree(compare, first, scales[0]) and everywhere():
             return None
         last = next(reversed(first.operations), None)
-        return Difference(tuple(_causes(compare, first, scales)), ("", "") if last is None else _shown(first, last))
+        return Difference(tuple(_causes(everywhere, first)), ("", "") if last is None else _shown(first, last))
 
 
-def _agree_everywhere(compare: Comparison, scales: Sequence[float], left_out: Iterable[ast.AST] = ()) -> bool:
+def agree(compare: Comparison, scales: Sequence[float] = (1.0, 30.0), low: Dtype = LOW) -> bool:
+    """Whether two pieces of code compute the same, as `difference`.
+
+    Raises:
+        Unreadable: one of them cannot be evaluated.
+    """
+    with np.errstate(all="ignore"):
+        return _agree_everywhere(compare, scales, low)
+
+
+def _agree_everywhere(
+    compare: Comparison, scales: Sequence[float], low: Dtype, left_out: Iterable[ast.AST] = ()
+) -> bool:
     nodes = frozenset(left_out)
     for salt, scale in enumerate(scales):
-        values = TensorValues(salt, nodes)
+        values = TensorValues(salt, nodes, low=low)
         if not _agree(compare, values, scale):
             return False
-        again = TensorValues(salt, nodes, values.constants)
+        again = TensorValues(salt, nodes, values.constants, low)
         if values.constants and not _agree(compare, again, scale, _MOVE):
             return False
     return _agree(compare, TensorValues(len(scales), nodes, low=FLOAT32), scales[0])
@@ -139,31 +155,31 @@ def same(found: Any, wanted: Any) -> bool:
     return bool(np.allclose(found.data, wanted.data, rtol=_TOLERANCE, atol=_TOLERANCE * max(size, 1e-12)))
 
 
-def _causes(compare: Comparison, first: TensorValues, scales: Sequence[float]) -> Iterable[tuple[str, str]]:
+def _causes(agree: Callable[..., bool], first: TensorValues) -> Iterable[tuple[str, str]]:
     """The operations that make the difference: one of them, or the fewest adjustments that do it together."""
     nodes = [node for node in first.operations if isinstance(node, ast.Call | ast.BinOp | ast.AugAssign)][:_MOST]
     kept: list[ast.AST] = []
     for node in nodes:
-        agrees = _agrees_without(compare, scales, [node])
+        agrees = _agrees_without(agree, [node])
         if agrees:
             return [_shown(first, node)]
         if agrees is not None and _adjusts(node):
             kept.append(node)
     fewest = (list(some) for count in (2, 3) for some in combinations(kept, count))
-    together = next((some for some in islice(fewest, _MOST) if _agrees_without(compare, scales, some)), kept)
-    if together is kept and (not kept or not _agrees_without(compare, scales, kept)):
+    together = next((some for some in islice(fewest, _MOST) if _agrees_without(agree, some)), kept)
+    if together is kept and (not kept or not _agrees_without(agree, kept)):
         return []
     kept = together
     for one_of_them in list(kept):
         fewer = [one for one in kept if one is not one_of_them]
-        kept = fewer if fewer and _agrees_without(compare, scales, fewer) else kept
+        kept = fewer if fewer and _agrees_without(agree, fewer) else kept
     return [_shown(first, node) for node in kept]
 
 
-def _agrees_without(compare: Comparison, scales: Sequence[float], nodes: Sequence[ast.AST]) -> bool | None:
+def _agrees_without(agree: Callable[..., bool], nodes: Sequence[ast.AST]) -> bool | None:
     """Whether both agree when operations are left out; None where that cannot be evaluated."""
     try:
-        return _agree_everywhere(compare, scales, nodes)
+        return agree(nodes)
     except Unreadable:
         return None
 

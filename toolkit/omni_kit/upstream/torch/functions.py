@@ -555,6 +555,14 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, outpu
     return input.like(np.repeat(input.data, _data(repeats), axis=dim))
 
 
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    return cat(tensors, 1 if tensors[0].data.ndim > 1 else 0)
+
+
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    return cat([one if one.data.ndim > 1 else unsqueeze(one, 0) for one in tensors], 0)
+
+
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, -(-input.shape[dim] // chunks), dim)
 

@@ -54,6 +54,21 @@ class External:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A table of functions that gives the same one for every name.
+
+    Attributes:
+        function: None where it gives the default of `get_interface`.
+    """
+
+    function: Any
+
+    def get_interface(self, name: Any, default: Any = None) -> Any:
+        """Return the function for a name."""
+        return default if self.function is None else self.function
+
+
+@dataclass(frozen=True)
 class Place:
     """Where code stands.
 
@@ -87,6 +102,7 @@ class TensorValues(Domain):
     Attributes:
         operations: the operations that gave a tensor, in order, with their file.
         constants: the results behind `detach` and inside `no_grad`, in order.
+        given: names of a file that mean something else than they do there.
     """
 
     def __init__(
@@ -102,6 +118,7 @@ class TensorValues(Domain):
         self.left_out = left_out
         self.operations: dict[ast.AST, SourceFile] = {}
         self.constants: list[Any] = []
+        self.given: dict[str, Any] = {}
         self._cut = cut
         self._without_gradient = 0
         self._parameters: dict[int, tuple[Shape, Tensor]] = {}
@@ -178,6 +195,8 @@ class TensorValues(Domain):
         """See `Domain`: an import, a class, a function or a constant of the file."""
         place: Place = frame.home
         source = place.source
+        if name in self.given:
+            return self.given[name]
         if name == "super":
             return _Super()
         imported = source.imports.get(name)
@@ -214,6 +233,8 @@ class TensorValues(Domain):
             if (value := base.get(name)) is UNKNOWN:
                 raise Unreadable(f"uses config.{name}, which is not known")
             return value
+        if isinstance(base, Table) and name in {"get_interface", "get"}:
+            return Native(base.get_interface)
         if isinstance(base, Dtype) or (isinstance(base, Chosen) and name in {"values", "indices"}):
             return getattr(base, name)
         if isinstance(base, ClassRef):
@@ -307,6 +328,8 @@ class TensorValues(Domain):
         """See `Domain`."""
         if isinstance(base, Tensor):
             return functions.getitem(base, key)
+        if isinstance(base, Table):
+            return base.get_interface(key)
         if isinstance(base, Module):
             return base.attributes[key][-1] if isinstance(key, str) else self.items(base, frame)[int(_number(key))]
         if isinstance(base, (list, tuple)):
@@ -426,7 +449,13 @@ class TensorValues(Domain):
         if name == "isinstance":
             kinds = [ast.unparse(one) for one in _kinds(node)]
             return isinstance(arguments[0], tuple(_KINDS[kind] for kind in kinds if kind in _KINDS))
-        if name == "getattr" or all(is_plain(one) or is_iterable(one) for one in [*arguments, *keywords.values()]):
+        adds = (
+            name == "sum"
+            and isinstance(arguments[0], list | tuple)
+            and any(isinstance(x, Tensor) for x in arguments[0])
+        )
+        plain = all(is_plain(one) or is_iterable(one) for one in [*arguments, *keywords.values()])
+        if name == "getattr" or (plain and not adds):
             return super().call(function, arguments, keywords, frame, node)
         if name is None:
             return function.function(*arguments, **keywords)
