@@ -1,14 +1,41 @@
 """The modules of a small model as their constructors build them, without torch: to evaluate their methods."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from omni_kit.toys.configs.language import toy_config
-from omni_kit.toys.configs.sizes import OPEN
+from omni_kit.toys.configs.sizes import AT_MOST, OPEN, SIZES
 from omni_kit.upstream.construction import Interpreter, Module
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.configs import ModelConfig
 from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.traits import EXPERT_COUNTS, EXPERT_SIZES, expert_parameters, text_config
+
+
+def with_experts(model: UpstreamModel) -> UpstreamModel:
+    """Return a model known by its name alone with its experts, where its config class leaves their number open.
+
+    The layout of experts is that of their class, whatever their number: they get a toy's. A class that builds them only
+    where a setting says so gets that setting, too.
+    """
+    defaults = text_config(model).cls.defaults
+    left_open = [name for name in EXPERT_COUNTS if name in defaults and defaults[name].value is None]
+    if model.config.origin != "defaults" or not left_open:
+        return model
+    sizes = {name: SIZES.get(name) or AT_MOST.get(name) for name in (*left_open, *EXPERT_SIZES)
+             if name in defaults and defaults[name].value is None}  # fmt: skip
+    switches = [name for name, default in defaults.items() if default.value is False]
+    for switch in ({}, *({name: True} for name in switches)):
+        found = _given(model, {**sizes, **switch})
+        if expert_parameters(found.skeleton):
+            return found
+    return model
+
+
+def _given(model: UpstreamModel, values: Mapping[str, Any]) -> UpstreamModel:
+    config = replace(model.config, given={**model.config.given, **values}, origin="toy")
+    return replace(model, config=config)
 
 
 def small_config(model: UpstreamModel) -> dict[str, Any]:

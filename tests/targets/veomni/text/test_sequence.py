@@ -53,12 +53,14 @@ TAKEN_FOR_ONE = {
 
 @pytest.mark.parametrize("model_type", KEPT_APART)
 def test_packed_sequences_are_kept_apart(model_type: str) -> None:
-    assert kept_apart(open_source(model_type).model)[0]
+    subject = open_source(model_type)
+    assert kept_apart(subject.model, find_sites(subject.model, subject.profile))[0]
 
 
 @pytest.mark.parametrize("model_type", TAKEN_FOR_ONE)
 def test_packed_sequences_are_one(model_type: str) -> None:
-    kept, reason, _ = kept_apart(open_source(model_type).model)
+    subject = open_source(model_type)
+    kept, reason, _ = kept_apart(subject.model, find_sites(subject.model, subject.profile))
     assert not kept
     assert TAKEN_FOR_ONE[model_type] in reason
 

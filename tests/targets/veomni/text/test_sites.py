@@ -1,14 +1,18 @@
 """Sites: patched only where upstream is recognised, and the reason is said otherwise."""
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import SourceFile
 from omni_kit.targets.veomni.text.patches import derive_patches
 from omni_kit.targets.veomni.text.sites import SLOTS, find_sites
+from omni_kit.toys.modules import with_experts
+from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 from omni_kit.upstream.transformers.traits import profile
@@ -26,13 +30,17 @@ def decisions(model: UpstreamModel) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("model_type", ["qwen3_moe", "mixtral", "qwen2_moe"])
 def test_standard_moe_is_patched_everywhere(model: Models, model_type: str) -> None:
-    assert set().union(*decisions(model(model_type)).values()) == {"patch"}
+    found = decisions(model(model_type))
+    assert found.pop("router") == {"skip"}
+    assert found.pop("attention") == {"upstream"}
+    assert set().union(*found.values()) == {"patch"}
 
 
 @pytest.mark.parametrize("model_type", ["llama", "qwen2", "qwen3", "mistral"])
 def test_standard_dense_has_no_moe_sites(model: Models, model_type: str) -> None:
     assert decisions(model(model_type)) == {
-        "rms-norm": {"patch"}, "rotary": {"patch"}, "swiglu-mlp": {"patch"}, "causal-lm-loss": {"patch"}
+        "rms-norm": {"patch"}, "rotary": {"patch"}, "swiglu-mlp": {"patch"}, "attention": {"upstream"},
+        "causal-lm-loss": {"patch"},
     }  # fmt: skip
 
 
@@ -189,3 +197,69 @@ def test_only_used_slots_are_declared(model: Models) -> None:
     derived = derive_patches(subject, find_sites(subject, profile(subject)))
     assert derived.slots == (SLOTS["rotary"],)
     assert derived.outputs == ()
+
+
+def attending(model: UpstreamModel, old: str, new: str) -> tuple[str, str]:
+    """What is decided about the attention of a model, a text of whose file is another."""
+    assert old in model.source.text
+    text = model.source.text.replace(old, new)
+    source = SourceFile(model.library, model.source.module, model.source.path, text, ast.parse(text))
+    other = replace(model, source=source)
+    (site,) = (one for one in find_sites(other, profile(other)) if one.site == "attention")
+    return site.decision, site.reason
+
+
+def test_attention_that_hands_over_all_that_it_computes_with_stays(model: Models) -> None:
+    for name, spelt, otherwise in (
+        ("gemma2", "softcap=self.attn_logit_softcapping", "softcap=self.config.attn_logit_softcapping"),
+        ("gpt_oss", "s_aux=self.sinks", "s_aux=self.sinks.clone()"),
+        ("llama", "* scaling\n", "* (1.0 * scaling)\n"),
+    ):
+        assert attending(model(name), spelt, otherwise)[0] == "upstream", name
+
+
+@pytest.mark.parametrize(
+    ("name", "spelt", "otherwise"),
+    [
+        ("gpt_oss", "s_aux=self.sinks,", ""),  # upstream's own function takes the sinks of the module
+        ("llama", "* scaling\n", "* scaling + 0.1 * torch.arange(key.shape[2])\n"),
+    ],
+)
+def test_attention_that_veomni_would_change_is_named(model: Models, name: str, spelt: str, otherwise: str) -> None:
+    decision, reason = attending(model(name), spelt, otherwise)
+    assert decision == "skip"
+    assert f"modeling_{name}.py:" in reason
+
+
+def test_routers_are_told_by_what_they_compute(model: Models) -> None:
+    told = {}
+    for name in ("mixtral", "olmoe", "gpt_oss", "deepseek_v3"):
+        (site,) = (one for one in find_sites(model(name), profile(model(name))) if one.site == "router")
+        assert site.decision == "skip"
+        told[name] = site.reason.partition("weighs experts by ")[2]
+    assert told["mixtral"] == told["gpt_oss"] == "the largest softmax scores, divided by their sum"
+    assert told["olmoe"] == "the largest softmax scores, as they are"
+    assert told["deepseek_v3"] == "a rule of its own"
+
+
+def test_children_begin_as_upstream_has_them_where_transformers_asks_whose_code_it_is(
+    model: Models, tmp_path: Path
+) -> None:
+    """Newer versions pass over modules without parameters in classes that are defined outside of transformers."""
+    (tmp_path / "modeling_utils.py").write_text("def is_custom_code(): ...\n")
+    newer = Library("transformers", tmp_path)
+    for name, changed in (("nanochat", ["NanoChatPreTrainedModel._initialize_weights"]), ("llama", [])):
+        subject = replace(model(name), library=newer)
+        found = [one.target for one in derive_patches(subject, []).patches]
+        assert found == changed
+        assert not derive_patches(model(name), []).patches
+
+
+def test_experts_whose_number_is_left_open_have_those_of_a_toy() -> None:
+    for name, decision in (("dots1", "patch"), ("gemma4_text", "skip")):
+        subject = with_experts(open_source(name).model)
+        (site,) = (one for one in find_sites(subject, profile(subject)) if one.site == "experts")
+        assert site.decision == decision
+    for name in ("deepseek_v3", "llama"):
+        subject = open_source(name).model
+        assert with_experts(subject) is subject

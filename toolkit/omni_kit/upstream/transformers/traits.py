@@ -19,6 +19,7 @@ EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_nu
 _TOP_K = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts")
 EXPERT_WIDTHS = ("moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size", "ffn_hidden_size")
 _SHARED = ("n_shared_experts", "num_shared_experts", "shared_expert_intermediate_size", "moe_num_shared_experts")
+EXPERT_SIZES = (*_TOP_K, *EXPERT_WIDTHS, *_SHARED)
 # Where a config keeps that of its text model, outermost first.
 TEXT_PARTS = ("thinker_config", "text_config")
 # How classes that answer in tokens of text are called, with few exceptions.

@@ -8,7 +8,9 @@ from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS, Ability, Candidate
 from omni_kit.targets.veomni.comparing import TRAINING_FILE, candidate
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
+from omni_kit.toys.modules import with_experts
 from omni_kit.upstream.subject import Subject
+from omni_kit.upstream.transformers.traits import profile
 
 _SIDE = "omni_kit.targets.veomni.runtime.side:VeOmniBuilder"
 
@@ -46,7 +48,8 @@ class TextHandler(MultimodalHandler):
         """The classes that get a kernel run next to its reference, where torch is installed."""
         from omni_kit.targets.veomni.text.confirming import confirmed
 
-        return confirmed(subject.model, subject.profile, plan)
+        model = with_experts(subject.model)
+        return confirmed(model, profile(model), plan)
 
 
 def _first_key(found: ModelDir) -> str:

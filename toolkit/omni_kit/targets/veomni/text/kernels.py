@@ -23,11 +23,13 @@ _EPSILON = 0.37
 """Large enough to be seen in the numbers."""
 
 
-def _times(one: Any, other: Any) -> Tensor:
+def times(one: Any, other: Any) -> Tensor:
+    """Return a product of tensors, or of a tensor and a number."""
     return call("mul", [one, other], {})  # type: ignore[no-any-return]
 
 
-def _plus(one: Any, other: Any) -> Tensor:
+def plus(one: Any, other: Any) -> Tensor:
+    """Return a sum of tensors, or of a tensor and a number."""
     return call("add", [one, other], {})  # type: ignore[no-any-return]
 
 
@@ -49,9 +51,9 @@ def norm_difference(norm: Module, epsilon: str) -> Difference | None:
         weight = trial.values.parameter(seen, "weight")
         given = trial.tensor(_ROWS, *weight.shape)
         wide = given.to(FLOAT32)
-        mean = call("mean", [_times(wide, wide), -1, True], {})
-        normed = _times(wide, call("rsqrt", [_plus(mean, _EPSILON)], {}))
-        return trial.values.run(seen, "forward", [given], {}), _times(weight, normed.to(given.dtype))
+        mean = call("mean", [times(wide, wide), -1, True], {})
+        normed = times(wide, call("rsqrt", [plus(mean, _EPSILON)], {}))
+        return trial.values.run(seen, "forward", [given], {}), times(weight, normed.to(given.dtype))
 
     return difference(compare, (0.3, 3.0))
 
@@ -71,7 +73,7 @@ def mlp_difference(mlp: Module) -> Difference | None:
         if not (isinstance(gate, Module) and isinstance(up, Module) and isinstance(down, Module)):
             raise Unreadable("has no gate_proj, up_proj and down_proj")
         given = trial.tensor(_ROWS, values.parameter(gate, "weight").shape[-1])
-        inner = _times(call("silu", [values.run_module(gate, given)], {}), values.run_module(up, given))
+        inner = times(call("silu", [values.run_module(gate, given)], {}), values.run_module(up, given))
         return values.run(mlp, "forward", [given], {}), values.run_module(down, inner)
 
     return difference(compare)
@@ -125,7 +127,7 @@ def _whole(function: FunctionRef, dtype: Dtype | None, trial: Trial) -> tuple[An
 def _rotated(heads: Sequence[Tensor], tables: Sequence[Tensor], dim: int) -> list[Tensor]:
     cos, sin = (call("unsqueeze", [one, dim], {}) for one in tables)
     turned = [call("cat", [[call("neg", [second], {}), first], -1], {}) for first, second in map(_halves, heads)]
-    return [_plus(_times(one, cos), _times(other, sin)) for one, other in zip(heads, turned, strict=True)]
+    return [plus(times(one, cos), times(other, sin)) for one, other in zip(heads, turned, strict=True)]
 
 
 def _halves(one: Tensor) -> Any:

@@ -55,11 +55,31 @@ class PatchSet:
 
 def derive_patches(model: UpstreamModel, sites: Sequence[Site]) -> PatchSet:
     """The patches for the sites that were decided to be patched or adapted."""
-    wanted = [site for site in sites if site.decision != "skip"]
+    wanted = [site for site in sites if site.decision in {"patch", "adapt"}]
     patches = [patch for site in wanted for patch in _patch(model, site, wanted)]
+    patches += _own_initialisation(model)
     slots = tuple(SLOTS[name] for name in SLOTS if any(s.site == name and s.decision == "patch" for s in wanted))
     outputs = tuple(name for name in OUTPUTS.values() if any(re.search(rf"\b{name}\b", p.text) for p in patches))
     return PatchSet(tuple(patches), slots, tuple(_imports(model.source, patches)), outputs)
+
+
+def _own_initialisation(model: UpstreamModel) -> Iterator[Patch]:
+    """Initialises as upstream's own classes do, where transformers takes what is defined elsewhere for another's code.
+
+    There it passes over modules without parameters of their own, and what `_init_weights` does to their children.
+    """
+    found = model.source.method(model.class_name, "_init_weights")
+    base = next((name for name, node in model.source.classes.items() if found in node.body), "")
+    reaches = found is not None and re.search(r"\bmodule(\.\w+){2,}", ast.unparse(found)) is not None
+    loader = model.library.root / "modeling_utils.py"
+    if not base or not reaches or "is_custom_code" not in loader.read_text(encoding="utf-8"):
+        return
+    text = f"""def {_snake(base)}_initialize_weights_patched(self, module, is_custom_code=False):
+    # Modification: generated from upstream's own code, so initialised as that is.
+    PreTrainedModel._initialize_weights(self, module)
+"""
+    description = "initialise children of modules as upstream does"
+    yield Patch("override_method", f"{base}._initialize_weights", description, text)
 
 
 def _patch(model: UpstreamModel, site: Site, sites: Sequence[Site]) -> Iterator[Patch]:

@@ -19,9 +19,11 @@ from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext,
 from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
 from omni_kit.targets.veomni.text.sites import Site, answers_with_a_loss, causal_head, find_sites
 from omni_kit.targets.veomni.text.training import TrainingContext, training_context
-from omni_kit.toys.modules import small_config
+from omni_kit.toys.modules import small_config, with_experts
+from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.subject import Subject
 from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.traits import profile
 
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
@@ -49,9 +51,13 @@ class _Planner:
     subject: Subject
     request: Request
 
-    @property
+    @cached_property
     def model(self) -> UpstreamModel:
-        return self.subject.model
+        return with_experts(self.subject.model)
+
+    @cached_property
+    def profile(self) -> ModelProfile:
+        return profile(self.model)
 
     def refuse_what_cannot_be_finished(self) -> None:
         """Raises where the integration could not be trained as upstream's model is.
@@ -72,7 +78,7 @@ class _Planner:
 
     @property
     def moe(self) -> bool:
-        return self.subject.profile.experts is not None
+        return self.profile.experts is not None
 
     @property
     def in_tree(self) -> bool:
@@ -101,7 +107,7 @@ class _Planner:
 
     @cached_property
     def sites(self) -> list[Site]:
-        return find_sites(self.model, self.subject.profile)
+        return find_sites(self.model, self.profile)
 
     @cached_property
     def layout(self) -> Loading:
@@ -174,7 +180,7 @@ class _Planner:
 
     @cached_property
     def training(self) -> TrainingContext:
-        return training_context(self.subject, self.request)
+        return training_context(self.subject, self.model, self.request, self.sites)
 
     def _toy(self) -> dict[str, Any]:
         return small_config(self.model)
@@ -194,8 +200,12 @@ class _Planner:
             yield ListEntry("tests/e2e/test_e2e_parallel.py", "text_test_cases", level2)
 
     def decisions(self) -> Iterator[Decision]:
+        if self.model is not self.subject.model:
+            reason = f"{self.model.name}'s config leaves it open, and what is written does not depend on it"
+            where = self.model.library.show(self.model.config.cls.source.path)
+            yield Decision("number of experts", "a toy's", reason, f"{where}: {self.model.config.cls.name}")
         for site in self.sites:
-            choice = "skip" if site.decision == "skip" else "patch"
+            choice = "patch" if site.decision == "adapt" else site.decision
             yield Decision(f"{site.site} {site.target}".strip(), choice, site.reason, site.evidence)
         if self.moe:
             choice = "generate" if self.layout.needs_converter else "none"
@@ -209,7 +219,7 @@ class _Planner:
         forward = f"{self.model.class_name.removesuffix('ForCausalLM')}Model.forward"
         fits, reason, evidence = cut_sequences(self.model, self.sites)
         yield Decision(forward, "upstream" if fits else "no sequence parallelism", reason, evidence)
-        fits, reason, evidence = kept_apart(self.model)
+        fits, reason, evidence = kept_apart(self.model, self.sites)
         yield Decision("packed sequences", "upstream" if fits else "one sequence", reason, evidence)
         if self.model.config.model_type in shipped_model_types() and not self.in_tree:
             reason = "VeOmni registers this model_type itself; importing the plugin replaces it"
@@ -238,7 +248,7 @@ class _Planner:
             if head.endswith("ForSequenceClassification"):
                 what = f"{head} keeps upstream's head: to train it, override its forward for VeOmni's loss contract"
                 yield Todo(place, 1, what)
-        fits, reason, _ = kept_apart(self.model)
+        fits, reason, _ = kept_apart(self.model, self.sites)
         if not fits:
             what = f"VeOmni packs all samples of a batch into one row, and here they would be one sequence: {reason}"
             yield Todo(place, 1, what)

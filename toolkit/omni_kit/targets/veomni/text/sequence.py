@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.veomni.text.sites import Site
@@ -18,33 +18,38 @@ _ATTENDS = re.compile(r"(full|sliding|chunked|compressed_\w+)_?\w*attention|atte
 Obstacle = tuple[str, str]  # the reason, the evidence
 
 
-def cut_sequences(model: UpstreamModel, sites: list[Site]) -> tuple[bool, str, str]:
+def cut_sequences(model: UpstreamModel, sites: Sequence[Site]) -> tuple[bool, str, str]:
     """Whether Ulysses fits: (it does, the reason, the evidence).
 
     VeOmni's collator cuts inputs and position ids, its attention functions exchange heads for tokens, and its loss
     function adds up over the group (`veomni.ops.kernels.attention`, `veomni.ops.kernels.cross_entropy`): what goes
     past these sees a part of the sequence only.
     """
-    obstacle = next(_past_attention(model), None) or next(_past_processes(model, sites), None)
+    obstacle = next(_past_attention(model, sites), None) or next(_past_processes(model, sites), None)
     if obstacle is not None:
         return False, *obstacle
     reason = "position ids and inputs arrive already cut for sequence parallelism"
     return True, reason, "VeOmni's SequenceParallelCollator"
 
 
-def kept_apart(model: UpstreamModel) -> tuple[bool, str, str]:
+def kept_apart(model: UpstreamModel, sites: Sequence[Site]) -> tuple[bool, str, str]:
     """Whether sequences that are packed into one row do not see each other: as `cut_sequences`.
 
     VeOmni's collator packs all samples of a batch into one row; position ids begin anew with each, and its attention
     functions are told where (`veomni.data.data_collator`): what goes past these takes them for one sequence.
     """
-    obstacle = next(_past_attention(model), None)
+    obstacle = next(_past_attention(model, sites), None)
     if obstacle is not None:
         return False, *obstacle
     return True, "attention is told where each begins, and position ids begin anew", "VeOmni's PackingCollator"
 
 
-def _past_attention(model: UpstreamModel) -> Iterator[Obstacle]:
+def other_attention(sites: Sequence[Site]) -> Site | None:
+    """The first class whose attention VeOmni's functions would change."""
+    return next((one for one in sites if one.site == "attention" and one.read == "different"), None)
+
+
+def _past_attention(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obstacle]:
     """What upstream does with several tokens at once that VeOmni's attention functions know nothing of."""
     source = model.source
     place = source.where(source.tree)
@@ -62,6 +67,8 @@ def _past_attention(model: UpstreamModel) -> Iterator[Obstacle]:
         yield "its config refuses flash attention, which VeOmni's is made of, for some settings", place
     if "ALL_ATTENTION_FUNCTIONS" not in source.text:
         yield "attention does not go through transformers' registry, where VeOmni puts its own", place
+    if (other := other_attention(sites)) is not None:
+        yield f"{other.target} {other.reason}", other.evidence
     if not re.search(r"_supports_flash_attn\w*\s*=\s*True", source.text):
         yield "upstream does not declare flash attention, which VeOmni's is made of", place
     for name in _built(source, model.class_name):
@@ -97,7 +104,7 @@ def _withheld(forward: ast.FunctionDef | None) -> ast.Call | None:
     return None
 
 
-def _past_processes(model: UpstreamModel, sites: list[Site]) -> Iterator[Obstacle]:
+def _past_processes(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obstacle]:
     """What else each process would do with its own part of a sequence alone."""
     place = model.source.where(model.source.tree)
     if not any(parameter.owner == "Linear" and "*" in parameter.pattern for parameter in model.skeleton.parameters):

@@ -8,12 +8,13 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from omni_kit.layout.taxonomy import Memory, pair_orientation
 from omni_kit.pysource.classes import ClassRef, FunctionRef
 from omni_kit.pysource.eval import UNKNOWN, Unreadable
 from omni_kit.pysource.source import dotted, read_source
+from omni_kit.targets.veomni.text.attention import asks_registry, attention_difference
 from omni_kit.targets.veomni.text.kernels import (
     balancing_difference,
     experts_difference,
@@ -23,6 +24,7 @@ from omni_kit.targets.veomni.text.kernels import (
     rotary_difference,
 )
 from omni_kit.targets.veomni.text.loss import OUTPUTS, balancing_calls, own_loss, read_loss
+from omni_kit.targets.veomni.text.routing import routing_block, routing_scheme
 from omni_kit.toys.modules import parts, small_model
 from omni_kit.upstream.construction import Module, Tensor
 from omni_kit.upstream.construction.frame import construct
@@ -48,10 +50,12 @@ class Site:
     """One place where VeOmni could patch, and what was decided.
 
     Attributes:
-        site: a key of SLOTS.
+        site: a key of SLOTS; "router" or "attention", for which VeOmni has none.
         target: the upstream class, method or function; "" when the model has none.
-        decision: "patch", "adapt" (only to VeOmni's loss signature) or "skip".
+        decision: "patch", "adapt" (only to VeOmni's loss signature), "upstream" (VeOmni's functions take its place
+            without a patch) or "skip".
         epsilon: the attribute of a norm that the kernel takes as its epsilon.
+        read: what reading it next to the kernel found; empty where the decision rests on something else.
     """
 
     site: str
@@ -60,6 +64,7 @@ class Site:
     reason: str
     evidence: str
     epsilon: str = ""
+    read: Literal["", "alike", "different", "unreadable"] = ""
 
 
 def find_sites(model: UpstreamModel, profile: ModelProfile) -> list[Site]:
@@ -71,6 +76,8 @@ def find_sites(model: UpstreamModel, profile: ModelProfile) -> list[Site]:
         *_rotary(model, profile),
         *_mlps(model, built, small.attributes.get("config", [UNKNOWN])[0]),
         *_experts(model, profile, built),
+        *_routers(model, small),
+        *_attentions(model, built),
         *_losses(model),
     ]
 
@@ -88,10 +95,12 @@ def _decided(
         found = compare()
     except Unreadable as error:
         place = f"{error.path.name}:{error.line} " if error.path is not None else ""
-        return Site(site, target, "skip", f"cannot be compared with {kernel}: {place}{error}", where)
+        reason = f"cannot be compared with {kernel}: {place}{error}"
+        return Site(site, target, "skip", reason, where, read="unreadable")
     if found is None:
-        return Site(site, target, "patch", f"{computes}, as the kernel does", where)
-    return Site(site, target, "skip", f"does not compute {kernel}: {found}".removesuffix(": "), where)
+        return Site(site, target, "patch", f"{computes}, as the kernel does", where, read="alike")
+    reason = f"does not compute {kernel}: {found}".removesuffix(": ")
+    return Site(site, target, "skip", reason, where, read="different")
 
 
 def _norms(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[Site]:
@@ -102,13 +111,15 @@ def _norms(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[Site]:
         norm = construct(ClassRef(model.source, node), [8], {})
         norm = norm if _is_known(norm) else built.get(name, norm)
         where = model.source.where(forward or node)
+        tried = []
         for epsilon in floats(norm) or [""]:
             compare = partial(_norm_difference, norm, forward, epsilon)
             formula = "weight * norm(x)"
             site = _decided("rms-norm", f"{name}.forward", where, f"computes {formula}", formula, compare)
+            tried.append(replace(site, epsilon=epsilon))
             if site.decision == "patch":
                 break
-        yield replace(site, epsilon=epsilon)
+        yield tried[-1] if tried[-1].decision == "patch" else tried[0]
 
 
 def _is_known(norm: Module) -> bool:
@@ -150,7 +161,7 @@ def _mlps(model: UpstreamModel, built: Mapping[str, Module], config: Any) -> Ite
         if name not in used:
             yield Site("swiglu-mlp", target, "skip", "no layer of this config builds the class", where)
         elif (other := _other_activation(model)) is not None:
-            yield Site("swiglu-mlp", target, "skip", *other)
+            yield Site("swiglu-mlp", target, "skip", *other, read="different")
         else:
             mlp = built.get(name) or construct(ClassRef(model.source, node), [config], {})
             compare = partial(mlp_difference, mlp)
@@ -191,12 +202,47 @@ def _experts(model: UpstreamModel, profile: ModelProfile, built: Mapping[str, Mo
     elif forward is None or experts is None:
         yield Site("experts", name, "skip", "the class has no forward of its own in the modeling file", where)
     elif (other := _other_activation(model)) is not None:
-        yield Site("experts", name, "skip", *other)
+        yield Site("experts", name, "skip", *other, read="different")
     else:
         kernel = "weight * down(silu(gate(x)) * up(x)) per expert"
         computes = "adds up weight * down(silu(gate(x)) * up(x)) over [E, 2I, H] and [E, H, I]"
         computes += ", clamped at its limit" if "limit" in experts.attributes else ""
         yield _decided("experts", name, where, computes, kernel, partial(experts_difference, experts))
+
+
+def _routers(model: UpstreamModel, small: Module) -> Iterator[Site]:
+    """What routes tokens to experts: told, and never patched."""
+    owners = dict.fromkeys(parameter.owner for parameter in expert_parameters(model.skeleton))
+    for block in filter(None, (routing_block(small, owner) for owner in owners)):
+        own = block.router if block.router.cls is not None else block.module
+        found = own.cls.method("forward") if own.cls is not None else None
+        where = found[0].source.where(found[1]) if found is not None else model.source.where(model.source.tree)
+        try:
+            scheme = routing_scheme(block)
+            told = f"by {scheme.told}" if scheme is not None else "by a rule of its own"
+        except Unreadable as error:
+            told = f"by a rule that cannot be compared ({error})"
+        reason = f"VeOmni has no slot for routers: upstream's code stays, which weighs experts {told}"
+        yield Site("router", own.class_name, "skip", reason, where)
+        return
+
+
+def _attentions(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[Site]:
+    """The classes that attend: VeOmni's functions are called where they take theirs from transformers' table."""
+    for name, node in model.source.classes.items():
+        forward = _own_method(node, "forward")
+        if name not in built or forward is None:
+            continue
+        target, where = f"{name}.forward", model.source.where(forward)
+        if asks_registry(node):
+            computes = "attends the same with a function of transformers' table"
+            kernel = "what VeOmni's attention functions compute"
+            compare = partial(attention_difference, built[name])
+            site = _decided("attention", target, where, computes, kernel, compare)
+            yield replace(site, decision="upstream") if site.decision == "patch" else site
+        elif name.endswith("Attention"):
+            reason = "takes no function from transformers' table, where VeOmni puts its own: upstream's code stays"
+            yield Site("attention", target, "skip", reason, where)
 
 
 def causal_head(model: UpstreamModel) -> str | None:

@@ -2,11 +2,13 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from omni_kit.targets.protocol import Request
-from omni_kit.targets.veomni.text.sequence import kept_apart
+from omni_kit.targets.veomni.text.sequence import kept_apart, other_attention
+from omni_kit.targets.veomni.text.sites import Site
 from omni_kit.targets.veomni.training import model_place
 from omni_kit.upstream.subject import Subject
 from omni_kit.upstream.transformers.models import UpstreamModel
@@ -41,18 +43,20 @@ class TrainingContext:
     packs: bool
 
 
-def training_context(subject: Subject, request: Request) -> TrainingContext:
+def training_context(
+    subject: Subject, model: UpstreamModel, request: Request, sites: Sequence[Site]
+) -> TrainingContext:
     """Return the context of a model's training files."""
-    model, place = subject.model, model_place(subject, request)
+    place = model_place(subject, request)
     return TrainingContext(
         model_path=place.path,
         download=place.download,
         given=place.given,
         lora_modules=_linear_layers(model),
-        attention=_attention(model),
+        attention=_attention(model, sites),
         chat_template="tokenizer" if _has_chat_template(subject.directory) else "default",
         max_seq_len=_longest(model),
-        packs=kept_apart(model)[0],
+        packs=kept_apart(model, sites)[0],
     )
 
 
@@ -78,8 +82,10 @@ def _linear_layers(model: UpstreamModel) -> list[str]:
     return sorted(names - (_OF_EXPERTS if counted is not None else set()) - {"*"})
 
 
-def _attention(model: UpstreamModel) -> str:
+def _attention(model: UpstreamModel, sites: Sequence[Site]) -> str:
     """What its source declares: nothing to say for flash attention, else the best that upstream has."""
+    if other_attention(sites) is not None:
+        return "eager"
     text = model.source.text
     if re.search(r"_supports_flash_attn\w*\s*=\s*True", text):
         return ""

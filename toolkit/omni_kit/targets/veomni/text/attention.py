@@ -1,0 +1,134 @@
+"""Whether VeOmni's attention functions compute what upstream's attention does when they take its place.
+
+VeOmni registers them in transformers' table of attention functions (`veomni.ops.kernels.attention`): no code of a model
+is patched. They scale, cap and mask scores, add sinks (`s_aux`), and drop every other argument.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from omni_kit.pysource.eval import Native, Unreadable
+from omni_kit.targets.veomni.text.kernels import plus, times
+from omni_kit.upstream.construction import Config, Module
+from omni_kit.upstream.construction import Tensor as Shape
+from omni_kit.upstream.torch.agreement import Difference, Trial, difference, varied
+from omni_kit.upstream.torch.functions import call
+from omni_kit.upstream.torch.running import Table
+from omni_kit.upstream.torch.tensors import FLOAT32, INT64, Tensor, tensor_of
+
+REGISTRY = "ALL_ATTENTION_FUNCTIONS"
+_ASKS_FOR_FLASH = "is_flash_attention_requested"
+_IMPLEMENTATION = "_attn_implementation"
+_BATCH, _TOKENS = 2, 5
+_WIDTHS = ("head_dim", "qk_rope_head_dim", "rotary_dim", "rotary_ndims", "attention_head_dim")
+
+
+def asks_registry(node: ast.ClassDef) -> bool:
+    """Whether the forward of a class takes its attention function from transformers' table."""
+    return any(isinstance(one, ast.Name) and one.id == REGISTRY for one in ast.walk(node))
+
+
+def attention_difference(attention: Module) -> Difference | None:
+    """Where an attention class computes something else with VeOmni's attention functions than with upstream's.
+
+    Raises:
+        Unreadable: it cannot be evaluated.
+    """
+    attention, width = varied(attention), _width(attention)
+    refused: Unreadable | None = None
+    for turned in _rotary_widths(attention):
+        try:
+            return difference(partial(_with_both, attention, width, turned), (1.0, 5.0), low=FLOAT32)
+        except Unreadable as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
+
+
+def _width(attention: Module) -> int:
+    """How wide the hidden states are: what the first of its layers takes."""
+    for one, *_ in attention.attributes.values():
+        weight = one.attributes.get("weight", [None])[0] if isinstance(one, Module) else None
+        if isinstance(weight, Shape) and weight.shape is not None and len(weight.shape) == 2 and weight.shape[-1]:
+            return weight.shape[-1]
+    raise Unreadable("has no layer whose size is known")
+
+
+def _rotary_widths(attention: Module) -> Iterator[int]:
+    """How wide the tables of cosines may be: a head, or a part of it."""
+    config = attention.attributes.get("config", [None])[0]
+    own = (attention.attributes.get(name, [None])[0] for name in _WIDTHS)
+    said = (config.get(name) for name in _WIDTHS) if isinstance(config, Config) else ()
+    whole = [one for one in (*own, *said) if isinstance(one, int) and one > 1]
+    yield from dict.fromkeys([*whole, *(one // 2 for one in whole), *(one // 4 for one in whole), 8])
+
+
+def _with_both(attention: Module, width: int, turned: int, trial: Trial) -> tuple[Any, Any]:
+    given = _arguments(attention, width, turned, trial)
+    results = []
+    for implementation, function in (("eager", None), ("flash_attention_2", Native(_fused))):
+        config = attention.attributes.get("config", [None])[0]
+        if isinstance(config, Config):
+            config.set(_IMPLEMENTATION, implementation, True)
+        trial.values.given[REGISTRY] = Table(function)
+        trial.values.given[_ASKS_FOR_FLASH] = Native(lambda *_, flash=function is not None, **__: flash)
+        result = trial.values.run(attention, "forward", [], given)
+        results.append(result[0] if isinstance(result, list | tuple) else result)
+    return results[0], results[1]
+
+
+def _arguments(attention: Module, width: int, turned: int, trial: Trial) -> Mapping[str, Any]:
+    """What the forward of an attention class is called with, by the names of its parameters."""
+    found = attention.cls.method("forward") if attention.cls is not None else None
+    if found is None:
+        raise Unreadable("has no forward")
+    parameters = found[1].args
+    names = [one.arg for one in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)][1:]
+    defaults = [one.arg for one in parameters.args[len(parameters.args) - len(parameters.defaults) :]]
+    positions = tensor_of([list(range(_TOKENS))] * _BATCH, INT64)
+    known = {
+        "hidden_states": lambda: trial.tensor(_BATCH, _TOKENS, width),
+        "attention_mask": lambda: trial.tensor(_BATCH, 1, _TOKENS, _TOKENS, scaled=False),
+        "position_embeddings": lambda: tuple(trial.tensor(_BATCH, _TOKENS, turned, scaled=False) for _ in range(2)),
+        "position_ids": lambda: positions,
+        "cache_position": lambda: call("select", [positions, 0, 0], {}),
+        "cos": lambda: trial.tensor(_BATCH, _TOKENS, turned, scaled=False),
+        "sin": lambda: trial.tensor(_BATCH, _TOKENS, turned, scaled=False),
+    }
+    given = {name: known[name]() for name in names if name in known}
+    left = [name for name in names if name not in known and name not in defaults]
+    kwonly = {one.arg for one, default in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True) if default}
+    return {**given, **dict.fromkeys(name for name in left if name not in kwonly)}
+
+
+def _fused(
+    module: Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **dropped: Any,
+) -> tuple[Tensor, None]:
+    """VeOmni's attention: [batch, heads, tokens, channels] to [batch, tokens, heads, channels]."""
+    groups = query.shape[1] // key.shape[1]
+    key, value = (call("repeat_interleave", [one, groups, 1], {}) for one in (key, value))
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    scores = times(call("matmul", [query, call("transpose", [key, 2, 3], {})], {}), scale)
+    if softcap is not None:
+        scores = times(call("tanh", [times(scores, 1 / softcap)], {}), softcap)
+    if attention_mask is not None:
+        scores = plus(scores, attention_mask)
+    if s_aux is not None:
+        sinks = call("expand", [call("reshape", [s_aux, 1, -1, 1, 1], {}), *scores.shape[:3], 1], {})
+        scores = call("cat", [[scores, sinks], -1], {})
+    shares = call("softmax", [scores, -1], {})
+    shares = call("narrow", [shares, -1, 0, key.shape[2]], {})
+    shares = call("dropout", [shares, dropout, True], {})
+    return call("transpose", [call("matmul", [shares, value], {}), 1, 2], {}), None

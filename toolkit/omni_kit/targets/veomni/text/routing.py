@@ -1,0 +1,155 @@
+"""How a model routes tokens to experts, by what its code computes.
+
+VeOmni has no kernel slot for routers (`veomni.ops.kernel_registry`): upstream's code always stays. What it computes is
+told, because the experts' kernel and the load-balancing loss take its results.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from omni_kit.pysource.eval import Native, Unreadable
+from omni_kit.toys.modules import parts
+from omni_kit.upstream.construction import Module
+from omni_kit.upstream.construction import Tensor as Shape
+from omni_kit.upstream.torch.agreement import Trial, agree, varied
+from omni_kit.upstream.torch.tensors import FLOAT32, Tensor
+
+_BATCH, _TOKENS = 2, 6
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A way to weigh the experts that a token is routed to.
+
+    Attributes:
+        told: what it computes.
+        scored: softmax or sigmoid.
+        first: scores are taken of all logits, and not of the chosen ones alone.
+        summed: the chosen scores are divided by their sum.
+    """
+
+    told: str
+    scored: str
+    first: bool
+    summed: bool
+
+    def weights(self, logits: np.ndarray, count: int) -> np.ndarray:
+        """The weight of each expert for each token, [tokens, experts]."""
+        chosen = np.argsort(-logits, axis=-1, kind="stable")[:, :count]
+        picked = np.take_along_axis(self._scores(logits) if self.first else logits, chosen, -1)
+        picked = picked if self.first else self._scores(picked)
+        picked = picked / picked.sum(-1, keepdims=True) if self.summed else picked
+        found = np.zeros_like(logits)
+        np.put_along_axis(found, chosen, picked, -1)
+        return found
+
+    def _scores(self, logits: np.ndarray) -> np.ndarray:
+        if self.scored == "sigmoid":
+            return np.asarray(1 / (1 + np.exp(-logits)))
+        raised = np.exp(logits - logits.max(-1, keepdims=True))
+        return np.asarray(raised / raised.sum(-1, keepdims=True))
+
+
+SCHEMES = (
+    Scheme("the largest softmax scores, as they are", "softmax", True, False),
+    Scheme("the largest softmax scores, divided by their sum", "softmax", True, True),
+    Scheme("the sigmoid scores of the largest logits, as they are", "sigmoid", True, False),
+    Scheme("the sigmoid scores of the largest logits, divided by their sum", "sigmoid", True, True),
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A module that routes.
+
+    Attributes:
+        module: the module that calls the experts.
+        experts: the attribute that holds them.
+        router: the module of its own that computes logits; the block itself where it has none.
+    """
+
+    module: Module
+    experts: str
+    router: Module
+
+
+def routing_block(model: Module, experts: str) -> Block | None:
+    """The first module that holds experts of a class, and what routes to them."""
+    for part in parts(model):
+        for name, (one, *_) in part.attributes.items():
+            if isinstance(one, Module) and one.class_name == experts:
+                count = one.attributes.get("num_experts", [None])[0]
+                return Block(part, name, next(_routers(part, count), part))
+    return None
+
+
+def _routers(block: Module, count: Any) -> Iterator[Module]:
+    """The modules of a block that have a row for each expert."""
+    for one, *_ in block.attributes.values():
+        weights = parts(one) if isinstance(one, Module) else ()
+        shapes = (getattr(part.attributes.get("weight", [None])[0], "shape", None) for part in weights)
+        if isinstance(one, Module) and any(shape and shape[0] == count for shape in shapes):
+            yield one
+
+
+def routing_scheme(block: Block) -> Scheme | None:
+    """The scheme that a block's routing agrees with; None where it has a rule of its own.
+
+    Raises:
+        Unreadable: it cannot be evaluated.
+    """
+    router = varied(block.router)
+    module = router if block.router is block.module else _replaced(block.module, block.router, router)
+    own = replace(block, module=module, router=router)
+    return next((one for one in SCHEMES if agree(partial(_routed, own, one), low=FLOAT32)), None)
+
+
+def _replaced(block: Module, old: Module, new: Module) -> Module:
+    attributes = {name: [new if one is old else one for one in found] for name, found in block.attributes.items()}
+    return Module(block.class_name, attributes, cls=block.cls)
+
+
+def _routed(block: Block, scheme: Scheme, trial: Trial) -> tuple[Any, Any]:
+    """The weight of each expert for each token: as a block hands them to its experts, and by a scheme."""
+    seen: list[list[Any]] = []
+
+    def experts(*given: Any, **named: Any) -> Any:
+        seen.append([*given, *named.values()])
+        return given[0]
+
+    attributes = {**block.module.attributes, block.experts: [Native(experts)]}
+    module = Module(block.module.class_name, attributes, cls=block.module.cls)
+    router = _logits_layer(block.router)
+    width = trial.values.parameter(router, "weight").shape[-1]
+    given = trial.tensor(_BATCH, _TOKENS, width)
+    trial.values.run(module, "forward", [given], {})
+    tensors = [one for one in seen[0][1:] if isinstance(one, Tensor)] if seen else []
+    chosen = next((one for one in tensors if one.dtype.kind == "i"), None)
+    weights = next((one for one in tensors if one.dtype.kind == "f"), None)
+    if chosen is None or weights is None:
+        raise Unreadable("hands its experts no indices and weights")
+    count = next((one for part in (router, block.module) for one in part.attributes.get("top_k", [])), None)
+    if isinstance(count, int) and chosen.shape[-1] != count:
+        raise Unreadable(f"hands its experts {chosen.shape[-1]} indices a token, and its top_k is {count}")
+    logits = given.data.reshape(-1, width) @ trial.values.parameter(router, "weight").data.T
+    if isinstance(router.attributes.get("bias", [None])[0], Shape):
+        logits = logits + trial.values.parameter(router, "bias").data
+    found = np.zeros_like(logits)
+    if weights.shape == chosen.shape:
+        np.put_along_axis(found, chosen.data.reshape(-1, chosen.shape[-1]), weights.data, -1)
+    else:
+        found = weights.data.reshape(found.shape)
+    return Tensor(found, FLOAT32), Tensor(scheme.weights(logits, chosen.shape[-1]), FLOAT32)
+
+
+def _logits_layer(router: Module) -> Module:
+    """The module whose weight makes logits of hidden states."""
+    found = (one for one in parts(router) if one.attributes.get("weight", [None])[0] is not None)
+    layer = next(found, None)
+    if layer is None:
+        raise Unreadable("has no weight that makes logits")
+    return layer
