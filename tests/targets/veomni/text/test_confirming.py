@@ -18,6 +18,10 @@ from omni_kit.upstream.transformers.traits import profile
 from tests.conftest import Models
 
 _PLAIN = "return self.weight * self._norm(x.float()).to(x.dtype)"
+_CENTRED = (
+    "wide = x.float() * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + self.variance_epsilon)\n"
+    "    return (1 + self.weight) * wide.to(x.dtype)"
+)
 
 
 def plan_of(model: UpstreamModel) -> IntegrationPlan:
@@ -37,13 +41,23 @@ def read_as(model: UpstreamModel, class_name: str, body: str) -> UpstreamModel:
     return replace(model, source=SourceFile(source.library, source.module, source.path, text, ast.parse(text)))
 
 
-@pytest.mark.parametrize("model_type", ["mixtral", "deepseek_v4"])
+@pytest.mark.parametrize("model_type", ["mixtral", "deepseek_v4", "gemma2", "gpt_oss", "glm4"])
 def test_what_runs_as_it_reads_is_confirmed(model: Models, model_type: str) -> None:
     subject = model(model_type)
     found = confirmed(subject, profile(subject), plan_of(subject))
+    read = {f"{one.site} {one.target}" for one in find_sites(subject, profile(subject)) if one.read}
     for decision in found.decisions:
-        own = decision.choice == "patch" and not decision.what.startswith("causal-lm-loss")
-        assert decision.evidence.endswith("; confirmed by running") == own, decision
+        assert ("running" in decision.evidence) == (decision.what in read), decision
+        if decision.choice in {"patch", "upstream"} and decision.what in read:
+            assert decision.evidence.endswith("; confirmed by running"), decision
+
+
+def test_a_skipped_class_is_run_too(model: Models) -> None:
+    subject = model("gemma2")
+    said = {one.what: one.evidence for one in confirmed(subject, profile(subject), plan_of(subject)).decisions}
+    assert "; confirmed by running: forward off by" in said["rms-norm Gemma2RMSNorm.forward"]
+    assert "; confirmed by running: forward off by" in said["swiglu-mlp Gemma2MLP.forward"]
+    assert said["attention Gemma2Attention.forward"].endswith("; confirmed by running")
 
 
 def test_a_class_that_runs_otherwise_is_an_error_with_both(model: Models) -> None:
@@ -54,6 +68,16 @@ def test_a_class_that_runs_otherwise_is_an_error_with_both(model: Models) -> Non
     with pytest.raises(Refusal, match=r"computes weight \* norm\(x\).*running it.*forward off by") as raised:
         confirmed(subject, profile(subject), plan)
     assert "modeling_gemma2.py:" in raised.value.message
+
+
+def test_a_class_that_runs_as_the_kernel_and_reads_otherwise_is_an_error_with_both(model: Models) -> None:
+    """Llama's norm is the kernel's when it runs; its text is made to say 1 + weight."""
+    subject = read_as(model("llama"), "LlamaRMSNorm", _CENTRED)
+    plan = plan_of(subject)
+    assert {one.choice for one in plan.decisions if one.what.startswith("rms-norm")} == {"skip"}
+    with pytest.raises(Refusal, match=r"does not compute weight \* norm\(x\): .*running it.*both agree") as raised:
+        confirmed(subject, profile(subject), plan)
+    assert "modeling_llama.py:" in raised.value.message
 
 
 def test_another_version_than_the_installed_one_is_only_read(model: Models, tmp_path: Path) -> None:
@@ -67,4 +91,4 @@ def test_new_model_confirms_and_a_dry_run_does_not(tmp_path: Path) -> None:
     for dry_run in (True, False):
         plan = new_model("mine", "llama", target="veomni", into=tmp_path, dry_run=dry_run).plan
         said = [one.what for one in plan.decisions if "confirmed by running" in one.evidence]
-        assert len(said) == (0 if dry_run else 3)
+        assert len(said) == (0 if dry_run else 4)

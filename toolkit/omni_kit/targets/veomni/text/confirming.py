@@ -17,17 +17,24 @@ from omni_kit.upstream.transformers.models import UpstreamModel
 _WORKER = "omni_kit.targets.veomni.runtime.trial"
 _TIMEOUT = 30.0
 _FUNCTIONS = {"rotary": "apply_rotary_pos_emb", "load-balancing-loss": "load_balancing_loss_func"}
-_HEAD = "causal-lm-loss"
-"""A site of a whole model, which the level `opslots` compares."""
+_CONTRADICTIONS = {("alike", "differs"), ("different", "agrees")}
+_SHOWN = {
+    ("agrees", False): "confirmed by running",
+    ("differs", False): "confirmed by running: {}",
+    ("agrees", True): "running it next to the kernel's reference agrees",
+    ("differs", True): "running it next to the kernel's reference: {}",
+    ("not run", False): "not confirmed by running: {}",
+    ("not run", True): "not confirmed by running: {}",
+}
 
 
 def confirmed(model: UpstreamModel, profile: ModelProfile, plan: IntegrationPlan) -> IntegrationPlan:
-    """Return the plan, its patched sites confirmed where torch and the transformers that was read are installed.
+    """Return the plan, its comparisons confirmed where torch and the transformers that was read are installed.
 
     Raises:
-        Refusal: a class does not compute what its source reads as.
+        Refusal: a class does not compute what its source reads as, or computes what its source does not read as.
     """
-    sites = [one for one in find_sites(model, profile) if one.decision == "patch" and one.site != _HEAD]
+    sites = [one for one in find_sites(model, profile) if one.read]
     if not sites or not _runs(model):
         return plan
     said = dict(_said(model, sites))
@@ -52,15 +59,14 @@ def _said(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[tuple[str, st
     except (StepError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         yield from ((_what(one), f"not confirmed by running: {error}") for one in sites)
         return
-    for site, result in zip(sites, results, strict=True):
-        if result:
+    for site, (outcome, detail) in zip(sites, results, strict=True):
+        if (site.read, outcome) in _CONTRADICTIONS:
             raise Refusal(
-                f"{site.target} ({site.evidence}): reading its source says that it {site.reason}; running it next to "
-                f"the kernel's reference says {result}",
+                f"{site.target} ({site.evidence}): reading its source says: {site.reason}; running it next to the "
+                f"kernel's reference says: {detail or 'both agree, forward and gradient'}",
                 "compare the class with its source; report the difference to omni-kit",
             )
-        absent = "not confirmed by running: the toy has no such module"
-        yield _what(site), absent if result is None else "confirmed by running"
+        yield _what(site), _SHOWN[outcome, site.read == "unreadable"].format(detail)
 
 
 def _owner(site: Site) -> str:
