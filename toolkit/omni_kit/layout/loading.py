@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from omni_kit.errors import BadInput
-from omni_kit.layout.expected import expect
+from omni_kit.layout.expected import expect, expected_checkpoint
 from omni_kit.layout.subtrees import Subtree
 from omni_kit.layout.taxonomy import Converter, Disk, Memory
 from omni_kit.layout.verdict import LayoutVerdict
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.model import Model
+from omni_kit.upstream.transformers.traits import expert_parameters
 
 # Modules that hold their experts so are what a converter can make.
 _MADE = frozenset({Memory.canonical, Memory.canonical_two_width, Memory.no_gate})
@@ -101,9 +102,17 @@ def _refusal(subtrees: Sequence[Subtree]) -> Loading | None:
 def converts_experts(model: Model) -> bool:
     """Whether loading the checkpoint that the library declares for a model needs a converter, or may need one."""
     try:
-        return loading(expect(model)).converter is not Converter.none
+        return loading(expect(model)).converter is not Converter.none or _renames_experts(model)
     except BadInput:  # what cannot be told is not held against anybody
         return True
+
+
+def _renames_experts(model: Model) -> bool:
+    """Whether the stacked experts have other names in the checkpoint that the library declares than in memory."""
+    if model.recipe is None:
+        return False
+    held = {parameter.name for parameter in expert_parameters(model.skeleton)}
+    return not held <= expected_checkpoint(model).tensors.keys()
 
 
 def _as_held(subtree: Subtree) -> bool:

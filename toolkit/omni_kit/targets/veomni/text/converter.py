@@ -9,7 +9,7 @@ from omni_kit.errors import Refusal
 from omni_kit.layout import LayoutVerdict
 from omni_kit.layout.loading import Loading, loading
 from omni_kit.layout.taxonomy import Converter, Disk, plain
-from omni_kit.targets.veomni.text.renaming import INSTEAD, about_experts, conversions, renamings
+from omni_kit.targets.veomni.text.renaming import INSTEAD, about_experts, conversions, kept_names, renamings
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import (
     EXPERT_COUNTS,
@@ -52,7 +52,8 @@ class ConverterContext:
         targets: parameter -> the parts that it is made of.
         expert_pattern: a regular expression that takes a key of an expert apart.
         count_name, width_name: how the config calls the number and the width of experts, below `text_parts`.
-        renames, conversions: what the recipe does to keys and tensors besides the experts.
+        renames, conversions: what the recipe does to keys and tensors besides the experts; `kept`, the names that no
+            renaming may change.
     """
 
     name: str
@@ -71,6 +72,7 @@ class ConverterContext:
     count_name: str
     width_name: str
     renames: Sequence[Any]
+    kept: Sequence[str]
     conversions: Sequence[Any]
     text_parts: tuple[str, ...] = TEXT_PARTS
 
@@ -126,6 +128,7 @@ def converter_context(
         count_name=_attribute(model, EXPERT_COUNTS),
         width_name=_attribute(model, EXPERT_WIDTHS),
         renames=renamings(model.recipe),
+        kept=kept_names(model),
         conversions=conversions(model.recipe),
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omni_kit.errors import Refusal
-from omni_kit.targets.veomni.text.renaming import Conversion, Renaming, conversions, renamings
+from omni_kit.targets.veomni.text.renaming import Conversion, Renaming, conversions, kept_names, renamings
 from omni_kit.upstream.transformers.models import UpstreamModel
 
 TEMPLATE = "plain_tensor_converter.py.jinja"
@@ -22,7 +22,7 @@ class PlainContext:
     Attributes:
         name, class_name: what its functions and classes are called after.
         veomni_models: the package that it imports from, with a dot at the end.
-        renames, conversions: what the recipe does to keys and tensors.
+        renames, conversions: what the recipe does to keys and tensors; `kept`, the names that no renaming may change.
         copies: parameter that may be tied -> the one that the file then has instead, where the tied one shares its
             module with others.
     """
@@ -31,6 +31,7 @@ class PlainContext:
     class_name: str
     veomni_models: str
     renames: Sequence[Renaming]
+    kept: Sequence[str]
     conversions: Sequence[Conversion]
     copies: Sequence[tuple[str, str]]
 
@@ -51,6 +52,7 @@ def plain_context(model: UpstreamModel, name: str, class_name: str, veomni_model
         class_name=class_name,
         veomni_models=veomni_models,
         renames=renamings(model.recipe),
+        kept=kept_names(model),
         conversions=conversions(model.recipe),
         copies=_copies(model),
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omni_kit.errors import Refusal
+from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.recipes.book import Recipe
 from omni_kit.upstream.transformers.recipes.transform import Operation, Transform
 
@@ -40,6 +41,16 @@ class Conversion:
 def renamings(recipe: Recipe | None) -> list[Renaming]:
     """The renamings in order; each applies at most once to a key."""
     return [rename for t in (recipe.transforms if recipe else ()) if not t.converts for rename in _renamings(t)]
+
+
+def kept_names(model: UpstreamModel) -> list[str]:
+    """Patterns of the parameters that a renaming would turn into what the model does not have: transformers keeps them.
+
+    A name of the file that is a parameter's already stays, where what the recipe makes of it is no parameter's.
+    """
+    recipe, names = model.recipe, {parameter.name for parameter in model.skeleton.parameters}
+    hit = [p for p in model.skeleton.parameters if recipe is not None and recipe.renamed(p.name) not in names]
+    return list(dict.fromkeys(re.escape(parameter.pattern).replace(r"\*", r"\d+") for parameter in hit))
 
 
 def conversions(recipe: Recipe | None) -> list[Conversion]:
