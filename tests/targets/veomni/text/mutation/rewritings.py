@@ -267,11 +267,20 @@ def _silu(node: ast.AST, rng: random.Random) -> ast.AST | None:
     call = _called(node, "act_fn", "activation_fn")
     if call is None or not call.args:
         return None
-    # spelt with a sigmoid, it rounds once more in bfloat16, and torch tells them apart
     ways = ["torch.nn.functional.silu(x)", "torch.nn.SiLU()(x)", "torch.nn.functional.silu((x).clone(), inplace=True)"]
     return _expr(rng.choice(ways), x=call.args[0])
 
 
+def _sigmoid(node: ast.AST, rng: random.Random) -> ast.AST | None:
+    call = _called(node, "act_fn", "activation_fn")
+    if call is None or not call.args:
+        return None
+    ways = ["x * torch.sigmoid(x)", "(x).sigmoid() * x", "x / (1 + torch.exp(-x))", "torch.mul(x, torch.sigmoid(x))"]
+    return _expr(rng.choice(ways), x=call.args[0])
+
+
+SIGMOID = "silu by a sigmoid"
+"""It rounds once more in bfloat16, which no kernel does: only exact numbers tell whether it is kept."""
 KEEPING: dict[str, Rewrite] = {
     "commute": _commute, "operator as function": _operator_as_function, "operator as method": _operator_as_method,
     "method as function": _method_as_function, "function as method": _function_as_method, "square": _square,
@@ -279,6 +288,7 @@ KEEPING: dict[str, Rewrite] = {
     "negated": _negated, "joined": _joined, "found": _found, "mask": _mask, "hit or all": _hit_or_all,
     "added": _added, "unpacked": _unpacked, "intermediate": _intermediate, "branches": _branches, "early": _early,
     "copied": _copied, "function of its own": _function_of_its_own, "silu": _silu,
+    SIGMOID: _sigmoid,
 }  # fmt: skip
 
 

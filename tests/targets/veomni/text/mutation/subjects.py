@@ -2,7 +2,7 @@
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,23 +15,31 @@ from omni_kit.upstream.transformers.traits import profile
 from tests.conftest import SIZES
 from tests.targets.veomni.text.mutation.truth import Call, filled, tensor
 
-_FUNCTIONS = {"rotary": ("rotate_half", "apply_rotary_pos_emb"), "load-balancing-loss": ("load_balancing_loss_func",)}
+_FUNCTIONS = {
+    "rotary": ("rotate_half", "apply_rotary_pos_emb"), "load-balancing-loss": ("load_balancing_loss_func",),
+    "attention": ("repeat_kv", "eager_attention_forward"),
+}  # fmt: skip
+PATCHED = frozenset({"rms-norm", "swiglu-mlp", "experts", "rotary", "load-balancing-loss"})
+READ = frozenset({"attention", "router"})
+"""Sites that are read, and never patched."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A function that is patched as it stands.
+    """A function that a decision rests on.
 
     Attributes:
-        site: see `sites.SLOTS`.
+        site: see `sites.Site`.
         owner: the class whose forward it is; empty for a function.
         node: the function.
+        caller: the class that calls it, where torch calls that.
     """
 
     model: UpstreamModel
     site: str
     owner: str
     node: ast.FunctionDef
+    caller: str = ""
 
     def with_node(self, node: ast.FunctionDef) -> UpstreamModel:
         """The model whose file has another definition in its place."""
@@ -46,16 +54,23 @@ class Subject:
         return replace(self.model, source=SourceFile(source.library, source.module, source.path, source.text, tree))
 
     def decision(self, model: UpstreamModel) -> str:
-        """What is decided about its site."""
+        """What is decided about its site; of a router, how it is told to route."""
         found = [one for one in find_sites(model, profile(model)) if one.site == self.site]
-        mine = [one for one in found if not self.owner or one.target.partition(".")[0] == self.owner]
+        owner = self.caller if self.site == "attention" else self.owner
+        mine = [one for one in found if not owner or one.target.partition(".")[0] == owner]
+        if self.site == "router":
+            return mine[0].reason if mine else "none"
         return mine[0].decision if mine else "none"
 
     def definitions(self, model: UpstreamModel) -> Sequence[ast.ClassDef | ast.FunctionDef]:
         """What torch needs of a model's file."""
+        classes = [model.source.classes[name] for name in (self.owner, self.caller) if name]
         if self.owner:
-            return [model.source.classes[self.owner]]
-        return [model.source.functions[name] for name in _FUNCTIONS[self.site] if name in model.source.functions]
+            return classes
+        return [*classes, *self._functions(model)]
+
+    def _functions(self, model: UpstreamModel) -> Iterator[ast.FunctionDef]:
+        return (model.source.functions[name] for name in _FUNCTIONS[self.site] if name in model.source.functions)
 
     @property
     def call(self) -> Call:
@@ -67,20 +82,30 @@ def _is(node: ast.stmt, name: str) -> bool:
     return isinstance(node, ast.FunctionDef) and node.name == name
 
 
-def subjects(model: UpstreamModel) -> Iterator[Subject]:
-    """The patched functions of a model."""
+def subjects(model: UpstreamModel, sites: Collection[str] = PATCHED) -> Iterator[Subject]:
+    """The functions of a model that are decided for: patched, attending as VeOmni does, or routing in a known way."""
     for site in find_sites(model, profile(model)):
-        if site.decision != "patch" or site.site == "causal-lm-loss":
+        known = site.site == "router" and "by the" in site.reason
+        if site.site not in sites or (site.decision == "skip" and not known):
             continue
-        owner = site.target.partition(".")[0] if site.site in {"rms-norm", "swiglu-mlp", "experts"} else ""
-        if owner:
+        owner = site.target.partition(".")[0]
+        if site.site in {"rms-norm", "swiglu-mlp", "experts", "router"}:
             method = model.source.method(owner, "forward")
             assert method is not None
-            yield Subject(model, site.site, owner, method)
+            caller = _block(model, owner) if site.site == "router" else ""
+            yield Subject(model, site.site, owner, method, caller)
             continue
         for name in _FUNCTIONS[site.site]:
             if name in model.source.functions:
-                yield Subject(model, site.site, "", model.source.functions[name])
+                caller = owner if site.site == "attention" else ""
+                yield Subject(model, site.site, "", model.source.functions[name], caller)
+
+
+def _block(model: UpstreamModel, router: str) -> str:
+    """The class that calls a router and the experts."""
+    holds = (name for name, node in model.source.classes.items()
+             if f"{router}(" in ast.unparse(node) and "self.experts(" in ast.unparse(node))  # fmt: skip
+    return next(holds, "")
 
 
 def _config(model: UpstreamModel) -> Any:
@@ -145,6 +170,45 @@ def _balancing(subject: Subject) -> Call:
     return call
 
 
+def _attention(subject: Subject) -> Call:
+    config = _config(subject.model)
+    config._attn_implementation = "eager"
+
+    def call(names: dict[str, Any], dtype: torch.dtype) -> tuple[Any, list[torch.Tensor]]:
+        attention: Any = filled(names[subject.caller](config, 0), dtype)
+        given = tensor(dtype, 2, 5, config.hidden_size)
+        tables = tuple(tensor(dtype, 2, 5, attention.head_dim).detach() for _ in range(2))
+        mask = tensor(dtype, 2, 1, 5, 5).detach()
+        return attention(given, tables, mask)[0], [given, *attention.parameters()]
+
+    return call
+
+
+class _Seen(torch.nn.Module):
+    """Experts that keep what they are called with."""
+
+    def forward(self, hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        self.given = chosen, weights
+        return hidden
+
+
+def _router(subject: Subject) -> Call:
+    config = _config(subject.model)
+
+    def call(names: dict[str, Any], dtype: torch.dtype) -> tuple[Any, list[torch.Tensor]]:
+        block: Any = filled(names[subject.caller](config), dtype)
+        router = next(one for one in block.modules() if type(one).__name__ == subject.owner)
+        block.experts = _Seen()
+        given = tensor(dtype, 2, 6, config.hidden_size)
+        block(given)
+        chosen, weights = block.experts.given
+        spread = weights.new_zeros(chosen.shape[0], next(router.parameters()).shape[0]).scatter(-1, chosen, weights)
+        return spread.double(), [given, *router.parameters()]
+
+    return call
+
+
 _CALLS: dict[str, Callable[[Subject], Call]] = {
     "rms-norm": _norm, "swiglu-mlp": _mlp, "experts": _experts, "rotary": _rotary, "load-balancing-loss": _balancing,
+    "attention": _attention, "router": _router,
 }  # fmt: skip

@@ -24,17 +24,22 @@ def definitions(module: str, nodes: Sequence[ast.ClassDef | ast.FunctionDef]) ->
     return names
 
 
+EXACT = (torch.float64,)
+DTYPES = (*EXACT, torch.bfloat16)
+
 Call = Callable[[dict[str, Any], torch.dtype], tuple[Any, list[torch.Tensor]]]
 """Calls what was defined; gives the outputs, and the tensors whose gradients count."""
 
 
-def same(one: dict[str, Any], other: dict[str, Any], call: Call) -> bool | None:
-    """Whether two sets of definitions compute the same; None where torch refuses the other."""
-    for dtype in (torch.float64, torch.bfloat16):
+def same(one: dict[str, Any], other: dict[str, Any], call: Call, dtypes: Sequence[torch.dtype] = DTYPES) -> bool | None:
+    """Whether two sets of definitions compute the same; None where torch refuses one of them in every dtype."""
+    ran = False
+    for dtype in dtypes:
         try:
             expected = _results(call, one, dtype)
         except RuntimeError:  # upstream's own function refuses the dtype
             continue
+        ran = True
         try:
             found = _results(call, other, dtype)
         except Exception:  # whatever it is, no release of upstream has such code
@@ -43,7 +48,7 @@ def same(one: dict[str, Any], other: dict[str, Any], call: Call) -> bool | None:
             return False
         if not all(_agree(a, b, dtype) for a, b in zip(found, expected, strict=True)):
             return False
-    return True
+    return True if ran else None
 
 
 def _results(call: Call, names: dict[str, Any], dtype: torch.dtype) -> list[torch.Tensor]:
