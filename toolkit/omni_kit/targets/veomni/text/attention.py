@@ -5,7 +5,7 @@ is patched. They scale, cap and mask scores, add sinks (`s_aux`), and drop every
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -88,7 +88,7 @@ def _arguments(attention: Module, width: int, turned: int, trial: Trial) -> Mapp
     names = [one.arg for one in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)][1:]
     defaults = [one.arg for one in parameters.args[len(parameters.args) - len(parameters.defaults) :]]
     positions = tensor_of([list(range(_TOKENS))] * _BATCH, INT64)
-    known = {
+    known: Mapping[str, Callable[[], Any]] = {
         "hidden_states": lambda: trial.tensor(_BATCH, _TOKENS, width),
         "attention_mask": lambda: trial.tensor(_BATCH, 1, _TOKENS, _TOKENS, scaled=False),
         "position_embeddings": lambda: tuple(trial.tensor(_BATCH, _TOKENS, turned, scaled=False) for _ in range(2)),
