@@ -19,6 +19,10 @@ FAULTS: dict[str, tuple[Edits, str]] = {
                     ("Qwen3MoeModel._convert_lora_targets_to_parameters", "Qwen3MoeModel._convert_lora")]},
         "no name for experts is translated, so they get no adapter",
     ),
+    "names of experts are translated to one of their projections alone": (
+        {REGISTRY: [("mlp.experts.gate_up_proj\"", "mlp.experts.down_proj\"")]},
+        "experts.gate_up_proj get no adapter: names of experts are translated to",
+    ),
     "an attribute that a wrapped layer has not": (
         {MODELING: [("self.v_proj(hidden_states)", "self.v_proj(hidden_states.to(self.v_proj.weight.dtype))")]},
         "'LoraLinear' object has no attribute 'weight'",

@@ -4,6 +4,7 @@ import copy
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -57,6 +58,8 @@ class Adapters:
                 found = [f"{type(error).__name__}: {' '.join(str(error).split())[:300]} {_raised(error)}"]
             wrong += [f"{' and '.join(names)} alone: {one}" for one in found]
         said += [f"{len(chosen)} choices of one projection or two"] if chosen else []
+        if own := _with_own_forward(self._first):
+            said.append(f"without {_listed(own)}: VeOmni adds adapters to the answer of a plain linear layer")
         return said, wrong
 
     def _only(self, names: Sequence[str], stacks: list[str]) -> Iterator[str]:
@@ -106,10 +109,11 @@ class Adapters:
         )
         if stacks and not resolved.get("target_parameters"):
             return [f"{_listed(stacks)}: no name for experts is translated, so they get no adapter"], 0
+        missed = _missed(model, stacks, resolved["target_parameters"]) if stacks else []
         plain = float(self.loss(model).detach())
         wrapped = VeOmniLoraModel(model, VeOmniLoraConfig.from_yaml(resolved))
         base = wrapped.get_base_model()
-        wrong = [*_left_alone(base, resolved["lora_modules"]), *_not_wrapped(base, stacks)]
+        wrong = [*missed, *_left_alone(base, resolved["lora_modules"]), *_not_wrapped(base, stacks)]
         trained = {name: p for name, p in wrapped.named_parameters() if p.requires_grad}
         wrong += [f"{_listed(strange)} would be trained, too"] if (strange := _strange(trained)) else []
         if not trained:
@@ -185,7 +189,26 @@ def _targets(model: Any, stacked: bool) -> list[str]:
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear) and id(module) not in heads and not name.rpartition(".")[2].isdecimal()
     }
+    found -= {*_with_own_forward(model)}
     return sorted(found | (set(_EXPERT_TARGETS) if stacked else set()))
+
+
+def _with_own_forward(model: nn.Module) -> list[str]:
+    """The last names of linear layers whose class has a forward of its own, as routers that answer several tensors."""
+    linear = {name: type(one) for name, one in model.named_modules() if isinstance(one, nn.Linear)}
+    own = (name.rpartition(".")[2] for name, cls in linear.items() if cls.forward is not nn.Linear.forward)
+    return sorted({*own})
+
+
+def _missed(model: nn.Module, stacks: list[str], patterns: Sequence[str]) -> list[str]:
+    """Stacked parameters of experts that no pattern names: asked for alone, such a projection gets no adapter."""
+    left = [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.dim() == 3 and name.rpartition(".")[0] in stacks
+        if not any(fnmatch(name, pattern) or name.endswith(f".{pattern}") for pattern in patterns)
+    ]
+    return [f"{_listed(left)} get no adapter: names of experts are translated to {', '.join(patterns)}"] if left else []
 
 
 def _left_alone(base: nn.Module, targets: list[str]) -> list[str]:
