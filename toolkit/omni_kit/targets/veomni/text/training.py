@@ -31,6 +31,7 @@ class TrainingContext:
         chat_template: "tokenizer" where the checkpoint's tokenizer brings one, VeOmni's "default" otherwise.
         max_seq_len: tokens of a row.
         packs: several samples share a row.
+        checkpoints: the model can recompute activations, which VeOmni does by default.
     """
 
     model_path: str
@@ -41,6 +42,7 @@ class TrainingContext:
     chat_template: str
     max_seq_len: int
     packs: bool
+    checkpoints: bool
 
 
 def training_context(
@@ -57,6 +59,7 @@ def training_context(
         chat_template="tokenizer" if _has_chat_template(subject.directory) else "default",
         max_seq_len=_longest(model),
         packs=kept_apart(model, sites)[0],
+        checkpoints=re.search(r"supports_gradient_checkpointing\s*=\s*True", model.source.text) is not None,
     )
 
 
