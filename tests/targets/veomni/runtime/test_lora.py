@@ -1,8 +1,9 @@
 """Which layers VeOmni's adapters are asked for."""
 
 import torch
-from omni_kit.targets.veomni.runtime.lora import _targets
 from torch import nn
+
+from omni_kit.targets.veomni.runtime.lora import _targets
 
 
 class Router(nn.Linear):

@@ -8,7 +8,7 @@ from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.report.report import Worst
-from omni_kit.targets.sides import EMBEDDED, OFFLINE, WHOLE, Ability, TrainingRun
+from omni_kit.targets.sides import ALONE, EMBEDDED, OFFLINE, WHOLE, Ability, TrainingRun
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
@@ -84,7 +84,7 @@ class _Training:
             yield from self._resumed(run, told)
         else:
             yield from self._beside_upstream(run, records)
-        if run.processes == 1:
+        if run.name == ALONE:
             yield from self._alone(run, steps)
         if run.name == OFFLINE:
             yield from self._stored(told)

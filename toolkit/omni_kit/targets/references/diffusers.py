@@ -107,8 +107,8 @@ class DiffusersBuilder:
         taken = inspect.signature(type(model).forward).parameters
         losses = []
         for sample in samples:
-            target = sample[TARGET].float()
-            given = {name: value for name, value in sample.items() if name in taken and value is not None}
+            target = sample[TARGET].to(self._device).float()
+            given = {name: self._here(value) for name, value in sample.items() if name in taken and value is not None}
             plain = {"return_dict": False} if "return_dict" in taken else {}
             found = prediction_of(cast(Any, model)(**given, **plain)).float()
             # What comes behind the target's channels is a variance, which is not trained.
@@ -119,6 +119,7 @@ class DiffusersBuilder:
     def use(self, model: nn.Module, checkpoint: Path) -> str:
         """Draw with the pipeline that the checkpoint lies in."""
         pipeline = diffusers.DiffusionPipeline.from_pretrained(checkpoint.parent, **{checkpoint.name: model.eval()})
+        pipeline.to(self._device)
         pipeline.set_progress_bar_config(disable=True)
         asked = {
             "prompt": "a red square", "height": 64, "width": 64, "num_frames": 9, "num_inference_steps": 2,
@@ -174,6 +175,12 @@ class DiffusersBuilder:
         placed = self._placed(_class(name).from_config(config))
         fill(placed)
         return placed
+
+    def _here(self, value: Any) -> Any:
+        """A value with its tensors on the device of the model, those in lists, too."""
+        if isinstance(value, torch.Tensor):
+            return value.to(self._device)
+        return [self._here(one) for one in value] if isinstance(value, list | tuple) else value
 
     def _placed(self, model: Any) -> nn.Module:
         return cast(nn.Module, model.train().to(self._device))

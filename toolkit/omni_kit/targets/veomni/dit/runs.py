@@ -15,11 +15,13 @@ from omni_kit.documents import read_mapping
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import ADAPTED, ALONE, EMBEDDED, OFFLINE, RESUMED, WHOLE, TrainingRun
 from omni_kit.targets.veomni.runtime.trainer import (
+    ONE_GPU,
     SAVED,
     STEPS,
     as_arguments,
     plain_settings,
     refused,
+    several,
     small_settings,
 )
 
@@ -49,7 +51,7 @@ class DitRuns:
         """The runs, in order; and what is wrong with the training files."""
         module = f"{self.package}.train"
         files = [self.path / name for name in (_FULL, _LORA) if (self.path / name).is_file()]
-        own = [TrainingRun(file.name, module, [str(file), *plain_settings()], 2, "") for file in files]
+        own = [TrainingRun(file.name, module, [str(file), *plain_settings()], several(), "") for file in files]
         runs = list(self._runs(module))
         return runs, list(refused([*own, *runs]))
 
@@ -96,26 +98,25 @@ class DitRuns:
         saving: dict[str, object] = {f"train.checkpoint.{name}": SAVED for name in ("save_steps", "hf_save_steps")}
         steps = out / WHOLE / "checkpoints"
         export = str(steps / f"global_step_{STEPS}" / "hf_ckpt")
-        yield self._run(WHOLE, module, _FULL, 2, self._data, online | saving, export=export)
+        yield self._run(WHOLE, module, _FULL, several(), self._data, online | saving, export=export)
         middle: dict[str, object] = {"train.checkpoint.load_path": steps / f"global_step_{SAVED}"}
-        yield self._run(RESUMED, module, _FULL, 2, self._data, online | middle, first=SAVED + 1, resumes=WHOLE)
-        alone: dict[str, object] = {"train.init_device": "cuda", "train.accelerator.fsdp_config.fsdp_mode": "ddp"}
-        yield self._run(ALONE, module, _FULL, 1, self._data, online | alone)
+        yield self._run(RESUMED, module, _FULL, several(), self._data, online | middle, first=SAVED + 1, resumes=WHOLE)
+        yield self._run(ALONE, module, _FULL, 1, self._data, {**online, **ONE_GPU})
         stored = self.where / "embeddings"
         storing = {
             "train.training_task": "offline_embedding",
             "data.offline_embedding_save_dir": stored,
             "train.max_steps": _SAMPLES,
         }
-        yield self._run(EMBEDDED, module, _FULL, 2, self._data, storing)
-        yield self._run(OFFLINE, module, _FULL, 2, stored, {"train.training_task": "offline_training"})
+        yield self._run(EMBEDDED, module, _FULL, several(), self._data, storing)
+        yield self._run(OFFLINE, module, _FULL, several(), stored, {"train.training_task": "offline_training"})
         if (self.path / _LORA).is_file():
             adapter = str(out / ADAPTED / f"global_step_{STEPS}")
             saved: dict[str, object] = {"train.checkpoint.save_steps": SAVED}
-            yield self._run(ADAPTED, module, _LORA, 2, self._data, online | saved, adapter=adapter)
+            yield self._run(ADAPTED, module, _LORA, several(), self._data, online | saved, adapter=adapter)
             middle = {"train.checkpoint.load_path": out / ADAPTED / "checkpoints" / f"global_step_{SAVED}"}
             more = {"first": SAVED + 1, "resumes": ADAPTED}
-            yield self._run(f"{ADAPTED} and {RESUMED}", module, _LORA, 2, self._data, online | middle, **more)
+            yield self._run(f"{ADAPTED} and {RESUMED}", module, _LORA, several(), self._data, online | middle, **more)
 
     def _run(
         self, name: str, module: str, file: str, processes: int, data: Path, more: Mapping[str, object], **fields: Any

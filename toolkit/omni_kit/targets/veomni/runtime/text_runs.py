@@ -13,7 +13,16 @@ from typing import Any
 from omni_kit.documents import read_mapping
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import ADAPTED, ALONE, RESUMED, WHOLE, TrainingRun
-from omni_kit.targets.veomni.runtime.trainer import SAVED, STEPS, as_arguments, plain_settings, refused, small_settings
+from omni_kit.targets.veomni.runtime.trainer import (
+    ONE_GPU,
+    SAVED,
+    STEPS,
+    as_arguments,
+    plain_settings,
+    refused,
+    several,
+    small_settings,
+)
 
 FULL, LORA = "train.yaml", "train_lora.yaml"
 _SAMPLES = 256
@@ -98,20 +107,20 @@ class TextRuns:
         packs = (read_mapping(self.path / FULL).get("train") or {}).get("dyn_bsz", True)
         saving = [f"--train.checkpoint.{name}={SAVED}" for name in ("save_steps", "hf_save_steps")]
         last = out / WHOLE / "checkpoints" / f"global_step_{STEPS}"
-        yield self._run(WHOLE, FULL, 2, self._model, self._data, saving, export=str(last / "hf_ckpt"))
+        yield self._run(WHOLE, FULL, several(), self._model, self._data, saving, export=str(last / "hf_ckpt"))
         middle = out / WHOLE / "checkpoints" / f"global_step_{SAVED}"
         resuming = [f"--train.checkpoint.load_path={middle}"]
-        yield self._run(RESUMED, FULL, 2, self._model, self._data, resuming, first=SAVED + 1, resumes=WHOLE)
-        alone = ["--train.init_device=cuda", "--train.accelerator.fsdp_config.fsdp_mode=ddp"]
+        yield self._run(RESUMED, FULL, several(), self._model, self._data, resuming, first=SAVED + 1, resumes=WHOLE)
+        alone = as_arguments(ONE_GPU)
         alone += ["--train.pad_to_length=true"] if packs else []
         yield self._run(ALONE, FULL, 1, self._plain_model, self._repeated, alone)
         if (self.path / LORA).is_file():
             adapter = str(out / ADAPTED / f"global_step_{STEPS}")
-            yield self._run(ADAPTED, LORA, 2, self._model, self._data, saving[:1], adapter=adapter)
+            yield self._run(ADAPTED, LORA, several(), self._model, self._data, saving[:1], adapter=adapter)
             middle = out / ADAPTED / "checkpoints" / f"global_step_{SAVED}"
             resuming = [f"--train.checkpoint.load_path={middle}"]
             more = {"first": SAVED + 1, "resumes": ADAPTED}
-            yield self._run(f"{ADAPTED} and {RESUMED}", LORA, 2, self._model, self._data, resuming, **more)
+            yield self._run(f"{ADAPTED} and {RESUMED}", LORA, several(), self._model, self._data, resuming, **more)
 
     def _run(
         self, name: str, file: str, processes: int, model: Path, data: Path, more: Sequence[str], **fields: Any

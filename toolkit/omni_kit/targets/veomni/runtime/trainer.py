@@ -18,7 +18,7 @@ from torch import nn
 
 from omni_kit.documents import read_mapping
 from omni_kit.targets.replacing import replaced
-from omni_kit.targets.sides import TrainingRun
+from omni_kit.targets.sides import ALONE, TrainingRun
 from omni_kit.targets.veomni.runtime import resizing
 from omni_kit.targets.veomni.runtime.attention import SHARED, packed_attention
 from omni_kit.targets.veomni.runtime.kernels import eager_operations
@@ -28,6 +28,7 @@ NOT_CHECKED = "stepped over VeOmni's check that torch is a version whose consoli
 NO_TORCHVISION = "torch stood in for torchvision, which resizes videos"
 _stood_in: list[str] = []
 ON_CPU = "the trainer ran on a CPU: gloo, plain kernels and float32 were selected"
+ON_GPU = "the trainer ran on {} GPU: plain kernels and float32 were selected, and torch stood in for flash attention"
 # What trainers ask of a device's namespace in torch, and torch.cpu lacks.
 _OF_DEVICES: Mapping[str, Any] = {
     "get_device_name": "cpu",
@@ -37,6 +38,8 @@ _OF_DEVICES: Mapping[str, Any] = {
     "memory_stats": {"num_alloc_retries": 0},
     "empty_cache": None,
 }
+ONE_GPU: Mapping[str, object] = {"train.init_device": "cuda", "train.accelerator.fsdp_config.fsdp_mode": "ddp"}
+"""The settings of a training in one process, whose weights are not spread."""
 STEPS, SAVED = 4, 2
 """How many steps a run takes, and after which it saves."""
 _ACCELERATOR = "cuda"
@@ -45,6 +48,7 @@ _ADAPTER = "lora_"  # in the names of their tensors
 
 def run(job: TrainingRun, out: Path) -> None:
     """Run a launcher with these arguments, as `torchrun -m` does, and write the record of this process below `out`."""
+    from datasets import config as of_datasets
     from veomni.trainer.base import BaseTrainer
 
     record = Record(out / f"rank{os.environ['RANK']}.pt")
@@ -55,6 +59,9 @@ def run(job: TrainingRun, out: Path) -> None:
         trainer._callbacks.append(record.of(trainer))
 
     with ExitStack() as stack:
+        # Not the user's, which a confined process cannot make.
+        stack.enter_context(replaced(of_datasets, "HF_DATASETS_CACHE", out / "datasets"))
+        stack.enter_context(_in_float32())
         if not torch.cuda.is_available():
             stack.enter_context(_on_cpu())
         stack.enter_context(_any_torch())
@@ -76,7 +83,12 @@ def said() -> list[str]:
     from veomni.checkpoint import dcp_consolidation
 
     lines = [] if torch.__version__.startswith(dcp_consolidation._SUPPORTED_TORCH_VERSION_PREFIXES) else [NOT_CHECKED]
-    return [*lines, *_stood_in, *([] if torch.cuda.is_available() else [ON_CPU])]
+    return [*lines, *_stood_in, ON_GPU.format(several()) if torch.cuda.is_available() else ON_CPU]
+
+
+def several() -> int:
+    """Return how many processes a run of several has: two, or one on a machine with one GPU."""
+    return 1 if torch.cuda.device_count() == 1 else 2
 
 
 def without_torchvision() -> None:
@@ -199,11 +211,13 @@ class Record:
 def _whole(model: nn.Module | None, part: str = "") -> Iterator[tuple[str, torch.Tensor]]:
     """Every tensor of a model whose name has a part, put together from all processes."""
     from torch.distributed.tensor import DTensor
+    from torch.nn.parallel import DistributedDataParallel
 
-    for name, tensor in model.state_dict().items() if model is not None else ():
+    whole = model.module if isinstance(model, DistributedDataParallel) else model
+    for name, tensor in whole.state_dict().items() if whole is not None else ():
         if part in name:
-            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-            yield name, whole.detach().cpu().clone()
+            gathered = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            yield name, gathered.detach().cpu().clone()
 
 
 def _samples(batch: Mapping[str, Any]) -> list[Tensors]:
@@ -241,16 +255,12 @@ def _any_torch() -> Iterator[None]:
 
 
 @contextmanager
-def _on_cpu() -> Iterator[None]:
-    """Give VeOmni's trainers a backend, a device and an attention that a CPU has."""
+def _in_float32() -> Iterator[None]:
+    """Give VeOmni's trainers an attention over packed sequences in float32, which flash attention does not take."""
     from transformers import PretrainedConfig
     from veomni.ops.kernels.attention import flash
     from veomni.trainer import base
-    from veomni.utils import device
 
-    for name, value in _OF_DEVICES.items():
-        if not hasattr(torch.cpu, name):
-            setattr(torch.cpu, name, lambda *_, value=value, **__: value)
     parallelize = base.BaseTrainer._build_parallelized_model
 
     def build(trainer: Any) -> None:
@@ -259,14 +269,27 @@ def _on_cpu() -> Iterator[None]:
         parallelize(trainer)
 
     with ExitStack() as stack:
-        for module in (device, base):
-            stack.enter_context(replaced(module, "get_dist_comm_backend", lambda: "gloo"))
-        for module in filter(None, (base, sys.modules.get("veomni.trainer.dit_trainer"))):
-            stack.enter_context(replaced(module, "build_foundation_model", _at_home(module)))
         stack.enter_context(replaced(base.BaseTrainer, "_build_parallelized_model", build))
         stack.enter_context(replaced(flash, "_flash_attention_forward", packed_attention))
         # On the class, not on each config: trainers write those as JSON.
         stack.enter_context(replaced(PretrainedConfig, "_pre_quantization_dtype", torch.float32))
+        yield
+
+
+@contextmanager
+def _on_cpu() -> Iterator[None]:
+    """Give VeOmni's trainers a backend and a device that a CPU has."""
+    from veomni.trainer import base
+    from veomni.utils import device
+
+    for name, value in _OF_DEVICES.items():
+        if not hasattr(torch.cpu, name):
+            setattr(torch.cpu, name, lambda *_, value=value, **__: value)
+    with ExitStack() as stack:
+        for module in (device, base):
+            stack.enter_context(replaced(module, "get_dist_comm_backend", lambda: "gloo"))
+        for module in filter(None, (base, sys.modules.get("veomni.trainer.dit_trainer"))):
+            stack.enter_context(replaced(module, "build_foundation_model", _at_home(module)))
         yield
 
 
@@ -299,7 +322,9 @@ def plain_settings() -> list[str]:
 
 def small_settings(data: Path, out: Path) -> dict[str, object]:
     """Return the arguments of a short training in float32, whatever the model."""
+    alone = ONE_GPU if several() == 1 else {}
     return {
+        **alone,
         "data.train_path": data,
         "data.dataloader.num_workers": 0,
         "train.global_batch_size": 4,
@@ -324,7 +349,7 @@ def refused(runs: Sequence[TrainingRun]) -> Iterator[str]:
         file = run.arguments[0]
         asked = [run.arguments] if file in files else [[file, *plain_settings()], run.arguments]
         files.add(file)
-        for arguments in asked if run.processes > 1 else [run.arguments]:
+        for arguments in asked if run.name != ALONE else [run.arguments]:
             try:
                 found = parsed(run.module, arguments)
             except Exception as error:  # VeOmni's own
