@@ -6,9 +6,13 @@ from typing import Any
 
 LATENT, LATENT_AND_MORE = 6, 14
 _SECOND_LATENT = 10
-# Pairs of names for what goes in and what comes out.
 _PAIRS = (("in_channels", "out_channels"), ("in_visual_dim", "out_visual_dim"))
 _PICTURE_AND_MASK = 4  # channels of the mask that tells which frames are given
+
+
+def channel_names(config: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the arguments of a denoiser's constructor for the channels that go in and come out."""
+    return next((pair for pair in _PAIRS if pair[0] in config), _PAIRS[0])
 
 
 def fit_channels(toy: dict[str, Any], config: Mapping[str, Any], second: str) -> None:

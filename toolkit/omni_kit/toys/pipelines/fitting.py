@@ -13,8 +13,10 @@ import diffusers
 import torch
 
 from omni_kit.errors import BadInput
+from omni_kit.toys.configs.latents import channel_names
 from omni_kit.toys.pipelines import parts
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
+from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.profile import Component
 
 # Part -> arguments of its constructor.
@@ -30,12 +32,12 @@ _WIDTHS = (
 )
 _OF_TEXT = ("tokenizer", "text_encoder")
 _BEYOND = re.compile(r"index \d+ is out of bounds for dimension \d+ with size (?P<size>\d+)")
+_OF_LAYER = re.compile(r"hidden_states\w*\[")
 _LARGE = 64  # along each side of a table of positions
 _AUTOENCODERS = "/models/autoencoders/"
 _IS_NO_WIDTH = re.compile(r"head|layer|patch|axes|depth|num_")
 _IS_LENGTH = re.compile(r"text_(seq_)?len(gth)?$")
 _PATCHES = (1, 4, 2, 8, 16)  # latents that lie in one patch
-_IN, _OUT = "in_channels", "out_channels"
 
 
 def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed | None = None) -> Any:
@@ -80,6 +82,7 @@ class _Parts:
         self._denoiser = read.denoiser
         self._asked = changed
         self._changed: dict[str, Any] = dict(changed.get(self._denoiser.name, {}))
+        self._fitted: dict[str, dict[str, Any]] = {}  # arguments of parts between encoders and denoiser
         self._others = dict(self._made())
         self._multiples = list(_PATCHES)
 
@@ -95,8 +98,10 @@ class _Parts:
                 yield one.name, parts.autoencoder(one, self._asked.get(one.name, {}))
             elif one.name == SCHEDULER:
                 yield one.name, parts.scheduler(one, self._asked.get(one.name, {}))
+            elif one.role == "guider":
+                yield one.name, parts.guider(one)
             elif one.role != "encoder":
-                raise BadInput(f"there is no rule for {one.name}, a {one.class_name}")
+                self._fitted[one.name] = parts.between_config(one)
 
     def _needs(self, component: Component) -> bool:
         """Whether a small pipeline has this part: what it must have; if it is complete, also all that reads text."""
@@ -110,7 +115,8 @@ class _Parts:
         """
         try:
             denoiser = parts.denoiser(self._denoiser, self._changed)
-            made = getattr(diffusers, self._read.cls.node.name)(**self._given(), **{self._denoiser.name: denoiser})
+            cls = getattr(diffusers, self._read.cls.node.name)
+            made = cls(**self._given(), **{self._denoiser.name: denoiser})
         except Exception as error:  # whatever their constructors raise
             raise BadInput(f"it cannot be put together: {parts.told(error)}") from error
         made.set_progress_bar_config(disable=True)
@@ -119,7 +125,11 @@ class _Parts:
     def _given(self) -> Mapping[str, Any]:
         others = (one for one in self._read.components if one.name != self._denoiser.name)
         absent = {one.name: None for one in others if not self._needs(one)}
-        return {**absent, **self._others}
+        unknown = {one.name: None for one in arguments(self._read.cls).values() if one.required}
+        between = (one for one in self._read.components if one.name in self._fitted)
+        made = {one.name: parts.between(one, self._fitted[one.name]) for one in between}
+        unknown.pop(self._denoiser.name, None)
+        return {**unknown, **absent, **self._others, **made}
 
     def fit(self, error: Exception) -> None:
         """Changes what an error says does not fit.
@@ -138,6 +148,9 @@ class _Parts:
             if (match := pattern.search(said)) and self._change(config, int(match["wants"]), int(match["came"])):
                 return
         for pattern in _WIDTHS:
+            if (match := pattern.search(said)) and self._patch(config, int(match["wants"]), int(match["came"])):
+                return
+        for pattern in _WIDTHS:
             if (match := pattern.search(said)) and self._lengthen(config, int(match["came"]) - int(match["wants"])):
                 return
         raise BadInput(f"it fails with {parts.told(error)}")
@@ -145,9 +158,19 @@ class _Parts:
     def _take_latents(self, multiple: int) -> None:
         """The denoiser takes the autoencoder's latents, so many of them in a patch, and answers in the same measure."""
         toy, channels = parts.denoiser_config(self._denoiser), parts.latent_channels(self._others)
-        self._changed[_IN] = channels * multiple
-        if isinstance(toy.get(_OUT), int):
-            self._changed[_OUT] = max(1, toy[_OUT] * channels * multiple // toy[_IN])
+        going_in, out = channel_names(toy)
+        self._changed[going_in] = channels * multiple
+        if isinstance(toy.get(out), int):
+            self._changed[out] = max(1, toy[out] * channels * multiple // toy[going_in])
+
+    def _patch(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
+        """Whether as many channels came as the denoiser takes, and a patch of the autoencoder's latents is wanted."""
+        channels = parts.latent_channels(self._others)
+        fits = came == config.get(channel_names(config)[0]) and wants in (channels * one for one in self._multiples)
+        if fits:
+            self._multiples.remove(wants // channels)
+            self._take_latents(wants // channels)
+        return fits
 
     def _enlarge(self, config: Mapping[str, Any], size: int) -> bool:
         """Whether there is a table of positions of that size, or with so many a side: then it is larger now."""
@@ -165,20 +188,25 @@ class _Parts:
 
     def _change(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
         """Whether there is a width of that size that was not changed before."""
+        for values in self._fitted.values():
+            if names := [name for name, value in values.items() if value == wants and name not in self._changed]:
+                values |= dict.fromkeys(names, came)
+                return True
         names = [name for name, value in config.items() if value == wants and not _IS_NO_WIDTH.search(name)]
         names = [name for name in names if name not in self._changed and not isinstance(config[name], bool)]
         for name in names:
             self._changed[name] = came
-        out = config.get(_OUT)
-        if _IN in names and isinstance(out, int) and _OUT not in names and (out * came) % wants == 0:
-            self._changed[_OUT] = out * came // wants
+        going_in, out = channel_names(config)
+        answered = config.get(out)
+        if going_in in names and isinstance(answered, int) and out not in names and (answered * came) % wants == 0:
+            self._changed[out] = answered * came // wants
         return bool(names)
 
 
 def _reads_deeper(error: Exception) -> bool:
     """Whether a pipeline reads the hidden states of a layer that a small encoder does not have."""
     frames = traceback.extract_tb(error.__traceback__)
-    return isinstance(error, IndexError) and bool(frames) and "hidden_states[" in (frames[-1].line or "")
+    return isinstance(error, IndexError) and bool(frames) and bool(_OF_LAYER.search(frames[-1].line or ""))
 
 
 def _lacks_part(error: Exception) -> bool:

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
+from itertools import count
 from typing import Any
 
 import diffusers
@@ -22,6 +23,8 @@ _PAD, _BEGIN, _END = range(3)
 _LENGTH = 64  # of what a tokenizer makes; encoders with fewer positions have shorter ones
 _TEMPLATE = "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}assistant"
 _CHANNELS, _WIDTH, _LEVELS = 32, 8, 2  # some norms have 32 groups, whatever they are told
+_BETWEEN = 142  # widths of models between others, which are none of the others' widths
+_BOUNDS: Mapping[str, float] = {"min_": 0.0, "max_": 512.0}
 _BASE, _ANY = "PreTrainedModel", "Llama"
 # What is neither shifted nor scaled by default is so in a toy: what a pipeline leaves out is seen then.
 _MEASURES: Mapping[str, tuple[Any, float]] = {"shift_factor": (None, 0.25), "scaling_factor": (1.0, 0.5)}
@@ -122,6 +125,40 @@ def scheduler(component: Component, changed: Mapping[str, Any]) -> Any:
     if isinstance(several, type) and issubclass(several, Enum):
         component = replace(component, class_name=next(iter(several)).name)
     return _class(component)(**changed)
+
+
+def guider(component: Component) -> Any:
+    """A guider as its class makes it."""
+    return getattr(diffusers.guiders, component.class_name)()
+
+
+def between_config(component: Component) -> dict[str, Any]:
+    """The arguments of a small model between a text encoder and a denoiser; no two widths are alike.
+
+    Raises:
+        BadInput: it is not a model of diffusers.
+    """
+    cls = getattr(diffusers, component.class_name, None)
+    if not (inspect.isclass(cls) and issubclass(cls, diffusers.ModelMixin)):
+        raise BadInput(f"there is no rule for {component.name}, a {component.class_name}")
+    values = toy_denoiser(constructor_defaults(cls))
+    free = count(_BETWEEN, 2)
+    for name in [name for name, value in values.items() if value is None and name in _required(cls)]:
+        bound = next((bound for word, bound in _BOUNDS.items() if name.startswith(word)), None)
+        values[name] = next(free) if bound is None else bound
+    return values
+
+
+def between(component: Component, values: Mapping[str, Any]) -> Any:
+    """That model, with weights in which every element differs."""
+    made = _class(component)(**values).eval()
+    fill(made)
+    return made
+
+
+def _required(cls: Any) -> list[str]:
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    return [one.name for one in parameters if one.default is one.empty]
 
 
 def denoiser(component: Component, changed: Mapping[str, Any]) -> Any:
