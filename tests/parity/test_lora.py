@@ -1,5 +1,7 @@
 """What VeOmni's own LoRA makes of a model."""
 
+from pathlib import Path
+
 import pytest
 
 from omni_kit.parity import run_parity
@@ -54,3 +56,10 @@ def test_adapters_that_do_not_work_are_named(fault: str, plant: Plant, sides: Si
     found = run_parity(plant(f"adapted_{list(FAULTS).index(fault)}", edits), ["lora"], sides=sides).level("lora")
     assert found.status == "fail"
     assert said in found.reason
+
+
+def test_a_diffusion_transformer_is_adapted_as_well(sides: Sides) -> None:
+    wan = Path(__file__).parents[2] / "reference_models" / "veomni" / "wan"
+    found = run_parity(wan, ["lora"], sides=sides).level("lora")
+    assert found.status == "pass", found.reason
+    assert found.reason == "linear layers: 52 adapters"

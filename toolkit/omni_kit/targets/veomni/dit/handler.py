@@ -27,4 +27,4 @@ class DitHandler:
         """A wrapper's directory beside the class of diffusers that it registers a model for."""
         found = candidate(find_transformer(path), denoiser_class, builder=_SIDE, reference=DIFFUSERS, feed=DENOISER)
         trains = {Ability.train} if (found.path / TRAINING_FILE).is_file() else set()
-        return replace(found, offers=found.offers | {Ability.ways, Ability.hooks} | trains)
+        return replace(found, offers=found.offers | {Ability.ways, Ability.hooks, Ability.adapters} | trains)

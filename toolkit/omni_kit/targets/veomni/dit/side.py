@@ -17,6 +17,7 @@ from omni_kit.targets.veomni.dit.taught import GET, IN_FULL, MODEL, PROCESS, Fau
 from omni_kit.targets.veomni.dit.train import in_low_precision, processors_of, shares_by_flash, shares_sequences, step
 from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attention
+from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
 from omni_kit.targets.veomni.runtime.train import begin, shard
 from omni_kit.toys.feeds.denoiser import TARGET, as_arguments, clean_latents, named, samples_of
@@ -82,6 +83,12 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
             raise
         except Exception as error:  # the integration's own
             return [(GET, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")]
+
+    def adapters(self, checkpoint: Path, inputs: Tensors, folder: Path) -> tuple[list[str], list[str]]:
+        """By VeOmni's own LoRA, which its trainers use."""
+        return Adapters(
+            lambda: self.load(checkpoint), lambda model: self.forward(model, inputs)["loss"], folder
+        ).tried()
 
     def training_runs(self, checkpoint: Path, where: Path) -> tuple[list[TrainingRun], list[str]]:
         """On the integration's own training files, data and launcher, with a small pipeline.

@@ -110,7 +110,9 @@ class Adapters:
         if stacks and not resolved.get("target_parameters"):
             return [f"{_listed(stacks)}: no name for experts is translated, so they get no adapter"], 0
         missed = _missed(model, stacks, resolved["target_parameters"]) if stacks else []
-        plain = float(self.loss(model).detach())
+        loss = self.loss(model)
+        unused = _without_gradient(model, loss)
+        plain = float(loss.detach())
         wrapped = VeOmniLoraModel(model, VeOmniLoraConfig.from_yaml(resolved))
         base = wrapped.get_base_model()
         wrong = [*missed, *_left_alone(base, resolved["lora_modules"]), *_not_wrapped(base, stacks)]
@@ -120,12 +122,16 @@ class Adapters:
             return [*wrong, "nothing would be trained"], 0
         if abs(float(self.loss(base).detach()) - plain) > _NOTHING * abs(plain):
             wrong.append("adapters that add nothing change the answer")
-        wrong += self._stepped(wrapped, trained)
+        wrong += self._stepped(wrapped, trained, unused)
         wrong += self._resumed(wrapped, folder)
         return wrong, len(trained)
 
-    def _stepped(self, wrapped: Any, trained: Mapping[str, nn.Parameter]) -> Iterator[str]:
-        """A step on adapters that are no longer zero moves all of them, and nothing else."""
+    def _stepped(self, wrapped: Any, trained: Mapping[str, nn.Parameter], unused: Sequence[str]) -> Iterator[str]:
+        """A step on adapters that are no longer zero moves all of them, and nothing else.
+
+        Args:
+            unused: linear layers that the loss does not depend on without adapters either.
+        """
         draws = torch.Generator().manual_seed(0)
         with torch.no_grad():
             for parameter in trained.values():
@@ -133,7 +139,7 @@ class Adapters:
         before = {name: tensor.detach().clone() for name, tensor in wrapped.state_dict().items()}
         torch.autograd.backward(self.loss(wrapped.get_base_model()))
         idle = [name for name, p in trained.items() if p.grad is None or not p.grad.count_nonzero()]
-        if idle:
+        if idle := [name for name in idle if not any(f".{layer}.lora_" in f".{name}" for layer in unused)]:
             yield f"{_listed(idle)} get no gradient: what they adapt is not called, or is read around them"
         torch.optim.SGD(trained.values(), lr=0.5).step()
         moved = [name for name, tensor in wrapped.state_dict().items() if not torch.equal(tensor, before[name])]
@@ -184,19 +190,31 @@ def _stacks(model: nn.Module) -> list[str]:
 def _targets(model: Any, stacked: bool) -> list[str]:
     """The last names of all linear layers but the head, and those of fused experts."""
     heads = {id(model.get_output_embeddings())} if hasattr(model, "get_output_embeddings") else set()
-    found = {
-        name.rpartition(".")[2]
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and id(module) not in heads and not name.rpartition(".")[2].isdecimal()
-    }
+    linear = (name for name, one in model.named_modules() if isinstance(one, nn.Linear) and id(one) not in heads)
+    found = {_last(name) for name in linear}
     found -= {*_with_own_forward(model)}
     return sorted(found | (set(_EXPERT_TARGETS) if stacked else set()))
+
+
+def _last(name: str) -> str:
+    """The last name of a module that is not a number, with the numbers behind it."""
+    first, _, last = name.rpartition(".")
+    return f"{_last(first)}.{last}" if first and last.isdecimal() else last
+
+
+def _without_gradient(model: nn.Module, loss: torch.Tensor) -> list[str]:
+    """The linear layers that a loss does not depend on, as those of a stream that the last block leaves."""
+    torch.autograd.backward(loss)
+    linear = {name: one.weight for name, one in model.named_modules() if isinstance(one, nn.Linear)}
+    left = [name for name, weight in linear.items() if weight.grad is None or not weight.grad.count_nonzero()]
+    model.zero_grad(set_to_none=True)
+    return left
 
 
 def _with_own_forward(model: nn.Module) -> list[str]:
     """The last names of linear layers whose class has a forward of its own, as routers that answer several tensors."""
     linear = {name: type(one) for name, one in model.named_modules() if isinstance(one, nn.Linear)}
-    own = (name.rpartition(".")[2] for name, cls in linear.items() if cls.forward is not nn.Linear.forward)
+    own = (_last(name) for name, cls in linear.items() if cls.forward is not nn.Linear.forward)
     return sorted({*own})
 
 
@@ -216,7 +234,7 @@ def _left_alone(base: nn.Module, targets: list[str]) -> list[str]:
     left = [
         name
         for name, module in base.named_modules()
-        if isinstance(module, nn.Linear) and name.rpartition(".")[2] in targets and not set(_ROLES) & {*name.split(".")}
+        if isinstance(module, nn.Linear) and _last(name) in targets and not set(_ROLES) & {*name.split(".")}
     ]
     return [f"{_listed(left)} get no adapter"] if left else []
 
