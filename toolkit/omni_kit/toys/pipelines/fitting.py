@@ -29,6 +29,7 @@ _WIDTHS = (
     re.compile(r"normalized_shape=\[(?P<wants>\d+)\].*size\[(?:\d+, )*(?P<came>\d+)\]"),
     re.compile(r"size of tensor a \((?P<came>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)"),
     re.compile(r"size of tensor a \((?P<wants>\d+)\) must match the size of tensor b \((?P<came>\d+)\)"),
+    re.compile(r"Expected size (?P<came>\d+) but got size (?P<wants>\d+)"),
 )
 _OF_TEXT = ("tokenizer", "text_encoder")
 _BEYOND = re.compile(r"index \d+ is out of bounds for dimension \d+ with size (?P<size>\d+)")
@@ -189,8 +190,13 @@ class _Parts:
     def _change(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
         """Whether there is a width of that size that was not changed before."""
         for values in self._fitted.values():
-            if names := [name for name, value in values.items() if value == wants and name not in self._changed]:
+            if names := [name for name, value in values.items() if value == wants]:
                 values |= dict.fromkeys(names, came)
+                return True
+        listed = {name: value for name, value in config.items() if isinstance(value, list) and wants in value}
+        for name, value in listed.items():  # a width for each of several texts
+            if not _IS_NO_WIDTH.search(name):
+                self._changed[name] = [came if one == wants else one for one in value]
                 return True
         names = [name for name, value in config.items() if value == wants and not _IS_NO_WIDTH.search(name)]
         names = [name for name in names if name not in self._changed and not isinstance(config[name], bool)]

@@ -28,6 +28,7 @@ _BOUNDS: Mapping[str, float] = {"min_": 0.0, "max_": 512.0}
 _BASE, _ANY = "PreTrainedModel", "Llama"
 # What is neither shifted nor scaled by default is so in a toy: what a pipeline leaves out is seen then.
 _MEASURES: Mapping[str, tuple[Any, float]] = {"shift_factor": (None, 0.25), "scaling_factor": (1.0, 0.5)}
+_LATENT_CHANNELS = ("latent_channels", "z_dim", "decoder_input_channels")
 _LAYERS_OF = ("layers_per_block", "num_res_blocks", "res_blocks")
 
 
@@ -115,7 +116,7 @@ def autoencoder(component: Component, changed: Mapping[str, Any] | None = None) 
 def latent_channels(made: Mapping[str, Any]) -> int:
     """The channels of latents of the autoencoder among some parts."""
     configs = (part.config for part in made.values() if isinstance(part, diffusers.ModelMixin))
-    found = (config.get(name) for config in configs for name in ("latent_channels", "z_dim"))
+    found = (config.get(name) for config in configs for name in _LATENT_CHANNELS)
     return next((int(value) for value in found if isinstance(value, int)), 1)
 
 
