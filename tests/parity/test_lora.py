@@ -62,4 +62,4 @@ def test_a_diffusion_transformer_is_adapted_as_well(sides: Sides) -> None:
     wan = Path(__file__).parents[2] / "reference_models" / "veomni" / "wan"
     found = run_parity(wan, ["lora"], sides=sides).level("lora")
     assert found.status == "pass", found.reason
-    assert found.reason == "linear layers: 52 adapters"
+    assert found.reason.startswith("linear layers: 52 adapters; ")

@@ -162,14 +162,18 @@ class _Planner:
 
     @cached_property
     def _adapted(self) -> list[str]:
-        """The last names of the linear layers of attention in blocks; of all in blocks where none is called so."""
+        """The last names of the linear layers of attention in blocks; of all in blocks where none is called so.
+
+        Without the name of a layer that elsewhere is a list's, which peft cannot wrap.
+        """
         linear = [
             parameter.name.removesuffix(".weight")
             for parameter in self.model.skeleton.patterns().values()
             if parameter.owner == "Linear" and parameter.name.endswith(".weight") and "*" in parameter.pattern
         ]
         attending = [name for name in linear if "attn" in name or "attention" in name]
-        return sorted({_last(name) for name in attending or linear})
+        names = {_last(name) for name in attending or linear}
+        return sorted(names - {name.rpartition(".")[0] for name in names})
 
     @property
     def _films(self) -> bool:

@@ -83,7 +83,12 @@ class Adapters:
         elif abs(float(self.loss(base).detach()) - self._plain) > _NOTHING * abs(self._plain):
             yield "adapters that add nothing change the answer"
         else:
-            yield from self._stepped(wrapped, trained)
+            yield from self._stepped(wrapped, trained, self._unused)
+
+    @cached_property
+    def _unused(self) -> list[str]:
+        model = self._fresh()
+        return _without_gradient(model, self.loss(model))
 
     @cached_property
     def _plain(self) -> float:
@@ -110,9 +115,7 @@ class Adapters:
         if stacks and not resolved.get("target_parameters"):
             return [f"{_listed(stacks)}: no name for experts is translated, so they get no adapter"], 0
         missed = _missed(model, stacks, resolved["target_parameters"]) if stacks else []
-        loss = self.loss(model)
-        unused = _without_gradient(model, loss)
-        plain = float(loss.detach())
+        plain = float(self.loss(model).detach())
         wrapped = VeOmniLoraModel(model, VeOmniLoraConfig.from_yaml(resolved))
         base = wrapped.get_base_model()
         wrong = [*missed, *_left_alone(base, resolved["lora_modules"]), *_not_wrapped(base, stacks)]
@@ -122,7 +125,7 @@ class Adapters:
             return [*wrong, "nothing would be trained"], 0
         if abs(float(self.loss(base).detach()) - plain) > _NOTHING * abs(plain):
             wrong.append("adapters that add nothing change the answer")
-        wrong += self._stepped(wrapped, trained, unused)
+        wrong += self._stepped(wrapped, trained, self._unused)
         wrong += self._resumed(wrapped, folder)
         return wrong, len(trained)
 
@@ -171,6 +174,8 @@ def _few(model: nn.Module, stacks: list[str]) -> list[tuple[str, ...]]:
         held = module.named_children()
         own = tuple(name for name, part in held if isinstance(part, nn.Linear) and id(part) not in heads)
         together.add(tuple(name for name in own if not name.isdecimal()))
+    routers = {*_with_own_forward(model)}
+    together = {tuple(name for name in names if name not in routers) for names in together}
     alone = {(name,) for names in together for name in names}
     return sorted(alone) + sorted({pair for names in together for pair in combinations(names, 2)})
 

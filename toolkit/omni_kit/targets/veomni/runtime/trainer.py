@@ -48,7 +48,7 @@ _ADAPTER = "lora_"  # in the names of their tensors
 
 def run(job: TrainingRun, out: Path) -> None:
     """Run a launcher with these arguments, as `torchrun -m` does, and write the record of this process below `out`."""
-    from datasets import config as of_datasets
+    from datasets import config as of_datasets  # type: ignore[import-untyped]
     from veomni.trainer.base import BaseTrainer
 
     record = Record(out / f"rank{os.environ['RANK']}.pt")
