@@ -130,8 +130,8 @@ bench-prove: $(READY)
 	$(BIN)/python bench/prove.py
 
 # The framework's own trainer on what new-model writes: train, save, resume, export, with nothing edited.
-TEXT ?= llama qwen2 qwen3 gemma3_text gpt_oss olmoe deepseek_v3 glm4_moe
-DIT  ?= FluxTransformer2DModel WanTransformer3DModel QwenImageTransformer2DModel SD3Transformer2DModel CogView4Transformer2DModel Lumina2Transformer2DModel
+TEXT ?= cwm exaone_moe jais2 afmoe hyperclovax gpt_neox_japanese olmo3 laguna
+DIT  ?= BriaTransformer2DModel CogView3PlusTransformer2DModel OvisImageTransformer2DModel Flux2Transformer2DModel AuraFlowTransformer2DModel LTXVideoTransformer3DModel
 train-text: $(READY)
 	$(BIN)/python bench/train.py $(TEXT)
 
