@@ -15,6 +15,7 @@ from omni_kit.output import Format, Output, table
 
 if TYPE_CHECKING:
     from omni_kit.verify import Card
+    from omni_kit.verify.review import Review
 
 _COLOURS = {"passed": "green", "failed": "red", "not tested": "yellow", "not applicable": "dim"}
 
@@ -43,6 +44,18 @@ def verify_command(
     quick: Annotated[bool, typer.Option("--quick", help="The static stages and the default levels alone.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Also run what passed before on the same files.")] = False,
     device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Where to compute.")] = "cpu",
+    review: Annotated[
+        bool, typer.Option("--review", help="Show each difference to a fresh scaffold, and what speaks of it.")
+    ] = False,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="SOURCE", help="What --review scaffolds; the recorded source.")
+    ] = None,
+    min_branches: Annotated[
+        int | None,
+        typer.Option(
+            "--min-branches", metavar="N", min=0, max=100, help="Fail if the levels execute less than N% of branches."
+        ),
+    ] = None,
     transformers: TransformersOption = None,
     diffusers: DiffusersOption = None,
     fmt: FormatOption = Format.human,
@@ -68,10 +81,19 @@ def verify_command(
     if path is None and card is None:
         raise BadInput("nothing to verify was given", "give the directory of an integration, or --card FILE")
     if path is None and card is not None:
-        if weights or quick or device != "cpu" or transformers or diffusers:
+        if (
+            review
+            or source
+            or weights
+            or quick
+            or device != "cpu"
+            or transformers
+            or diffusers
+            or min_branches is not None
+        ):
             raise BadInput(
                 "a card says what was run",
-                "leave out --weights, --quick, --device, --transformers and --diffusers",
+                "leave out --review, --from, --weights, --quick, --device, --min-branches, --transformers, --diffusers",
             )
         if sign is not None:
             raise BadInput(
@@ -93,14 +115,20 @@ def verify_command(
         ):
             found = verify(
                 path, weights=weights, quick=quick, fresh=fresh or bool(libraries), device=device,
-                libraries=libraries, say=output.say,
+                min_branches=min_branches, reviewed=review or source is not None, source=source, libraries=libraries,
+                say=output.say,
             )  # fmt: skip
         differences = ()
         if card is not None:
             write_atomic(card, found.markdown(key) if card.suffix == ".md" else found.dumps(key))
             output.say(f"wrote {card}, {f'signed by {signer}' if signer else 'not signed'}")
     output.finish(
-        {**found.to_json(), "differences": list(differences), "signer": signer or None},
+        {
+            **found.to_json(),
+            "differences": list(differences),
+            "signer": signer or None,
+            "review": found.review.to_json() if found.review is not None else None,
+        },
         ok=found.exit_code == 0 and not differences,
         human=lambda console: _show(console, found, differences, signer),
         exit_code=1 if differences else found.exit_code,
@@ -117,10 +145,36 @@ def _show(console: Console, card: "Card", differences: tuple[str, ...], signer: 
     console.print(rows)
     for line in card.suppressions:
         console.print(f"silenced: {escape(line)}", soft_wrap=True)
+    for line in (*card.not_executed(), *card.notes):
+        console.print(escape(line), soft_wrap=True)
     for line in differences:
         console.print(f"differs: {escape(line)}", soft_wrap=True)
     if signer:
         console.print(f"signed by {signer}", soft_wrap=True)
+    if card.review is not None:
+        _show_review(console, card.review)
     word = "passed" if card.passed else "failed" if card.exit_code == 1 else "nothing passed"
     rest = "" if card.complete else ", not complete: some stages were not tested"
     console.print(f"{word}{f', {card.resumed}' if card.resumed else ''}{rest}", soft_wrap=True)
+
+
+def _show_review(console: Console, review: "Review") -> None:
+    """Print each difference to a fresh scaffold, under what speaks of it."""
+    unexplained = sum(not hunk.remarks for hunk in review.hunks)
+    console.print(
+        f"{len(review.hunks)} differences to a fresh scaffold of {escape(review.source)}, {unexplained} unexplained",
+        soft_wrap=True,
+    )
+    for hunk in review.hunks:
+        place = f"{hunk.path}:{hunk.line}{f' in {hunk.functions[0]}' if hunk.functions else ''}"
+        console.print(f"[bold]{escape(place)}[/]: {escape(hunk.by)}", soft_wrap=True)
+        for line in hunk.diff.splitlines():
+            colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
+            console.print(f"[{colour}]{escape(line)}[/]", soft_wrap=True, highlight=False)
+        for remark in hunk.remarks:
+            console.print(f"  {escape(remark.by)}: {escape(remark.said)}", soft_wrap=True)
+    for what, names in (("only in the scaffold", review.missing), ("only in the integration", review.own)):
+        if names:
+            console.print(f"{what}: {escape(', '.join(names))}", soft_wrap=True)
+    for remark in review.elsewhere:
+        console.print(f"about no difference: {escape(remark.by)}: {escape(remark.said)}", soft_wrap=True)

@@ -18,8 +18,10 @@ from omni_kit.isolation.worker import StepError
 from omni_kit.parity.candidate import Layout, find_owned, require
 from omni_kit.parity.levels import LAUNCHED_LEVELS, LEVELS, judge, parse_levels
 from omni_kit.parity.processes.workers import Sides
+from omni_kit.parity.report.branches import NOT_MEASURED
 from omni_kit.parity.report.report import LevelResult, ParityReport
 from omni_kit.parity.report.saved import Options, save_replay
+from omni_kit.pysource.branches import Arcs
 from omni_kit.targets.sides import Candidate
 from omni_kit.targets.versions import refuse_what_does_not_run
 from omni_kit.upstream.diffusers.pipelines import INDEX
@@ -46,6 +48,7 @@ def run_parity(
     toy: Path | None = None,
     every_module: bool = False,
     libraries: Sequence[Path] = (),
+    branches: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> ParityReport:
     """Compares an integration with upstream.
@@ -66,6 +69,7 @@ def run_parity(
         toy: a toy_config.json to make the toy from, instead of the directory's.
         every_module: also reports the error of each module, for a page.
         libraries: directories from which both sides import first; see `used_instead`.
+        branches: measures which branches of the integration and of upstream's model the levels execute.
         say: is told each verdict as it falls.
 
     Raises:
@@ -92,7 +96,9 @@ def run_parity(
         where = stack.enter_context(_directory(work_dir, sides.log_dir if sides else None))
         both = sides or stack.enter_context(Sides(where, timeout=timeout, path=libraries))
         hidden = stack.enter_context(_hidden(both.closed, where if work_dir else None))
-        report, config = _compared(candidate, asked, both, (where, hidden), every_module=every_module, say=say)
+        report, config = _compared(
+            candidate, asked, both, (where, hidden), every_module=every_module, branches=branches, say=say
+        )
         report = replace(report, loaded=_lasting(report.loaded, (where, both.closed, both.log_dir)))
         if not report.ok and work_dir is None:
             report = _with_logs_kept(report, where)
@@ -108,6 +114,7 @@ def _compared(
     places: tuple[Path, Path],
     *,
     every_module: bool,
+    branches: bool,
     say: Callable[[str], None],
 ) -> tuple[ParityReport, dict[str, Any] | None]:
     """The report on what was asked for, without what is known only afterwards; and the config of the toy."""
@@ -126,10 +133,20 @@ def _compared(
         layout=asked.layout,
         device=asked.device,
         note=lambda line: notes.append(line) if line not in notes else None,
+        measured=branches and _can_measure(notes),
     )
     with _one_thread():
         case = Case(pair, notes=notes, thorough=asked.named)
         return _judged(case, asked, every_module=every_module, say=say), pair.toy()
+
+
+def _can_measure(notes: list[str]) -> bool:
+    """Whether branches can be measured; a note says what is missing."""
+    from omni_kit.parity.processes.executed import can_measure
+
+    if not can_measure():
+        notes.append(f"{NOT_MEASURED}: coverage is not installed (pip install coverage)")
+    return can_measure()
 
 
 def _lasting(files: frozenset[Path] | None, made: Sequence[Path]) -> frozenset[Path] | None:
@@ -165,12 +182,14 @@ def _judged(case: "Case", asked: Options, *, every_module: bool, say: Callable[[
         results.append(judge(level, case))
         failed = results[-1].status in ("fail", "error")
         say(f"{level}: {results[-1].status}{f': {results[-1].reason}' if failed else ''}")
+    executed = _executed(case)
     proof = prove(case, asked.levels, say) if asked.prove else None
     return ParityReport(
         path=asked.path,
         model_type=case.pair.model_type(),
         levels=results,
         loaded=_loaded(case),
+        executed=executed,
         not_run=[level for level in LEVELS if level not in asked.levels],
         images=drawn(case),
         modules=module_errors(case) if every_module else (),
@@ -178,6 +197,15 @@ def _judged(case: "Case", asked: Options, *, every_module: bool, say: Callable[[
         first_divergence=case.divergence,
         notes=case.notes,
     )
+
+
+def _executed(case: "Case") -> dict[str, Arcs] | None:
+    """What was executed of what is measured; None where nothing is, or a process has ended."""
+    try:
+        return dict(case.pair.executed()) if case.pair.measured else None
+    except StepError as error:
+        case.note(f"{NOT_MEASURED}: {error}")
+        return None
 
 
 def _loaded(case: "Case") -> frozenset[Path] | None:

@@ -62,6 +62,7 @@ def verify_again(
         quick=bool(options.get("quick")),
         fresh=True,
         device=str(options.get("device") or "cpu"),
+        min_branches=options.get("min_branches"),
         say=say,
     )
     return Again(card, tuple(_differences(old, card)), loaded.signer)

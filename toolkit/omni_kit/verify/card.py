@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any, Literal
 
 from omni_kit.documents import read_json
 from omni_kit.errors import BadInput
+from omni_kit.verify.review import Review
 from omni_kit.verify.signature import Signer, signer_of
 
 SCHEMA = "omni-kit/card/1"
 StageStatus = Literal["passed", "failed", "not tested", "not applicable"]
 _MARKUP = re.compile(r"[\\`*_\[\]<>|&~#!]")
+_ESCAPED = r"\\\g<0>"
 _MARKS: Mapping[str, str] = {"passed": "✓", "failed": "✗", "not tested": "?", "not applicable": "–"}
 
 
@@ -51,6 +54,9 @@ class Card:
         suppressions: findings that the integration's own files silence; each "path:line rule".
         baseline: known findings that a settings file names, which are left out elsewhere and count here.
         pins: digests, versions and machine that the verdict hangs on.
+        branches: how much of the code the levels executed, as `BranchReport.to_json`; empty where it was not measured.
+        notes: what could not be measured, and why.
+        review: how it differs from a fresh scaffold, where that was asked for; no part of the file.
     """
 
     path: str
@@ -59,6 +65,9 @@ class Card:
     suppressions: Sequence[str] = ()
     baseline: str = ""
     pins: Mapping[str, Any] = field(default_factory=dict)
+    branches: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    review: Review | None = None
 
     @property
     def passed(self) -> bool:
@@ -100,8 +109,25 @@ class Card:
             "left_out": self.left_out,
             "suppressions": list(self.suppressions),
             "baseline": self.baseline,
+            "not_tried": {
+                "fields": [line for stage in self.stages for line in stage.untried],
+                "branches": [dict(one) for one in self.branches.get("untaken", ())],
+            },
+            "branches": {name: value for name, value in self.branches.items() if name != "untaken"},
             "pins": dict(self.pins),
         }
+
+    def not_executed(self, most: int = 8) -> list[str]:
+        """Return how much of the code was executed, and which branches were not, bounded; nothing where unmeasured."""
+        found = self.branches
+        if not found:
+            return []
+        untaken = found["untaken"]
+        lines = [f"{one['path']}:{one['line']} not executed: {one['needs']}" for one in untaken[:most]]
+        more = [f"{len(untaken) - most} more branches not executed: see the JSON"] if len(untaken) > most else []
+        apart = Counter(one["apart"] for one in found["apart"])
+        left = ", ".join(f"{count} {reason}" for reason, count in apart.most_common())
+        return [f"{found['figure']}{f'; not counted: {left}' if left else ''}", *lines, *more]
 
     def dumps(self, signer: Signer | None = None) -> str:
         """Return the card as a file, with a checksum of its content and, with a key, a signature of the checksum."""
@@ -122,6 +148,7 @@ class Card:
             *(f"| {stage.stage} | {_MARKS[stage.status]} {stage.status} | {_cell(stage)} |" for stage in self.stages),
             "",
             f"{len(self.suppressions)} findings suppressed; baseline: {self.baseline or 'none'}.",
+            *(f"{_MARKUP.sub(_ESCAPED, line)}  " for line in self.not_executed()),
             "",
             "<details><summary>card</summary>",
             "",
@@ -136,7 +163,7 @@ class Card:
 
 def _cell(stage: Stage) -> str:
     """Return a stage's reason or figure as one cell of a table: other processes' words, so no markup in it counts."""
-    return _MARKUP.sub(r"\\\g<0>", " ".join((stage.reason or stage.figure).split()))
+    return _MARKUP.sub(_ESCAPED, " ".join((stage.reason or stage.figure).split()))
 
 
 @dataclass(frozen=True)
@@ -170,7 +197,12 @@ def load_card(file: Path) -> LoadedCard:
         # Cards of earlier versions name the checksum "seal".
         checksum = body.pop("seal") if "seal" in body else body.pop("checksum")
         stages = [Stage(**stage) for stage in body["stages"]]
-        card = Card(body["path"], body["options"], stages, body["suppressions"], body["baseline"], body["pins"])
+        # Cards of earlier versions say nothing of branches.
+        untaken = body.get("not_tried", {}).get("branches", [])
+        branches = {**body["branches"], "untaken": untaken} if body.get("branches") else {}
+        card = Card(
+            body["path"], body["options"], stages, body["suppressions"], body["baseline"], body["pins"], branches
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"{file} is not a card", "write one with `omni-kit verify PATH --card FILE`") from error
     derived = {"schema": SCHEMA, "passed": card.passed, "complete": card.complete, "left_out": card.left_out}

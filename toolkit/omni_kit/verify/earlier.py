@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,18 +31,24 @@ class Earlier:
         return cache_directory() / "verify" / f"{key}.json"
 
     @cached_property
-    def _kept(self) -> tuple[dict[str, Stage], dict[str, str]]:
-        """Return the stages by name, and the digests of the files that they hang on; neither where one has changed."""
+    def _kept(self) -> tuple[dict[str, Stage], dict[str, str], dict[str, list[tuple[int, int]]]]:
+        """Return the stages by name, the digests of the files that they hang on, and what they executed; nothing where
+        one has changed.
+        """
         if not can_confine():
-            return {}, {}
+            return {}, {}, {}
         try:
             kept = json.loads(read_keyed(self._file))
             stages = [Stage(**one) for one in kept["stages"]]
             files = dict(kept["files"])
+            executed = {
+                file: [(here, there) for here, there in arcs] for file, arcs in kept.get("executed", {}).items()
+            }
             same = all(digest(Path(file)) == value for file, value in files.items())
-        except (OSError, ValueError, TypeError, KeyError):
-            return {}, {}
-        return ({stage.stage: stage for stage in stages if stage.status == "passed"}, files) if same else ({}, {})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return {}, {}, {}
+        passed = {stage.stage: stage for stage in stages if stage.status == "passed"}
+        return (passed, files, executed) if same else ({}, {}, {})
 
     @property
     def stages(self) -> dict[str, Stage]:
@@ -54,11 +60,22 @@ class Earlier:
         """The files that they loaded."""
         return frozenset(map(Path, self._kept[1]))
 
-    def keep(self, stages: Sequence[Stage], loaded: Iterable[Path] | None) -> None:
+    @property
+    def executed(self) -> dict[str, list[tuple[int, int]]]:
+        """What they executed of the files whose branches are measured."""
+        return self._kept[2]
+
+    def keep(
+        self,
+        stages: Sequence[Stage],
+        loaded: Iterable[Path] | None,
+        executed: Mapping[str, Collection[tuple[int, int]]] | None = None,
+    ) -> None:
         """Remember what passed, and forget what no longer does; without a writable cache the next run starts over.
 
         Args:
             loaded: the files that the stages which ran hang on; None where that is unknown, so none is remembered.
+            executed: see `executed`; of all stages, those of earlier runs included.
         """
         ran = {stage.stage: stage for stage in stages if not (stage.resumed or stage.left_out)}
         passed = [stage for stage in ran.values() if stage.status == "passed" and loaded is not None]
@@ -66,5 +83,6 @@ class Earlier:
         kept = {
             "stages": [{**asdict(stage), "resumed": False} for stage in known],
             "files": {str(file): digest(file) for file in sorted({*(loaded or ()), *self.files})},
+            "executed": {file: sorted(arcs) for file, arcs in (executed or {}).items()},
         }
         write_keyed(self._file, json.dumps(kept))

@@ -10,18 +10,22 @@ from typing import Any
 
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.files import files_matching
-from omni_kit.parity.candidate import find_candidate
+from omni_kit.parity.candidate import find_owned
 from omni_kit.parity.levels import BY_NAME, parse_levels
 from omni_kit.parity.processes.workers import Sides, begin
+from omni_kit.parity.report.branches import NOT_MEASURED, BranchReport, branch_report
 from omni_kit.parity.report.report import LevelResult, ParityReport, fields_said
 from omni_kit.parity.run import run_parity
+from omni_kit.pysource.branches import Arcs
+from omni_kit.targets.protocol import Target
 from omni_kit.targets.sides import Candidate
 from omni_kit.verify.card import Card, Stage, StageStatus
 from omni_kit.verify.earlier import Earlier
 from omni_kit.verify.pins import own_files, pinned, pins
+from omni_kit.verify.review import Remark, Review, remarks_of, review
 from omni_kit.verify.thresholds import LOCATED, MISSED, SEVERITIES
 
-LAYOUT, GENERATED, CHECK, PROVE = "layout", "generated", "check", "prove"
+LAYOUT, GENERATED, CHECK, PROVE, BRANCHES = "layout", "generated", "check", "prove", "branches"
 LEFT_OUT = "left out by --quick"
 DIFFERENCE = "largest relative difference "
 
@@ -33,6 +37,9 @@ def verify(
     quick: bool = False,
     fresh: bool = False,
     device: str = "cpu",
+    min_branches: int | None = None,
+    reviewed: bool = False,
+    source: str | None = None,
     sides: Sides | None = None,
     libraries: Sequence[Path] = (),
     say: Callable[[str], None] = lambda line: None,
@@ -43,6 +50,9 @@ def verify(
         weights: the checkpoint that it is to be trained or served from; its headers are looked at.
         quick: the static stages and the default levels alone; the others are not tested.
         fresh: also run what passed before on the same files with the same versions.
+        reviewed: compare the integration with a fresh scaffold, too.
+        source: SOURCE of that scaffold; None for the recorded one.
+        min_branches: percent of the branches that the levels must execute; None for no such stage.
         sides: processes to use and to leave running; None starts two and ends them.
         libraries: directories from which both sides import first; see `used_instead`.
         say: is told each stage as it ends.
@@ -51,7 +61,7 @@ def verify(
         BadInput: there is no integration at `path`, or several.
         MissingRequirement: the device is not there.
     """
-    return _Run(path, weights, quick, fresh, device, sides, libraries, say).card()
+    return _Run(path, weights, quick, fresh, device, min_branches, reviewed, source, sides, libraries, say).card()
 
 
 @dataclass(frozen=True)
@@ -63,15 +73,23 @@ class _Run:
     quick: bool
     fresh: bool
     device: str
+    min_branches: int | None
+    reviewed: bool
+    source: str | None
     sides: Sides | None
     libraries: Sequence[Path]
     say: Callable[[str], None]
     _suppressed: list[str] = field(default_factory=list)
+    _findings: list[Remark] = field(default_factory=list)
     _reports: list[ParityReport] = field(default_factory=list)
 
     @cached_property
+    def _owned(self) -> tuple[Target, Candidate]:
+        return find_owned(self.path, None)
+
+    @property
     def candidate(self) -> Candidate:
-        return find_candidate(self.path, None)
+        return self._owned[1]
 
     @cached_property
     def earlier(self) -> Earlier:
@@ -101,15 +119,56 @@ class _Run:
         if self.sides is None and (self.fresh or not self.earlier.stages):
             begin(candidate.reference)  # while the static stages run
         stages = list(self._stages())
-        self.earlier.keep(stages, self._loaded)
+        self.earlier.keep(stages, self._loaded, self._executed)
         options = {"weights": self.weights or "", "quick": self.quick, "device": self.device}
-        return Card(str(self.path), options, stages, tuple(self._suppressed), _baseline(), self._all_pins)
+        if self.min_branches is not None:
+            options["min_branches"] = self.min_branches
+        branches = self._branches.to_json(candidate.path.resolve()) if self._branches is not None else {}
+        return Card(
+            str(self.path), options, stages, tuple(self._suppressed), _baseline(), self._all_pins, branches,
+            self._notes, self._review(stages) if self.reviewed else None,
+        )  # fmt: skip
+
+    def _review(self, stages: Sequence[Stage]) -> Review:
+        """The integration beside a fresh scaffold, with what the stages of this run said."""
+        blamed = [report.first_divergence for report in self._reports if report.first_divergence is not None]
+        sources = [one.candidate_source for one in blamed]
+        remarks = list(self._findings)
+        for stage in stages:
+            if stage.status == "failed" and stage.stage != CHECK:
+                remarks += remarks_of(stage.stage, stage.reason, sources)
+        return review(self.candidate, self._owned[0].name, self.source, remarks)
+
+    @property
+    def _measures(self) -> bool:
+        return not self.quick or self.min_branches is not None
+
+    @cached_property
+    def _executed(self) -> dict[str, Arcs]:
+        """What the levels of this run, and of those that it does not repeat, have executed."""
+        found: dict[str, set[tuple[int, int]]] = {}
+        earlier = {} if self.fresh else self.earlier.executed
+        for executed in (earlier, *(report.executed or {} for report in self._reports)):
+            for file, arcs in executed.items():
+                found.setdefault(file, set()).update(arcs)
+        return {file: sorted(arcs) for file, arcs in sorted(found.items())}
+
+    @cached_property
+    def _branches(self) -> BranchReport | None:
+        return branch_report(self._executed, self.candidate.path.resolve()) if self._executed else None
+
+    @property
+    def _notes(self) -> Sequence[str]:
+        """Why branches were not measured where they should be."""
+        return [note for report in self._reports for note in report.notes if note.startswith(NOT_MEASURED)]
 
     def _stages(self) -> Iterator[Stage]:
         yield self._timed(self._layout)
         yield self._timed(self._generated)
         yield self._timed(self._check)
         yield from self._parity()
+        if self.min_branches is not None:
+            yield self._timed(self._branched)
 
     def _timed(self, run: Callable[[], Stage]) -> Stage:
         started = time.monotonic()
@@ -159,11 +218,22 @@ class _Run:
         level = "static" if self.quick else "import"
         report = check([self.candidate.path], level=level)
         self._suppressed.extend(silenced(self.candidate.path))
+        self._findings.extend(Remark(one.rule, one.message, one.path, one.line) for one in report.findings)
         found = [one for one in report.findings if one.severity in SEVERITIES]
         wrong = f"{len(found)} findings, {found[0].rule} first: {found[0].message}" if found else ""
         figure = f"{len(report.rules)} rules at level {level}"
         command = shlex.join(["omni-kit", "check", str(self.path), "--strict", "--level", level])
         return Stage(CHECK, "failed" if wrong else "passed", wrong, figure, command=command)
+
+    def _branched(self) -> Stage:
+        """Whether the levels executed enough of the code."""
+        command = shlex.join(["omni-kit", "verify", str(self.path), "--min-branches", str(self.min_branches)])
+        found = self._branches
+        if found is None or self.min_branches is None:
+            why = next(iter(self._notes), f"{NOT_MEASURED}: no level ran")
+            return Stage(BRANCHES, "not tested", why, command=command)
+        wrong = f"{found.figure}, fewer than {self.min_branches}%" if 100 * found.share < self.min_branches else ""
+        return Stage(BRANCHES, "failed" if wrong else "passed", wrong, found.figure, command=command)
 
     def _parity(self) -> Iterator[Stage]:
         """Every level, and the proof that they notice faults."""
@@ -197,7 +267,7 @@ class _Run:
         try:
             return run_parity(
                 self.path, levels or ["import"], device=self.device, sides=self.sides, prove=proving,
-                libraries=self.libraries, say=self.say,
+                libraries=self.libraries, branches=self._measures, say=self.say,
             )  # fmt: skip
         except MissingRequirement as error:
             return error.message

@@ -19,6 +19,7 @@ from omni_kit.parity.processes.steps import (
     Adapt,
     Answer,
     CallHooks,
+    Executed,
     Load,
     Loaded,
     MakeToy,
@@ -53,6 +54,7 @@ class Asked:
         layout: how the toy's checkpoint is written.
         device: "cpu" or "cuda", for both sides.
         note: is told what the report must say.
+        measured: what both sides execute is measured, as long as `executed` was not asked.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Asked:
         layout: str = "hub",
         device: str = "cpu",
         note: Callable[[str], None] = lambda line: None,
+        measured: bool = False,
     ) -> None:
         made_feed(candidate.feed)  # what it lacks is said before anything runs
         self.candidate = candidate
@@ -82,13 +85,22 @@ class Asked:
         self._inputs = where / "inputs.safetensors"
         self._hidden = hidden
         # All are asked at once, so that they import their libraries at the same time.
-        self._training = Training(launcher, candidate, device)
+        self.measured = measured
+        own = [str(candidate.path.resolve())] if measured else None
+        self._training = Training(launcher, candidate, device, own)
         gradient, placed = Ability.gradient in candidate.offers, {"device": device}
         options = {**candidate.options, **placed}
-        self._opened_other = Open(candidate.builder, options, forbidden=candidate.independent_of, gradient=gradient)
+        self._opened_other = Open(
+            candidate.builder, options, forbidden=candidate.independent_of, gradient=gradient, measured=own
+        )
         self._other.send(self._opened_other)
         self._opened_reference = Open(
-            candidate.reference, {**candidate.told, **placed}, candidate.feed, candidate.forbidden, gradient
+            candidate.reference,
+            {**candidate.told, **placed},
+            candidate.feed,
+            candidate.forbidden,
+            gradient,
+            [] if measured else None,
         )
         self._reference.send(self._opened_reference)
 
@@ -159,6 +171,19 @@ class Asked:
             StepError: a process has ended, and cannot say any more.
         """
         return {*self._reference.ask(Loaded()), *self._other.ask(Loaded()), *self._training.loaded_files()}
+
+    @once
+    def executed(self) -> dict[str, set[tuple[int, int]]]:
+        """What all processes have executed of the integration and of upstream's model: file -> pairs of lines.
+
+        Raises:
+            StepError: a process has ended, and cannot say any more.
+        """
+        found: dict[str, set[tuple[int, int]]] = {}
+        for arcs in (self._reference.ask(Executed()), self._other.ask(Executed()), self._training.executed()):
+            for file, some in arcs.items():
+                found.setdefault(file, set()).update((int(here), int(there)) for here, there in some)
+        return found
 
     def exported_config(self) -> str:
         """How the exported config.json differs from the checkpoint's; empty where it does not."""

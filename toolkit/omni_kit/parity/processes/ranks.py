@@ -28,10 +28,12 @@ from omni_kit.parity.compare.files import save_tensors
 from omni_kit.parity.faults.processes import process_fault
 from omni_kit.parity.processes.batches import load_batches
 from omni_kit.parity.processes.builder import made
-from omni_kit.parity.processes.loaded import write_loaded
+from omni_kit.parity.processes.executed import execution, read_executed, write_executed
+from omni_kit.parity.processes.loaded import add_loaded, read_loaded, write_loaded
 from omni_kit.targets.sides import Builder, Distributed, Mesh, TrainingRun, Trains
 
-LOADED = "rank{}.loaded"  # which files a process has loaded
+_LOADED = "rank{}.loaded"  # which files a process has loaded
+_EXECUTED = "rank{}.executed.json"  # and what it has executed of those that are measured
 PLANTED = "planted"  # left beside the results where a planted fault changed what a process received
 _TIME_IS_UP = "Timeout ("  # how faulthandler heads the stacks of a process that hangs
 # How the functions are called in which a process waits for all the others.
@@ -79,7 +81,7 @@ class RankError(OmniKitError):
 
 
 def launch(job: Job, builder: Builder) -> None:
-    """Runs a job in as many processes as its mesh has, and waits for them.
+    """Runs a job in as many processes as its mesh has, and waits for them; this process has then loaded what they did.
 
     Raises:
         RankError: the first process that failed, or all of them where they hang.
@@ -90,6 +92,10 @@ def launch(job: Job, builder: Builder) -> None:
     codes = run_group(_rank, (job,), job.mesh.processes, fork=job.device == "cpu")
     if failed := {rank: code for rank, code in enumerate(codes) if code}:
         raise _explained(job, failed)
+    for file in job.out.glob(_LOADED.format("*")):
+        add_loaded(read_loaded(file))
+    for file in job.out.glob(_EXECUTED.format("*")):
+        execution.add(read_executed(file))
 
 
 def _rank(number: int, environment: Mapping[str, str], job: Job) -> None:
@@ -105,8 +111,10 @@ def _rank(number: int, environment: Mapping[str, str], job: Job) -> None:
     faulthandler.dump_traceback_later(job.timeout, exit=True, file=log)
     faulthandler.register(signal.SIGTERM, file=log, chain=True)
     try:
+        execution.begin_in_fork()
         _train(job, number)
-        write_loaded(job.out / LOADED.format(number))
+        write_loaded(job.out / _LOADED.format(number))
+        write_executed(job.out / _EXECUTED.format(number), execution.end())
     except Exception as error:
         traceback.print_exc(file=sys.stderr)
         said = {"error": one_line(error), "environment": lacks_package(error), "time": time.time()}

@@ -13,6 +13,7 @@ from omni_kit.parity.compare.files import load_tensors, save_tensors, state_of
 from omni_kit.parity.compare.trace import Recording, Script, recorded
 from omni_kit.parity.faults.planting import Place
 from omni_kit.parity.processes.builder import TargetFault, made, made_feed
+from omni_kit.parity.processes.executed import execution
 from omni_kit.targets.sides import (
     Adapted,
     Asked,
@@ -44,15 +45,16 @@ class Side:
 
     Attributes:
         builder_name, options: as it was opened.
-        model: what was loaded last.
-        places: where faults can be planted in it.
+        places: where faults can be planted in the model.
+        measures_models: what the files of the model's classes execute is measured.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.builder_name = ""
         self.options: Mapping[str, Any] = {}
-        self.model: Any = None
+        self.measures_models = False
+        self._model: Any = None
         self.places: Sequence[Place] = ()
         self._builder: Builder | None = None
         self._feed: Feed | None = None
@@ -70,6 +72,17 @@ class Side:
         if not isinstance(facts, dict) or not {"library", "version"} <= facts.keys():
             raise TargetFault(f"{builder} opens without saying its 'library' and 'version'")
         return facts
+
+    @property
+    def model(self) -> Any:
+        """What was loaded last."""
+        return self._model
+
+    @model.setter
+    def model(self, model: Any) -> None:
+        self._model = model
+        if self.measures_models:
+            execution.measure(_class_files(model))
 
     @property
     def builder(self) -> Builder:
@@ -216,6 +229,15 @@ class Side:
         with recorded(model, Script(Recording.load(script), known, complete), counted=counted) as recording:
             self.builder.forward(model, batch, loss_only=True)
         recording.save(out)
+
+
+def _class_files(model: Any) -> list[str]:
+    """The files that define the class of a model, and of each part that could be loaded by itself."""
+    parts = model.modules() if isinstance(model, torch.nn.Module) else ()
+    kinds = {type(model), *(type(part) for part in parts if hasattr(type(part), "from_pretrained"))}
+    modules = {kind.__module__ for kind in kinds if not kind.__module__.startswith("torch.")}
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in sorted(modules))
+    return [file for file in files if isinstance(file, str)]
 
 
 def placed(model: Any, batch: Tensors) -> Tensors:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.parity.compare.files import load_tensors
-from omni_kit.parity.processes.steps import Launch, Loaded, Meshes, Open, PlanTraining, RunTrainer
+from omni_kit.parity.processes.executed import Arcs
+from omni_kit.parity.processes.steps import Executed, Launch, Loaded, Meshes, Open, PlanTraining, RunTrainer
 from omni_kit.parity.processes.workers import GRACE
 from omni_kit.targets.sides import Candidate, Mesh, TrainingRun
 from omni_kit.toys.tensors import Tensors
@@ -41,15 +42,18 @@ class Training:
     Args:
         launcher: that process; None where no level needs it.
         device: "cpu" or "cuda".
+        measured: see `Open`.
     """
 
-    def __init__(self, launcher: Worker | None, candidate: Candidate, device: str) -> None:
+    def __init__(
+        self, launcher: Worker | None, candidate: Candidate, device: str, measured: Sequence[str] | None = None
+    ) -> None:
         self._launcher = launcher
         self._device = device
         self._opened: bool | StepError | None = None  # not asked yet
         if launcher is not None:
             options = {**candidate.options, "device": device, "alone": False}
-            self._open = Open(candidate.builder, options)
+            self._open = Open(candidate.builder, options, measured=measured)
             launcher.send(self._open)
 
     def on(
@@ -115,6 +119,14 @@ class Training:
             StepError: the one that starts them has ended.
         """
         return self._launcher.ask(Loaded()) if self._launcher is not None and self._opened is True else []
+
+    def executed(self) -> Arcs:
+        """What the processes have executed of what is measured.
+
+        Raises:
+            StepError: the one that starts them has ended.
+        """
+        return self._launcher.ask(Executed()) if self._launcher is not None and self._opened is True else {}
 
     def _ready(self) -> Worker:
         if self._launcher is None:

@@ -1,11 +1,12 @@
 """What a parity run found: one result a level, and the JSON of the command-line contract."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from omni_kit.pysource.branches import Arcs
 from omni_kit.toys.configs.variants import FieldVaried
 
 _SHOWN = 4
@@ -212,6 +213,8 @@ class ParityReport:
         not_run: the levels that were not asked for.
         loaded: the files that the processes have loaded, without those of this run; None where one ended too early to
             say.
+        executed: file -> pairs of lines that followed each other, of the integration's and of upstream's files; None
+            where that was not measured.
         work_dir: where the tensors and logs lie; empty when they were not kept.
         modules: the error of every module, where that was asked for, in the order in which they are called.
         replay: the file of a run that is not at parity, from which it can be run again.
@@ -231,6 +234,7 @@ class ParityReport:
     images: Sequence[Image] = ()
     not_run: Sequence[str] = ()
     loaded: frozenset[Path] | None = None
+    executed: Mapping[str, Arcs] | None = None
 
     @property
     def ok(self) -> bool:

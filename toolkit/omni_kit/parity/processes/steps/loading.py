@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from omni_kit.parity.compare.files import load_tensors, save_tensors
+from omni_kit.parity.processes.executed import Arcs, execution
 from omni_kit.parity.processes.loaded import loaded_files
 from omni_kit.parity.processes.side import Side
 from omni_kit.parity.processes.step import Step
@@ -17,16 +18,25 @@ from omni_kit.targets.sides import Converting, Naming
 
 @dataclass(frozen=True)
 class Open(Step[dict[str, Any]]):
-    """Makes the side's builder, and its feed where it has to make a batch; answers facts about its library."""
+    """Makes the side's builder, and its feed where it has to make a batch; answers facts about its library.
+
+    Attributes:
+        measured: directories of which it is measured what they execute; without any, the files of models; None leaves
+            things as they are.
+    """
 
     builder: str
     options: Mapping[str, Any] = field(default_factory=dict)
     feed: str = ""
     forbidden: Sequence[str] = ()
     gradient: bool = True
+    measured: Sequence[str] | None = None
 
     def take(self, side: Side) -> dict[str, Any]:
         """See `Step.take`."""
+        if self.measured is not None:
+            side.measures_models = not self.measured
+            execution.begin(self.measured)
         facts = side.open(self.builder, self.options, self.feed, self.forbidden, gradient=self.gradient)
         gc.freeze()  # what was imported stays: a collection, and loaders ask for many, need not walk it
         return facts
@@ -39,6 +49,16 @@ class Loaded(Step[list[str]]):
     def take(self, side: Side) -> list[str]:
         """See `Step.take`."""
         return loaded_files()
+
+
+@dataclass(frozen=True)
+class Executed(Step[Arcs]):
+    """Ends the measurement that `Open` began, and answers what was executed; see `Execution`."""
+
+    def take(self, side: Side) -> Arcs:
+        """See `Step.take`."""
+        side.measures_models = False
+        return execution.end()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from typing import Any
 
 from omni_kit.parity.compare.files import load_tensors
 from omni_kit.parity.processes.batches import save_batches
-from omni_kit.parity.processes.loaded import add_loaded, read_loaded
 from omni_kit.parity.processes.side import Side, placed
 from omni_kit.parity.processes.step import Step
 from omni_kit.targets.sides import Mesh
@@ -110,7 +109,7 @@ class Launch(Step[list[str]]):
 
     def take(self, side: Side) -> list[str]:
         """See `Step.take`."""
-        from omni_kit.parity.processes.ranks import LOADED, Job, launch
+        from omni_kit.parity.processes.ranks import Job, launch
 
         job = Job(
             side.builder_name,
@@ -124,6 +123,4 @@ class Launch(Step[list[str]]):
             self.fault,
         )
         launch(job, side.distributed)
-        for file in job.out.glob(LOADED.format("*")):
-            add_loaded(read_loaded(file))
         return list(json.loads((self.out / "notes.json").read_text(encoding="utf-8")))
