@@ -302,7 +302,7 @@ def _proven(report: ParityReport | None, command: str) -> Stage:
     figure = f"{proof.detected} of {proof.faults} noticed, {proof.located} located"
     wrong = ""
     if len(proof.missed) > MISSED:
-        wrong = f"{len(proof.missed)} planted faults were missed, {proof.missed[0]} first"
+        wrong = f"{len(proof.missed)} planted faults were missed: {'; '.join(proof.missed)}"
     elif proof.located < LOCATED * proof.detected:
         wrong = f"only {proof.located} of {proof.detected} faults were blamed on the right module"
     return Stage(PROVE, "failed" if wrong else "passed", wrong, figure, command=command)
