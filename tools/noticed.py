@@ -1,7 +1,8 @@
 """What notices each mistake of a list: `python -m tools.noticed MISTAKES.yaml ... --into docs/noticed.md`.
 
 Each entry of a list is a fresh scaffold with a few words replaced. `wrong` entries must fail `verify`, `harmless` ones
-must not. A result is kept beside the page that is written (`--kept FILE`), so that an interrupted run goes on.
+must not. What a scaffold fails without an edit counts for neither. Results are kept in a file beside the page
+(`--kept FILE`), so that an interrupted run goes on.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,8 @@ def main() -> None:
     parser.add_argument("--kept", type=Path, required=True, help="JSON Lines file of results, read and continued")
     parser.add_argument("--only", default="", help="judge only entries whose id contains this, again")
     given = parser.parse_args()
-    entries = [entry for file in given.lists for entry in read_list(file)]
+    listed = [entry for file in given.lists for entry in read_list(file)]
+    entries = [*_fresh(listed), *listed]
     known = {one.id: one for one in _kept(given.kept)}
     with tempfile.TemporaryDirectory(prefix="noticed-") as place:
         for entry in entries:
@@ -92,7 +94,7 @@ def main() -> None:
             with given.kept.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(result)) + "\n")
             print(f"{entry.id}: {result.by or 'nothing failed'}", flush=True)
-    given.into.write_text(page(entries, known), encoding="utf-8")
+    given.into.write_text(page(listed, _beyond_fresh(listed, known)), encoding="utf-8")
 
 
 def read_list(file: Path) -> Iterator[Mistake]:
@@ -101,6 +103,23 @@ def read_list(file: Path) -> Iterator[Mistake]:
     for kind in ("wrong", "harmless"):
         for entry in found.get(kind, ()):
             yield Mistake(wrong=kind == "wrong", **entry)
+
+
+def _fresh(entries: Sequence[Mistake]) -> list[Mistake]:
+    """An entry without an edit for each model."""
+    models = dict.fromkeys(entry.model for entry in entries)
+    return [Mistake(f"fresh {model}", wrong=False, what="no edit", model=model, edits={}) for model in models]
+
+
+def _beyond_fresh(entries: Sequence[Mistake], results: Mapping[str, Result]) -> dict[str, Result]:
+    """The results without the stages that fail for the same reason where nothing was edited."""
+    found = {}
+    for entry in entries:
+        before = results.get(f"fresh {entry.model}")
+        own = set(map(tuple, before.failed)) if before is not None else set()
+        if (result := results.get(entry.id)) is not None:
+            found[entry.id] = replace(result, failed=[one for one in result.failed if tuple(one) not in own])
+    return found
 
 
 def _kept(file: Path) -> Iterator[Result]:
