@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from omni_kit.pysource.nodes import last_name, names_in, walked, within
+from omni_kit.pysource.nodes import last_name, methods, names_in, walked, within
 from omni_kit.pysource.reads import attributes_read
 from omni_kit.pysource.source import parse_file
 
@@ -23,6 +23,7 @@ _MACHINE = frozenset(
     {"is_tracing", "is_scripting", "is_compiling", "is_torchdynamo_compiling", "device", "is_available"}
 )
 _CONFIG = "config"
+_OPPOSITES = ((ast.Is, ast.IsNot), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn))
 
 
 @dataclass(frozen=True)
@@ -273,8 +274,8 @@ class _Reading:
             return Decision()
         self._seen.add(("self", name))
         found = Decision(arguments=frozenset({"training"})) if name == "training" else Decision()
-        for method in owner.body:
-            for value in _assigned(method, f"self.{name}") if isinstance(method, ast.FunctionDef) else ():
+        for method in methods(owner):
+            for value in _assigned(method, f"self.{name}"):
                 found |= _Reading(replace(self.scope, function=method), self._seen).of(value, depth - 1)
         return found
 
@@ -294,10 +295,16 @@ class _Reading:
 
 def _assigned(function: Function, target: str) -> Iterator[ast.expr]:
     """What a name or an attribute is made of in a function: assignments, loops and unpacking."""
-    for node in within(function, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        value = node.iter if isinstance(node, ast.For) else node.value
-        named = [one for place in targets for one in (place.elts if isinstance(place, ast.Tuple) else [place])]
+    pairs: list[tuple[ast.expr, ast.expr | None]] = []
+    for node in walked(function):
+        if isinstance(node, ast.Assign):
+            pairs += [(place, node.value) for place in node.targets]
+        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
+            pairs.append((node.target, node.value))
+        elif isinstance(node, ast.For):
+            pairs.append((node.target, node.iter))
+    for place, value in pairs:
+        named = place.elts if isinstance(place, ast.Tuple) else [place]
         if value is not None and any(ast.unparse(one) == target for one in named):
             yield value
 
@@ -354,12 +361,18 @@ def _root(node: ast.expr) -> str:
 
 def _negated(test: ast.expr) -> str:
     """The opposite of a condition, as code."""
-    opposites = {ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn}
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return ast.unparse(test.operand)
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and (other := opposites.get(type(test.ops[0]))):
-        return ast.unparse(ast.Compare(test.left, [other()], test.comparators))
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and (other := _opposite(test.ops[0])):
+        return ast.unparse(ast.Compare(test.left, [other], test.comparators))
     return ast.unparse(ast.UnaryOp(ast.Not(), test))
+
+
+def _opposite(said: ast.cmpop) -> ast.cmpop | None:
+    for one, other in _OPPOSITES:
+        if isinstance(said, one | other):
+            return other() if isinstance(said, one) else one()
+    return None
 
 
 def _bodies(node: ast.stmt) -> Iterator[Sequence[ast.stmt]]:

@@ -224,7 +224,8 @@ def _targets(root: Path) -> dict[tuple[str, str], str]:
             tree = ast.parse(file.read_text(encoding="utf-8"))
         except (OSError, SyntaxError, UnicodeDecodeError, ValueError):
             continue
-        for node in (*within(tree, ast.FunctionDef), *within(tree, ast.ClassDef)):
+        nodes: list[ast.FunctionDef | ast.ClassDef] = [*within(tree, ast.FunctionDef), *within(tree, ast.ClassDef)]
+        for node in nodes:
             for call in node.decorator_list:
                 if isinstance(call, ast.Call) and call.args and isinstance(target := constant(call.args[0]), str):
                     found[file.name, node.name] = target

@@ -3,22 +3,23 @@
 Only calls from files that are measured are traced line by line; every other call costs one look-up.
 """
 
+import importlib
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-try:
-    from coverage import Coverage  # here, so that forks of a server need not import it
-except ImportError:
-    Coverage = None
+_coverage: Any = None
+with suppress(ImportError):
+    _coverage = importlib.import_module("coverage")  # here, so that forks of a server need not import it
 
 Arcs = dict[str, list[tuple[int, int]]]  # file -> from line, to line; negative where a function begins or ends
 
 
 def can_measure() -> bool:
     """Whether coverage.py is installed."""
-    return Coverage is not None
+    return _coverage is not None
 
 
 class Execution:
@@ -70,7 +71,7 @@ class Execution:
 
     def _trace(self) -> None:
         include = [pattern for place in self._measured for pattern in (place, f"{place}/*")]
-        self._coverage = Coverage(
+        self._coverage = _coverage.Coverage(
             data_file=None, branch=True, include=include, config_file=False, messages=False, check_preimported=False
         )
         self._coverage.start()

@@ -80,6 +80,7 @@ class Side:
 
     @model.setter
     def model(self, model: Any) -> None:
+        """Keep what was loaded, and measure its files where that is wanted."""
         self._model = model
         if self.measures_models:
             execution.measure(_class_files(model))
