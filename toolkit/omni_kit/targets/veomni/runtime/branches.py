@@ -86,6 +86,10 @@ def _misnamed(key: str, register: Register) -> Iterator[str]:
             yield f"'{key}' gives {given!r} for {architecture}, which is no class of a model"
         elif given.__name__ != architecture and _knows(register, architecture):
             yield f"'{key}' gives {given.__name__} for {architecture}, which it knows"
+    given = _outcome(register, None)
+    tasks = [name for name in _classes(key) if _knows(register, name)]
+    if inspect.isclass(given) and tasks and given.__name__ not in _classes(key):
+        yield f"'{key}' gives {given.__name__} for a config without architectures: it does no task, and has no loss"
 
 
 def _otherwise(functions: Mapping[str, Register], constant: str) -> Iterator[str]:
