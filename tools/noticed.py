@@ -7,6 +7,7 @@ must not. What a scaffold fails without an edit counts for neither. Results are 
 
 import argparse
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from omni_kit.patchgen import run_configs
 from omni_kit.scaffold import new_model
 from omni_kit.verify import Card, verify
 
+_FOLDERS = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/")  # of this machine
 _CONFIGS = "*_patch_gen_config.py"
 
 
@@ -174,7 +176,8 @@ def page(entries: Sequence[Mistake], results: Mapping[str, Result]) -> str:
 
 
 def _row(entry: Mistake, result: Result) -> str:
-    reason = " ".join(result.failed[0][1].split())[:160].replace("|", "\\|") if result.failed else ""
+    words = " ".join(result.failed[0][1].split()) if result.failed else ""
+    reason = _FOLDERS.sub("", words)[:160].replace("|", "\\|")
     return f"| {entry.model}: {entry.what} | {result.by or 'nothing'} | {reason} |"
 
 

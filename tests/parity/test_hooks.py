@@ -53,6 +53,12 @@ FAULTS: dict[str, tuple[Edits, str]] = {
         "'qwen3_moe' gives Qwen3MoeForCausalLM for Qwen3MoeForTokenClassification, and "
         "Qwen3MoeForTokenClassification without",
     ),
+    "a config without architectures gets the trunk": (
+        {REGISTRY: [('    if "ForCausalLM" in architecture:',
+                     '    if architecture is None:\n        return Qwen3MoeModel\n'
+                     '    if "ForCausalLM" in architecture:')]},
+        "'qwen3_moe' gives Qwen3MoeModel for a config without architectures",
+    ),
     "a class that is known and not given": (
         {REGISTRY: [('    elif "ForTokenClassification" in', '    elif "ForTokenClassificaton" in')]},
         "'qwen3_moe' gives Qwen3MoeForCausalLM for Qwen3MoeForTokenClassification, which it knows",
