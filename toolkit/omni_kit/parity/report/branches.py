@@ -103,11 +103,12 @@ def branch_report(executed: Mapping[str, Arcs], own: Path) -> BranchReport:
 
 def _plain(one: Untaken, own: Path) -> dict[str, Any]:
     file = Path(one.path)
-    library = next(_libraries(file), None)
-    shown = (
-        file.relative_to(own).as_posix() if file.is_relative_to(own) else library.show(file) if library else one.path
-    )
-    return {**asdict(one), "path": shown}
+    if file.is_relative_to(own):
+        path = file.relative_to(own).as_posix()
+    else:
+        library = next(_libraries(file), None)
+        path = library.show(file) if library is not None else one.path
+    return {**asdict(one), "path": path, "fields": list(one.fields), "arguments": list(one.arguments)}
 
 
 def _key(branch: Branch) -> tuple[str, str]:
