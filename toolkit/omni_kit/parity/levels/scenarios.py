@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from omni_kit.parity.processes.answers import Called
 
 _ASKED_OF_VARIANTS: tuple[Level, ...] = (Roundtrip(), Forward(), Backward())
-# What kernels are handed depends on the config, and plain attention ignores some of it.
-_CALLED_OF_VARIANTS = ("packed", "attention by sdpa, padded")
 
 
 class Scenarios(Level):
@@ -109,7 +107,4 @@ def _loaded_and_run(case: "Case", compared: Comparison) -> str:
         compared.absorb(verdict.comparison)
         if verdict.reason:
             return f"{level.name}: {verdict.reason}"
-    for called in case.pair.called_only(_CALLED_OF_VARIANTS):
-        if (one := compared_way(case, called, compared)).status == "fail":
-            return f"{called.name}: {one.reason}"
     return ""

@@ -1,7 +1,7 @@
 """What both sides of a comparison are asked at most once; each answer is kept."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -241,16 +241,10 @@ class Asked:
     @once
     def called(self) -> list[Called]:
         """Both sides have been called in every way that upstream can be; says how it went."""
-        return self.called_only(())
-
-    def called_only(self, names: Sequence[str]) -> list[Called]:
-        """As `called`, in the ways of these names alone."""
         self.loaded()
         place = self.where / "ways"
         outs = [self.folder(f"{side}/ways") for side in (REFERENCE, NUDGED, CANDIDATE)]
-        asked = self._reference.ask(Ways(place, outs[0], outs[1], tuple(names)))
-        if not asked:
-            return []
+        asked = self._reference.ask(Ways(place, outs[0], outs[1]))
         self._shared.add(place)
         told = self._other.ask(Answer(place, outs[2]))
         refused = [one["error"] or one["wants"] for one in asked]

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,24 +29,19 @@ class Ways(Step[list[dict[str, str]]]):
     """Writes the ways of calling the model below `place`, and what it answers to each below `out` and `nudged`.
 
     Answers, for each way, its `name`, and as `error` why upstream itself refuses it; as `wants`, where a framework may,
-    because it prepares what this way leaves out, or this machine lacks something. With `only`, in the ways of these
-    names.
+    because it prepares what this way leaves out, or this machine lacks something.
     """
 
     place: Path
     out: Path
     nudged: Path
-    only: Sequence[str] = ()
 
     def take(self, side: Side) -> list[dict[str, str]]:
         """See `Step.take`."""
         if not isinstance(side.feed, ManyWays):
             raise TargetFault(f"{type(side.feed).__name__} is said to know many ways of calling a model, and does not")
-        ways = [way for way in side.feed.ways(side.model) if not self.only or way.name in self.only]
-        for number, way in enumerate(ways):
+        for number, way in enumerate(side.feed.ways(side.model)):
             _write(way, self.place / f"{number:03d}")
-        if not ways:
-            return []
         told = [_told(side, way, self.out / name) for name, way in _read(self.place)]
         with nudging(side.model):
             again = [_told(side, way, self.nudged / name) for name, way in _read(self.place)]
