@@ -122,3 +122,13 @@ def test_a_window_that_only_kernels_look_at_is_read_off_the_calls(plant: Plant, 
     report = compare(plant("other_window", {MODELING: [(window, "sliding_window=7,")]}), sides, "forward")
 
     assert "attends with sliding_window=7 instead of None" in report.level("forward").reason
+
+
+def test_an_argument_of_the_loss_that_a_trainer_passes_and_the_model_loses(plant: Plant, sides: Sides) -> None:
+    handed = "                    weights=self.lm_head.weight,\n                    **kwargs,\n"
+    fewer = handed.replace("**kwargs", "**{name: one for name, one in kwargs.items() if name != 'temperature'}")
+    report = compare(plant("loss_argument", {MODELING: [(handed, fewer)]}), sides)
+
+    assert passing(report) == ["backward"]
+    assert "temperature does not reach veomni_causal_lm_loss" in slots_of(report).reason
+    assert "num_items_in_batch" not in slots_of(report).reason

@@ -42,7 +42,7 @@ class Stage:
     command: str = ""
     resumed: bool = False
     left_out: bool = False
-    untried: Sequence[str] = ()
+    untried: Sequence[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
