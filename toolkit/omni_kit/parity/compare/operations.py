@@ -21,7 +21,7 @@ _SUMS = frozenset(
 _FUSED = ("attention", "grouped", "linear", "cudnn", "mkldnn")
 
 
-class Operations(TorchDispatchMode):
+class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes every operation on floating-point numbers while it is entered.
 
     Args:
@@ -30,7 +30,7 @@ class Operations(TorchDispatchMode):
     """
 
     def __init__(self, note: Callable[[str], None]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._note = note
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -104,5 +104,5 @@ def _uncompiled() -> Iterator[None]:
             setattr(module, name, function)
         yield
     finally:
-        for module, name, function in kept:
-            setattr(module, name, function)
+        for module, name, before in kept:
+            setattr(module, name, before)
