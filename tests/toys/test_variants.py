@@ -48,7 +48,7 @@ def of_names(*names: str) -> FieldsRead:
 
 def test_each_field_gets_values_by_its_use() -> None:
     found = made().configs
-    for name, changed in {
+    expected: dict[str, dict[str, Any]] = {
         "norm_topk_prob=True": {"norm_topk_prob": True}, "tie_word_embeddings=True": {TIED: True},
         "num_experts_per_tok=4": {"num_experts_per_tok": 4}, "head_dim=17": {"head_dim": 17},
         "hidden_act=gelu": {"hidden_act": "gelu"}, "mlp_only_layers=[0]": {"mlp_only_layers": [0]},
@@ -56,7 +56,8 @@ def test_each_field_gets_values_by_its_use() -> None:
         "layer_types=['sliding', 'full']": {"layer_types": ["sliding", "full"]},
         "layer_types=['sliding', 'sliding']": {"layer_types": ["sliding", "sliding"]},
         "mlp_only_layers=[0], sparse_step=2": {"mlp_only_layers": [0], "sparse_step": 2},
-    }.items():  # fmt: skip
+    }  # fmt: skip
+    for name, changed in expected.items():
         assert found[name] == {**TOY, **changed}, name
     assert not {"unread=False", "use_cache=False"} & set(found)
 

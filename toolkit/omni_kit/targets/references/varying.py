@@ -4,6 +4,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from types import ModuleType
 from typing import Any, Literal, get_args, get_origin
@@ -30,7 +31,7 @@ def source_of(model: Any, spoken: str) -> Source:
     config, module = model.config, sys.modules[type(model).__module__]
     read = fields_read(_trees(module, config))
     if getattr(model, "_tied_weights_keys", None):
-        read.fields.setdefault(TIED, ConfigField(TIED))
+        read = replace(read, fields={TIED: ConfigField(TIED), **read.fields})
     ropes = {name: _words(function) for name, function in ROPE_INIT_FUNCTIONS.items()}
     return Source(config.to_dict(), _own_names(read, config), _declared(module, config), ropes, spoken)
 

@@ -202,9 +202,6 @@ def _is_config(node: ast.expr) -> bool:
 
 def _is_layer(node: ast.AST) -> bool:
     """Whether an expression counts layers: it contains a name such as `layer_idx`, or `i` alone."""
-    names = [part.id if isinstance(part, ast.Name) else part.attr for part in ast.walk(node) if _named(part)]
+    parts = [part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))]
+    names = [part.id if isinstance(part, ast.Name) else part.attr for part in parts]
     return any(name == "i" or any(word in name for word in _LAYER) for name in names)
-
-
-def _named(node: ast.AST) -> bool:
-    return isinstance(node, (ast.Name, ast.Attribute))

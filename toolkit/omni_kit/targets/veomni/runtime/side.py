@@ -23,6 +23,7 @@ from omni_kit.targets.veomni.runtime.hooks import INDEX, faults_of
 from omni_kit.targets.veomni.runtime.kernels import PLACE, bind, built_in, choices_of, eager_operations
 from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.loss_arguments import lost_arguments
+from omni_kit.targets.veomni.runtime.saving import cast_while_saved
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, calls_seen, filled, find_slots
 from omni_kit.targets.veomni.runtime.stand_ins import stand_ins_used
 from omni_kit.targets.veomni.runtime.text_runs import TextRuns
@@ -137,6 +138,8 @@ class VeOmniBuilder:
         size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
         save_model_weights(str(out), state, save_dtype="float32", shard_size=max(1, size // _SHARDS))
         (out / "config.json").write_bytes((checkpoint / "config.json").read_bytes())
+        if cast_by_saver := cast_while_saved(model):
+            self._notes.append(cast_by_saver)
 
     def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Logits and losses, fed as VeOmni's pipeline feeds; see `language_model`."""

@@ -1,0 +1,15 @@
+"""What the framework's own saver does, beside the export that is compared."""
+
+from pathlib import Path
+
+from omni_kit.parity import run_parity
+from omni_kit.parity.processes.workers import Sides
+
+
+def test_a_tensor_that_the_frameworks_saver_casts_is_said(veomni_models: Path, sides: Sides) -> None:
+    report = run_parity(veomni_models / "deepseek_v3", ["roundtrip", "forward"], sides=sides)
+    said = [note for note in report.notes if "own saver" in note]
+    assert len(said) == 1
+    assert "e_score_correction_bias" in said[0]
+    report = run_parity(veomni_models / "llama", ["roundtrip", "forward"], sides=sides)
+    assert not [note for note in report.notes if "own saver" in note]
