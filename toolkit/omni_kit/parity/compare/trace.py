@@ -167,6 +167,7 @@ class _Recorder:
         self._script = script
         self._open: list[ModuleCall] = []
         self._calls: dict[str, int] = {}
+        self._noting = False  # what the recorder computes is no module's
 
     def attach(self, name: str, module: nn.Module) -> list[Any]:
         """Hooks `module`; a module that is reachable under several names is recorded under the first."""
@@ -185,7 +186,7 @@ class _Recorder:
 
     def count(self, what: str) -> None:
         """Notes an operation of the module that runs."""
-        if self._open:
+        if self._open and not self._noting:
             operations = self._open[-1].operations
             operations[what] = operations.get(what, 0) + 1
 
@@ -212,6 +213,13 @@ class _Recorder:
 
     def _note(self, call: ModuleCall, side: str, path: str, tensor: torch.Tensor) -> torch.Tensor:
         """Writes a tensor down; returns what goes on in its place."""
+        self._noting = True
+        try:
+            return self._noted(call, side, path, tensor)
+        finally:
+            self._noting = False
+
+    def _noted(self, call: ModuleCall, side: str, path: str, tensor: torch.Tensor) -> torch.Tensor:
         (call.inputs if side == "in" else call.outputs).append(path)
         key = f"{call.number}.{{}}.{path}"
         self.recording.tensors[key.format(side)] = tensor.detach().clone()
