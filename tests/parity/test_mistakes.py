@@ -17,8 +17,11 @@ LIST = Path(__file__).parents[2] / "bench" / "mistakes" / "inside_the_model.yaml
 # The default levels first: what they notice need not be asked further.
 ROUNDS: Sequence[Sequence[str] | None] = (None, ("keys", "dtype", "opslots"), ("scenarios",))
 QUICK = ("activation-fixed-experts", "norm-weight-after-rounding", "loss-without-temperature", "norm-by-product")
-# Calls of one module are paired by their order, which a loop over experts in another order changes.
-UNPAIRED = ("experts-in-reverse",)
+# What is judged wrongly today, and why.
+KNOWN = {
+    "experts-in-reverse": "calls of one module are paired by their order, which such a loop changes",
+    "softmax-in-half": "torch's softmax rounds once at its end: on the toy, no bit changes",
+}
 Planted = Callable[["Entry"], Path]
 
 
@@ -61,7 +64,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
 
 
 def marks(entry: Entry) -> list[pytest.MarkDecorator]:
-    known = [pytest.mark.xfail(reason="calls are paired by their order")] if entry.id in UNPAIRED else []
+    known = [pytest.mark.xfail(reason=KNOWN[entry.id])] if entry.id in KNOWN else []
     return known if entry.id in QUICK else [pytest.mark.sweep, *known]
 
 
