@@ -109,7 +109,7 @@ def judge(
                 verdicts[rule.id] = RuleVerdict("not-applicable", f"{rule.id} came to no end")
     own = {SuppressionNeedsReason: comments, InvalidPython: broken, RuleFailed: crashes}
     if UnreadableDocument in rules:
-        own[UnreadableDocument] = list(unreadable(path))
+        own[UnreadableDocument] = list(unreadable(path, package_of(target).inputs(path)))
     for rule, found in own.items():
         if rule in rules:
             verdicts[rule.id] = settled(_verdict(rule, found), active)

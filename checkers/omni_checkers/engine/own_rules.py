@@ -72,7 +72,8 @@ class RuleFailed(Rule):
 class UnreadableDocument(Rule):
     """Every JSON, TOML and YAML file of a model can be read.
 
-    Training files, the toy's config and the record of answers also hold a mapping.
+    Files of a framework's checkout that name the model count, such as its training files below `configs/`. Training
+    files, the toy's config and the record of answers also hold a mapping.
 
     Why: whoever reads the file ends with an error: the trainer, parity, or `omni-kit update`, hours after the edit.
 
@@ -105,9 +106,10 @@ def documents(root: Path) -> list[Path]:
     return [path for path in files_matching(root, "**/*") if path.suffix in _DOCUMENTS]
 
 
-def unreadable(root: Path) -> Iterator[Finding]:
-    """A finding for each document in a model's directory that cannot be read."""
-    for path in documents(root):
+def unreadable(root: Path, others: Iterable[Path] = ()) -> Iterator[Finding]:
+    """A finding for each document that cannot be read: those of a model's directory, and of others that speak of it."""
+    outside = (path for path in others if path.suffix in _DOCUMENTS and path.is_file())
+    for path in dict.fromkeys([*documents(root), *outside]):
         try:
             if _MAPPINGS.fullmatch(path.name) and path.parent == root:
                 mapping_of(path)

@@ -27,6 +27,8 @@ SUITES = (
     Suite("tests/models/utils.py", "which dummy data it reads", MULTIMODAL),
 )
 
+_CONFIGS = (".yaml", ".yml", ".json")
+
 
 def around(model_dir: ModelDir) -> list[Path]:
     """The files outside the package that rules look at."""
@@ -34,12 +36,17 @@ def around(model_dir: ModelDir) -> list[Path]:
         return []
     lists = [model_dir.sys_path / suite.path for suite in SUITES]
     toys = sorted((model_dir.sys_path / "tests" / "toy_config").glob("*/*"))
-    return [*lists, *toys, *training_configs(model_dir)]
+    return [*lists, *toys, *_configs(model_dir)]
 
 
 def training_configs(model_dir: ModelDir) -> Iterator[Path]:
-    """The files below `configs/` that speak of a model, by their folder or their name."""
+    """The training files below `configs/` that speak of a model, by their folder or their name."""
+    return (file for file in _configs(model_dir) if file.suffix != ".json")
+
+
+def _configs(model_dir: ModelDir) -> Iterator[Path]:
+    """The training files and the models' own configs below `configs/`, of a model."""
     names = {model_dir.path.name, *model_dir.registered}
-    for file in files_matching(model_dir.sys_path / "configs", "**/*.y*ml"):
-        if names & {file.parent.name, file.stem}:
+    for file in files_matching(model_dir.sys_path / "configs", "**/*"):
+        if file.suffix in _CONFIGS and names & {file.parent.name, file.stem}:
             yield file
