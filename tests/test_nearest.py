@@ -1,5 +1,7 @@
 """The reference models to read first: by model, by kind, by traits; and what inspect prints of them."""
 
+from pathlib import Path
+
 import pytest
 
 from omni_kit.cli import main
@@ -29,6 +31,14 @@ def test_a_model_with_a_reference_of_its_own_is_nearest_to_it(source: str, first
 @pytest.mark.parametrize("source", ["qwen3", "llava", "bert"])
 def test_a_kind_without_a_reference_gets_those_of_its_targets_other_kinds(source: str) -> None:
     assert {one.kind for one in nearest(open_source(source))} == {"moe"}
+
+
+def test_what_lies_in_the_working_directory_has_no_part_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "olmoe").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert nearest(open_source("transformers:olmoe"))[0].name == "veomni/olmoe"
+    lumen = next(one for one in nearest(open_source("FluxTransformer2DModel")) if one.name == "diffusers/lumen")
+    assert lumen.shared
 
 
 def test_shared_and_missing_traits_are_those_of_the_model() -> None:

@@ -345,6 +345,17 @@ class TestRun:
         (finding,) = found(path, "OMK004")
         assert (finding.path, finding.line) == (path / name, line)
 
+    @pytest.mark.parametrize(
+        ("folder", "count"), [("text/qwen3_moe", 1), ("model_configs/qwen3_moe", 1), ("text/llama", 0)]
+    )
+    def test_configs_of_a_checkout_that_name_the_model_are_read(
+        self, folder: str, count: int, subject: Subject
+    ) -> None:
+        name = f"../../../../configs/{folder}/any.{'json' if 'model' in folder else 'yaml'}"
+        path = subject("qwen3_moe", edits={name: "{\n'a"})
+        findings = found(path, "OMK", "VEO804")
+        assert [(one.rule, one.path) for one in findings] == [("OMK004", (path / name).resolve())] * count
+
     @pytest.mark.parametrize(("name", "text"), [
         ("train.yaml", "a: &b\n  - 1\nc: *b\n"),
         ("sweep.yaml", "a: 1\n---\na: 2\n"),

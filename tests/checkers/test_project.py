@@ -165,7 +165,7 @@ class TestBaseline:
         path = subject(edits=_WRONG)
         file = tmp_path / "baseline.json"
         for _ in range(2):
-            assert run_check([path], write_baseline=file, cached=False).notes == [f"wrote 1 findings to {file}"]
+            assert run_check([path], write_baseline=file, cached=False).notes == [f"wrote 1 finding to {file}"]
         (tmp_path / "link.json").symlink_to(file)
         with pytest.raises(BadInput, match="no plain file"):
             run_check([path], write_baseline=tmp_path / "link.json")

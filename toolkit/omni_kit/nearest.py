@@ -13,7 +13,8 @@ from omni_kit.targets.protocol import package_of
 from omni_kit.targets.registry import targets
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.profile import ModelProfile
-from omni_kit.upstream.subject import Subject, open_source
+from omni_kit.upstream.repositories.reference import names_reference
+from omni_kit.upstream.subject import Subject, open_name, open_source
 
 _SHOWN = 3
 
@@ -82,6 +83,8 @@ def _profile(path: Path) -> ModelProfile | None:
     file = path / ANSWERS
     source = load_answers(file).answers.get("source", "") if file.is_file() else path.name
     try:
-        return open_source(source).profile
+        if names_reference(source):  # a class of a repository beside the reference models
+            return open_source(str(resource_dir(FOLDER).parent / source)).profile
+        return open_name(source).profile  # whatever lies in the working directory
     except OmniKitError:
         return None

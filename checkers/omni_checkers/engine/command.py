@@ -67,7 +67,7 @@ def run_check(
     for file in not_used(paths, settings.file):
         report.notes.append(f"the settings in {file} do not count: stand there, or give --config")
     if write_baseline is not None:
-        report.notes.append(f"wrote {Baseline(write_baseline).write(report.findings)} findings to {write_baseline}")
+        report.notes.append(Baseline(write_baseline).written(report.findings))
         report.matched, report.findings = len(report.findings), []
     return report
 

@@ -102,7 +102,8 @@ def find_models(paths: Sequence[Path], target: str | None = None) -> list[tuple[
             here = find_integrations(path, target)
         except BadInput as error:
             what = f"nothing to check in {path}: {error.message}" if path.exists() else error.message
-            raise BadInput(what, error.hint) from error
+            hint = "give the model's directory, or add --touched" if path.is_file() else error.hint
+            raise BadInput(what, hint) from error
         for owner, integration in here:
             found.setdefault(integration.path, owner)
     return list(found.items())

@@ -60,6 +60,11 @@ class Baseline:
         except (OSError, ValueError, RecursionError) as error:
             raise BadInput(f"{self.file} is no baseline, and is not overwritten", hint) from error
 
+    def written(self, findings: Iterable[Finding]) -> str:
+        """Write these findings, and return the line that says so."""
+        count = self.write(findings)
+        return f"wrote {count} {'finding' if count == 1 else 'findings'} to {self.file}"
+
     def write(self, findings: Iterable[Finding]) -> int:
         """Makes these findings the known ones; returns how many there are."""
         entries = [

@@ -89,7 +89,7 @@ class Gate:
         """
         baseline = Baseline(file)
         baseline.check_replaceable()
-        return f"wrote {baseline.write(self.findings)} findings to {file}"
+        return baseline.written(self.findings)
 
     def notes(self) -> list[str]:
         """What a person should know about findings that are not reported."""

@@ -74,7 +74,8 @@ def _outcome(reply: Service, line: str) -> dict[str, Any]:
         sys.stderr.flush()
         blames = getattr(error, "blames_candidate", not lacks_package(error))
         broken = getattr(error, "blames_reference", False)
-        return {"error": one_line(error), "blames_candidate": blames, "blames_reference": broken}
+        place = str(getattr(error, "place", ""))
+        return {"error": one_line(error), "blames_candidate": blames, "blames_reference": broken, "place": place}
 
 
 if __name__ == "__main__":

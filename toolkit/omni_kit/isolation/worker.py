@@ -54,11 +54,15 @@ class StepError(Exception):
         blames_candidate: the integration's own code raised, or ended its process by an exit; False where the reference
             did, where a signal ended a process, out of memory or not, and where one hung or lacks a package.
         blames_reference: upstream's own code is broken: it cannot be compared with.
+        place: FILE:LINE of the integration's own code that it came from; empty where that is not known.
         reported: a level has already shown it.
     """
 
-    def __init__(self, message: str, *, blames_candidate: bool = False, blames_reference: bool = False) -> None:
+    def __init__(
+        self, message: str, *, blames_candidate: bool = False, blames_reference: bool = False, place: str = ""
+    ) -> None:
         super().__init__(message)
+        self.place = place
         self.blames_candidate = blames_candidate
         self.blames_reference = blames_reference
         self.reported = False
@@ -176,7 +180,8 @@ class Worker:
         if "error" in reply:
             blames = self.name != "reference" and reply["blames_candidate"]
             broken = self.name == "reference" and reply["blames_reference"]
-            raise StepError(reply["error"], blames_candidate=blames, blames_reference=broken)
+            place = str(reply.get("place", ""))
+            raise StepError(reply["error"], blames_candidate=blames, blames_reference=broken, place=place)
         result: R = reply["result"]
         return result
 

@@ -1,9 +1,11 @@
 """What the generated file says about itself: the header with its records, and the banners over what was changed."""
 
+import ast
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import dedent
 
 from omni_kit.patchgen.spec import PatchConfig
@@ -68,6 +70,28 @@ def read_header(text: str) -> dict[str, tuple[str, str]]:
         elif (match := _HASHES.match(line)) and current:
             records[current] = (match["upstream"], match["patch"])
     return records
+
+
+def patch_at(file: Path, line: int) -> str:
+    """Return which patch of a generated file the code at a line is of, as "kind: target"; empty where it is of none."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        scopes = [*_scopes(ast.parse(text).body, "")]
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return ""
+    around = [name for name, first, last in scopes if first <= line <= last]
+    head = text.partition("\nimport ")[0].partition("\nfrom ")[0]
+    patches = {match["target"]: match["kind"] for each in head.splitlines() if (match := _RECORD.match(each))}
+    return next((f"{patches[name]}: {name}" for name in reversed(around) if name in patches), "")
+
+
+def _scopes(body: Sequence[ast.stmt], prefix: str) -> Iterator[tuple[str, int, int]]:
+    """Classes and functions, decorators included, with their first and last lines; outer ones first."""
+    for node in body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            yield f"{prefix}{node.name}", first, node.end_lineno or node.lineno
+            yield from _scopes(node.body, f"{prefix}{node.name}.")
 
 
 def banner(title: str, *lines: str) -> str:

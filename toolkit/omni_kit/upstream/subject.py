@@ -228,6 +228,9 @@ def open_name(name: str) -> Subject:
     return _named(name, _Libraries(None, None), None)
 
 
+_SOURCES = "give a config.json, a checkpoint, a model_type, or a class of diffusers"
+
+
 @dataclass(frozen=True)
 class _Libraries:
     """The libraries to read, found when they are needed."""
@@ -259,9 +262,10 @@ def _opened(given: str, libraries: _Libraries, config: Path | None) -> Subject:
     try:
         found = _at_path(given, path, libraries, config)
     except BadInput as error:
-        if prefix and not error.hint:
-            raise BadInput(str(error), f"give {prefix}:{given} for the name in {prefix}") from error
-        raise
+        if error.hint:
+            raise
+        hint = f"give {prefix}:{given} for the name in {prefix}" if prefix else _SOURCES
+        raise BadInput(str(error), hint) from error
     note = f"read {path.resolve()}; give {prefix}:{given} for the name in {prefix}"
     return replace(found, notes=(*found.notes, note)) if prefix else found
 

@@ -88,14 +88,17 @@ class Recording:
 
 
 @contextmanager
-def recorded(model: nn.Module, script: "Script | None" = None, *, counted: bool = False) -> Iterator[Recording]:
+def recorded(
+    model: nn.Module, script: "Script | None" = None, *, counted: bool = False, always: bool = False
+) -> Iterator[Recording]:
     """Records every module call below `model` while gradients are enabled.
 
     Args:
         script: a recording to replay; None lets the model run freely.
         counted: also counts the operations of each.
+        always: also while they are not.
     """
-    recorder = _Recorder(script)
+    recorder = _Recorder(script, always)
     handles = [handle for name, module in model.named_modules() for handle in recorder.attach(name, module)]
     try:
         with Operations(recorder.count) if counted else nullcontext():
@@ -162,7 +165,8 @@ def _in_dtype(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 class _Recorder:
-    def __init__(self, script: Script | None) -> None:
+    def __init__(self, script: Script | None, always: bool) -> None:
+        self._always = always
         self.recording = Recording()
         self._script = script
         self._open: list[ModuleCall] = []
@@ -174,10 +178,10 @@ class _Recorder:
         facts = (type(module).__name__, _source(module), _weights(module))
 
         def before(module: nn.Module, args: Any, kwargs: Any) -> Any:
-            return self._enter(name, facts, module, args, kwargs) if torch.is_grad_enabled() else None
+            return self._enter(name, facts, module, args, kwargs) if self._on() else None
 
         def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-            return self._leave(name, output) if torch.is_grad_enabled() else None
+            return self._leave(name, output) if self._on() else None
 
         return [
             module.register_forward_pre_hook(before, with_kwargs=True),
@@ -189,6 +193,9 @@ class _Recorder:
         if self._open and not self._noting:
             operations = self._open[-1].operations
             operations[what] = operations.get(what, 0) + 1
+
+    def _on(self) -> bool:
+        return self._always or torch.is_grad_enabled()
 
     def _enter(self, name: str, facts: tuple[str, str, str], module: nn.Module, args: Any, kwargs: Any) -> Any:
         occurrence = self._calls.get(name, 0)

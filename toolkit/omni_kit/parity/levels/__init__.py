@@ -27,6 +27,7 @@ from omni_kit.parity.levels.sp import Sp
 from omni_kit.parity.levels.stages import Stages
 from omni_kit.parity.levels.steps import Steps
 from omni_kit.parity.levels.train import Train
+from omni_kit.parity.places import Places
 from omni_kit.parity.report.report import LevelResult
 from omni_kit.targets.sides import OF_MODELS, Ability
 
@@ -102,11 +103,11 @@ def judge(name: str, case: "Case") -> LevelResult:
         raise
     except Exception as error:  # our own fault, or an answer that no honest process gives: nothing is shown by it
         result = LevelResult(name, "error", f"omni-kit failed in this level: {one_line(error)}")
-    return replace(result, seconds=round(time.monotonic() - started, 3))
+    return replace(Places(case).added(result), seconds=round(time.monotonic() - started, 3))
 
 
 def _failed(level: str, error: StepError) -> LevelResult:
     if error.reported:
         return LevelResult(level, "skip", f"not run, because: {error}")
     error.reported = True
-    return LevelResult(level, "fail" if error.blames_candidate else "error", str(error))
+    return LevelResult(level, "fail" if error.blames_candidate else "error", str(error), place=error.place)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from omni_kit.parity.compare.comparison import listed
 from omni_kit.parity.levels.level import Level, LevelVerdict
+from omni_kit.parity.places import Places
 from omni_kit.targets.sides import Ability
 from omni_kit.toys.reach import unexercised
 
@@ -26,4 +27,6 @@ class Backward(Level):
         found = case.gradients
         if not found.ok:
             case.locate()
-        return LevelVerdict(found, found.reason("gradients"), found.tolerance, f"{found.compared} gradients")
+        place = "" if found.ok else Places(case).of_divergence(case.divergence)
+        said = f"{found.compared} gradients"
+        return LevelVerdict(found, found.reason("gradients"), found.tolerance, said, place=place)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from omni_kit.parity.levels.level import Level, LevelVerdict
+from omni_kit.parity.places import Places
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
@@ -24,6 +25,6 @@ class Forward(Level):
         reasons = [*filter(None, [found.reason("outputs")]), *attention[:1]]
         if len(attention) > 1:
             reasons[-1] += f", and {len(attention) - 1} more"
-        return LevelVerdict(
-            found, "; ".join(reasons), found.tolerance, f"{found.compared} outputs, and how attention is called"
-        )
+        said = f"{found.compared} outputs, and how attention is called"
+        place = "" if found.ok else Places(case).of_divergence(case.divergence)
+        return LevelVerdict(found, "; ".join(reasons), found.tolerance, said, place=place)

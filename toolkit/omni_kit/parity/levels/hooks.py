@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
+from omni_kit.parity.places import Places
 from omni_kit.targets.sides import Ability
 
 if TYPE_CHECKING:
@@ -25,4 +26,5 @@ class Hooks(Level):
         """See `Level.judge`."""
         called, wrong = case.pair.hooked()
         reason = "; ".join(f"{hook}: {said}" for hook, said in wrong)
-        return LevelVerdict(Comparison(), reason, said=f"{len(called)} called: {', '.join(called)}")
+        place = Places(case).of_hook(*wrong[0]) if wrong else ""
+        return LevelVerdict(Comparison(), reason, said=f"{len(called)} called: {', '.join(called)}", place=place)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from omni_kit.parity.compare.comparison import compare_shapes
 from omni_kit.parity.levels.level import Level, LevelVerdict
+from omni_kit.parity.places import Places
 
 if TYPE_CHECKING:
     from omni_kit.parity.case import Case
@@ -23,7 +24,10 @@ class Keys(Level):
         """See `Level.judge`."""
         expected = {name: list(tensor.shape) for name, tensor in case.pair.state().items()}
         found = compare_shapes(expected, case.pair.shapes())
-        if not found.ok or not case.thorough or case.pair.given is not None:
+        if not found.ok:
+            place = Places(case).of_keys(found)
+            return LevelVerdict(found, found.reason("tensors"), said=f"{found.compared} tensors", place=place)
+        if not case.thorough or case.pair.given is not None:
             return LevelVerdict(found, found.reason("tensors"), said=f"{found.compared} tensors")
         said = [f"{found.compared} tensors"]
         for what, one in case.pair.enlarged():

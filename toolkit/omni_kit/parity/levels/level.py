@@ -26,6 +26,7 @@ class LevelVerdict:
         untested: what could not be tried, why, and what to install; with it a level does not pass.
         scenarios: what came of each, where there are several.
         fields: of each field of the config that upstream's code reads, what was tried.
+        place: the own line that is responsible; see `LevelResult`.
     """
 
     comparison: Comparison
@@ -36,6 +37,7 @@ class LevelVerdict:
     untested: str = ""
     scenarios: tuple[ScenarioResult, ...] = ()
     fields: tuple[FieldVaried, ...] = ()
+    place: str = ""
 
     def result(self, level: str) -> LevelResult:
         """The level's line of the report; of a level that fails, figures only where those are what failed."""
@@ -45,7 +47,7 @@ class LevelVerdict:
         reason = self.reason or (f"not tested: {self.untested}" if self.untested else self.said)
         found = self.comparison
         if not found.compared or (self.reason and self._within):
-            return LevelResult(level, status, reason, scenarios=self.scenarios, fields=self.fields)
+            return LevelResult(level, status, reason, scenarios=self.scenarios, fields=self.fields, place=self.place)
         return LevelResult(
             level,
             status,
@@ -56,6 +58,7 @@ class LevelVerdict:
             worst=tuple(found.worst[:_WORST_SHOWN]),
             scenarios=self.scenarios,
             fields=self.fields,
+            place=self.place,
         )
 
     @property

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
+from omni_kit.parity.places import Places
 from omni_kit.targets.sides import Ability
 
 if TYPE_CHECKING:
@@ -32,4 +33,4 @@ class Modules(Level):
             case.note(f"{where}; no output and no gradient of the model shows it")
             return LevelVerdict(found, "", FLOAT32_TOLERANCE, said)
         case.locate()
-        return LevelVerdict(found, where, FLOAT32_TOLERANCE)
+        return LevelVerdict(found, where, FLOAT32_TOLERANCE, place=Places(case).of_divergence(case.divergence))

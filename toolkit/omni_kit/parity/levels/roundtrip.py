@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.levels.level import Level, LevelVerdict
+from omni_kit.parity.places import Places
 from omni_kit.targets.sides import Ability
 
 if TYPE_CHECKING:
@@ -26,15 +28,22 @@ class Roundtrip(Level):
         from omni_kit.parity.compare.tensors import compare_exactly
 
         state = case.pair.state()
-        loaded = compare_exactly(state, case.evidence.loaded())
+        try:
+            loaded = compare_exactly(state, case.evidence.loaded())
+        except StepError as error:
+            if error.blames_candidate and not error.reported and not error.place:
+                error.place = Places(case).of_failed_loading()
+            raise
         if any("never loaded" in worst.why for worst in loaded.worst):
             case.note(_NOT_RECOGNISED)
         if not loaded.ok:
-            return LevelVerdict(loaded, f"loading: {loaded.reason('tensors')}", 0.0)
+            return LevelVerdict(
+                loaded, f"loading: {loaded.reason('tensors')}", 0.0, place=Places(case).of_loading(loaded)
+            )
         if Ability.export not in case.offers:
             return LevelVerdict(loaded, tolerance=0.0, said="loading alone: there is nothing to export")
         exported = compare_exactly(state, case.evidence.exported())
         wrong = case.evidence.exported_config() if exported.ok else exported.reason("tensors")
-        return LevelVerdict(
-            exported, f"saving: {wrong}" if wrong else "", 0.0, f"{exported.compared} tensors loaded and exported"
-        )
+        said = f"{exported.compared} tensors loaded and exported"
+        place = Places(case).of_saving(exported) if wrong else ""
+        return LevelVerdict(exported, f"saving: {wrong}" if wrong else "", 0.0, said, place=place)

@@ -10,6 +10,7 @@ from omni_kit.parity.levels.forward import Forward
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.levels.roundtrip import Roundtrip
 from omni_kit.parity.levels.variants import varied
+from omni_kit.parity.places import Places
 from omni_kit.parity.report.report import ScenarioResult, fields_said, listed
 from omni_kit.targets.sides import Ability
 
@@ -35,7 +36,8 @@ class Scenarios(Level):
     def judge(self, case: "Case") -> LevelVerdict:
         """See `Level.judge`."""
         found, results = Comparison(), []
-        results += [compared_way(case, called, found) for called in case.pair.called()]
+        ways = {called.name: called for called in case.pair.called()}
+        results += [compared_way(case, called, found) for called in ways.values()]
         results += beginnings(case)
         if case.thorough:
             results += [_on_branch(case, *branch, found) for branch in case.pair.branches().items()]
@@ -50,7 +52,9 @@ class Scenarios(Level):
         left_out = f"left out: {listed(refused)}" if refused else ""
         said = "; ".join(filter(None, [f"{counted} scenarios", fields_said(fields), left_out]))
         reason = "; ".join(f"{one.name}: {one.reason}" for one in wrong)
-        return LevelVerdict(found, reason, found.tolerance, said, scenarios=tuple(results), fields=fields)
+        first = ways.get(wrong[0].name) if wrong else None
+        place = (first.place or Places(case).of_way(first)) if first is not None else ""
+        return LevelVerdict(found, reason, found.tolerance, said, scenarios=tuple(results), fields=fields, place=place)
 
 
 def compared_way(case: "Case", called: "Called", found: Comparison, place: str = "candidate/ways") -> ScenarioResult:

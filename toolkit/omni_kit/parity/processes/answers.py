@@ -48,6 +48,7 @@ class Called:
         refused: why upstream itself cannot be called so; empty where it can.
         failed: why the candidate cannot.
         wants: why it cannot where it need not: its framework prepares what this way leaves out, or a machine lacks it.
+        place: the candidate's own line that failed.
     """
 
     name: str
@@ -55,12 +56,16 @@ class Called:
     refused: str
     failed: str
     wants: str = ""
+    place: str = ""
 
 
 def paired(refused: Sequence[str], told: Sequence[dict[str, str]]) -> list[Called]:
     """What upstream said of each way, and the candidate."""
     both = enumerate(zip(refused, told, strict=True))
-    return [Called(one["name"], f"{number:03d}", why, one["error"], one["wants"]) for number, (why, one) in both]
+    return [
+        Called(one["name"], f"{number:03d}", why, one["error"], one["wants"], one["place"])
+        for number, (why, one) in both
+    ]
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,12 @@ class Asked:
         gradient, placed = Ability.gradient in candidate.offers, {"device": device}
         options = {**candidate.options, **placed}
         self._opened_other = Open(
-            candidate.builder, options, forbidden=candidate.independent_of, gradient=gradient, measured=own
+            candidate.builder,
+            options,
+            forbidden=candidate.independent_of,
+            gradient=gradient,
+            measured=own,
+            own=str(candidate.path),
         )
         self._other.send(self._opened_other)
         self._opened_reference = Open(

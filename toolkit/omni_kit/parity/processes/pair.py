@@ -8,9 +8,12 @@ from typing import Any, cast
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison, compare_shapes
 from omni_kit.parity.compare.files import load_tensors
+from omni_kit.parity.compare.modules import Compared
+from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.trace import Recording
 from omni_kit.parity.processes.answers import CANDIDATE, REFERENCE, Called, paired
 from omni_kit.parity.processes.asked import Asked
+from omni_kit.parity.processes.builder import made_feed
 from omni_kit.parity.processes.steps import (
     AnswerOn,
     AnswerWrongly,
@@ -35,10 +38,12 @@ from omni_kit.parity.processes.steps import (
     RunPlanted,
     RunWith,
     SaveVariant,
+    Step,
     Trace,
     TrainPlainly,
     Variants,
 )
+from omni_kit.parity.processes.steps.locating import TraceWay
 from omni_kit.parity.processes.training import Trained
 from omni_kit.targets.sides import StageFault, TrainingRun
 from omni_kit.toys.configs.noise import write_with_noise
@@ -200,6 +205,28 @@ class Pair(Asked):
             return self._reference.ask(LoadAdapter(checkpoint, adapter))
         except StepError as error:
             raise StepError(f"upstream cannot load the adapter: {error}", blames_candidate=True) from error
+
+    def located(self, step: Step[str]) -> str:
+        """What the candidate's process says about a place in its own code."""
+        return self._other.ask(step)
+
+    def traced_way(self, folder: str) -> tuple[Compared, Compared]:
+        """Both sides' modules while they are called in one way: running freely, and the candidate's fed as upstream's.
+
+        Raises:
+            StepError: a side cannot be called so, or not while it is recorded.
+        """
+        way, own = self.where / "ways" / folder, self.where / CANDIDATE / "located" / folder
+        theirs = self.folder(REFERENCE) / "located" / folder
+        self._reference.ask(TraceWay(way, theirs))
+        self._other.ask(TraceWay(way, own / "trace"))
+        reference, candidate = Recording.load(theirs), Recording.load(own / "trace")
+        pairs = [(*key, number) for key, number in pair_calls(reference, candidate).items()]
+        script = own / "script"
+        shutil.copytree(theirs, script, dirs_exist_ok=True)
+        self._other.ask(TraceWay(way, own / "replay", str(script), pairs))
+        mask = made_feed(self.candidate.feed).mask(load_tensors(way / "inputs.safetensors")).bool()
+        return Compared(reference, candidate, mask), Compared(reference, Recording.load(own / "replay"), mask)
 
     def places(self) -> list[dict[str, Any]]:
         """Where faults can be planted in the candidate."""

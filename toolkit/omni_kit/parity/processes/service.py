@@ -2,6 +2,7 @@
 
 import _imp
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from omni_kit.parity.processes.loaded import watch
@@ -17,7 +18,12 @@ def service(name: str) -> Callable[[str], Any]:
     def take(line: str) -> Any:
         from omni_kit.parity.processes.steps import step_of
 
-        result = step_of(line).take(side)
+        try:
+            result = step_of(line).take(side)
+        except Exception as error:
+            with suppress(AttributeError):
+                error.place = side.code.of_error(error) if side.code else ""  # type: ignore[attr-defined]
+            raise
         side.check_imports()
         return result
 

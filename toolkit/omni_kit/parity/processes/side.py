@@ -14,6 +14,7 @@ from omni_kit.parity.compare.trace import Recording, Script, recorded
 from omni_kit.parity.faults.planting import Place
 from omni_kit.parity.processes.builder import TargetFault, made, made_feed
 from omni_kit.parity.processes.executed import execution
+from omni_kit.parity.processes.own_code import OwnCode
 from omni_kit.targets.sides import (
     Adapted,
     Asked,
@@ -47,6 +48,7 @@ class Side:
         builder_name, options: as it was opened.
         places: where faults can be planted in the model.
         measures_models: what the files of the model's classes execute is measured.
+        code: the integration's own files; None on upstream's side.
     """
 
     def __init__(self, name: str) -> None:
@@ -56,6 +58,7 @@ class Side:
         self.measures_models = False
         self._model: Any = None
         self.places: Sequence[Place] = ()
+        self.code: OwnCode | None = None
         self._builder: Builder | None = None
         self._feed: Feed | None = None
         self._forbidden: Sequence[str] = ()

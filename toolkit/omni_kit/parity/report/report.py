@@ -52,6 +52,8 @@ class LevelResult:
         scenarios: what came of each, where the level has several.
         fields: of each field of the config that upstream's code reads, the values that were tried, or why none was.
         applicable: False for a "skip" where there is nothing to compare in this integration.
+        place: FILE:LINE of the integration's own code that a failure comes from, relative to its directory; empty
+            where that is not known.
     """
 
     level: str
@@ -65,6 +67,7 @@ class LevelResult:
     scenarios: Sequence[ScenarioResult] = ()
     fields: Sequence[FieldVaried] = ()
     applicable: bool = True
+    place: str = ""
 
 
 def listed(names: Sequence[str]) -> str:

@@ -142,7 +142,7 @@ def _refuses(error: Exception, branch: str) -> bool:
 
 def _told(side: Side, way: Way, out: Path, branch: str = "") -> dict[str, str]:
     torch.manual_seed(0)
-    silent = {"name": way.name, "error": "", "wants": ""}
+    silent = {"name": way.name, "error": "", "wants": "", "place": ""}
     try:
         answers = side.asked.answer(side.model, _placed(side, way))
     except MissingRequirement as error:
@@ -151,9 +151,17 @@ def _told(side: Side, way: Way, out: Path, branch: str = "") -> dict[str, str]:
         why = one_line(error)
         if lacks_package(error) or (branch and _refuses(error, branch)):
             return {**silent, "wants": why}
-        return {**silent, **({"wants": f"it wants what is prepared: {why}"} if way.bare else {"error": why})}
+        if way.bare:
+            return {**silent, "wants": f"it wants what is prepared: {why}"}
+        return {**silent, "error": why, "place": side.code.of_error(error) if side.code else ""}
     save_tensors(answers, out / _OUTPUTS)
     return silent
+
+
+def opened_way(side: Side, folder: Path) -> Way:
+    """The way of calling that was written into a folder, its inputs on the model's device."""
+    said = json.loads((folder / _WAY).read_text(encoding="utf-8"))
+    return _placed(side, Way(**{**said, "inputs": load_tensors(folder / _INPUTS)}))
 
 
 def _placed(side: Side, way: Way) -> Way:

@@ -11,6 +11,7 @@ import torch
 from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.processes.executed import Arcs, execution
 from omni_kit.parity.processes.loaded import loaded_files
+from omni_kit.parity.processes.own_code import OwnCode
 from omni_kit.parity.processes.side import Side
 from omni_kit.parity.processes.step import Step
 from omni_kit.targets.sides import Converting, Naming
@@ -23,6 +24,7 @@ class Open(Step[dict[str, Any]]):
     Attributes:
         measured: directories of which it is measured what they execute; without any, the files of models; None leaves
             things as they are.
+        own: the directory or file of an integration; empty on upstream's side.
     """
 
     builder: str
@@ -31,9 +33,11 @@ class Open(Step[dict[str, Any]]):
     forbidden: Sequence[str] = ()
     gradient: bool = True
     measured: Sequence[str] | None = None
+    own: str = ""
 
     def take(self, side: Side) -> dict[str, Any]:
         """See `Step.take`."""
+        side.code = OwnCode(Path(self.own)) if self.own else None
         if self.measured is not None:
             side.measures_models = not self.measured
             execution.begin(self.measured)
