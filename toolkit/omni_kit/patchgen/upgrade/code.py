@@ -1,0 +1,159 @@
+"""One definition as text and syntax tree: dumps, comments, names that statements read and write."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from omni_kit.patchgen.source import DefinitionNode
+from omni_kit.patchgen.spans import Source, shift
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_WORD = re.compile(r"\w+")
+_NAMES = re.compile(r"((?:id|attr|arg)=)'\w+'")
+
+
+class Code(Source):
+    """A definition cut out of its file, dedented; its text begins at `def` or `class`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text if text.endswith("\n") else f"{text}\n")
+
+    @cached_property
+    def node(self) -> DefinitionNode:
+        """The definition."""
+        node = ast.parse(self.text).body[0]
+        assert isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        return node
+
+    def first_line_of(self, node: ast.stmt) -> int:
+        """The first line of a statement, with its decorators and the comments right above it."""
+        line = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+        while line > 1 and self._is_comment(line - 1, node.col_offset):
+            line -= 1
+        return line
+
+    def comments_of(self, node: ast.stmt) -> str:
+        """The comment lines above a statement, dedented."""
+        first = self.first_line_of(node)
+        last = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))]) - 1
+        return shift(self.rows(first, last), node.col_offset, 0) if first <= last else ""
+
+    def statement(self, node: ast.stmt, column: int) -> str:
+        """The lines of a statement with the comments above it, indented for another block."""
+        return shift(self.rows(self.first_line_of(node), node.end_lineno or node.lineno), node.col_offset, column)
+
+    def _is_comment(self, line: int, column: int) -> bool:
+        text = self.lines[line - 1]
+        return text.strip().startswith("#") and len(text) - len(text.lstrip()) == column
+
+
+def dump(node: ast.AST | None) -> str:
+    """The syntax tree of a node as text, without positions; remembered by the node."""
+    if node is None:
+        return ""
+    known: Any = node
+    if not hasattr(known, "_dumped"):
+        known._dumped = ast.dump(node)
+    return str(known._dumped)
+
+
+def dumps(nodes: Sequence[ast.AST]) -> list[str]:
+    """The dumps of several nodes."""
+    return [dump(node) for node in nodes]
+
+
+def likeness(one: ast.AST, other: ast.AST) -> float:
+    """How much two nodes have in common, from 0 to 1: words of their dumps, or their form where names changed."""
+    if dump(one) == dump(other):
+        return 1.0
+    words = _common(_words(one), _words(other))
+    forms = _common(_forms(one), _forms(other)) if type(one) is type(other) else 0.0
+    return max(words, 0.8 * forms)
+
+
+def _common(one: "Counter[str]", other: "Counter[str]") -> float:
+    total = one.total() + other.total()
+    return 2 * (one & other).total() / total if total else 1.0
+
+
+def _words(node: Any) -> "Counter[str]":
+    if not hasattr(node, "_counted"):
+        node._counted = Counter(_WORD.findall(dump(node)))
+    counted: Counter[str] = node._counted
+    return counted
+
+
+def _forms(node: Any) -> "Counter[str]":
+    if not hasattr(node, "_formed"):
+        node._formed = Counter(_WORD.findall(_NAMES.sub(r"\1_", dump(node))))
+    counted: Counter[str] = node._formed
+    return counted
+
+
+def size(node: ast.AST) -> int:
+    """How many nodes an expression has, contexts and operators aside."""
+    return sum(not isinstance(inner, (ast.expr_context, ast.operator)) for inner in ast.walk(node))
+
+
+def docstring(body: Sequence[ast.stmt]) -> ast.Expr | None:
+    """The docstring statement of a body."""
+    match body:
+        case [ast.Expr(value=ast.Constant(value=str())) as first, *_]:
+            return first
+    return None
+
+
+def statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """A body without its docstring."""
+    return list(body[1:] if docstring(body) else body)
+
+
+def read(nodes: Sequence[ast.AST]) -> set[str]:
+    """The names that code reads."""
+    found = _named(nodes, ast.Load)
+    return found | {root for node in nodes for root in _updated(node)}
+
+
+def written(nodes: Sequence[ast.AST]) -> set[str]:
+    """The names that code binds, or whose parts it changes; a bare call may change all that it is given."""
+    found = _named(nodes, (ast.Store, ast.Del)) | {root for node in nodes for root in _updated(node)}
+    bare = [node for top in nodes for node in ast.walk(top) if isinstance(node, ast.Expr)]
+    return found | _named([node for node in bare if isinstance(node.value, ast.Call)], ast.Load)
+
+
+def stored(node: ast.AST) -> set[str]:
+    """The local names that a definition binds, its parameters and inner definitions included."""
+    found = _named([node], (ast.Store, ast.Del))
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.arg):
+            found.add(inner.arg)
+        elif isinstance(inner, ast.ExceptHandler) and inner.name:
+            found.add(inner.name)
+        elif isinstance(inner, (ast.Import, ast.ImportFrom)):
+            found |= {(one.asname or one.name).partition(".")[0] for one in inner.names}
+        elif inner is not node and isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(inner.name)
+    return found
+
+
+def _named(nodes: Sequence[ast.AST], context: Any) -> set[str]:
+    return {
+        inner.id for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, context)
+    }
+
+
+def _updated(node: ast.AST) -> Iterator[str]:
+    """Roots of `x.y = ...`, `x[i] = ...` and `x += ...`."""
+    for inner in ast.walk(node):
+        match inner:
+            case ast.AugAssign(target=ast.Name(id=name)):
+                yield name
+            case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()):
+                root: ast.expr = inner
+                while isinstance(root, (ast.Attribute, ast.Subscript)):
+                    root = root.value
+                if isinstance(root, ast.Name):
+                    yield root.id

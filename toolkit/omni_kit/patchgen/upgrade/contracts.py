@@ -1,0 +1,376 @@
+"""Whether a merged patch still fits the upstream around it: its names, the attributes it reads, the functions it calls.
+
+Text that merges without a clash can be wrong all the same: a patch's own line goes on reading what upstream no longer
+sets, or reads one thing for another. Each check here finds such a line and names it.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
+from inspect import Signature
+from typing import Any
+
+from omni_kit.patchgen.callgraph import Call, calls_in
+from omni_kit.patchgen.imports import absolute, bound_by
+from omni_kit.patchgen.locate import Libraries
+from omni_kit.patchgen.scopes import scopes_of
+from omni_kit.patchgen.source import Definition, SourceModule, read_module
+from omni_kit.patchgen.upgrade.code import FunctionNode, dump, statements, stored
+from omni_kit.patchgen.upgrade.outcome import Clash
+from omni_kit.pysource.signatures import misfit, positional, signature
+
+
+_LONG = 2000  # characters of a computation that is written out
+
+
+class Upstream:
+    """One version of an upstream module, with what its functions call."""
+
+    def __init__(self, module: SourceModule, libraries: Libraries) -> None:
+        self.module, self.libraries = module, libraries
+
+    @lru_cache(maxsize=None)  # noqa: B019 - lives as long as one upgrade
+    def calls(self, caller: str) -> dict[str, tuple[str, FunctionNode]]:
+        """What the calls of one definition lead to, by the text of the called expression."""
+        found = {}
+        for call in self._known_calls.get(caller, ()):
+            definition = self.module.get(call.target)
+            if definition is not None and isinstance(definition.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found[ast.unparse(call.node.func)] = call.target, definition.node
+        return found
+
+    @cached_property
+    def _known_calls(self) -> dict[str, list[Call]]:
+        found: dict[str, list[Call]] = {}
+        for call in calls_in(self.module):
+            found.setdefault(call.caller, []).append(call)
+        return found
+
+    def resolve(self, func: ast.expr, caller: str) -> tuple[str, FunctionNode, bool] | None:
+        """(its path, its node, whether a receiver is bound) of what an expression in `caller` calls."""
+        known = self.calls(caller).get(ast.unparse(func))
+        owner = caller.rpartition(".")[0]
+        if known is not None:
+            return known[0], known[1], "." in known[0]
+        match func:
+            case ast.Name(id=name):
+                definition = self.module.get(name)
+                if definition is not None:
+                    return self._function(name, definition)
+                return self.imported(name)
+            case ast.Attribute(value=ast.Name(id="self"), attr=name) if owner:
+                return self._of_attribute(owner, name)
+        return None
+
+    def _function(self, path: str, definition: Definition) -> tuple[str, FunctionNode, bool] | None:
+        if isinstance(definition.node, ast.ClassDef):
+            made = self.module.get(f"{path}.__init__")
+            if made is not None and isinstance(made.node, ast.FunctionDef):
+                return made.path, made.node, True
+            return None
+        return path, definition.node, False
+
+    def _of_attribute(self, owner: str, name: str) -> tuple[str, FunctionNode, bool] | None:
+        """`self.name(...)`: a method, or the forward of the module that `__init__` puts there."""
+        for path in (f"{owner}.{name}", *(f"{base}.{name}" for base in self._bases(owner))):
+            definition = self.module.get(path)
+            if definition is not None and not isinstance(definition.node, ast.ClassDef):
+                return path, definition.node, True
+        made = self._made(owner, name)
+        definition = self.module.get(f"{made}.forward") if made else None
+        if definition is not None and not isinstance(definition.node, ast.ClassDef):
+            return definition.path, definition.node, True
+        return None
+
+    @lru_cache(maxsize=None)  # noqa: B019 - lives as long as one upgrade
+    def _made(self, owner: str, name: str) -> str | None:
+        definition = self.module.get(owner)
+        for node in ast.walk(definition.node) if definition is not None else ():
+            match node:
+                case ast.Assign(
+                    targets=[ast.Attribute(value=ast.Name(id="self"), attr=attr)], value=ast.Call(func=ast.Name(id=made))
+                ) if attr == name:
+                    return made
+                case ast.Assign(
+                    targets=[ast.Attribute(value=ast.Name(id="self"), attr=attr)],
+                    value=ast.Call(func=ast.Attribute(value=ast.Name(id=made), attr="_from_config")),
+                ) if attr == name:
+                    return made
+        return None
+
+    def _bases(self, owner: str) -> list[str]:
+        definition = self.module.get(owner)
+        if definition is None or not isinstance(definition.node, ast.ClassDef):
+            return []
+        own = [base.id for base in definition.node.bases if isinstance(base, ast.Name) and base.id != owner]
+        return [*own, *(above for base in own for above in self._bases(base))]
+
+    def imported(self, name: str) -> tuple[str, FunctionNode, bool] | None:
+        """A function that the module imports from its own library."""
+        home = self.home(name)
+        if home is None:
+            return None
+        module, original = home
+        path = self.libraries.file_of(module)
+        if path is None:
+            return None
+        definition = read_module(module, path).get(original)
+        if definition is None or isinstance(definition.node, ast.ClassDef):
+            return None
+        return f"{module}.{original}", definition.node, False
+
+    def home(self, name: str) -> tuple[str, str] | None:
+        """(module, name there) of a name that the module imports from its own library."""
+        return self._homes.get(name)
+
+    @cached_property
+    def _homes(self) -> dict[str, tuple[str, str]]:
+        found: dict[str, tuple[str, str]] = {}
+        for _, node in self.module.nodes[ast.ImportFrom]:
+            module = absolute(node, self.module.name, self.module.path.name == "__init__.py")
+            if module.partition(".")[0] == self.module.name.partition(".")[0]:
+                for alias in node.names:
+                    found.setdefault(bound_by(alias, node), (module, alias.name))
+        return found
+
+    @cached_property
+    def bound(self) -> set[str]:
+        """The names that the module binds."""
+        return scopes_of(self.module.text).bound
+
+
+def misfits(
+    merged: FunctionNode, now: FunctionNode | None, target: str, old: Upstream, new: Upstream, patched: Iterable[str],
+    local: Iterable[str] = (),
+) -> list[Clash]:  # fmt: skip
+    """Where a merged patch of `target` does not fit the newer upstream.
+
+    Args:
+        now: upstream's newer version of the target; None for a method that only the patch has.
+        patched: targets that the config replaces, whose upstream form does not count.
+        local: names that are locals in one of the three versions.
+    """
+    known = {dump(one) for one in ast.walk(now) if isinstance(one, (ast.Call, ast.stmt))} if now is not None else set()
+    found = [*_lost_locals(merged, set(local), new), *_gone_attributes(merged, old, new)]
+    found += _unfit_calls(merged, known, target, old, new, set(patched))
+    return found
+
+
+def dead_code(merged: FunctionNode, ours: FunctionNode, theirs: FunctionNode) -> list[Clash]:
+    """New statements of upstream whose results nothing reads in the patch, though upstream reads them."""
+    mine = {dump(one) for one in ast.walk(ours) if isinstance(one, ast.stmt)}
+    read = {one.id for one in ast.walk(merged) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+    wanted = {one.id for one in ast.walk(theirs) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+    found = []
+    for node in ast.walk(merged):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)]) if dump(node) not in mine and name in wanted - read:
+                text = ast.unparse(node)
+                found.append(Clash(f"upstream's new `{text[:80]}` has no effect in the patch", "", text, ""))
+    return found
+
+
+def _lost_locals(merged: FunctionNode, local: set[str], new: Upstream) -> Iterator[Clash]:
+    """Names that are read, are bound nowhere in the merged code, and that a version of it had as locals."""
+    bound = stored(merged)
+    seen: set[str] = set()
+    for node in ast.walk(merged):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in bound:
+            if node.id in local and node.id not in seen and node.id not in new.bound:
+                seen.add(node.id)
+                yield Clash(f"the patch reads {node.id}, which upstream no longer sets or passes", "", "", node.id)
+
+
+def _gone_attributes(merged: FunctionNode, old: Upstream, new: Upstream) -> Iterator[Clash]:
+    """Attributes and methods that the older module defines and the newer one does not mention any more."""
+    gone = defined(old.module) - mentioned(new.module)
+    seen: set[str] = set()
+    for node in ast.walk(merged):
+        if isinstance(node, ast.Attribute) and node.attr in gone and node.attr not in seen:
+            if isinstance(node.ctx, ast.Load) and not _inherited(node.attr, new):
+                seen.add(node.attr)
+                text = ast.unparse(node)
+                yield Clash(f"the patch uses {text}, which upstream no longer has", text, "", text)
+
+
+def _inherited(name: str, new: Upstream) -> bool:
+    """Whether a class that the newer module imports from its own library defines the attribute."""
+    for definition in [d[-1] for d in new.module.definitions.values() if d[-1].is_class]:
+        assert isinstance(definition.node, ast.ClassDef)
+        for base in definition.node.bases:
+            home = new.home(base.id) if isinstance(base, ast.Name) else None
+            path = new.libraries.file_of(home[0]) if home else None
+            if home and path and name in defined(read_module(home[0], path)):
+                return True
+    return False
+
+
+@lru_cache(maxsize=256)
+def defined(module: SourceModule) -> set[str]:
+    """The names of methods, and of attributes that are assigned through `self` or in a class body."""
+    found = {path.rpartition(".")[2] for path in module.definitions if "." in path}
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.ClassDef():
+                found |= {one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)}
+                found |= {t.id for one in node.body if isinstance(one, ast.Assign) for t in one.targets if isinstance(t, ast.Name)}
+    return found
+
+
+@lru_cache(maxsize=64)
+def mentioned(module: SourceModule) -> set[str]:
+    """Every attribute that a module reads or sets, and every name that it defines."""
+    return {one.attr for one in ast.walk(module.tree) if isinstance(one, ast.Attribute)} | defined(module)
+
+
+def _unfit_calls(
+    merged: FunctionNode, known: set[str], target: str, old: Upstream, new: Upstream, patched: set[str]
+) -> Iterator[Clash]:
+    """Calls of the patch's own that the newer function refuses, or that mean something else to it."""
+    for top in _simple(merged):
+        same = dump(top) in known
+        for call in (one for one in ast.walk(top) if isinstance(one, ast.Call)):
+            if dump(call) in known:
+                after = None if same else new.resolve(call.func, target)
+            else:
+                after = new.resolve(call.func, target)
+            if after is None or after[0] in patched:
+                continue
+            before = old.resolve(call.func, target)
+            yield from _unfit(call, before, after, target, fresh=dump(call) not in known)
+            if before is not None and dump(before[1]) != dump(after[1]):
+                yield from _changed_result(top, call, before[1], after[1], merged, known)
+
+
+def _unfit(call: ast.Call, before: Any, after: Any, target: str, *, fresh: bool) -> Iterator[Clash]:
+    path, node, bound = after
+    text = " ".join(ast.unparse(call).split())
+    shown = text if len(text) < 100 else f"{text[:97]}..."
+    takes = signature(node, bound=bound)
+    then = signature(before[1], bound=before[2]) if before is not None else None
+    why = _refusal(call, takes)
+    if why and (then is None or not _refusal(call, then)):
+        yield Clash(f"the patch calls {path.rpartition('.')[2] if '.' not in path else path}: {why}", "", "", shown)
+    elif then is not None and fresh:
+        was, now = positional(then), positional(takes)
+        placed = sum(not isinstance(one, ast.Starred) for one in call.args)
+        other = [f"{a} is {b}" for a, b in zip(was[:placed], now[:placed], strict=False) if a != b]
+        if other:
+            reason = f"the patch passes {path} its arguments by position, and upstream's mean something else ({', '.join(other)})"
+            yield Clash(reason, "", "", shown)
+
+
+def _refusal(call: ast.Call, takes: Signature) -> str:
+    """Why a call does not fit a signature; empty where it does, or where `*` and `**` leave it open."""
+    if any(isinstance(one, ast.Starred) for one in call.args):
+        return ""
+    spread = any(one.arg is None for one in call.keywords)
+    return misfit(takes, len(call.args), [one.arg for one in call.keywords if one.arg], spread)
+
+
+def _changed_result(
+    top: ast.stmt, call: ast.Call, was: FunctionNode, now: FunctionNode, merged: FunctionNode, known: set[str]
+) -> Iterator[Clash]:
+    """What a function returns is another kind of thing, or one of several results means something else."""
+    before, after = _results(was), _results(now)
+    if not before or not after:
+        return
+    text = " ".join(ast.unparse(top).split())[:100]
+    if {len(one) for one in before} != {len(one) for one in after} or _makers(before) != _makers(after):
+        if dump(top) not in known:
+            yield Clash(f"upstream's {was.name} returns something else now: {_shown(now)}", _shown(was), _shown(now), text)
+        return
+    match top:
+        case ast.Assign(targets=[ast.Tuple(elts=elements)], value=value) if value is call and len(before[0]) == len(elements):
+            for index, element in enumerate(elements):
+                if not isinstance(element, ast.Name) or not _flows_differ(was, now, index):
+                    continue
+                own = [
+                    one
+                    for one in _simple(merged)
+                    if one is not top
+                    and dump(one) not in known
+                    and any(isinstance(n, ast.Name) and n.id == element.id and isinstance(n.ctx, ast.Load) for n in ast.walk(one))
+                ]
+                if own:
+                    line = " ".join(ast.unparse(own[0]).split())[:100]
+                    reason = f"upstream computes {element.id}, which {was.name} returns, otherwise; the patch reads it"
+                    yield Clash(reason, _flow(was, index), _flow(now, index), line)
+
+
+def _results(node: FunctionNode) -> list[list[ast.expr]]:
+    """What each return of a function gives, as a list of values."""
+    found = []
+    for one in ast.walk(node):
+        if isinstance(one, ast.Return) and one.value is not None:
+            found.append(list(one.value.elts) if isinstance(one.value, ast.Tuple) else [one.value])
+    return found
+
+
+def _makers(results: list[list[ast.expr]]) -> set[str]:
+    """The classes that results are made of: names that begin with a capital."""
+    return {
+        one.func.id
+        for values in results
+        for one in values
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id[:1].isupper()
+    }
+
+
+def _shown(node: FunctionNode) -> str:
+    returns = [one for one in ast.walk(node) if isinstance(one, ast.Return)]
+    return " ".join(ast.unparse(returns[-1]).split())[:100] if returns else "nothing"
+
+
+def _flows_differ(was: FunctionNode, now: FunctionNode, index: int) -> bool:
+    one, other = _flow(was, index), _flow(now, index)
+    return bool(one and other) and one != other
+
+
+def _flow(node: FunctionNode, index: int) -> str:
+    """What one result of a straight function is computed from, its locals written out; empty where branches decide."""
+    values: dict[str, ast.expr] = {}
+    for one in statements(node.body):
+        match one:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                values[name] = _written_out(value, values)
+            case ast.Assign(targets=[ast.Tuple(elts=elements)], value=value):
+                whole = _written_out(value, values)
+                for place, element in enumerate(elements):
+                    if isinstance(element, ast.Name):
+                        values[element.id] = ast.Subscript(whole, ast.Constant(place), ast.Load())
+            case ast.Return(value=ast.Tuple(elts=elements)) if index < len(elements):
+                text = ast.unparse(_written_out(elements[index], values))
+                return text if len(text) < _LONG else ""
+            case _:
+                for name in stored(ast.Module([one], [])):
+                    values[name] = ast.Name(f"{name}'", ast.Load())
+    return ""
+
+
+def _written_out(value: ast.expr, values: dict[str, ast.expr]) -> ast.expr:
+    class Writer(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802 - ast names its visitors
+            return values.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
+
+    text = ast.unparse(value)
+    if len(text) > _LONG:
+        return ast.Name("...", ast.Load())
+    copy: ast.expr = ast.parse(text, mode="eval").body
+    written: ast.expr = Writer().visit(copy)
+    return written
+
+
+def _simple(node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements without blocks below a node, and the heads of those with blocks as expressions."""
+    for one in ast.walk(node):
+        if not isinstance(one, ast.stmt) or one is node:
+            continue
+        if not hasattr(one, "body"):
+            yield one
+        elif isinstance(one, (ast.If, ast.While)):
+            yield ast.copy_location(ast.Expr(one.test), one)
+        elif isinstance(one, ast.For):
+            yield ast.copy_location(ast.Expr(one.iter), one)

@@ -1,0 +1,110 @@
+"""What became of the patches of a config, as data."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+PatchStatus = Literal["carried", "merged", "dropped", "conflict"]
+ConfigStatus = Literal["unchanged", "carried", "merged", "conflict", "error"]
+
+
+@dataclass(frozen=True)
+class Clash:
+    """A place that upstream and the patch both changed, or that the new upstream does not fit.
+
+    Attributes:
+        reason: what collides, in one line.
+        was, now, patch: the code of the older upstream, the newer one, and the patch.
+        textual: whether only the way the code is laid out keeps the trees from being merged.
+    """
+
+    reason: str
+    was: str = ""
+    now: str = ""
+    patch: str = ""
+    textual: bool = False
+
+    def as_json(self) -> dict[str, str]:
+        """The clash for machines."""
+        return {"reason": self.reason, "was": self.was, "now": self.now, "patch": self.patch}
+
+
+@dataclass
+class PatchOutcome:
+    """What became of one patch.
+
+    Attributes:
+        target: the target after the upgrade; `was` is the older one where upstream renamed it.
+        reason: why, in one line; empty for a patch that is carried as it is.
+        clashes: what a person has to decide.
+        effects: what each choice means for training, one line each.
+    """
+
+    target: str
+    status: PatchStatus = "carried"
+    reason: str = ""
+    was: str = ""
+    path: Path | None = None
+    line: int = 0
+    clashes: list[Clash] = field(default_factory=list)
+    effects: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """The outcome for machines."""
+        found: dict[str, Any] = {"target": self.target, "status": self.status, "reason": self.reason}
+        if self.was:
+            found["was"] = self.was
+        if self.clashes:
+            found |= {"path": str(self.path or ""), "line": self.line, "effects": self.effects}
+            found["conflicts"] = [clash.as_json() for clash in self.clashes]
+        return found
+
+
+@dataclass
+class ConfigOutcome:
+    """What became of one config; `text` is its new text, and `before` the one that it has."""
+
+    config: str
+    path: Path
+    patches: list[PatchOutcome] = field(default_factory=list)
+    error: str = ""
+    notes: list[str] = field(default_factory=list)
+    before: str = ""
+    text: str = ""
+    seconds: float = 0.0
+
+    @property
+    def status(self) -> ConfigStatus:
+        """The worst of its patches; "carried" where only imports or versions changed, "unchanged" where nothing did."""
+        if self.error:
+            return "error"
+        found = {patch.status for patch in self.patches}
+        if "conflict" in found:
+            return "conflict"
+        if found & {"merged", "dropped"}:
+            return "merged"
+        return "unchanged" if self.text == self.before else "carried"
+
+    def count(self, status: PatchStatus) -> int:
+        """How many of its patches have a status."""
+        return sum(patch.status == status for patch in self.patches)
+
+    def as_json(self) -> dict[str, Any]:
+        """The outcome for machines."""
+        found: dict[str, Any] = {"config": self.config, "path": str(self.path), "status": self.status}
+        found |= {"patches": [patch.as_json() for patch in self.patches], "notes": self.notes}
+        return found | ({"error": self.error} if self.error else {}) | {"seconds": round(self.seconds, 3)}
+
+
+@dataclass
+class UpgradeResult:
+    """All configs of one upgrade, and the versions."""
+
+    before: str
+    after: str
+    configs: list[ConfigOutcome] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no config fails and nothing is left to decide."""
+        return all(config.status not in ("conflict", "error") for config in self.configs)

@@ -1,0 +1,393 @@
+"""One patch between two versions: where its target is now, and what the three-way merge makes of its text."""
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+from omni_kit.patchgen.apply import Applied
+from omni_kit.patchgen.compare import body_text
+from omni_kit.patchgen.fragment import Fragment
+from omni_kit.patchgen.locate import Libraries
+from omni_kit.patchgen.merge import merge as merge_lines
+from omni_kit.patchgen.rename import rename
+from omni_kit.patchgen.source import Definition, SourceModule, read_module
+from omni_kit.patchgen.spec import PatchType
+from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, statements, stored
+from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits
+from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
+from omni_kit.patchgen.upgrade.outcome import Clash
+from omni_kit.patchgen.upgrade.renames import Renames, local_renames, module_renames, rename_locals
+from omni_kit.patchgen.write import compiles
+
+
+@dataclass
+class Versions:
+    """Both versions of one upstream module; `after` is None where the newer library has no such module."""
+
+    before: Upstream
+    after: Upstream | None
+    renames: Renames
+
+    @classmethod
+    def of(cls, old: SourceModule, new: SourceModule | None, libraries: tuple[Libraries, Libraries]) -> "Versions":
+        """Reads what was renamed between two versions."""
+        renames = module_renames(old, new) if new is not None else Renames()
+        return cls(Upstream(old, libraries[0]), Upstream(new, libraries[1]) if new is not None else None, renames)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a target is in the newer upstream.
+
+    Attributes:
+        inherited: from which class of another module it comes now; a patch has to be injected.
+        imported: from which module a function comes now; a patch has to become a helper.
+    """
+
+    target: str
+    module: SourceModule | None = None
+    definition: Definition | None = None
+    inherited: str = ""
+    imported: str = ""
+
+
+@dataclass
+class Proposal:
+    """What one use of a patch makes of its text.
+
+    Attributes:
+        text: the new text, which is the old one where nothing has to change or something clashes.
+        unneeded: why upstream no longer needs the patch.
+        how: what was taken over, in a few words.
+        decorators: what upstream put over the definition, and took away.
+    """
+
+    place: Place
+    text: str
+    clashes: list[Clash] = field(default_factory=list)
+    unneeded: str = ""
+    how: str = ""
+    decorators: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+
+
+def locate(target: str, versions: Versions) -> Place:
+    """Where a patch target is now: at its place, renamed, inherited, or imported from another module."""
+    new, now = versions.after, versions.renames.path(target)
+    if new is None:
+        return Place(now)
+    definition = new.module.get(now)
+    if definition is not None:
+        return Place(now, new.module, definition)
+    owner, _, name = now.rpartition(".")
+    if owner:
+        found = _inherited(owner, name, new)
+        return Place(now, found[0], found[1], inherited=found[2]) if found else Place(now)
+    home = new.home(now)
+    path = new.libraries.file_of(home[0]) if home else None
+    if home and path:
+        module = read_module(home[0], path)
+        return Place(now, module, module.get(home[1]), imported=home[0])
+    return Place(now)
+
+
+def _inherited(owner: str, name: str, new: Upstream) -> tuple[SourceModule, Definition, str] | None:
+    """The method that a class inherits, also from classes of other modules of the library."""
+    definition = new.module.get(owner)
+    if definition is None or not isinstance(definition.node, ast.ClassDef):
+        return None
+    for base in (one.id for one in definition.node.bases if isinstance(one, ast.Name)):
+        own = new.module.get(f"{base}.{name}")
+        if own is not None:
+            return new.module, own, base
+        home = new.home(base)
+        path = new.libraries.file_of(home[0]) if home else None
+        if home and path:
+            module = read_module(home[0], path)
+            found = module.get(f"{home[1]}.{name}")
+            if found is not None:
+                return module, found, f"{home[1]} of {home[0]}"
+            above = _inherited(home[1], name, Upstream(module, new.libraries))
+            if above is not None:
+                return above
+        elif (above := _inherited(base, name, new)) is not None:
+            return above
+    return None
+
+
+def propose(applied: Applied, original: Fragment | None, versions: Versions, patched: set[str]) -> Proposal:
+    """What becomes of one patch; `original` is its text as the config file has it, before any name_map."""
+    place = locate(applied.patch.target, versions)
+    text = original.text if original is not None else ""
+    if versions.after is None:
+        return Proposal(place, text, [Clash(f"{versions.before.module.name} is gone")])
+    if applied.definition is None:
+        return _injected(applied, original, place, versions, patched)
+    was = body_text(versions.before.module, applied.definition)
+    if place.definition is None or place.module is None:
+        why = f"upstream has no {place.target} any more, and nothing that is like it"
+        return Proposal(place, text, [Clash(why, was, "", text)])
+    now = body_text(place.module, place.definition)
+    if original is None:
+        same = _meaning(was) == _meaning(now)
+        why = f"{applied.patch.replacement_source} replaces it from outside, and upstream changed it"
+        return Proposal(place, "", [] if same else [Clash(why, was, now, applied.patch.replacement_source or "")])
+    if applied.patch.patch_type is PatchType.INIT_MODIFICATION:
+        return _init(original, place, versions, applied, now)
+    return _merged(applied, original, place, versions, patched, was, now)
+
+
+def _injected(
+    applied: Applied, original: Fragment | None, place: Place, versions: Versions, patched: set[str]
+) -> Proposal:
+    """A method that upstream did not have."""
+    assert versions.after is not None
+    text = versions.renames.apply(original.text) if original is not None else ""
+    assert applied.owner is not None
+    owner = versions.after.module.get(versions.renames.path(applied.owner.path))
+    if owner is None:
+        return Proposal(place, original.text if original else "", [Clash(f"class {applied.owner.path} is gone", "", "", text)])
+    if place.definition is not None and place.module is not None and not place.inherited:
+        now = body_text(place.module, place.definition)
+        if original is not None and _meaning(text) == _meaning(now):
+            return Proposal(place, text, unneeded="upstream has this method now, and it is the same")
+        why = "the patch adds this method, and upstream has one of that name now"
+        return Proposal(place, original.text if original else "", [Clash(why, "", now, text)])
+    clashes = []
+    node = Code(text).node if original is not None else None
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        clashes = misfits(node, None, place.target, versions.before, versions.after, patched)
+    return Proposal(place, original.text if clashes and original else text, clashes)
+
+
+def _init(original: Fragment, place: Place, versions: Versions, applied: Applied, now: str) -> Proposal:
+    """A wrapped `__init__`: upstream's own comes along by itself; the wrapper has to fit."""
+    assert versions.after is not None
+    text = versions.renames.apply(original.text)
+    node = Code(text).node
+    clashes = []
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        clashes = misfits(node, None, f"{place.target}.__init__", versions.before, versions.after, set())
+    return Proposal(place, original.text if clashes else text, clashes)
+
+
+def _merged(
+    applied: Applied, original: Fragment, place: Place, versions: Versions, patched: set[str], was: str, now: str
+) -> Proposal:
+    assert versions.after is not None and place.definition is not None and applied.definition is not None
+    name_map = applied.patch.name_map
+    ours, base, theirs = original.text, _unmapped(was, name_map), _unmapped(now, name_map)
+    if base is None or theirs is None:
+        if was == now:
+            return Proposal(place, ours)
+        return Proposal(place, ours, [Clash("upstream changed it, and its name_map cannot be turned around", was, now, ours)])
+    base, mine = (versions.renames.apply(one) if not name_map else one for one in (base, ours))
+    base, mine = rename_locals(base, mine, theirs)
+    decorators = _decorators(applied, place, versions)
+    merged = merge_definition(base, mine, theirs, lambda bs, ts: _moved(bs, ts, versions, place.target))
+    text, clashes = merged.text, merged.clashes
+    if clashes and all(clash.textual for clash in clashes):
+        lines = merge_lines(base.splitlines(), mine.splitlines(), theirs.splitlines())
+        by_line = "\n".join(lines.lines) + "\n"
+        if lines.clean and compiles(by_line, place.target) is None:
+            text, clashes = by_line, []
+    if not clashes:
+        clashes = _unfit(text, mine, base, theirs, place, versions, patched, name_map)
+    if clashes:
+        return Proposal(place, merge_annotations(base, ours, theirs, _bound_names(versions)), clashes)
+    unneeded = ""
+    if _meaning(text) == _meaning(theirs) and _meaning(mine) != _meaning(base) and not _own_decorators(applied):
+        unneeded = f"upstream does the same since {versions.after.libraries.version_of(versions.after.module.name.partition('.')[0])}"
+    return Proposal(place, text, [], unneeded, _how(ours, text, place, applied), decorators)
+
+
+def _unfit(
+    text: str, mine: str, base: str, theirs: str, place: Place, versions: Versions, patched: set[str],
+    name_map: dict[str, str] | None,
+) -> list[Clash]:  # fmt: skip
+    """Where the merged text does not fit; classes are looked at method by method."""
+    assert versions.after is not None
+    merged, ours, was, now = (Code(one).node for one in (text, mine, base, theirs))
+    if isinstance(merged, ast.ClassDef):
+        pairs = [(one, _method(ours, one.name), _method(now, one.name), f"{place.target}.{one.name}") for one in _functions(merged)]
+    else:
+        pairs = [(merged, ours, now, place.target)]
+    found: list[Clash] = []
+    for function, own, upstream, target in pairs:
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        local = {name for one in (ours, was, now) for name in stored(one)}
+        shown = upstream if isinstance(upstream, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+        found += misfits(function, shown, target, versions.before, versions.after, patched, local)
+        if isinstance(own, (ast.FunctionDef, ast.AsyncFunctionDef)) and shown is not None:
+            found += dead_code(function, own, shown)
+    return found
+
+
+def _functions(node: ast.ClassDef) -> list[FunctionNode]:
+    return [one for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+def _method(node: ast.AST, name: str) -> FunctionNode | None:
+    if not isinstance(node, ast.ClassDef):
+        return None
+    return next((one for one in _functions(node) if one.name == name), None)
+
+
+def _bound_names(versions: Versions) -> Callable[[str], bool]:
+    """Whether the newer module has a name, or the older one did not either."""
+    assert versions.after is not None
+    new, old = _names_of(versions.after.module), _names_of(versions.before.module)
+    return lambda name: name in new or name not in old
+
+
+@lru_cache(maxsize=64)
+def _names_of(module: SourceModule) -> frozenset[str]:
+    from omni_kit.patchgen.scopes import scopes_of
+
+    return frozenset(scopes_of(module.text).bound)
+
+
+def _unmapped(text: str, name_map: dict[str, str] | None) -> str | None:
+    """Upstream's code in the names of the patch's own file; None where turning the map around loses something."""
+    if not name_map:
+        return text
+    back = {new: old for old, new in name_map.items()}
+    if len(back) < len(name_map):
+        return None
+    node = Code(text).node
+    fragment = Fragment(node.name, "", (), text, "", _NOWHERE, 0)
+    turned = rename(fragment, back).fragment
+    again = rename(turned, name_map).fragment
+    return turned.text if dumps([again.node]) == dumps([node]) else None
+
+
+_NOWHERE = Path()
+
+
+def _decorators(applied: Applied, place: Place, versions: Versions) -> tuple[list[str], list[str]]:
+    """Decorators that upstream added to, and removed from, a definition that a patch replaces with its decorators."""
+    if applied.patch.patch_type is PatchType.METHOD_OVERRIDE and not place.inherited:
+        return [], []  # upstream's own stay over an overridden method
+    assert applied.definition is not None and place.definition is not None
+    was = [ast.unparse(one) for one in applied.definition.node.decorator_list]
+    now = [ast.unparse(one) for one in place.definition.node.decorator_list]
+    if applied.patch.patch_type is PatchType.METHOD_OVERRIDE:
+        return now, []
+    own = {one.removeprefix("@") for one in (applied.fragment.decorators if applied.fragment else ())}
+    if any(one not in own for one in was):  # the patch leaves upstream's decorators out
+        return [], [one for one in was if one not in now and one in own]
+    return [one for one in now if one not in was and one not in own], [one for one in was if one not in now and one in own]
+
+
+def _own_decorators(applied: Applied) -> bool:
+    return bool(applied.fragment and applied.fragment.decorators)
+
+
+def _meaning(text: str) -> str:
+    """The syntax tree of a definition without its name, docstrings and annotations."""
+    node = Code(text).node
+    for one in ast.walk(node):
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            one.body = statements(one.body) or [ast.Pass()]
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            one.returns = None
+        if isinstance(one, ast.arg):
+            one.annotation = None
+    node.name = ""
+    node.decorator_list = []
+    return ast.dump(node)
+
+
+def _how(ours: str, text: str, place: Place, applied: Applied) -> str:
+    parts = []
+    if place.target != applied.patch.target:
+        parts.append(f"upstream calls it {place.target}")
+    if place.inherited:
+        parts.append(f"upstream inherits it from {place.inherited}; the patch is injected")
+    if place.imported:
+        parts.append(f"upstream imports it from {place.imported}; the patch is a helper")
+    if text != ours:
+        was, now = ours.splitlines(), text.splitlines()
+        parts.append(f"{len([one for one in now if one not in was])} lines of upstream's came in, {len([one for one in was if one not in now])} went")
+    return "; ".join(parts)
+
+
+def _moved(bs: Sequence[ast.stmt], ts: Sequence[ast.stmt], versions: Versions, target: str) -> bool:
+    """Whether upstream only moved statements into a new helper, which its new statement calls."""
+    if versions.after is None or len(ts) != 1 or not bs:
+        return False
+    top = ts[0]
+    call = getattr(top, "value", None)
+    if not isinstance(call, ast.Call) or call.keywords and any(one.arg is None for one in call.keywords):
+        return False
+    found = versions.after.resolve(call.func, target)
+    if found is None or versions.before.module.get(found[0]) is not None:
+        return False
+    inlined = _inlined(top, call, found[1], bound=found[2])
+    if inlined is None:
+        return False
+    if dumps(inlined) == dumps(list(bs)):
+        return True
+    old, new = (_as_function(list(part)) for part in (bs, inlined))
+    names = local_renames(old, new)
+    renamed = [_renamed(one, names) for one in bs]
+    return dumps(renamed) == dumps(inlined)
+
+
+def _as_function(body: list[ast.stmt]) -> ast.FunctionDef:
+    empty = ast.arguments([], [], None, [], [], None, [])
+    return ast.FunctionDef("_", empty, body, [], lineno=1)
+
+
+def _renamed(node: ast.stmt, names: dict[str, str]) -> ast.stmt:
+    copy = ast.parse(ast.unparse(node)).body[0]
+    for one in ast.walk(copy):
+        if isinstance(one, ast.Name):
+            one.id = names.get(one.id, one.id)
+    return copy
+
+
+def _inlined(top: ast.stmt, call: ast.Call, helper: FunctionNode, *, bound: bool) -> list[ast.stmt] | None:
+    """The statements of a helper with the arguments of one call; None where that cannot be written down."""
+    from omni_kit.pysource.signatures import signature
+
+    try:
+        given = signature(helper, bound=bound).bind(*call.args, **{one.arg: one.value for one in call.keywords if one.arg})
+    except TypeError:
+        return None
+    given.apply_defaults()
+    body = statements(helper.body)
+    returned = body[-1] if body and isinstance(body[-1], ast.Return) else None
+    if any(isinstance(one, ast.Return) and one is not returned for part in body for one in ast.walk(part)):
+        return None
+
+    class Writer(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.AST:  # noqa: N802 - ast names its visitors
+            value = given.arguments.get(node.id)
+            return value if isinstance(value, ast.expr) and not isinstance(node.ctx, ast.Store) else _stored(node, value)
+
+    found = [Writer().visit(ast.parse(ast.unparse(one)).body[0]) for one in (body[:-1] if returned else body)]
+    value = Writer().visit(ast.parse(ast.unparse(returned.value), mode="eval").body) if returned and returned.value else None
+    match top, value:
+        case ast.Assign(targets=[target]), ast.expr():
+            if dump(target).replace("Store()", "Load()") != dump(value):
+                found.append(ast.Assign([target], value, lineno=1))
+        case ast.Return(), ast.expr():
+            found.append(ast.Return(value))
+        case ast.Expr(), None:
+            pass
+        case _:
+            return None
+    return [ast.parse(ast.unparse(ast.fix_missing_locations(one))).body[0] for one in found]
+
+
+def _stored(node: ast.Name, value: object) -> ast.Name:
+    """A parameter that the helper sets again: the caller's name, where it passed one."""
+    return ast.Name(value.id, node.ctx) if isinstance(value, ast.Name) else node
+
+
+def with_text(fragment: Fragment, text: str) -> Fragment:
+    """The fragment with another text."""
+    return replace(fragment, text=text)

@@ -1,0 +1,197 @@
+"""Edits of a config file: the text of a patch, its target, its registration, and what is left to decide."""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from omni_kit.patchgen.source import SourceModule, read_module
+from omni_kit.patchgen.spans import Edit, first_line, last_line, shift
+from omni_kit.patchgen.upgrade.outcome import Clash, PatchOutcome
+
+BEGIN = "# <<<<<<< omni-kit patchgen upgrade:"
+END = "# >>>>>>> omni-kit patchgen upgrade"
+_MARK = re.compile(rf"^[ \t]*{re.escape(BEGIN)}[^\n]*\n(?:[ \t]*#[^\n]*\n)*?[ \t]*{re.escape(END)}[ \t]*\n\n?", re.MULTILINE)
+_SHOWN = 40  # lines of one version in a mark
+
+
+class ConfigFile:
+    """A config's file, and the edits that an upgrade makes of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.source: SourceModule = read_module(path.stem, path)
+        self.edits: list[Edit] = []
+
+    def definition(self, line: int) -> ast.stmt | None:
+        """The definition that begins at a line, decorators included."""
+        return next((one for one in ast.walk(self.source.tree) if isinstance(one, _DEFINING) and first_line(one) == line), None)
+
+    def calls(self, line: int) -> Iterator[tuple[ast.stmt, ast.Call]]:
+        """The registering calls of a line, each with the statement or the decorated definition around it."""
+        for statement in ast.walk(self.source.tree):
+            if isinstance(statement, _DEFINING):
+                calls = [one for one in statement.decorator_list if isinstance(one, ast.Call)]
+            elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+                calls = [statement.value]
+            else:
+                continue
+            yield from ((statement, one) for one in calls if one.lineno <= line <= (one.end_lineno or one.lineno))
+
+    def rewrite(self, line: int, text: str, decorators: tuple[Sequence[str], Sequence[str]] = ((), ())) -> None:
+        """Give the definition at a line a new text, from `def` or `class` on."""
+        node = self.definition(line)
+        assert node is not None
+        start = self.source.line_start(node.lineno)
+        end = self.source.line_start(last_line(self.source, node) + 1)
+        added = "".join(f"{' ' * node.col_offset}@{one}\n" for one in decorators[0])
+        new = added + shift(text.rstrip() + "\n", 0, node.col_offset)
+        if self.source.text[start:end] != new:
+            self.edits.append(Edit(start, end, new))
+        for one in getattr(node, "decorator_list", ()):
+            if ast.unparse(one) in decorators[1]:
+                at, to = self.source.line_start(one.lineno), self.source.line_start((one.end_lineno or one.lineno) + 1)
+                self.edits.append(Edit(at, to, ""))
+
+    def retarget(self, line: int, old: str, new: str) -> bool:
+        """Name another target in the call that registers a patch; False where the call does not spell the old one."""
+        for _, call in self.calls(line):
+            for value in [*call.args[:1], *(one.value for one in call.keywords if one.arg and one.arg.startswith("target"))]:
+                if isinstance(value, ast.Constant) and value.value == old:
+                    start, end = self.source.start_of(value), self.source.end_of(value)
+                    self.edits.append(Edit(start, end, self.source.of(value).replace(old, new)))
+                    return True
+        return False
+
+    def inject(self, line: int) -> None:
+        """Say that a method is meant to be new to its class."""
+        for _, call in self.calls(line):
+            if not any(one.arg == "inject" for one in call.keywords):
+                end = self.source.end_of([*call.args, *call.keywords][-1])
+                self.edits.append(Edit(end, end, ", inject=True"))
+
+    def as_helper(self, line: int, name: str, config: str = "config") -> bool:
+        """Turn the replacement of a function into a helper that stands where an import was."""
+        for statement, call in self.calls(line):
+            if isinstance(statement, _DEFINING) and len(statement.decorator_list) == 1:
+                start, end = self.source.start_of(call), self.source.end_of(call)
+                owner = ast.unparse(call.func).rpartition(".")[0] or config
+                self.edits.append(Edit(start, end, f"{owner}.add_helper"))
+                at = self.source.line_start(first_line(statement))
+                self.edits.append(Edit(at, at, f'{owner}.drop_import_names("{name}")\n\n\n'))
+                if statement.name != name:  # type: ignore[attr-defined]
+                    found = re.compile(rf"\b{statement.name}\b").search(self.source.text, self.source.line_start(statement.lineno))  # type: ignore[attr-defined]
+                    assert found is not None
+                    self.edits.append(Edit(found.start(), found.end(), name))
+                return True
+        return False
+
+    def drop(self, line: int, *, whole: bool) -> bool:
+        """Take a registration out; with `whole`, the decorated definition as well."""
+        for statement, call in self.calls(line):
+            decorated = isinstance(statement, _DEFINING)
+            if decorated and not (whole and len(statement.decorator_list) == 1):  # type: ignore[attr-defined]
+                start = self.source.line_start(call.lineno)
+                self.edits.append(Edit(start, self.source.line_start((call.end_lineno or 0) + 1), ""))
+                return True
+            first = first_line(statement)
+            while first > 1 and self.source.lines[first - 2].startswith("#"):
+                first -= 1
+            start, end = self.source.line_start(first), self.source.line_start(last_line(self.source, statement) + 1)
+            while self.source.text[end : end + 1] == "\n" and self.source.text[:start].endswith("\n\n"):
+                end += 1
+            self.edits.append(Edit(start, end, ""))
+            return True
+        return False
+
+    def mark(self, line: int, text: str) -> None:
+        """Put a mark above the statement that registers a patch, and above its comments."""
+        for statement, _ in self.calls(line):
+            first = first_line(statement)
+            while first > 1 and self.source.lines[first - 2].strip().startswith("#"):
+                first -= 1
+            at = self.source.line_start(first)
+            self.edits.append(Edit(at, at, shift_comments(text, statement.col_offset) + "\n"))
+            return
+
+
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def shift_comments(text: str, column: int) -> str:
+    """Comment lines, indented."""
+    return "".join(f"{' ' * column}{line}\n" for line in text.splitlines())
+
+
+def mark_of(outcome: PatchOutcome, versions: tuple[str, str]) -> str:
+    """What a config says of a patch that is left to a person: both versions, and what each means."""
+    lines = [f"{BEGIN} {outcome.target}, {versions[0]} -> {versions[1]}"]
+    for clash in outcome.clashes:
+        lines.append(f"# {clash.reason}")
+        for title, code in (("upstream was:", clash.was), ("upstream is:", clash.now), ("the patch has:", clash.patch)):
+            if code:
+                lines += [f"# {title}", *_quoted(code)]
+    lines += [f"# {effect}" for effect in outcome.effects]
+    return "\n".join([*lines, END])
+
+
+def _quoted(code: str) -> Iterable[str]:
+    rows = code.rstrip().splitlines()
+    yield from (f"#     {row}".rstrip() for row in rows[:_SHOWN])
+    if len(rows) > _SHOWN:
+        yield f"#     ... {len(rows) - _SHOWN} more lines"
+
+
+def without_marks(text: str) -> str:
+    """A config without the marks of an earlier upgrade."""
+    return _MARK.sub("", text)
+
+
+def open_marks(text: str) -> list[tuple[int, str]]:
+    """(line, target) of what an upgrade left to a person."""
+    return [
+        (text.count("\n", 0, found.start()) + 1, found.group().splitlines()[0].partition(BEGIN)[2].split(",")[0].strip())
+        for found in _MARK.finditer(text)
+    ]
+
+
+def effects_of(clashes: Sequence[Clash], ours: ast.AST, target: str, versions: tuple[str, str]) -> list[str]:
+    """What keeping the patch means for training, and what taking upstream's does."""
+    names = {name for clash in clashes for part in (clash.was, clash.now, clash.patch) for name in _bound(part)}
+    reached = _reaches(ours, names)
+    to = f", which reaches {', '.join(reached)}" if reached else ""
+    what = ", ".join(sorted(names)[:4]) or "this"
+    return [
+        f"Keep the patch: {target} computes {what} as with {versions[0]}{to}.",
+        f"Take upstream's: {target} computes {what} as {versions[1]} does, without the patch's change of it.",
+    ]
+
+
+def _bound(code: str) -> set[str]:
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:
+        return set()
+    found = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return found or {one.id for one in ast.walk(tree) if isinstance(one, ast.Name)} - {"self", "torch"}
+
+
+def _reaches(node: ast.AST, names: set[str]) -> list[str]:
+    """The outputs of a function that these names flow into."""
+    tainted = set(names)
+    for _ in range(2):
+        for one in ast.walk(node):
+            if isinstance(one, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and one.value is not None:
+                read = {n.id for n in ast.walk(one.value) if isinstance(n, ast.Name)}
+                if read & tainted:
+                    targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+                    tainted |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)} - {"self"}
+    found: list[str] = []
+    for one in ast.walk(node):
+        if isinstance(one, ast.Return) and isinstance(one.value, ast.Call):
+            pairs = [(k.arg, k.value) for k in one.value.keywords]
+            found += [name for name, value in pairs if name and tainted & {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}]
+        elif isinstance(one, ast.Return) and one.value is not None:
+            values = one.value.elts if isinstance(one.value, ast.Tuple) else [one.value]
+            found += [v.id for v in values if isinstance(v, ast.Name) and v.id in tainted]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,243 @@
+"""What upstream renamed: locals and parameters of a function, and attributes, keywords and definitions of a module."""
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from omni_kit.patchgen.source import Definition, SourceModule
+from omni_kit.patchgen.spans import Edit, splice
+from omni_kit.patchgen.upgrade.alignment import align
+from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, likeness, size, statements, stored
+
+_SAME = 0.75  # how like the bodies of a renamed definition are
+_TELLING = 15  # nodes of a definition that is recognised under another name
+
+
+@dataclass
+class Renames:
+    """Older names to newer ones.
+
+    Attributes:
+        paths: definitions ("Class", "Class.method", "function").
+        names: module-level names; `attributes` those of instances; `keywords` those of calls, by the called name.
+    """
+
+    paths: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)
+    keywords: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def path(self, target: str) -> str:
+        """What a patch target is called now."""
+        if target in self.paths:
+            return self.paths[target]
+        owner, _, name = target.rpartition(".")
+        return f"{self.path(owner)}.{name}" if owner else target
+
+    def apply(self, text: str) -> str:
+        """Code under the newer names."""
+        if not (self.names or self.attributes or self.keywords):
+            return text
+        code = Code(text)
+        return splice(code.text, _edits(code, self.names, self.attributes, self.keywords, stored(code.node)))
+
+
+def module_renames(old: SourceModule, new: SourceModule) -> Renames:
+    """What a module calls otherwise: only what every place agrees on, of names that are gone, by names that are new."""
+    found = Renames(paths=_paths(old, new))
+    tops = {path: now for path, now in found.paths.items() if "." not in path}
+    votes: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for path, definitions in old.definitions.items():
+        definition, other = definitions[-1], new.get(found.path(path))
+        if other is not None and type(definition.node) is type(other.node) and not isinstance(other.node, ast.ClassDef):
+            for kind, was, now in _differences(definition.node, other.node):
+                votes[kind, *was.split(" ")][now] += 1
+    methods = {p.rpartition(".")[2]: n.rpartition(".")[2] for p, n in found.paths.items() if "." in p}
+    was, now = _mentioned(old.tree), _mentioned(new.tree)
+    found.names = tops
+    for (kind, *which), counted in votes.items():
+        name, new_name = which[-1], next(iter(counted))
+        if len(counted) != 1:
+            continue
+        if kind == "attribute" and name not in now and new_name not in was and _defines(old, name) and _defines(new, new_name):
+            found.attributes[name] = new_name
+        if kind == "keyword" and len(which) == 2:
+            found.keywords[which[0], name] = new_name
+    for name, new_name in methods.items():
+        if name != new_name and name not in now and new_name not in was:
+            found.attributes[name] = new_name
+    return found
+
+
+def rename_locals(base: str, ours: str, theirs: str) -> tuple[str, str]:
+    """`base` and `ours` with upstream's newer names for parameters and locals that it renamed."""
+    b, o, t = Code(base), Code(ours), Code(theirs)
+    if isinstance(b.node, ast.ClassDef) or isinstance(t.node, ast.ClassDef) or isinstance(o.node, ast.ClassDef):
+        return base, ours
+    names = local_renames(b.node, t.node)
+    used = {one.id for one in ast.walk(o.node) if isinstance(one, ast.Name)} | stored(o.node)
+    names = {old: new for old, new in names.items() if new not in used}
+    if not names:
+        return base, ours
+    return tuple(splice(one.text, _edits(one, names, {}, {}, set())) for one in (b, o))  # type: ignore[return-value]
+
+
+def local_renames(old: FunctionNode, new: FunctionNode) -> dict[str, str]:
+    """Parameters and locals that are gone, by what every place has instead."""
+    votes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for kind, was, now in _differences(old, new):
+        if kind == "name":
+            votes[was][now] += 1
+    before, after = stored(old), stored(new)
+    read_before = {one.id for one in ast.walk(old) if isinstance(one, ast.Name)} | before
+    read_after = {one.id for one in ast.walk(new) if isinstance(one, ast.Name)} | after
+    sure = {
+        was: next(iter(counted))
+        for was, counted in votes.items()
+        if len(counted) == 1 and was in before and was not in read_after
+    }
+    fresh = {was: now for was, now in sure.items() if now in after and now not in read_before}
+    return {was: now for was, now in fresh.items() if [*fresh.values()].count(now) == 1}
+
+
+def _edits(
+    code: Code, names: Mapping[str, str], attributes: Mapping[str, str], keywords: Mapping[tuple[str, str], str],
+    local: set[str],
+) -> Iterator[Edit]:  # fmt: skip
+    seen: set[int] = set()
+    for node in ast.walk(code.node):
+        match node:
+            case ast.Name(id=name) if name in names and name not in local:
+                yield Edit(code.start_of(node), code.end_of(node), names[name])
+            case ast.arg(arg=name) if name in names and name not in local:
+                start = code.start_of(node)
+                yield Edit(start, start + len(name), names[name])
+            case ast.Attribute(attr=name) if name in attributes:
+                end = code.end_of(node)
+                if end not in seen:
+                    seen.add(end)
+                    yield Edit(end - len(name), end, attributes[name])
+            case ast.Call():
+                called = _called(node)
+                for one in node.keywords:
+                    if (called, one.arg or "") in keywords:
+                        start = code.start_of(one)
+                        yield Edit(start, start + len(one.arg or ""), keywords[called, one.arg or ""])
+            case ast.Constant(value=str(text)) if text in names and text[0].isupper():
+                start = code.start_of(node)
+                at = code.text.find(text, start, code.end_of(node))
+                if at >= 0:
+                    yield Edit(at, at + len(text), names[text])
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def _differences(old: FunctionNode, new: FunctionNode) -> Iterator[tuple[str, str, str]]:
+    """(kind, old, new) of every name that differs where the code around it is the same."""
+    was, now = _args(old), _args(new)
+    if len(was) == len(now):
+        for one, other in zip(was, now, strict=True):
+            if one.arg != other.arg and dump(one.annotation) == dump(other.annotation):
+                yield "name", one.arg, other.arg
+    yield from _in_blocks(statements(old.body), statements(new.body))
+
+
+def _args(node: FunctionNode) -> list[ast.arg]:
+    return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+
+
+def _in_blocks(old: Sequence[ast.stmt], new: Sequence[ast.stmt]) -> Iterator[tuple[str, str, str]]:
+    for here, there in align(old, new).items():
+        one, other = old[here], new[there]
+        if dump(one) != dump(other):
+            yield from _parallel(one, other)
+
+
+def _parallel(one: Any, other: Any) -> Iterator[tuple[str, str, str]]:
+    if type(one) is not type(other) or dump(one) == dump(other):
+        return
+    for name in one._fields:
+        was, now = getattr(one, name), getattr(other, name)
+        if isinstance(was, list) and was and isinstance(was[0], ast.stmt):
+            yield from _in_blocks(was, now)
+        elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+            for pair in zip(was, now, strict=True):
+                if isinstance(pair[0], ast.keyword) and isinstance(one, ast.Call) and _called(one) == _called(other):
+                    if pair[0].arg != pair[1].arg and pair[0].arg and pair[1].arg:
+                        yield "keyword", f"{_called(one)} {pair[0].arg}", pair[1].arg
+                if isinstance(pair[0], ast.AST):
+                    yield from _parallel(*pair)
+        elif isinstance(was, ast.AST):
+            yield from _parallel(was, now)
+    match one, other:
+        case ast.Name(id=was), ast.Name(id=now) if was != now:
+            yield "name", was, now
+        case ast.Attribute(attr=was), ast.Attribute(attr=now) if was != now and dump(one.value) == dump(other.value):
+            yield "attribute", was, now
+
+
+def _mentioned(tree: ast.AST) -> set[str]:
+    """Every attribute, and every name of a definition, of a module."""
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+    return found
+
+
+def _defines(module: SourceModule, name: str) -> bool:
+    """Whether instances of a class of the module get an attribute of that name."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Attribute(attr=attr, ctx=ast.Store()) if attr == name:
+                return True
+            case ast.FunctionDef(name=defined) if defined == name:
+                return True
+            case ast.ClassDef():
+                if any(isinstance(one, ast.AnnAssign) and dump(one.target) == f"Name(id='{name}', ctx=Store())" for one in node.body):
+                    return True
+    return False
+
+
+def _paths(old: SourceModule, new: SourceModule) -> dict[str, str]:
+    """Definitions that are gone, each with the one new definition that is like it."""
+    found: dict[str, str] = {}
+    for classes in (True, False):
+        gone = [d[-1] for path, d in old.definitions.items() if new.get(_under(path, found)) is None and d[-1].is_class is classes]
+        come = [d[-1] for path, d in new.definitions.items() if path not in old.definitions and d[-1].is_class is classes]
+        for definition in gone:
+            path = _under(definition.path, found)
+            owner = path.rpartition(".")[0]
+            like = {
+                other.path: _alike(definition, other)
+                for other in come
+                if other.path.rpartition(".")[0] == owner and other.path not in found.values()
+            }
+            best = sorted(like, key=like.__getitem__, reverse=True)
+            if best and like[best[0]] >= _SAME and (len(best) == 1 or like[best[0]] - like[best[1]] > 0.1):
+                found[definition.path] = best[0]
+    return found
+
+
+def _under(path: str, found: Mapping[str, str]) -> str:
+    owner, _, name = path.rpartition(".")
+    return f"{_under(owner, found)}.{name}" if owner and owner in found else found.get(path, path)
+
+
+def _alike(one: Definition, other: Definition) -> float:
+    """How like two definitions are, their names aside."""
+    if type(one.node) is not type(other.node):
+        return 0.0
+    nameless = [_nameless(node.node) for node in (one, other)]
+    return likeness(*nameless) if min(map(size, nameless)) >= _TELLING else 0.0
+
+
+def _nameless(node: Any) -> ast.AST:
+    if isinstance(node, ast.ClassDef):
+        return ast.Module([one for one in statements(node.body)], [])
+    return ast.Module([*statements(node.body), ast.Expr(ast.Lambda(node.args, ast.Constant(0)))], [])
