@@ -1,7 +1,7 @@
 """Runs configs: load, generate, check, format, and write or compare."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from omni_kit.diagnostics.gate import Gate
@@ -107,14 +107,18 @@ def draft_configs(
     out_dir: Path | None = None,
     *,
     transformers: Path | None = None,
+    unpacked: Mapping[str, Path] | None = None,
     run: bool = True,
     gate: Gate | None = None,
 ) -> list[ConfigResult]:
     """Generated and checked, but not formatted: `text` is raw, and `diff` empty.
 
     Without `run`, a config that cannot be read without running it has an error that says so ("unreadable").
+    `unpacked` are the directories of other libraries to read instead of the installed ones.
     """
-    unpacked = {"transformers": unpacked_library("transformers", transformers)} if transformers else {}
+    unpacked = dict(unpacked or {})
+    if transformers:
+        unpacked["transformers"] = unpacked_library("transformers", transformers)
     gate = gate or Gate(IDS)
     return [_draft(config, out_dir, unpacked, run, gate) for config in configs]
 

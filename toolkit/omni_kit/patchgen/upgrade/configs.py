@@ -271,14 +271,13 @@ class _Upgrade:
 
     def _generated(self, texts: dict[Path, str]) -> dict[Path, list[Diagnostic]]:
         """What keeps each config from generating from the newer upstream, and did not from the older."""
-        (library,) = self.old
         with tempfile.TemporaryDirectory(prefix="upgrade-") as folder:
             copies = {config.loaded.path: _copied(config, texts, Path(folder)) for config in self.configs}
             found = {}
             for config in self.configs:
-                was = draft_configs([config.loaded.path], transformers=self.old[library]) if library == "transformers" else []
+                was = draft_configs([config.loaded.path], unpacked=self.old)
                 known = {(one.code, one.names) for result in was for one in result.diagnostics}
-                now = draft_configs([copies[config.loaded.path]], transformers=self.new.get(library))
+                now = draft_configs([copies[config.loaded.path]], unpacked=self.new)
                 errors = [one for result in now for one in result.diagnostics if one.severity == "error"]
                 found[config.loaded.path] = [one for one in errors if (one.code, one.names) not in known]
             return found
