@@ -81,8 +81,7 @@ SEEDS = [
     Seed("statement gone", [("        if attention_mask is not None:\n            scores = scores + attention_mask\n", "")], [("    if attention_mask is not None:\n        scores = scores + attention_mask\n", "")]),
     Seed("statements reordered", [("        key = self.k_proj(hidden_states).view(shape).transpose(1, 2)\n        value = self.v_proj(hidden_states).view(shape).transpose(1, 2)\n",
                                    "        value = self.v_proj(hidden_states).view(shape).transpose(1, 2)\n        key = self.k_proj(hidden_states).view(shape).transpose(1, 2)\n")],
-         [("    key = self.k_proj(hidden_states).view(shape).transpose(1, 2)\n    value = self.v_proj(hidden_states).view(shape).transpose(1, 2)\n",
-           "    value = self.v_proj(hidden_states).view(shape).transpose(1, 2)\n    key = self.k_proj(hidden_states).view(shape).transpose(1, 2)\n")]),
+         []),  # the order does not matter
     Seed("condition changed", [("        if past_key_values is not None:\n            key", "        if past_key_values is not None and self.layer_idx >= 0:\n            key")],
          [("    if past_key_values is not None:\n        key", "    if past_key_values is not None and self.layer_idx >= 0:\n        key")]),
     Seed("branch added", [("            scores = scores + attention_mask\n", "            scores = scores + attention_mask\n        else:\n            scores = scores.tril()\n")],
@@ -113,7 +112,7 @@ SEEDS = [
                                                   ("", "import torch.nn.functional as F\nfrom torch import nn\n\n\nclass BMLP(nn.Module):\n    def forward(self, x):\n        gate = self.gate_proj(x)\n        up = self.up_proj(x)\n        out = F.silu(gate) * up\n        return self.down_proj(out)\n", "models/b/modeling_b.py")],
          [('@config.override_method("AMLP.forward")', '@config.override_method("AMLP.forward", inject=True)')]),
     Seed("alias of an import gone", [("import torch.nn.functional as F\n", ""), ("F.silu", "nn.functional.silu"), ("F.softmax", "nn.functional.softmax"), ("F.linear", "nn.functional.linear"), ("F.one_hot", "nn.functional.one_hot")],
-         [("F.softmax(gate", "nn.functional.softmax(gate"), ("F.one_hot", "nn.functional.one_hot"), ("F.softmax(scores", "nn.functional.softmax(scores"), ("from small.models", "from torch import nn\nfrom small.models")]),
+         [('config.add_import("framework.parallel"', 'config.add_import("torch.nn.functional", alias="F", is_from_import=False)\nconfig.add_import("framework.parallel"')]),
     Seed("patch made unnecessary", [("    return q_embed, k_embed", "    return q_embed.contiguous(), k_embed.contiguous()")], [], dropped=("apply_rotary",)),
     Seed("injected method comes upstream", [("    def rotary(self", "    def dummy_forward(self):\n        return self.rotary(self.embed.weight)\n\n    def rotary(self")], [], dropped=("AModel.dummy_forward",)),
     # What only a person can decide.

@@ -27,7 +27,7 @@ from omni_kit.patchgen.upgrade.code import Code, dump
 from omni_kit.patchgen.upgrade.importing import add_import, follow_imports
 from omni_kit.patchgen.upgrade.outcome import Clash, ConfigOutcome, PatchOutcome, UpgradeResult
 from omni_kit.patchgen.upgrade.patches import Proposal, Versions, propose
-from omni_kit.patchgen.upgrade.registration import ConfigFile, effects_of, mark_of, without_marks
+from omni_kit.patchgen.upgrade.registration import DEFINING, ConfigFile, effects_of, mark_of, without_marks
 from omni_kit.pysource.source import without_collection
 
 _ROUNDS = 4  # times that what does not generate is taken back
@@ -107,6 +107,7 @@ class _Upgrade:
         self.old, self.new, self.names = old, new, names
         self.configs: list[_Config] = []
         self.versions: dict[str, Versions] = {}
+        self.before: dict[Path, set[tuple[str, tuple[str, ...]]]] = {}
         self.refused: dict[tuple[Path, int], list[Clash]] = defaultdict(list)
 
     def read(self, config: str | Path, result: UpgradeResult) -> None:
@@ -201,14 +202,20 @@ class _Upgrade:
         return {path: self._imports(path, text, files[path]) for path, text in texts.items()}
 
     def _named_elsewhere(self, uses: Sequence[_Use]) -> bool:
-        """Whether a definition is named in another place than its own file, or there again."""
+        """Whether another line than the registrations themselves names the definition: an import, or module-level code."""
         original = uses[0].original
         if original is None:
             return True
-        files = {config.loaded.path for config in self.configs} | {original.path}
-        count = sum(ConfigFile(path).source.text.count(original.name) for path in files)
-        registered = sum(one.place[0] != original.path or one.place[1] != original.line for one in uses)
-        return count > 1 + (registered if len(uses) > 1 else 0)
+        places = {use.place for use in uses}
+        for path in {config.loaded.path for config in self.configs} | {original.path}:
+            for node in ConfigFile(path).source.tree.body:
+                if (path, getattr(node, "lineno", 0)) in places or isinstance(node, DEFINING):
+                    continue
+                named = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+                named |= {one.name for one in ast.walk(node) if isinstance(one, ast.alias)}
+                if original.name in named:
+                    return True
+        return False
 
     def _edit(self, use: _Use, files: dict[Path, ConfigFile], done: set[tuple[str, Path, int]], *, whole: bool) -> None:
         def file(path: Path) -> ConfigFile:
@@ -275,12 +282,18 @@ class _Upgrade:
             copies = {config.loaded.path: _copied(config, texts, Path(folder)) for config in self.configs}
             found = {}
             for config in self.configs:
-                was = draft_configs([config.loaded.path], unpacked=self.old)
-                known = {(one.code, one.names) for result in was for one in result.diagnostics}
+                known = self._wrong_before(config.loaded.path)
                 now = draft_configs([copies[config.loaded.path]], unpacked=self.new)
                 errors = [one for result in now for one in result.diagnostics if one.severity == "error"]
                 found[config.loaded.path] = [one for one in errors if (one.code, one.names) not in known]
             return found
+
+    def _wrong_before(self, path: Path) -> set[tuple[str, tuple[str, ...]]]:
+        """What a config had wrong with the older upstream already."""
+        if path not in self.before:
+            was = draft_configs([path], unpacked=self.old)
+            self.before[path] = {(one.code, one.names) for result in was for one in result.diagnostics}
+        return self.before[path]
 
     def _take_back(self, wrong: dict[Path, list[Diagnostic]]) -> bool:
         """Mend what can be: an import that upstream dropped comes back; a patch that does not generate clashes."""

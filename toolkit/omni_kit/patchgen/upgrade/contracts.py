@@ -6,6 +6,7 @@ sets, or reads one thing for another. Each check here finds such a line and name
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from inspect import Signature
 from typing import Any
@@ -15,9 +16,9 @@ from omni_kit.patchgen.imports import absolute, bound_by
 from omni_kit.patchgen.locate import Libraries
 from omni_kit.patchgen.scopes import scopes_of
 from omni_kit.patchgen.source import Definition, SourceModule, read_module
-from omni_kit.patchgen.upgrade.code import FunctionNode, dump, statements, stored
+from omni_kit.patchgen.upgrade.code import FunctionNode, dump, read, statements, stored, written
 from omni_kit.patchgen.upgrade.outcome import Clash
-from omni_kit.pysource.signatures import misfit, positional, signature
+from omni_kit.pysource.signatures import misfit, positional, required, signature
 
 
 _LONG = 2000  # characters of a computation that is written out
@@ -134,6 +135,18 @@ class Upstream:
         return found
 
     @cached_property
+    def modules(self) -> dict[str, str]:
+        """The modules that the module imports at its top level, by the names that it gives them."""
+        found: dict[str, str] = {}
+        for node in self.module.tree.body:
+            for one in node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
+                if isinstance(node, ast.Import):
+                    found[one.asname or one.name.partition(".")[0]] = one.name if one.asname else one.name.partition(".")[0]
+                elif not node.level:  # type: ignore[union-attr]
+                    found[one.asname or one.name] = f"{node.module}.{one.name}"  # type: ignore[union-attr]
+        return found
+
+    @cached_property
     def bound(self) -> set[str]:
         """The names that the module binds."""
         return scopes_of(self.module.text).bound
@@ -153,7 +166,24 @@ def misfits(
     known = {dump(one) for one in ast.walk(now) if isinstance(one, (ast.Call, ast.stmt))} if now is not None else set()
     found = [*_lost_locals(merged, set(local), new), *_gone_attributes(merged, old, new)]
     found += _unfit_calls(merged, known, target, old, new, set(patched))
-    return found
+    return [*found, *_passed_on(merged, old, new, set(patched))]
+
+
+def moved_meaning(merged: FunctionNode, ours: FunctionNode, theirs: FunctionNode) -> Iterator[Clash]:
+    """A line of the patch works on a value that upstream computes otherwise now, and reads otherwise behind it."""
+    mine, now = ({dump(one) for one in _simple(side)} for side in (ours, theirs))
+    run = list(_simple(merged))
+    for index, one in enumerate(run):
+        if dump(one) in now or not isinstance(one, ast.Assign):
+            continue  # not the patch's own
+        for name in written([one]) & read([one]):
+            before = next((o for o in reversed(run[:index]) if name in written([o])), None)
+            behind = [o for o in run[index + 1 :] if name in read([o]) and dump(o) not in mine and dump(o) in now]
+            if before is not None and dump(before) not in mine and behind:
+                text = " ".join(ast.unparse(one).split())[:100]
+                reason = f"upstream changed what {name} is, and how it is read; the patch's `{text}` works on it in between"
+                yield Clash(reason, "", f"{ast.unparse(before)}\n...\n{ast.unparse(behind[0])}", text)
+                break
 
 
 def dead_code(merged: FunctionNode, ours: FunctionNode, theirs: FunctionNode) -> list[Clash]:
@@ -225,6 +255,34 @@ def mentioned(module: SourceModule) -> set[str]:
     return {one.attr for one in ast.walk(module.tree) if isinstance(one, ast.Attribute)} | defined(module)
 
 
+def _passed_on(merged: FunctionNode, old: Upstream, new: Upstream, patched: set[str]) -> Iterator[Clash]:
+    """`Class.method` as a value: whoever gets it calls it as the older version was called, on whatever `self`."""
+    called = {id(one.func) for one in ast.walk(merged) if isinstance(one, ast.Call)}
+    for node in ast.walk(merged):
+        if not isinstance(node, ast.Attribute) or id(node) in called:
+            continue
+        path = ast.unparse(node)
+        was, now = old.module.get(path), new.module.get(path)
+        if was is None or now is None or path in patched:
+            continue
+        if isinstance(was.node, ast.ClassDef) or isinstance(now.node, ast.ClassDef):
+            continue
+        more = [name for name in required(signature(now.node)) if name not in required(signature(was.node))]
+        reads = sorted(_of_self(now.node) - _of_self(was.node))
+        if more:
+            yield Clash(f"the patch passes {path} on, which needs {', '.join(more)} now", "", "", path)
+        elif reads:
+            yield Clash(f"the patch passes {path} on, which reads self.{', self.'.join(reads)} now", "", "", path)
+
+
+def _of_self(node: FunctionNode) -> set[str]:
+    return {
+        one.attr
+        for one in ast.walk(node)
+        if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "self"
+    }
+
+
 def _unfit_calls(
     merged: FunctionNode, known: set[str], target: str, old: Upstream, new: Upstream, patched: set[str]
 ) -> Iterator[Clash]:
@@ -232,16 +290,15 @@ def _unfit_calls(
     for top in _simple(merged):
         same = dump(top) in known
         for call in (one for one in ast.walk(top) if isinstance(one, ast.Call)):
-            if dump(call) in known:
-                after = None if same else new.resolve(call.func, target)
-            else:
-                after = new.resolve(call.func, target)
+            after = new.resolve(call.func, target)
             if after is None or after[0] in patched:
                 continue
             before = old.resolve(call.func, target)
-            yield from _unfit(call, before, after, target, fresh=dump(call) not in known)
+            if not same:
+                yield from _unfit(call, before, after, target, fresh=dump(call) not in known)
             if before is not None and dump(before[1]) != dump(after[1]):
-                yield from _changed_result(top, call, before[1], after[1], merged, known)
+                sides = _Side(before[1], old.modules), _Side(after[1], new.modules)
+                yield from _changed_result(top, call, sides[0], sides[1], merged, known)
 
 
 def _unfit(call: ast.Call, before: Any, after: Any, target: str, *, fresh: bool) -> Iterator[Clash]:
@@ -270,17 +327,26 @@ def _refusal(call: ast.Call, takes: Signature) -> str:
     return misfit(takes, len(call.args), [one.arg for one in call.keywords if one.arg], spread)
 
 
+@dataclass(frozen=True)
+class _Side:
+    """A called function in one version, and what its module calls other modules."""
+
+    node: FunctionNode
+    modules: dict[str, str]
+
+
 def _changed_result(
-    top: ast.stmt, call: ast.Call, was: FunctionNode, now: FunctionNode, merged: FunctionNode, known: set[str]
+    top: ast.stmt, call: ast.Call, was: _Side, now: _Side, merged: FunctionNode, known: set[str]
 ) -> Iterator[Clash]:
     """What a function returns is another kind of thing, or one of several results means something else."""
-    before, after = _results(was), _results(now)
+    before, after = _results(was.node), _results(now.node)
     if not before or not after:
         return
     text = " ".join(ast.unparse(top).split())[:100]
     if {len(one) for one in before} != {len(one) for one in after} or _makers(before) != _makers(after):
         if dump(top) not in known:
-            yield Clash(f"upstream's {was.name} returns something else now: {_shown(now)}", _shown(was), _shown(now), text)
+            reason = f"upstream's {was.node.name} returns something else now: {_shown(now.node)}"
+            yield Clash(reason, _shown(was.node), _shown(now.node), text)
         return
     match top:
         case ast.Assign(targets=[ast.Tuple(elts=elements)], value=value) if value is call and len(before[0]) == len(elements):
@@ -296,7 +362,7 @@ def _changed_result(
                 ]
                 if own:
                     line = " ".join(ast.unparse(own[0]).split())[:100]
-                    reason = f"upstream computes {element.id}, which {was.name} returns, otherwise; the patch reads it"
+                    reason = f"upstream computes {element.id}, which {was.node.name} returns, otherwise; the patch reads it"
                     yield Clash(reason, _flow(was, index), _flow(now, index), line)
 
 
@@ -324,15 +390,17 @@ def _shown(node: FunctionNode) -> str:
     return " ".join(ast.unparse(returns[-1]).split())[:100] if returns else "nothing"
 
 
-def _flows_differ(was: FunctionNode, now: FunctionNode, index: int) -> bool:
+def _flows_differ(was: _Side, now: _Side, index: int) -> bool:
     one, other = _flow(was, index), _flow(now, index)
     return bool(one and other) and one != other
 
 
-def _flow(node: FunctionNode, index: int) -> str:
+def _flow(side: _Side, index: int) -> str:
     """What one result of a straight function is computed from, its locals written out; empty where branches decide."""
-    values: dict[str, ast.expr] = {}
-    for one in statements(node.body):
+    values: dict[str, ast.expr] = {
+        name: ast.parse(module, mode="eval").body for name, module in side.modules.items() if name != module
+    }
+    for one in statements(side.node.body):
         match one:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 values[name] = _written_out(value, values)

@@ -54,7 +54,8 @@ def follow_imports(text: str, before: str, upstreams: list[Upstream], has: dict[
         before: the config's text before the upgrade.
         has: for each "module.name" that was looked up, whether the newer upstream has it.
     """
-    new = {name for name in scopes_of(text).undefined() if name not in scopes_of(before).undefined()}
+    known = scopes_of(before)
+    new = {name for name in scopes_of(text).undefined() if name in scopes_of(text).eager and name not in known.eager}
     lines = sorted({line for name in new if (line := _import_of(name, upstreams)) is not None})
     module = SourceModule("config", upstreams[0].module.path if upstreams else _no_path(), text)
     edits = list(_without_gone(module, has))

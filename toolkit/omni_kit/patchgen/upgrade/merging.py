@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omni_kit.patchgen.spans import Edit, shift, splice
-from omni_kit.patchgen.upgrade.alignment import align
+from omni_kit.patchgen.upgrade.alignment import align, assignment
 from omni_kit.patchgen.upgrade.code import (
     Code,
     FunctionNode,
     docstring,
     dump,
     dumps,
+    likeness,
     read,
     size,
     statements,
@@ -25,6 +26,7 @@ from omni_kit.patchgen.upgrade.code import (
 )
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.patchgen.upgrade.parts import Item, insertion, removal
+from omni_kit.patchgen.upgrade.renames import same_but_for_locals
 from omni_kit.pysource.signatures import signature
 
 _Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -34,8 +36,11 @@ _BY_FIELD = (
     ast.Assert,
 )  # fmt: skip
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_VERSION = 0.5  # how like an expression is to another version of it
+_KEPT = 0.4  # of the old statements that upstream still has, in a function that was not rewritten
+_SHORT = 4  # statements of a function that is too short to be rewritten
 _WRAPPED = 3  # nodes of an expression that is recognised inside another
-Moved = Callable[[Sequence[ast.stmt], Sequence[ast.stmt]], bool]
+Moved = Callable[[ast.stmt], list[ast.stmt] | None]
 
 
 @dataclass
@@ -50,7 +55,7 @@ def merge_definition(base: str, ours: str, theirs: str, moved: Moved | None = No
     """Merge two descendants of `base`, each a definition from `def` or `class` on, dedented.
 
     Args:
-        moved: whether upstream's new statements call a new helper that consists of the old ones.
+        moved: what a statement that calls a new helper of upstream's amounts to, written out; None for others.
     """
     merger = _Merger(Code(base), Code(ours), Code(theirs), moved)
     b, o, t = merger.base.node, merger.ours.node, merger.theirs.node
@@ -106,7 +111,21 @@ class _Merger:
             self.clash("a class and a function replace each other", b, o, t)
             return
         self.docstrings(b, o, t)
-        self.block(statements(b.body), statements(o.body), statements(t.body), o)
+        bodies = statements(b.body), statements(o.body), statements(t.body)
+        if isinstance(b, ast.ClassDef) or not self._rewritten(*bodies):
+            self.block(*bodies, o)
+        else:
+            self.clash("upstream rewrote it, and the patch changes the old code", *bodies)
+
+    def _rewritten(self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> bool:
+        """Whether upstream kept little of a function that the patch changes: lines that merge would mean nothing."""
+        if dumps(bs) == dumps(os) or dumps(os) == dumps(ts):
+            return False
+        ts = self._inlined(bs, os, ts)
+        there = {dump(one) for top in ts for one in ast.walk(top) if isinstance(one, ast.stmt)}
+        was = [one for top in bs for one in ast.walk(top) if isinstance(one, ast.stmt)]
+        kept = sum(dump(one) in there for one in was) + sum(bs[a] is not ts[z] for a, z in align(bs, ts).items()) / 2
+        return len(was) > _SHORT and kept < _KEPT * len(was)
 
     def decorated(self, b: Any, o: Any, t: Any) -> None:
         """The decorators of a definition inside a class or function, then the definition."""
@@ -208,6 +227,7 @@ class _Merger:
 
     def block(self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt], parent: Any) -> None:
         """A list of statements, cut into stretches between statements that all three have."""
+        ts = in_order(bs, self._inlined(bs, os, ts))
         if dumps(bs) == dumps(ts) or dumps(os) == dumps(ts):
             return
         in_ours, in_theirs = align(bs, os), align(bs, ts)
@@ -232,10 +252,18 @@ class _Merger:
             self.put(os, ts, block, at, parent)
         elif not bs:
             self._both_inserted(os, ts, block, at, parent)
-        elif self.moved is not None and self.moved(bs, ts):
-            return
         elif not self._inside(bs, os, ts) and not self._finer(bs, os, ts, block, at, parent):
             self.clash(_both(bs, ts), *map(list, (bs, os, ts)))
+
+    def _inlined(self, bs: Sequence[ast.stmt], os: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """Upstream's statements; where it only moved some to a new helper and the patch changes them, the old ones."""
+        found: list[ast.stmt] = []
+        for one in ts:
+            body = self.moved(one) if self.moved is not None else None
+            run = _run(bs, body) if body else None
+            kept = run is not None and _subsequence(dumps(bs[run : run + len(body or ())]), dumps(os)) is not None
+            found += [one] if run is None or kept else bs[run : run + len(body or ())]
+        return found
 
     def _both_inserted(
         self, os: Sequence[ast.stmt], ts: Sequence[ast.stmt], block: Sequence[ast.stmt], at: int, parent: Any
@@ -300,8 +328,10 @@ class _Merger:
         if old:
             start = self.ours.line_start(self.ours.first_line_of(old[0]))
             end = self.ours.line_start((old[-1].end_lineno or 0) + 1)
-            if new and self.base is not self.ours and not self.theirs.comments_of(new[0]):
+            if new and not self.theirs.comments_of(new[0]):
                 start = self.ours.line_start(_first_line(old[0]))
+            while not new and self.ours.text[:start].endswith("\n\n") and self.ours.text[end : end + 1] == "\n":
+                end += 1
         elif at < len(block):
             start = end = self.ours.line_start(self.ours.first_line_of(block[at]))
         elif block:
@@ -326,6 +356,8 @@ class _Merger:
                 start, end = self.ours.line_start(o.lineno), self.ours.line_start((o.end_lineno or o.lineno) + 1)
                 alone = not self.ours.text[start : self.ours.start_of(o)].strip()
                 self.edits.append(Edit(start, end, text)) if alone else self.replace(o, t)
+        elif (same := _assigned(b, o, t)) is not None:
+            self.node(*same)
         elif type(b) is type(o) is type(t):
             if isinstance(o, _Definition):
                 self.decorated(b, o, t)
@@ -493,7 +525,11 @@ class _Merger:
             if before is None and after is None and os:
                 self.clash(f"there is no place for upstream's new `{item.key}`", b, o, t)
                 continue
-            place = before if before is not None else (after or 0) - 1
+            if item.key.startswith("**") and isinstance(item.node, ast.keyword) and (own := _own(bs, os)):
+                spread, mine_too = self.theirs.of(item.node), ", ".join(_short(self.ours, one) for one in own)
+                self.clash(f"upstream passes {spread} on, and the patch passes {mine_too}: one may be passed twice", b, o, t)
+                continue
+            place = len(os) - 1 if item.key == "**" else before if before is not None else (after or 0) - 1
             if _by_position(item) and before is not None and before + 1 < len(os):
                 behind = os[before + 1]
                 if behind.key not in was and behind.key not in {one.key for one in ts} and _by_position(behind):
@@ -512,9 +548,11 @@ class _Merger:
             return False
         mine, now = _occurrences(b, o), _occurrences(b, t)
         if len(mine) == 1 and not now:
+            if likeness(b, t) < _VERSION:
+                return False
             self.replace(mine[0], t, loose=isinstance(t, _LOOSE))
             return True
-        if len(now) == 1 and not mine:
+        if len(now) == 1 and not mine and likeness(b, o) >= _VERSION:
             inner = self.ours.of(o)
             start, end = self.theirs.start_of(t), self.theirs.end_of(t)
             at, to = self.theirs.start_of(now[0]), self.theirs.end_of(now[0])
@@ -537,6 +575,16 @@ class _Merger:
         """Record a place that is left to a person."""
         texts = [_text(code, one) for code, one in self._sides(b, o, t)]
         self.clashes.append(Clash(reason, texts[0], texts[2], texts[1], textual))
+
+
+def _assigned(b: ast.stmt, o: ast.stmt, t: ast.stmt) -> tuple[ast.expr, ast.expr, ast.expr] | None:
+    """The values of three assignments to the same, which are not all annotated."""
+    if not (isinstance(b, ast.AnnAssign) or isinstance(o, ast.AnnAssign) or isinstance(t, ast.AnnAssign)):
+        return None
+    was, mine, now = assignment(b), assignment(o), assignment(t)
+    if was is None or mine is None or now is None or not dump(was[0]) == dump(mine[0]) == dump(now[0]):
+        return None
+    return was[1], mine[1], now[1]
 
 
 def _doc(node: ast.Expr) -> str:
@@ -584,6 +632,11 @@ def _entries(code: Code, node: ast.Dict) -> list[Item]:
     return found
 
 
+def _own(bs: Sequence[Item], os: Sequence[Item]) -> list[Item]:
+    """Keywords that only the patch passes."""
+    return [one for one in os if isinstance(one.node, ast.keyword) and one.key not in {item.key for item in bs}]
+
+
 def _by_position(item: Item) -> bool:
     return item.key.startswith("#")
 
@@ -608,6 +661,28 @@ def _is_block(node: ast.stmt) -> bool:
 
 def _share_lines(block: Sequence[ast.stmt]) -> bool:
     return any(one.end_lineno == after.lineno for one, after in zip(block, block[1:], strict=False))
+
+
+def _run(block: Sequence[ast.stmt], wanted: Sequence[ast.stmt]) -> int | None:
+    """Where a block has these statements in a row, whatever it calls its locals."""
+    for start in range(len(block) - len(wanted) + 1):
+        part = list(block[start : start + len(wanted)])
+        if dumps(part) == dumps(wanted) or same_but_for_locals(part, list(wanted)):
+            return start
+    return None
+
+
+def in_order(bs: Sequence[ast.stmt], ts: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Upstream's new statements with those back in their old order that it only put in another, to no effect."""
+    was, found = dumps(bs), list(ts)
+    for index in range(1, len(bs)):
+        now = dumps(found)
+        if now.count(was[index]) != 1 or now.count(was[index - 1]) != 1:
+            continue
+        here, there = now.index(was[index]), now.index(was[index - 1])
+        if here < there and _independent(found[here : here + 1], found[here + 1 : there + 1]):
+            found.insert(there, found.pop(here))
+    return found
 
 
 def _independent(some: Sequence[ast.stmt], others: Sequence[ast.stmt]) -> bool:

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from omni_kit.patchgen.apply import Applied
@@ -11,15 +11,19 @@ from omni_kit.patchgen.compare import body_text
 from omni_kit.patchgen.fragment import Fragment
 from omni_kit.patchgen.locate import Libraries
 from omni_kit.patchgen.merge import merge as merge_lines
+from omni_kit.patchgen.name_map import mapped
 from omni_kit.patchgen.rename import rename
 from omni_kit.patchgen.source import Definition, SourceModule, read_module
+from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.spec import PatchType
 from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, statements, stored
-from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits
+from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, moved_meaning
 from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
 from omni_kit.patchgen.upgrade.outcome import Clash
-from omni_kit.patchgen.upgrade.renames import Renames, local_renames, module_renames, rename_locals
+from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals
 from omni_kit.patchgen.write import compiles
+from omni_kit.pysource.signatures import signature
+from omni_kit.pysource.source import dotted
 
 
 @dataclass
@@ -35,6 +39,31 @@ class Versions:
         """Reads what was renamed between two versions."""
         renames = module_renames(old, new) if new is not None else Renames()
         return cls(Upstream(old, libraries[0]), Upstream(new, libraries[1]) if new is not None else None, renames)
+
+    def vocabulary(self, text: str) -> str:
+        """Code of the newer version with the older one's aliases of modules, where the newer spells the module out."""
+        if not self._aliases:
+            return text
+        code = Code(text)
+        edits = []
+        for node in ast.walk(code.node):
+            if isinstance(node, ast.Attribute) and (alias := self._aliases.get(dotted(node) or "")):
+                edits.append(Edit(code.start_of(node), code.end_of(node), alias))
+        return splice(code.text, edits)
+
+    @cached_property
+    def _aliases(self) -> dict[str, str]:
+        if self.after is None:
+            return {}
+        was, now = self.before.modules, self.after.modules
+        spelled = {}
+        for alias, module in was.items():
+            if alias in self.after.bound:
+                continue
+            for name, other in now.items():
+                if module.startswith(f"{other}."):
+                    spelled[f"{name}.{module[len(other) + 1 :]}"] = alias
+        return spelled
 
 
 @dataclass(frozen=True)
@@ -182,10 +211,11 @@ def _merged(
         if was == now:
             return Proposal(place, ours)
         return Proposal(place, ours, [Clash("upstream changed it, and its name_map cannot be turned around", was, now, ours)])
+    theirs = versions.vocabulary(theirs)
     base, mine = (versions.renames.apply(one) if not name_map else one for one in (base, ours))
     base, mine = rename_locals(base, mine, theirs)
     decorators = _decorators(applied, place, versions)
-    merged = merge_definition(base, mine, theirs, lambda bs, ts: _moved(bs, ts, versions, place.target))
+    merged = merge_definition(base, mine, theirs, lambda one: _moved(one, versions, place.target))
     text, clashes = merged.text, merged.clashes
     if clashes and all(clash.textual for clash in clashes):
         lines = merge_lines(base.splitlines(), mine.splitlines(), theirs.splitlines())
@@ -195,7 +225,7 @@ def _merged(
     if not clashes:
         clashes = _unfit(text, mine, base, theirs, place, versions, patched, name_map)
     if clashes:
-        return Proposal(place, merge_annotations(base, ours, theirs, _bound_names(versions)), clashes)
+        return Proposal(place, merge_annotations(base, ours, theirs, _bound_names(versions, name_map)), clashes)
     unneeded = ""
     if _meaning(text) == _meaning(theirs) and _meaning(mine) != _meaning(base) and not _own_decorators(applied):
         unneeded = f"upstream does the same since {versions.after.libraries.version_of(versions.after.module.name.partition('.')[0])}"
@@ -222,6 +252,7 @@ def _unfit(
         found += misfits(function, shown, target, versions.before, versions.after, patched, local)
         if isinstance(own, (ast.FunctionDef, ast.AsyncFunctionDef)) and shown is not None:
             found += dead_code(function, own, shown)
+            found += moved_meaning(function, own, shown)
     return found
 
 
@@ -235,11 +266,16 @@ def _method(node: ast.AST, name: str) -> FunctionNode | None:
     return next((one for one in _functions(node) if one.name == name), None)
 
 
-def _bound_names(versions: Versions) -> Callable[[str], bool]:
+def _bound_names(versions: Versions, name_map: dict[str, str] | None) -> Callable[[str], bool]:
     """Whether the newer module has a name, or the older one did not either."""
     assert versions.after is not None
     new, old = _names_of(versions.after.module), _names_of(versions.before.module)
-    return lambda name: name in new or name not in old
+
+    def bound(name: str) -> bool:
+        meant = mapped(name, name_map or {})
+        return meant in new or meant not in old
+
+    return bound
 
 
 @lru_cache(maxsize=64)
@@ -314,45 +350,19 @@ def _how(ours: str, text: str, place: Place, applied: Applied) -> str:
     return "; ".join(parts)
 
 
-def _moved(bs: Sequence[ast.stmt], ts: Sequence[ast.stmt], versions: Versions, target: str) -> bool:
-    """Whether upstream only moved statements into a new helper, which its new statement calls."""
-    if versions.after is None or len(ts) != 1 or not bs:
-        return False
-    top = ts[0]
+def _moved(top: ast.stmt, versions: Versions, target: str) -> list[ast.stmt] | None:
+    """What a statement that calls a new helper of upstream's amounts to, written out."""
     call = getattr(top, "value", None)
-    if not isinstance(call, ast.Call) or call.keywords and any(one.arg is None for one in call.keywords):
-        return False
+    if versions.after is None or not isinstance(call, ast.Call) or any(one.arg is None for one in call.keywords):
+        return None
     found = versions.after.resolve(call.func, target)
     if found is None or versions.before.module.get(found[0]) is not None:
-        return False
-    inlined = _inlined(top, call, found[1], bound=found[2])
-    if inlined is None:
-        return False
-    if dumps(inlined) == dumps(list(bs)):
-        return True
-    old, new = (_as_function(list(part)) for part in (bs, inlined))
-    names = local_renames(old, new)
-    renamed = [_renamed(one, names) for one in bs]
-    return dumps(renamed) == dumps(inlined)
-
-
-def _as_function(body: list[ast.stmt]) -> ast.FunctionDef:
-    empty = ast.arguments([], [], None, [], [], None, [])
-    return ast.FunctionDef("_", empty, body, [], lineno=1)
-
-
-def _renamed(node: ast.stmt, names: dict[str, str]) -> ast.stmt:
-    copy = ast.parse(ast.unparse(node)).body[0]
-    for one in ast.walk(copy):
-        if isinstance(one, ast.Name):
-            one.id = names.get(one.id, one.id)
-    return copy
+        return None
+    return _inlined(top, call, found[1], bound=found[2])
 
 
 def _inlined(top: ast.stmt, call: ast.Call, helper: FunctionNode, *, bound: bool) -> list[ast.stmt] | None:
     """The statements of a helper with the arguments of one call; None where that cannot be written down."""
-    from omni_kit.pysource.signatures import signature
-
     try:
         given = signature(helper, bound=bound).bind(*call.args, **{one.arg: one.value for one in call.keywords if one.arg})
     except TypeError:

@@ -12,7 +12,7 @@ from omni_kit.patchgen.upgrade.outcome import Clash, PatchOutcome
 BEGIN = "# <<<<<<< omni-kit patchgen upgrade:"
 END = "# >>>>>>> omni-kit patchgen upgrade"
 _MARK = re.compile(rf"^[ \t]*{re.escape(BEGIN)}[^\n]*\n(?:[ \t]*#[^\n]*\n)*?[ \t]*{re.escape(END)}[ \t]*\n\n?", re.MULTILINE)
-_SHOWN = 40  # lines of one version in a mark
+_SHOWN = 12  # lines of one version in a mark
 
 
 class ConfigFile:
@@ -25,12 +25,12 @@ class ConfigFile:
 
     def definition(self, line: int) -> ast.stmt | None:
         """The definition that begins at a line, decorators included."""
-        return next((one for one in ast.walk(self.source.tree) if isinstance(one, _DEFINING) and first_line(one) == line), None)
+        return next((one for one in ast.walk(self.source.tree) if isinstance(one, DEFINING) and first_line(one) == line), None)
 
     def calls(self, line: int) -> Iterator[tuple[ast.stmt, ast.Call]]:
         """The registering calls of a line, each with the statement or the decorated definition around it."""
         for statement in ast.walk(self.source.tree):
-            if isinstance(statement, _DEFINING):
+            if isinstance(statement, DEFINING):
                 calls = [one for one in statement.decorator_list if isinstance(one, ast.Call)]
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 calls = [statement.value]
@@ -73,7 +73,7 @@ class ConfigFile:
     def as_helper(self, line: int, name: str, config: str = "config") -> bool:
         """Turn the replacement of a function into a helper that stands where an import was."""
         for statement, call in self.calls(line):
-            if isinstance(statement, _DEFINING) and len(statement.decorator_list) == 1:
+            if isinstance(statement, DEFINING) and len(statement.decorator_list) == 1:
                 start, end = self.source.start_of(call), self.source.end_of(call)
                 owner = ast.unparse(call.func).rpartition(".")[0] or config
                 self.edits.append(Edit(start, end, f"{owner}.add_helper"))
@@ -89,7 +89,7 @@ class ConfigFile:
     def drop(self, line: int, *, whole: bool) -> bool:
         """Take a registration out; with `whole`, the decorated definition as well."""
         for statement, call in self.calls(line):
-            decorated = isinstance(statement, _DEFINING)
+            decorated = isinstance(statement, DEFINING)
             if decorated and not (whole and len(statement.decorator_list) == 1):  # type: ignore[attr-defined]
                 start = self.source.line_start(call.lineno)
                 self.edits.append(Edit(start, self.source.line_start((call.end_lineno or 0) + 1), ""))
@@ -115,7 +115,7 @@ class ConfigFile:
             return
 
 
-_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def shift_comments(text: str, column: int) -> str:

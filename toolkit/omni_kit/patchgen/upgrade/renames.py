@@ -12,6 +12,7 @@ from omni_kit.patchgen.upgrade.alignment import align
 from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, likeness, size, statements, stored
 
 _SAME = 0.75  # how like the bodies of a renamed definition are
+_MOST = 0.6  # of the places of a name that have another now, in a rename
 _TELLING = 15  # nodes of a definition that is recognised under another name
 
 
@@ -49,6 +50,7 @@ def module_renames(old: SourceModule, new: SourceModule) -> Renames:
     found = Renames(paths=_paths(old, new))
     tops = {path: now for path, now in found.paths.items() if "." not in path}
     votes: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    places = Counter(one.attr for one in ast.walk(old.tree) if isinstance(one, ast.Attribute))
     for path, definitions in old.definitions.items():
         definition, other = definitions[-1], new.get(found.path(path))
         if other is not None and type(definition.node) is type(other.node) and not isinstance(other.node, ast.ClassDef):
@@ -60,6 +62,8 @@ def module_renames(old: SourceModule, new: SourceModule) -> Renames:
     for (kind, *which), counted in votes.items():
         name, new_name = which[-1], next(iter(counted))
         if len(counted) != 1:
+            continue
+        if kind == "attribute" and counted.total() < _MOST * places[name]:
             continue
         if kind == "attribute" and name not in now and new_name not in was and _defines(old, name) and _defines(new, new_name):
             found.attributes[name] = new_name
@@ -90,16 +94,35 @@ def local_renames(old: FunctionNode, new: FunctionNode) -> dict[str, str]:
     for kind, was, now in _differences(old, new):
         if kind == "name":
             votes[was][now] += 1
+    seen = Counter(one.id for part in statements(old.body) for one in ast.walk(part) if isinstance(one, ast.Name))
     before, after = stored(old), stored(new)
     read_before = {one.id for one in ast.walk(old) if isinstance(one, ast.Name)} | before
     read_after = {one.id for one in ast.walk(new) if isinstance(one, ast.Name)} | after
     sure = {
         was: next(iter(counted))
         for was, counted in votes.items()
-        if len(counted) == 1 and was in before and was not in read_after
+        if len(counted) == 1 and was in before and was not in read_after and counted.total() > _MOST * seen[was]
     }
     fresh = {was: now for was, now in sure.items() if now in after and now not in read_before}
     return {was: now for was, now in fresh.items() if [*fresh.values()].count(now) == 1}
+
+
+def same_but_for_locals(old: list[ast.stmt], new: list[ast.stmt]) -> bool:
+    """Whether two runs of statements are the same, whatever they call their locals."""
+    names = local_renames(_as_function(old), _as_function(new))
+    return [dump(_renamed(one, names)) for one in old] == [dump(one) for one in new]
+
+
+def _as_function(body: list[ast.stmt]) -> ast.FunctionDef:
+    return ast.FunctionDef("_", ast.arguments([], [], None, [], [], None, []), body, [], lineno=1)
+
+
+def _renamed(node: ast.stmt, names: Mapping[str, str]) -> ast.stmt:
+    copy = ast.parse(ast.unparse(node)).body[0]
+    for one in ast.walk(copy):
+        if isinstance(one, ast.Name):
+            one.id = names.get(one.id, one.id)
+    return copy
 
 
 def _edits(
@@ -151,7 +174,7 @@ def _args(node: FunctionNode) -> list[ast.arg]:
 
 
 def _in_blocks(old: Sequence[ast.stmt], new: Sequence[ast.stmt]) -> Iterator[tuple[str, str, str]]:
-    for here, there in align(old, new).items():
+    for here, there in align(old, new, loosely=True).items():
         one, other = old[here], new[there]
         if dump(one) != dump(other):
             yield from _parallel(one, other)
@@ -167,8 +190,9 @@ def _parallel(one: Any, other: Any) -> Iterator[tuple[str, str, str]]:
         elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
             for pair in zip(was, now, strict=True):
                 if isinstance(pair[0], ast.keyword) and isinstance(one, ast.Call) and _called(one) == _called(other):
-                    if pair[0].arg != pair[1].arg and pair[0].arg and pair[1].arg:
-                        yield "keyword", f"{_called(one)} {pair[0].arg}", pair[1].arg
+                    others = {item.arg for item in was} | {None}
+                    if pair[0].arg and pair[1].arg not in others and dump(pair[0].value) == dump(pair[1].value):
+                        yield "keyword", f"{_called(one)} {pair[0].arg}", str(pair[1].arg)
                 if isinstance(pair[0], ast.AST):
                     yield from _parallel(*pair)
         elif isinstance(was, ast.AST):
