@@ -13,6 +13,7 @@ from omni_kit.cli import kernels as _kernels  # noqa: F401
 from omni_kit.cli import new_model as _new_model  # noqa: F401
 from omni_kit.cli import parity as _parity  # noqa: F401
 from omni_kit.cli import patchgen as _patchgen  # noqa: F401
+from omni_kit.cli import patchgen_upgrade as _patchgen_upgrade  # noqa: F401
 from omni_kit.cli import reference as _reference  # noqa: F401
 from omni_kit.cli import rules as _rules  # noqa: F401
 from omni_kit.cli import skills as _skills  # noqa: F401

@@ -92,7 +92,7 @@ def run_command(
     from omni_kit.patchgen.run import run_configs
 
     gate = gate_of(list(IDS.values()), select, ignore, baseline)
-    chosen = _chosen(configs, all_configs, root)
+    chosen = chosen_configs(configs, all_configs, root)
     notes = []
     if fix and not dry_run:
         for result in run_configs(chosen, output_dir, transformers=transformers, write=False):
@@ -132,7 +132,7 @@ def check_command(
     gate = gate_of(list(IDS.values()), select, ignore, baseline)
     everything = all_configs or not configs
     place = _root(root)
-    chosen = _chosen(configs, everything, root)
+    chosen = chosen_configs(configs, everything, root)
     root = place if everything else None
     results = check_configs(chosen, output_dir, transformers=transformers, root=root, fix=fix, gate=gate)
     _finish(gate, results, [], output_format, full, write_baseline=write_baseline)
@@ -212,7 +212,7 @@ def drift_command(
 
     output = Output("patchgen", output_format, full)
     _check_apply(apply, into, before, dry_run)
-    report = drift_report(_chosen(configs, all_configs or not configs, root), before, after, library)
+    report = drift_report(chosen_configs(configs, all_configs or not configs, root), before, after, library)
     notes = list(report.notes)
     if output_dir is not None:
         written = [*write_targets(report, output_dir), *write_rename_maps(report.keys, output_dir)]
@@ -249,7 +249,12 @@ def _root(root: Path | None) -> Path:
     return project.search_root if project else Path.cwd()
 
 
-def _chosen(configs: list[str] | None, all_configs: bool, root: Path | None) -> list[str | Path]:
+def chosen_configs(configs: list[str] | None, all_configs: bool, root: Path | None) -> list[str | Path]:
+    """The configs that a command is about.
+
+    Raises:
+        BadInput: both kinds of choice are made or none, or there is no config.
+    """
     from omni_kit.patchgen.project import find_configs
 
     if configs and all_configs:

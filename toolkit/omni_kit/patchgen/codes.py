@@ -283,6 +283,13 @@ _ALL = (
         "the version is not compared with anything.",
     ),
     _define(
+        504,
+        "open-conflict",
+        Severity.warning,
+        "Decide the conflicts that `patchgen upgrade` marks, and delete their comments.",
+        "the patch is still written for the older upstream: it misses what upstream changed there.",
+    ),
+    _define(
         601,
         "cannot-load",
         Severity.error,

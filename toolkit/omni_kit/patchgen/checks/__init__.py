@@ -12,6 +12,7 @@ Check = Callable[[Facts], Iterable[Diagnostic]]
 
 CHECKS: tuple[Check, ...] = (
     version.transformers_version,
+    version.open_conflicts,
     replacements.injected,
     replacements.guarded,
     replacements.async_mismatch,

@@ -7,6 +7,8 @@ from packaging.version import InvalidVersion, Version
 
 from omni_kit.patchgen.checks.facts import Facts
 from omni_kit.patchgen.diagnostics import Diagnostic, error, warning
+from omni_kit.patchgen.spec import Origin
+from omni_kit.patchgen.upgrade.marks import BEGIN, marks_in
 
 
 def transformers_version(facts: Facts) -> Iterator[Diagnostic]:
@@ -28,3 +30,13 @@ def transformers_version(facts: Facts) -> Iterator[Diagnostic]:
             f"the config is for {wanted}, the source is {found}; review the patches (patchgen drift), then change it"
         )
         yield error("version-mismatch", message, facts.config.origin)
+
+
+def open_conflicts(facts: Facts) -> Iterator[Diagnostic]:
+    """An upgrade left a conflict to a person, and its mark is still there."""
+    loaded = facts.made.loaded
+    for path in loaded.siblings or [loaded.path]:
+        text = path.read_text(encoding="utf-8")
+        for mark in marks_in(text) if BEGIN in text else ():
+            message = f"{mark.target}: the upgrade {mark.versions} left a conflict; decide, then delete its comment"
+            yield warning("open-conflict", message, Origin(str(path), mark.line), [mark.target])

@@ -76,7 +76,7 @@ def pairing(one: ast.stmt, other: ast.stmt, *, loosely: bool = False) -> float:
     match one, other:
         case ast.Return(), ast.Return():
             return max(like, 0.6)
-        case (ast.If(test=test) | ast.While(test=test)), (ast.If(test=other_test) | ast.While(test=other_test)):
+        case ((ast.If(test=test) | ast.While(test=test)), (ast.If(test=other_test) | ast.While(test=other_test))):
             return max(like, 0.65) if dump(test) == dump(other_test) else like
         case ast.For(iter=iterated), ast.For(iter=others) if dump(iterated) == dump(others):
             return max(like, 0.65)

@@ -141,7 +141,10 @@ def stored(node: ast.AST) -> set[str]:
 
 def _named(nodes: Sequence[ast.AST], context: Any) -> set[str]:
     return {
-        inner.id for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, context)
+        inner.id
+        for node in nodes
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, context)
     }
 
 

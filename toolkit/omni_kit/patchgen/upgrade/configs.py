@@ -15,7 +15,6 @@ from omni_kit.patchgen.apply import Applied
 from omni_kit.patchgen.diagnostics import Diagnostic
 from omni_kit.patchgen.fragment import Fragment, NoSource, fragment_of
 from omni_kit.patchgen.generate import generate
-from omni_kit.patchgen.importing import CONFIG_SUFFIX
 from omni_kit.patchgen.loader import LoadedConfig, find_config, load_config
 from omni_kit.patchgen.locate import Libraries, package_of, unpacked_library
 from omni_kit.patchgen.project import find_project
@@ -25,9 +24,10 @@ from omni_kit.patchgen.source import SourceModule, read_source
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.upgrade.code import Code, dump
 from omni_kit.patchgen.upgrade.importing import add_import, follow_imports
+from omni_kit.patchgen.upgrade.marks import mark_of, marks_in
 from omni_kit.patchgen.upgrade.outcome import Clash, ConfigOutcome, PatchOutcome, UpgradeResult
 from omni_kit.patchgen.upgrade.patches import Proposal, Versions, propose
-from omni_kit.patchgen.upgrade.registration import DEFINING, ConfigFile, effects_of, mark_of, without_marks
+from omni_kit.patchgen.upgrade.registration import DEFINING, ConfigFile, effects_of
 from omni_kit.pysource.source import without_collection
 
 _ROUNDS = 4  # times that what does not generate is taken back
@@ -69,7 +69,12 @@ class _Config:
 
 
 def upgrade_configs(
-    configs: Sequence[str | Path], before: Path, after: Path | None, library: str = "transformers", *, write: bool = True
+    configs: Sequence[str | Path],
+    before: Path,
+    after: Path | None,
+    library: str = "transformers",
+    *,
+    write: bool = True,
 ) -> UpgradeResult:
     """Rewrite configs for a newer upstream.
 
@@ -128,12 +133,18 @@ class _Upgrade:
             return
         known = _Config(outcome, loaded, versions, roots)
         libraries = Libraries(self.old, roots)
+        waiting = {
+            one.target: one.versions for one in marks_in(outcome.before) if one.versions != " -> ".join(self.names)
+        }
         made = generate(loaded, versions.before.module, libraries)
         patched = {versions.renames.path(one.patch.target) for one in made.applied if one.done}
         for applied in made.applied:
             if applied.done:
                 original = _original(applied, loaded, libraries)
                 proposal = propose(applied, original, versions, patched)
+                if applied.patch.target in waiting:
+                    why = f"the upgrade {waiting[applied.patch.target]} left a conflict here, which is still open"
+                    proposal = Proposal(proposal.place, original.text if original else "", [Clash(why)])
                 known.uses.append(_Use(known, applied, original, proposal))
         self.configs.append(known)
         outcome.seconds = time.perf_counter() - started
@@ -157,7 +168,9 @@ class _Upgrade:
         for config in self.configs:
             config.outcome.text = texts.get(config.loaded.path, config.outcome.before)
             config.outcome.notes += [
-                f"{one.code}: {one.message}" for one in wrong.get(config.loaded.path, ()) if not config.outcome.count("conflict")
+                f"{one.code}: {one.message}"
+                for one in wrong.get(config.loaded.path, ())
+                if not config.outcome.count("conflict")
             ]
             if wrong.get(config.loaded.path) and not config.outcome.count("conflict"):
                 config.outcome.error = wrong[config.loaded.path][0].message
@@ -171,7 +184,9 @@ class _Upgrade:
                 others = ", ".join(sorted({one.applied.patch.target for one in uses}))
                 for one in uses:
                     if not one.proposal.clashes:
-                        reason = clashing[0].proposal.clashes[0].reason if clashing else "upstream changed them differently"
+                        reason = (
+                            clashing[0].proposal.clashes[0].reason if clashing else "upstream changed them differently"
+                        )
                         one.proposal.clashes.append(Clash(f"one text serves {others}: {reason}"))
                     one.proposal.text = one.original.text if one.original else ""
 
@@ -198,11 +213,16 @@ class _Upgrade:
         for config in self.configs:
             config.outcome.patches = [self._outcome(use) for use in config.uses]
             files.setdefault(config.loaded.path, ConfigFile(config.loaded.path))
-        texts = {path: splice(file.source.text, file.edits) for path, file in files.items()}
+        texts = {path: splice(file.source.text, [*file.edits, *self._answered(file)]) for path, file in files.items()}
         return {path: self._imports(path, text, files[path]) for path, text in texts.items()}
 
+    def _answered(self, file: ConfigFile) -> Iterator[Edit]:
+        """Edits that take out the marks of an earlier run of this upgrade."""
+        versions = " -> ".join(self.names)
+        yield from (Edit(one.start, one.end, "") for one in marks_in(file.source.text) if one.versions == versions)
+
     def _named_elsewhere(self, uses: Sequence[_Use]) -> bool:
-        """Whether another line than the registrations themselves names the definition: an import, or module-level code."""
+        """Whether an import or module-level code names the definition, besides its own registrations."""
         original = uses[0].original
         if original is None:
             return True
@@ -228,7 +248,7 @@ class _Upgrade:
 
         proposal, place = use.proposal, use.place
         if proposal.clashes:
-            if place[1] and once("mark", place):
+            if place[1] and once("mark", place) and "which is still open" not in proposal.clashes[0].reason:
                 file(place[0]).mark(place[1], mark_of(self._outcome(use), self.names))
             if use.original is not None and proposal.text != use.original.text and once("text", use.key):
                 file(use.key[0]).rewrite(use.key[1], proposal.text)
@@ -273,7 +293,9 @@ class _Upgrade:
                 bound = scopes_of(path.read_text(encoding="utf-8")) if path else None
                 for one in node.names:
                     lazy = path is not None and path.name == "__init__.py"
-                    found[f"{node.module}.{one.name}"] = lazy or bool(bound and (bound.has_star or one.name in bound.bound))
+                    found[f"{node.module}.{one.name}"] = lazy or bool(
+                        bound and (bound.has_star or one.name in bound.bound)
+                    )
         return found
 
     def _generated(self, texts: dict[Path, str]) -> dict[Path, list[Diagnostic]]:
@@ -304,10 +326,9 @@ class _Upgrade:
                     changed = True
                     continue
                 for use in config.uses:
-                    guilty = use.applied.patch.target in found.names or any(
-                        f"{use.proposal.place.target}:" in found.message or f"{use.proposal.place.target}," in found.message
-                        for _ in (0,)
-                    )
+                    target = use.proposal.place.target
+                    named = any(f"{target}{end}" in found.message for end in (":", ","))
+                    guilty = named or use.applied.patch.target in found.names
                     if guilty and not use.proposal.clashes and use.key not in self.refused:
                         self.refused[use.key].append(Clash(found.message, "", "", ""))
                         changed = True
@@ -382,11 +403,3 @@ def _around(path: Path) -> Iterator[Path]:
     """The Python files beside a config."""
     yield path
     yield from (one for one in path.parent.glob("*.py") if one != path and one.name != "__init__.py")
-
-
-def stripped(text: str) -> str:
-    """A config's text without the marks of an earlier upgrade."""
-    return without_marks(text)
-
-
-SUFFIX = CONFIG_SUFFIX

@@ -7,7 +7,7 @@ sets, or reads one thing for another. Each check here finds such a line and name
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from inspect import Signature
 from typing import Any
 
@@ -20,7 +20,6 @@ from omni_kit.patchgen.upgrade.code import FunctionNode, dump, read, statements,
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.pysource.signatures import misfit, positional, required, signature
 
-
 _LONG = 2000  # characters of a computation that is written out
 
 
@@ -30,7 +29,7 @@ class Upstream:
     def __init__(self, module: SourceModule, libraries: Libraries) -> None:
         self.module, self.libraries = module, libraries
 
-    @lru_cache(maxsize=None)  # noqa: B019 - lives as long as one upgrade
+    @cache  # noqa: B019 - lives as long as one upgrade
     def calls(self, caller: str) -> dict[str, tuple[str, FunctionNode]]:
         """What the calls of one definition lead to, by the text of the called expression."""
         found = {}
@@ -83,13 +82,14 @@ class Upstream:
             return definition.path, definition.node, True
         return None
 
-    @lru_cache(maxsize=None)  # noqa: B019 - lives as long as one upgrade
+    @cache  # noqa: B019 - lives as long as one upgrade
     def _made(self, owner: str, name: str) -> str | None:
         definition = self.module.get(owner)
         for node in ast.walk(definition.node) if definition is not None else ():
             match node:
                 case ast.Assign(
-                    targets=[ast.Attribute(value=ast.Name(id="self"), attr=attr)], value=ast.Call(func=ast.Name(id=made))
+                    targets=[ast.Attribute(value=ast.Name(id="self"), attr=attr)],
+                    value=ast.Call(func=ast.Name(id=made)),
                 ) if attr == name:
                     return made
                 case ast.Assign(
@@ -141,7 +141,9 @@ class Upstream:
         for node in self.module.tree.body:
             for one in node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
                 if isinstance(node, ast.Import):
-                    found[one.asname or one.name.partition(".")[0]] = one.name if one.asname else one.name.partition(".")[0]
+                    found[one.asname or one.name.partition(".")[0]] = (
+                        one.name if one.asname else one.name.partition(".")[0]
+                    )
                 elif not node.level:  # type: ignore[union-attr]
                     found[one.asname or one.name] = f"{node.module}.{one.name}"  # type: ignore[union-attr]
         return found
@@ -181,7 +183,9 @@ def moved_meaning(merged: FunctionNode, ours: FunctionNode, theirs: FunctionNode
             behind = [o for o in run[index + 1 :] if name in read([o]) and dump(o) not in mine and dump(o) in now]
             if before is not None and dump(before) not in mine and behind:
                 text = " ".join(ast.unparse(one).split())[:100]
-                reason = f"upstream changed what {name} is, and how it is read; the patch's `{text}` works on it in between"
+                reason = (
+                    f"upstream changed what {name} is, and how it is read; the patch's `{text}` works on it in between"
+                )
                 yield Clash(reason, "", f"{ast.unparse(before)}\n...\n{ast.unparse(behind[0])}", text)
                 break
 
@@ -205,10 +209,11 @@ def _lost_locals(merged: FunctionNode, local: set[str], new: Upstream) -> Iterat
     bound = stored(merged)
     seen: set[str] = set()
     for node in ast.walk(merged):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in bound:
-            if node.id in local and node.id not in seen and node.id not in new.bound:
-                seen.add(node.id)
-                yield Clash(f"the patch reads {node.id}, which upstream no longer sets or passes", "", "", node.id)
+        if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or node.id in bound | seen | new.bound:
+            continue
+        if node.id in local:
+            seen.add(node.id)
+            yield Clash(f"the patch reads {node.id}, which upstream no longer sets or passes", "", "", node.id)
 
 
 def _gone_attributes(merged: FunctionNode, old: Upstream, new: Upstream) -> Iterator[Clash]:
@@ -216,11 +221,12 @@ def _gone_attributes(merged: FunctionNode, old: Upstream, new: Upstream) -> Iter
     gone = defined(old.module) - mentioned(new.module)
     seen: set[str] = set()
     for node in ast.walk(merged):
-        if isinstance(node, ast.Attribute) and node.attr in gone and node.attr not in seen:
-            if isinstance(node.ctx, ast.Load) and not _inherited(node.attr, new):
-                seen.add(node.attr)
-                text = ast.unparse(node)
-                yield Clash(f"the patch uses {text}, which upstream no longer has", text, "", text)
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load) or node.attr not in gone - seen:
+            continue
+        if not _inherited(node.attr, new):
+            seen.add(node.attr)
+            text = ast.unparse(node)
+            yield Clash(f"the patch uses {text}, which upstream no longer has", text, "", text)
 
 
 def _inherited(name: str, new: Upstream) -> bool:
@@ -244,8 +250,18 @@ def defined(module: SourceModule) -> set[str]:
             case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
                 found.add(name)
             case ast.ClassDef():
-                found |= {one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)}
-                found |= {t.id for one in node.body if isinstance(one, ast.Assign) for t in one.targets if isinstance(t, ast.Name)}
+                found |= {
+                    one.target.id
+                    for one in node.body
+                    if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+                }
+                found |= {
+                    t.id
+                    for one in node.body
+                    if isinstance(one, ast.Assign)
+                    for t in one.targets
+                    if isinstance(t, ast.Name)
+                }
     return found
 
 
@@ -315,7 +331,9 @@ def _unfit(call: ast.Call, before: Any, after: Any, target: str, *, fresh: bool)
         placed = sum(not isinstance(one, ast.Starred) for one in call.args)
         other = [f"{a} is {b}" for a, b in zip(was[:placed], now[:placed], strict=False) if a != b]
         if other:
-            reason = f"the patch passes {path} its arguments by position, and upstream's mean something else ({', '.join(other)})"
+            reason = (
+                f"the patch passes {path} its arguments by position, which mean something else ({', '.join(other)})"
+            )
             yield Clash(reason, "", "", shown)
 
 
@@ -349,7 +367,9 @@ def _changed_result(
             yield Clash(reason, _shown(was.node), _shown(now.node), text)
         return
     match top:
-        case ast.Assign(targets=[ast.Tuple(elts=elements)], value=value) if value is call and len(before[0]) == len(elements):
+        case ast.Assign(targets=[ast.Tuple(elts=elements)], value=value) if value is call and len(before[0]) == len(
+            elements
+        ):
             for index, element in enumerate(elements):
                 if not isinstance(element, ast.Name) or not _flows_differ(was, now, index):
                     continue
@@ -358,21 +378,23 @@ def _changed_result(
                     for one in _simple(merged)
                     if one is not top
                     and dump(one) not in known
-                    and any(isinstance(n, ast.Name) and n.id == element.id and isinstance(n.ctx, ast.Load) for n in ast.walk(one))
+                    and any(
+                        isinstance(n, ast.Name) and n.id == element.id and isinstance(n.ctx, ast.Load)
+                        for n in ast.walk(one)
+                    )
                 ]
                 if own:
                     line = " ".join(ast.unparse(own[0]).split())[:100]
-                    reason = f"upstream computes {element.id}, which {was.node.name} returns, otherwise; the patch reads it"
+                    reason = (
+                        f"upstream computes {element.id}, which {was.node.name} returns, otherwise; the patch reads it"
+                    )
                     yield Clash(reason, _flow(was, index), _flow(now, index), line)
 
 
 def _results(node: FunctionNode) -> list[list[ast.expr]]:
     """What each return of a function gives, as a list of values."""
-    found = []
-    for one in ast.walk(node):
-        if isinstance(one, ast.Return) and one.value is not None:
-            found.append(list(one.value.elts) if isinstance(one.value, ast.Tuple) else [one.value])
-    return found
+    returned = [one.value for one in ast.walk(node) if isinstance(one, ast.Return) and one.value is not None]
+    return [list(one.elts) if isinstance(one, ast.Tuple) else [one] for one in returned]
 
 
 def _makers(results: list[list[ast.expr]]) -> set[str]:
@@ -420,7 +442,7 @@ def _flow(side: _Side, index: int) -> str:
 
 def _written_out(value: ast.expr, values: dict[str, ast.expr]) -> ast.expr:
     class Writer(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802 - ast names its visitors
+        def visit_Name(self, node: ast.Name) -> ast.expr:
             return values.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
 
     text = ast.unparse(value)

@@ -99,7 +99,11 @@ def _without_gone(module: SourceModule, has: dict[str, bool]) -> Iterator[Edit]:
     for node in module.tree.body:
         if not isinstance(node, ast.ImportFrom) or not node.module:
             continue
-        gone = [one for one in node.names if not has.get(f"{node.module}.{one.name}", True) and (one.asname or one.name) not in used]
+        gone = [
+            one
+            for one in node.names
+            if not has.get(f"{node.module}.{one.name}", True) and (one.asname or one.name) not in used
+        ]
         if not gone:
             continue
         kept = [one for one in node.names if one not in gone]

@@ -5,6 +5,7 @@ merge never chooses.
 """
 
 import ast
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -176,12 +177,11 @@ class _Merger:
     def parameters(self, b: FunctionNode, o: FunctionNode, t: FunctionNode) -> None:
         """Parameters by name: what upstream added, dropped, or gave another default or annotation."""
         was, mine, now = (_parameters(code, one) for code, one in ((self.base, b), (self.ours, o), (self.theirs, t)))
-        if _kinds(b) == _kinds(o) != _kinds(t) and [one.key for one in was] == [one.key for one in mine]:
-            if all(one.dump == other.dump for one, other in zip(was, mine, strict=True)) and mine and now:
-                text = self.theirs.text[now[0].start : now[-1].end]
-                start, end = self._with_marks(self.ours, mine)
-                self.edits.append(Edit(start, end, self._marks(t, now, text)))
-                return
+        same = [(one.key, one.dump) for one in was] == [(one.key, one.dump) for one in mine]
+        if _kinds(b) == _kinds(o) != _kinds(t) and same and mine and now:
+            start, end = self._with_marks(self.ours, mine)
+            self.edits.append(Edit(start, end, self._marks(now, self.theirs.text[now[0].start : now[-1].end])))
+            return
         at = self.ours.text.index("(", self.ours.start_of(o)) + 1
         self.listed(was, mine, now, at, self.parameter, b, o, t)
 
@@ -190,7 +190,7 @@ class _Merger:
         lead = re.search(r"\*\s*,\s*$", code.text[:start])
         return (lead.start() if lead else start), items[-1].end
 
-    def _marks(self, node: FunctionNode, items: Sequence[Item], text: str) -> str:
+    def _marks(self, items: Sequence[Item], text: str) -> str:
         lead = re.search(r"\*\s*,\s*$", self.theirs.text[: items[0].start])
         return lead.group() + text if lead else text
 
@@ -235,7 +235,9 @@ class _Merger:
         for index in range(len(bs)):
             if index in in_ours and index in in_theirs:
                 there = index, in_ours[index], in_theirs[index]
-                self.stretch(*(side[a:z] for side, a, z in zip((bs, os, ts), start, there, strict=True)), os, start[1], parent)
+                self.stretch(
+                    *(side[a:z] for side, a, z in zip((bs, os, ts), start, there, strict=True)), os, start[1], parent
+                )
                 self.stmt(bs[index], os[there[1]], ts[there[2]])
                 start = there[0] + 1, there[1] + 1, there[2] + 1
         self.stretch(bs[start[0] :], os[start[1] :], ts[start[2] :], os, start[1], parent)
@@ -460,7 +462,9 @@ class _Merger:
         was, mine, now = ([item.dump for item in side] for side in args)
         ours_other, theirs_other = _callee(o) != _callee(b), _callee(t) != _callee(b)
         if (ours_other and was != now and mine != now) or (theirs_other and was != mine and mine != now):
-            self.clash(f"one calls another function, and the other passes it other arguments ({_changed(b, t)})", b, o, t)
+            self.clash(
+                f"one calls another function, and the other passes it other arguments ({_changed(b, t)})", b, o, t
+            )
             return
         placed = [dumps(one.args) for one in (b, o, t)]
         if len({len(one) for one in placed}) > 1 and placed[0] != placed[1] and placed[0] != placed[2] != placed[1]:
@@ -482,7 +486,9 @@ class _Merger:
         self, bs: list[Item], os: list[Item], ts: list[Item], empty_at: int | None, b: Any, o: Any, t: Any
     ) -> None:
         """Arguments, elements or entries, by what they are known by."""
-        if [one.dump for one in bs] != [one.dump for one in ts] and [one.dump for one in os] != [one.dump for one in ts]:
+        if [one.dump for one in bs] != [one.dump for one in ts] and [one.dump for one in os] != [
+            one.dump for one in ts
+        ]:
             self.listed(bs, os, ts, empty_at, lambda *same: self.node(*(one.node for one in same)), b, o, t)
 
     def listed(
@@ -527,7 +533,9 @@ class _Merger:
                 continue
             if item.key.startswith("**") and isinstance(item.node, ast.keyword) and (own := _own(bs, os)):
                 spread, mine_too = self.theirs.of(item.node), ", ".join(_short(self.ours, one) for one in own)
-                self.clash(f"upstream passes {spread} on, and the patch passes {mine_too}: one may be passed twice", b, o, t)
+                self.clash(
+                    f"upstream passes {spread} on, and the patch passes {mine_too}: one may be passed twice", b, o, t
+                )
                 continue
             place = len(os) - 1 if item.key == "**" else before if before is not None else (after or 0) - 1
             if _by_position(item) and before is not None and before + 1 < len(os):
@@ -544,7 +552,12 @@ class _Merger:
 
     def _wrapped(self, b: ast.AST, o: ast.AST, t: ast.AST) -> bool:
         """One side put the old expression into another one: both hold."""
-        if not isinstance(b, ast.expr) or not isinstance(o, ast.expr) or not isinstance(t, ast.expr) or size(b) < _WRAPPED:
+        if (
+            not isinstance(b, ast.expr)
+            or not isinstance(o, ast.expr)
+            or not isinstance(t, ast.expr)
+            or size(b) < _WRAPPED
+        ):
             return False
         mine, now = _occurrences(b, o), _occurrences(b, t)
         if len(mine) == 1 and not now:
@@ -598,7 +611,13 @@ def _parameters(code: Code, node: FunctionNode) -> list[Item]:
         name: None if one.default is one.empty else one.default for name, one in signature(node).parameters.items()
     }
     found = []
-    for arg in [*args.posonlyargs, *args.args, *filter(None, [args.vararg]), *args.kwonlyargs, *filter(None, [args.kwarg])]:
+    for arg in [
+        *args.posonlyargs,
+        *args.args,
+        *filter(None, [args.vararg]),
+        *args.kwonlyargs,
+        *filter(None, [args.kwarg]),
+    ]:
         default = defaults.get(arg.arg)
         key = "**" if arg is args.kwarg else "*" if arg is args.vararg else arg.arg
         start = code.start_of(arg) - (len(key) if key in ("*", "**") else 0)
@@ -660,7 +679,7 @@ def _is_block(node: ast.stmt) -> bool:
 
 
 def _share_lines(block: Sequence[ast.stmt]) -> bool:
-    return any(one.end_lineno == after.lineno for one, after in zip(block, block[1:], strict=False))
+    return any(one.end_lineno == after.lineno for one, after in itertools.pairwise(block))
 
 
 def _run(block: Sequence[ast.stmt], wanted: Sequence[ast.stmt]) -> int | None:

@@ -1,10 +1,12 @@
 """What became of the patches of a config, as data."""
 
+import difflib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 PatchStatus = Literal["carried", "merged", "dropped", "conflict"]
+PATCH_STATUSES: tuple[PatchStatus, ...] = ("carried", "merged", "dropped", "conflict")
 ConfigStatus = Literal["unchanged", "carried", "merged", "conflict", "error"]
 
 
@@ -85,9 +87,22 @@ class ConfigOutcome:
             return "merged"
         return "unchanged" if self.text == self.before else "carried"
 
+    @property
+    def counts(self) -> dict[PatchStatus, int]:
+        """How many of its patches have each status."""
+        return {status: self.count(status) for status in PATCH_STATUSES}
+
     def count(self, status: PatchStatus) -> int:
         """How many of its patches have a status."""
         return sum(patch.status == status for patch in self.patches)
+
+    def diff(self, root: Path) -> str:
+        """What changes in the config's file, as a unified diff."""
+        name = str(self.path.relative_to(root)) if self.path.is_relative_to(root) else str(self.path)
+        lines = difflib.unified_diff(
+            self.before.splitlines(), self.text.splitlines(), f"a/{name}", f"b/{name}", lineterm=""
+        )
+        return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
         """The outcome for machines."""
@@ -103,6 +118,11 @@ class UpgradeResult:
     before: str
     after: str
     configs: list[ConfigOutcome] = field(default_factory=list)
+
+    @property
+    def counts(self) -> dict[PatchStatus, int]:
+        """How many patches of all configs have each status."""
+        return {status: sum(one.count(status) for one in self.configs) for status in PATCH_STATUSES}
 
     @property
     def ok(self) -> bool:

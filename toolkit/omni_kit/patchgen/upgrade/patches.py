@@ -1,7 +1,7 @@
 """One patch between two versions: where its target is now, and what the three-way merge makes of its text."""
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -40,6 +40,11 @@ class Versions:
         renames = module_renames(old, new) if new is not None else Renames()
         return cls(Upstream(old, libraries[0]), Upstream(new, libraries[1]) if new is not None else None, renames)
 
+    @property
+    def number(self) -> str:
+        """The newer version of the library."""
+        return self.after.libraries.version_of(self.after.module.name.partition(".")[0]) if self.after else "unknown"
+
     def vocabulary(self, text: str) -> str:
         """Code of the newer version with the older one's aliases of modules, where the newer spells the module out."""
         if not self._aliases:
@@ -56,14 +61,13 @@ class Versions:
         if self.after is None:
             return {}
         was, now = self.before.modules, self.after.modules
-        spelled = {}
-        for alias, module in was.items():
-            if alias in self.after.bound:
-                continue
-            for name, other in now.items():
-                if module.startswith(f"{other}."):
-                    spelled[f"{name}.{module[len(other) + 1 :]}"] = alias
-        return spelled
+        gone = {alias: module for alias, module in was.items() if alias not in self.after.bound}
+        return {
+            f"{name}.{module[len(other) + 1 :]}": alias
+            for alias, module in gone.items()
+            for name, other in now.items()
+            if module.startswith(f"{other}.")
+        }
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,9 @@ def _injected(
     assert applied.owner is not None
     owner = versions.after.module.get(versions.renames.path(applied.owner.path))
     if owner is None:
-        return Proposal(place, original.text if original else "", [Clash(f"class {applied.owner.path} is gone", "", "", text)])
+        return Proposal(
+            place, original.text if original else "", [Clash(f"class {applied.owner.path} is gone", "", "", text)]
+        )
     if place.definition is not None and place.module is not None and not place.inherited:
         now = body_text(place.module, place.definition)
         if original is not None and _meaning(text) == _meaning(now):
@@ -204,13 +210,17 @@ def _init(original: Fragment, place: Place, versions: Versions, applied: Applied
 def _merged(
     applied: Applied, original: Fragment, place: Place, versions: Versions, patched: set[str], was: str, now: str
 ) -> Proposal:
-    assert versions.after is not None and place.definition is not None and applied.definition is not None
+    assert versions.after is not None
+    assert place.definition is not None
+    assert applied.definition is not None
     name_map = applied.patch.name_map
     ours, base, theirs = original.text, _unmapped(was, name_map), _unmapped(now, name_map)
     if base is None or theirs is None:
         if was == now:
             return Proposal(place, ours)
-        return Proposal(place, ours, [Clash("upstream changed it, and its name_map cannot be turned around", was, now, ours)])
+        return Proposal(
+            place, ours, [Clash("upstream changed it, and its name_map cannot be turned around", was, now, ours)]
+        )
     theirs = versions.vocabulary(theirs)
     base, mine = (versions.renames.apply(one) if not name_map else one for one in (base, ours))
     base, mine = rename_locals(base, mine, theirs)
@@ -228,7 +238,7 @@ def _merged(
         return Proposal(place, merge_annotations(base, ours, theirs, _bound_names(versions, name_map)), clashes)
     unneeded = ""
     if _meaning(text) == _meaning(theirs) and _meaning(mine) != _meaning(base) and not _own_decorators(applied):
-        unneeded = f"upstream does the same since {versions.after.libraries.version_of(versions.after.module.name.partition('.')[0])}"
+        unneeded = f"upstream does the same since {versions.number}"
     return Proposal(place, text, [], unneeded, _how(ours, text, place, applied), decorators)
 
 
@@ -240,7 +250,10 @@ def _unfit(
     assert versions.after is not None
     merged, ours, was, now = (Code(one).node for one in (text, mine, base, theirs))
     if isinstance(merged, ast.ClassDef):
-        pairs = [(one, _method(ours, one.name), _method(now, one.name), f"{place.target}.{one.name}") for one in _functions(merged)]
+        pairs = [
+            (one, _method(ours, one.name), _method(now, one.name), f"{place.target}.{one.name}")
+            for one in _functions(merged)
+        ]
     else:
         pairs = [(merged, ours, now, place.target)]
     found: list[Clash] = []
@@ -306,7 +319,8 @@ def _decorators(applied: Applied, place: Place, versions: Versions) -> tuple[lis
     """Decorators that upstream added to, and removed from, a definition that a patch replaces with its decorators."""
     if applied.patch.patch_type is PatchType.METHOD_OVERRIDE and not place.inherited:
         return [], []  # upstream's own stay over an overridden method
-    assert applied.definition is not None and place.definition is not None
+    assert applied.definition is not None
+    assert place.definition is not None
     was = [ast.unparse(one) for one in applied.definition.node.decorator_list]
     now = [ast.unparse(one) for one in place.definition.node.decorator_list]
     if applied.patch.patch_type is PatchType.METHOD_OVERRIDE:
@@ -314,7 +328,9 @@ def _decorators(applied: Applied, place: Place, versions: Versions) -> tuple[lis
     own = {one.removeprefix("@") for one in (applied.fragment.decorators if applied.fragment else ())}
     if any(one not in own for one in was):  # the patch leaves upstream's decorators out
         return [], [one for one in was if one not in now and one in own]
-    return [one for one in now if one not in was and one not in own], [one for one in was if one not in now and one in own]
+    return [one for one in now if one not in was and one not in own], [
+        one for one in was if one not in now and one in own
+    ]
 
 
 def _own_decorators(applied: Applied) -> bool:
@@ -346,7 +362,8 @@ def _how(ours: str, text: str, place: Place, applied: Applied) -> str:
         parts.append(f"upstream imports it from {place.imported}; the patch is a helper")
     if text != ours:
         was, now = ours.splitlines(), text.splitlines()
-        parts.append(f"{len([one for one in now if one not in was])} lines of upstream's came in, {len([one for one in was if one not in now])} went")
+        came, went = (sum(one not in other for one in side) for side, other in ((now, was), (was, now)))
+        parts.append(f"{came} lines of upstream's came in, {went} went")
     return "; ".join(parts)
 
 
@@ -364,7 +381,9 @@ def _moved(top: ast.stmt, versions: Versions, target: str) -> list[ast.stmt] | N
 def _inlined(top: ast.stmt, call: ast.Call, helper: FunctionNode, *, bound: bool) -> list[ast.stmt] | None:
     """The statements of a helper with the arguments of one call; None where that cannot be written down."""
     try:
-        given = signature(helper, bound=bound).bind(*call.args, **{one.arg: one.value for one in call.keywords if one.arg})
+        given = signature(helper, bound=bound).bind(
+            *call.args, **{one.arg: one.value for one in call.keywords if one.arg}
+        )
     except TypeError:
         return None
     given.apply_defaults()
@@ -374,12 +393,18 @@ def _inlined(top: ast.stmt, call: ast.Call, helper: FunctionNode, *, bound: bool
         return None
 
     class Writer(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.AST:  # noqa: N802 - ast names its visitors
+        def visit_Name(self, node: ast.Name) -> ast.AST:
             value = given.arguments.get(node.id)
-            return value if isinstance(value, ast.expr) and not isinstance(node.ctx, ast.Store) else _stored(node, value)
+            return (
+                value if isinstance(value, ast.expr) and not isinstance(node.ctx, ast.Store) else _stored(node, value)
+            )
 
     found = [Writer().visit(ast.parse(ast.unparse(one)).body[0]) for one in (body[:-1] if returned else body)]
-    value = Writer().visit(ast.parse(ast.unparse(returned.value), mode="eval").body) if returned and returned.value else None
+    value = (
+        Writer().visit(ast.parse(ast.unparse(returned.value), mode="eval").body)
+        if returned and returned.value
+        else None
+    )
     match top, value:
         case ast.Assign(targets=[target]), ast.expr():
             if dump(target).replace("Store()", "Load()") != dump(value):

@@ -2,17 +2,12 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from omni_kit.patchgen.source import SourceModule, read_module
 from omni_kit.patchgen.spans import Edit, first_line, last_line, shift
-from omni_kit.patchgen.upgrade.outcome import Clash, PatchOutcome
-
-BEGIN = "# <<<<<<< omni-kit patchgen upgrade:"
-END = "# >>>>>>> omni-kit patchgen upgrade"
-_MARK = re.compile(rf"^[ \t]*{re.escape(BEGIN)}[^\n]*\n(?:[ \t]*#[^\n]*\n)*?[ \t]*{re.escape(END)}[ \t]*\n\n?", re.MULTILINE)
-_SHOWN = 12  # lines of one version in a mark
+from omni_kit.patchgen.upgrade.outcome import Clash
 
 
 class ConfigFile:
@@ -25,7 +20,9 @@ class ConfigFile:
 
     def definition(self, line: int) -> ast.stmt | None:
         """The definition that begins at a line, decorators included."""
-        return next((one for one in ast.walk(self.source.tree) if isinstance(one, DEFINING) and first_line(one) == line), None)
+        return next(
+            (one for one in ast.walk(self.source.tree) if isinstance(one, DEFINING) and first_line(one) == line), None
+        )
 
     def calls(self, line: int) -> Iterator[tuple[ast.stmt, ast.Call]]:
         """The registering calls of a line, each with the statement or the decorated definition around it."""
@@ -56,7 +53,10 @@ class ConfigFile:
     def retarget(self, line: int, old: str, new: str) -> bool:
         """Name another target in the call that registers a patch; False where the call does not spell the old one."""
         for _, call in self.calls(line):
-            for value in [*call.args[:1], *(one.value for one in call.keywords if one.arg and one.arg.startswith("target"))]:
+            for value in [
+                *call.args[:1],
+                *(one.value for one in call.keywords if one.arg and one.arg.startswith("target")),
+            ]:
                 if isinstance(value, ast.Constant) and value.value == old:
                     start, end = self.source.start_of(value), self.source.end_of(value)
                     self.edits.append(Edit(start, end, self.source.of(value).replace(old, new)))
@@ -80,7 +80,9 @@ class ConfigFile:
                 at = self.source.line_start(first_line(statement))
                 self.edits.append(Edit(at, at, f'{owner}.drop_import_names("{name}")\n\n\n'))
                 if statement.name != name:  # type: ignore[attr-defined]
-                    found = re.compile(rf"\b{statement.name}\b").search(self.source.text, self.source.line_start(statement.lineno))  # type: ignore[attr-defined]
+                    found = re.compile(rf"\b{statement.name}\b").search(
+                        self.source.text, self.source.line_start(statement.lineno)
+                    )  # type: ignore[attr-defined]
                     assert found is not None
                     self.edits.append(Edit(found.start(), found.end(), name))
                 return True
@@ -123,38 +125,6 @@ def shift_comments(text: str, column: int) -> str:
     return "".join(f"{' ' * column}{line}\n" for line in text.splitlines())
 
 
-def mark_of(outcome: PatchOutcome, versions: tuple[str, str]) -> str:
-    """What a config says of a patch that is left to a person: both versions, and what each means."""
-    lines = [f"{BEGIN} {outcome.target}, {versions[0]} -> {versions[1]}"]
-    for clash in outcome.clashes:
-        lines.append(f"# {clash.reason}")
-        for title, code in (("upstream was:", clash.was), ("upstream is:", clash.now), ("the patch has:", clash.patch)):
-            if code:
-                lines += [f"# {title}", *_quoted(code)]
-    lines += [f"# {effect}" for effect in outcome.effects]
-    return "\n".join([*lines, END])
-
-
-def _quoted(code: str) -> Iterable[str]:
-    rows = code.rstrip().splitlines()
-    yield from (f"#     {row}".rstrip() for row in rows[:_SHOWN])
-    if len(rows) > _SHOWN:
-        yield f"#     ... {len(rows) - _SHOWN} more lines"
-
-
-def without_marks(text: str) -> str:
-    """A config without the marks of an earlier upgrade."""
-    return _MARK.sub("", text)
-
-
-def open_marks(text: str) -> list[tuple[int, str]]:
-    """(line, target) of what an upgrade left to a person."""
-    return [
-        (text.count("\n", 0, found.start()) + 1, found.group().splitlines()[0].partition(BEGIN)[2].split(",")[0].strip())
-        for found in _MARK.finditer(text)
-    ]
-
-
 def effects_of(clashes: Sequence[Clash], ours: ast.AST, target: str, versions: tuple[str, str]) -> list[str]:
     """What keeping the patch means for training, and what taking upstream's does."""
     names = {name for clash in clashes for part in (clash.was, clash.now, clash.patch) for name in _bound(part)}
@@ -190,7 +160,11 @@ def _reaches(node: ast.AST, names: set[str]) -> list[str]:
     for one in ast.walk(node):
         if isinstance(one, ast.Return) and isinstance(one.value, ast.Call):
             pairs = [(k.arg, k.value) for k in one.value.keywords]
-            found += [name for name, value in pairs if name and tainted & {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}]
+            found += [
+                name
+                for name, value in pairs
+                if name and tainted & {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+            ]
         elif isinstance(one, ast.Return) and one.value is not None:
             values = one.value.elts if isinstance(one.value, ast.Tuple) else [one.value]
             found += [v.id for v in values if isinstance(v, ast.Name) and v.id in tainted]

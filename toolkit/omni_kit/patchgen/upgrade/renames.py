@@ -65,7 +65,13 @@ def module_renames(old: SourceModule, new: SourceModule) -> Renames:
             continue
         if kind == "attribute" and counted.total() < _MOST * places[name]:
             continue
-        if kind == "attribute" and name not in now and new_name not in was and _defines(old, name) and _defines(new, new_name):
+        if (
+            kind == "attribute"
+            and name not in now
+            and new_name not in was
+            and _defines(old, name)
+            and _defines(new, new_name)
+        ):
             found.attributes[name] = new_name
         if kind == "keyword" and len(which) == 2:
             found.keywords[which[0], name] = new_name
@@ -156,7 +162,13 @@ def _edits(
 
 
 def _called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
+    return (
+        node.func.attr
+        if isinstance(node.func, ast.Attribute)
+        else node.func.id
+        if isinstance(node.func, ast.Name)
+        else ""
+    )
 
 
 def _differences(old: FunctionNode, new: FunctionNode) -> Iterator[tuple[str, str, str]]:
@@ -223,7 +235,10 @@ def _defines(module: SourceModule, name: str) -> bool:
             case ast.FunctionDef(name=defined) if defined == name:
                 return True
             case ast.ClassDef():
-                if any(isinstance(one, ast.AnnAssign) and dump(one.target) == f"Name(id='{name}', ctx=Store())" for one in node.body):
+                if any(
+                    isinstance(one, ast.AnnAssign) and dump(one.target) == f"Name(id='{name}', ctx=Store())"
+                    for one in node.body
+                ):
                     return True
     return False
 
@@ -232,8 +247,14 @@ def _paths(old: SourceModule, new: SourceModule) -> dict[str, str]:
     """Definitions that are gone, each with the one new definition that is like it."""
     found: dict[str, str] = {}
     for classes in (True, False):
-        gone = [d[-1] for path, d in old.definitions.items() if new.get(_under(path, found)) is None and d[-1].is_class is classes]
-        come = [d[-1] for path, d in new.definitions.items() if path not in old.definitions and d[-1].is_class is classes]
+        gone = [
+            d[-1]
+            for path, d in old.definitions.items()
+            if new.get(_under(path, found)) is None and d[-1].is_class is classes
+        ]
+        come = [
+            d[-1] for path, d in new.definitions.items() if path not in old.definitions and d[-1].is_class is classes
+        ]
         for definition in gone:
             path = _under(definition.path, found)
             owner = path.rpartition(".")[0]
@@ -263,5 +284,5 @@ def _alike(one: Definition, other: Definition) -> float:
 
 def _nameless(node: Any) -> ast.AST:
     if isinstance(node, ast.ClassDef):
-        return ast.Module([one for one in statements(node.body)], [])
+        return ast.Module(list(statements(node.body)), [])
     return ast.Module([*statements(node.body), ast.Expr(ast.Lambda(node.args, ast.Constant(0)))], [])

@@ -1,0 +1,87 @@
+"""`omni-kit patchgen upgrade`: patch configs rewritten for another version of upstream."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption
+from omni_kit.cli.patchgen import AllOption, ConfigsArgument, RootOption, chosen_configs, patchgen_app
+from omni_kit.output import Format, Output
+
+if TYPE_CHECKING:
+    from omni_kit.patchgen.upgrade.outcome import UpgradeResult
+
+_COLOURS = {"conflict": "yellow", "error": "red", "dropped": "cyan", "merged": "green", "carried": "green"}
+
+
+@patchgen_app.command("upgrade")
+def upgrade_command(
+    configs: ConfigsArgument = None,
+    before: Annotated[
+        str | None,
+        typer.Option("--from", metavar="OLD", help="The version that the patches are written for: a number or a path."),
+    ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option("--to", metavar="NEW", help="The newer version: a number or a path; else the installed one."),
+    ] = None,
+    library: Annotated[str, typer.Option("--library", help="The package that both are versions of.")] = "transformers",
+    all_configs: AllOption = False,
+    root: RootOption = None,
+    dry_run: DryRunOption = False,
+    diff: DiffOption = False,
+    fmt: FormatOption = Format.human,
+    full: FullOption = False,
+) -> None:
+    """Merge every patch with a newer upstream, three ways.
+
+    Upstream's changes come in where the patch left the code alone; renamed, moved and inherited targets are followed;
+    a patch that upstream made unnecessary goes. Where both changed the same code, or the patch no longer fits what
+    it calls, the patch stays as it was, and a comment above it shows both versions. Exit 1 when such a conflict is left.
+    """
+    from omni_kit.errors import BadInput
+    from omni_kit.patchgen.upgrade.configs import upgrade_configs
+    from omni_kit.patchgen.upgrade.versions import version_at
+
+    output = Output("patchgen", fmt, full)
+    if before is None:
+        raise BadInput("patchgen upgrade needs the older version", "give it with --from, as a number or a path")
+    named = chosen_configs(configs, all_configs or not configs, root)
+    with output.status("merging patches"):
+        old = version_at(library, before)
+        new = version_at(library, after) if after else None
+        result = upgrade_configs(named, old, new, library, write=not (dry_run or diff))
+    data: dict[str, object] = {"before": result.before, "after": result.after}
+    data["configs"] = [one.as_json() for one in result.configs]
+    if diff:
+        data["diff"] = "\n".join(one.diff(Path.cwd()) for one in result.configs if one.text != one.before)
+    notes = ["nothing was written"] if dry_run or diff else []
+    output.finish(data, ok=result.ok, human=partial(_render, result, str(data.get("diff", ""))), notes=notes)
+
+
+def _render(result: "UpgradeResult", diff: str, console: Console) -> None:
+    if diff:
+        console.print(escape(diff), soft_wrap=True)
+    console.print(f"{result.before} -> {result.after}")
+    for config in result.configs:
+        colour = _COLOURS.get(config.status, "dim")
+        counts = ", ".join(f"{n} {one}" for one, n in config.counts.items() if n)
+        said = config.error or counts
+        console.print(
+            f"[{colour}]{config.status:<9}[/{colour}] {escape(config.config)}  [dim]{escape(said)}[/dim]",
+            soft_wrap=True,
+        )
+        for patch in config.patches:
+            if patch.status != "carried":
+                where = f"{patch.path.name}:{patch.line} " if patch.path and patch.status == "conflict" else ""
+                tint = _COLOURS[patch.status]
+                line = f"{where}{patch.target}: {patch.reason}"
+                console.print(f"  [{tint}]{patch.status}[/{tint}] {escape(line)}", soft_wrap=True)
+        for note in config.notes:
+            console.print(f"  {escape(note)}", soft_wrap=True)
+    counts = result.counts
+    console.print(f"{len(result.configs)} configs: " + ", ".join(f"{n} {one}" for one, n in counts.items()))
