@@ -42,7 +42,7 @@ TIERS = (
         "omni_checkers.symbolic",
         "omni_checkers.veomni",
     ),
-    ("omni_kit.coverage", "omni_kit.demo", "omni_kit.kernels", "omni_kit.verify"),
+    ("omni_kit.coverage", "omni_kit.demo", "omni_kit.kernels", "omni_kit.upgrade", "omni_kit.verify"),
     ("omni_kit.cli", "omni_kit.__main__"),
 )
 HEIGHT = {room: height for height, tier in enumerate(TIERS) for room in tier}

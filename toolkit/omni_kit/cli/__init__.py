@@ -18,6 +18,7 @@ from omni_kit.cli import reference as _reference  # noqa: F401
 from omni_kit.cli import rules as _rules  # noqa: F401
 from omni_kit.cli import skills as _skills  # noqa: F401
 from omni_kit.cli import update as _update  # noqa: F401
+from omni_kit.cli import upgrade as _upgrade  # noqa: F401
 from omni_kit.cli import verify as _verify  # noqa: F401
 from omni_kit.cli.app import app, main
 

@@ -127,6 +127,7 @@ class _Upgrade:
         roots = (*roots, package_of(path)[0])
         try:
             loaded = load_config(path, Libraries(self.old, roots))
+            outcome.source_module = loaded.config.source_module
             versions = self._versions(loaded.config.source_module, roots)
         except BadInput as why:
             outcome.error = why.message

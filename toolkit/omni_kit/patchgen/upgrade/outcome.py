@@ -73,6 +73,7 @@ class ConfigOutcome:
     notes: list[str] = field(default_factory=list)
     before: str = ""
     text: str = ""
+    source_module: str = ""
     seconds: float = 0.0
 
     @property

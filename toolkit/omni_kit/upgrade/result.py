@@ -1,0 +1,193 @@
+"""What an upgrade made of each model, as data, as Markdown and as a page."""
+
+import html
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from omni_kit.patchgen.upgrade.outcome import ConfigOutcome, PatchStatus
+
+StageStatus = Literal["passed", "failed", "not tested", "not applicable"]
+HEAD = ("model", "carried", "merged", "dropped", "conflicts", "stages", "seconds")
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """One step of one model's upgrade."""
+
+    stage: str
+    status: StageStatus
+    reason: str = ""
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """The stage for machines."""
+        found = {"stage": self.stage, "status": self.status, "reason": self.reason}
+        return {**found, "seconds": round(self.seconds, 2)}
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A place that upstream breaks and the upgrade did not change."""
+
+    path: str
+    line: int
+    what: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The place for machines."""
+        return {"path": self.path, "line": self.line, "what": self.what}
+
+
+@dataclass
+class ModelUpgrade:
+    """One integration: its configs, what else of it changed or is left, and how far it is proven."""
+
+    path: str
+    configs: list[ConfigOutcome] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    left: list[Leftover] = field(default_factory=list)
+    stages: list[StageResult] = field(default_factory=list)
+
+    def count(self, status: PatchStatus) -> int:
+        """How many patches have a status."""
+        return sum(config.count(status) for config in self.configs)
+
+    @property
+    def proven(self) -> bool:
+        """Whether nothing is left to a person, and every stage that applies passed."""
+        told = not self.left and not self.count("conflict") and not any(one.error for one in self.configs)
+        return told and bool(self.stages) and all(one.status in ("passed", "not applicable") for one in self.stages)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether a stage failed or something is left to a person; not proven without this means not tested."""
+        told = bool(self.left) or bool(self.count("conflict")) or any(one.error for one in self.configs)
+        return told or any(one.status == "failed" for one in self.stages)
+
+    @property
+    def seconds(self) -> float:
+        """What all stages took."""
+        return sum(one.seconds for one in self.stages)
+
+    def as_json(self) -> dict[str, Any]:
+        """The model for machines."""
+        names: tuple[PatchStatus, ...] = ("carried", "merged", "dropped", "conflict")
+        counts = {"conflicts" if name == "conflict" else name: self.count(name) for name in names}
+        return {
+            "path": self.path,
+            "proven": self.proven,
+            "patches": counts,
+            "stages": [one.as_json() for one in self.stages],
+            "conflicts": [
+                {"target": one.target, "path": str(one.path or ""), "line": one.line, "reason": one.reason}
+                for config in self.configs
+                for one in config.patches
+                if one.status == "conflict"
+            ],
+            "changed": self.changed,
+            "left": [one.as_json() for one in self.left],
+        }
+
+    def row(self) -> list[str]:
+        """The cells of the model in the table."""
+        passed = sum(one.status == "passed" for one in self.stages)
+        asked = sum(one.status != "not applicable" for one in self.stages)
+        counts = [str(self.count(name)) for name in ("carried", "merged", "dropped", "conflict")]  # type: ignore[arg-type]
+        return [self.path, *counts, f"{passed} of {asked}", f"{self.seconds:.1f}"]
+
+
+@dataclass
+class Bump:
+    """All models of one upgrade, and what the framework's own code has to change."""
+
+    before: str
+    after: str
+    models: list[ModelUpgrade] = field(default_factory=list)
+    runtime: list[Leftover] = field(default_factory=list)
+
+    @property
+    def proven(self) -> bool:
+        """Whether every model is proven, and the framework's own code fits."""
+        return bool(self.models) and not self.runtime and all(model.proven for model in self.models)
+
+    @property
+    def exit_code(self) -> int:
+        """0 proven, 1 something is wrong or left to a person, 3 something was not tested."""
+        if self.proven:
+            return 0
+        return 1 if self.runtime or any(model.wrong for model in self.models) else 3
+
+    def as_json(self) -> dict[str, Any]:
+        """The result for machines."""
+        return {
+            "before": self.before,
+            "after": self.after,
+            "models": [one.as_json() for one in self.models],
+            "runtime": [one.as_json() for one in self.runtime],
+        }
+
+    def markdown(self) -> str:
+        """A report for the pull request."""
+        lines = [f"# {self.before} to {self.after}", "", f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}"]
+        lines += [f"| {' | '.join(one.row())} |" for one in self.models]
+        for title, rows in self.sections():
+            lines += ["", f"## {title}", "", *(f"- {row}" for row in rows)]
+        return "\n".join(lines) + "\n"
+
+    def page(self) -> str:
+        """The report as one page of HTML that needs nothing else."""
+        head = "".join(f"<th>{name}</th>" for name in HEAD)
+        rows = "".join(f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in one.row())}</tr>\n" for one in self.models)
+        parts = [
+            f"<h2>{html.escape(title)}</h2>\n<ul>{''.join(f'<li>{html.escape(row)}</li>' for row in found)}</ul>"
+            for title, found in self.sections()
+        ]
+        title = html.escape(f"{self.before} to {self.after}")
+        return _PAGE.format(title=title, head=head, rows=rows, sections="\n".join(parts))
+
+    def sections(self) -> list[tuple[str, list[str]]]:
+        """What the table leaves out, by title."""
+        conflicts = [
+            f"{one.path}:{one.line} {one.target}: {one.reason} {' '.join(one.effects)}"
+            for model in self.models
+            for config in model.configs
+            for one in config.patches
+            if one.status == "conflict"
+        ]
+        dropped = [
+            f"{one.target}: {one.reason}"
+            for model in self.models
+            for config in model.configs
+            for one in config.patches
+            if one.status == "dropped"
+        ]
+        failed = [
+            f"{model.path}: {one.stage} {one.status}: {one.reason}"
+            for model in self.models
+            for one in model.stages
+            if one.status in ("failed", "not tested")
+        ]
+        left = [f"{one.path}:{one.line} {one.what}" for model in self.models for one in model.left]
+        runtime = [f"{one.path}:{one.line} {one.what}" for one in self.runtime]
+        found = [
+            ("Conflicts to decide", conflicts),
+            ("Patches that upstream made unnecessary", dropped),
+            ("Stages that did not pass", failed),
+            ("Names and layouts to follow by hand", left),
+            ("The framework's own code", runtime),
+        ]
+        return [(title, rows) for title, rows in found if rows]
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="omni-kit upgrade"><title>{title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }}
+table {{ border-collapse: collapse; }} th, td {{ border-bottom: 1px solid #ccc; padding: .3rem .8rem; text-align: left; }}
+</style></head><body>
+<h1>{title}</h1>
+<table><thead><tr>{head}</tr></thead><tbody>
+{rows}</tbody></table>
+{sections}
+</body></html>
+"""

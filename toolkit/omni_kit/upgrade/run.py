@@ -1,0 +1,216 @@
+"""The whole bump: drift, merge, generate, check, compare."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omni_checkers.engine.command import run_check
+from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
+from omni_kit.files import cache_directory, write_atomic
+from omni_kit.parity import run_parity
+from omni_kit.patchgen.keys import KeyDrift, key_drift
+from omni_kit.patchgen.project import find_configs
+from omni_kit.patchgen.run import run_configs
+from omni_kit.patchgen.upgrade.configs import upgrade_configs
+from omni_kit.patchgen.upgrade.outcome import ConfigOutcome
+from omni_kit.pysource.library import find_library
+from omni_kit.scaffold import update
+from omni_kit.scaffold.answers import ANSWERS
+from omni_kit.targets.registry import find_integrations
+from omni_kit.upgrade.companions import follow_names
+from omni_kit.upgrade.result import Bump, ModelUpgrade, StageResult
+from omni_kit.upgrade.runtime import broken_uses, own_files
+
+
+def upgrade(
+    path: Path,
+    old: Path,
+    new: Path,
+    library: str = "transformers",
+    *,
+    write: bool = True,
+    resume: bool = False,
+    compare: bool = True,
+    libraries: Sequence[Path] = (),
+    say: Callable[[str], None] = lambda _: None,
+) -> Bump:
+    """Move the integrations at or below a path from one version of a library to another.
+
+    Args:
+        old, new: the directories of both versions' packages.
+        write: False merges in memory and runs neither checks nor comparisons.
+        resume: take over the stages of an earlier run of models whose files have not changed since.
+        compare: False leaves the comparison with upstream out; it counts as not tested.
+        libraries: directories where the processes of a comparison find the newer version first.
+        say: prints one line of progress.
+
+    Raises:
+        BadInput: there is no integration at the path.
+    """
+    run = _Run(path.resolve(), old, new, library, write, resume, compare, libraries, say)
+    return run.bump()
+
+
+@dataclass
+class _Run:
+    path: Path
+    old: Path
+    new: Path
+    library: str
+    write: bool
+    resume: bool
+    compare: bool
+    libraries: Sequence[Path]
+    say: Callable[[str], None]
+    _kept: dict[str, Any] = field(default_factory=dict)
+
+    def bump(self) -> Bump:
+        folders = [one.path for _, one in find_integrations(self.path)]
+        configs = find_configs(self.path)
+        merged = self._merged(configs)
+        names = [f"{self.library} {one.version}" for one in (find_library(self.library, self.old), find_library(self.library, self.new))]
+        result = Bump(names[0], names[1])
+        self._kept = self._state() if self.resume else {}
+        for folder in folders:
+            model = ModelUpgrade(self._shown(folder))
+            model.configs = [one for one in merged if one.path.is_relative_to(folder)]
+            self.say(f"{model.path} ...")
+            self._model(model, folder)
+            result.models.append(model)
+            self._keep()
+        result.runtime = self._runtime(folders)
+        return result
+
+    def _merged(self, configs: Sequence[Path]) -> list[ConfigOutcome]:
+        if not configs:
+            return []
+        self.say(f"merging the patches of {len(configs)} configs")
+        return upgrade_configs(list(configs), self.old, self.new, self.library, write=self.write).configs
+
+    def _model(self, model: ModelUpgrade, folder: Path) -> None:
+        """The stages of one model."""
+        drift = self._drift(model)
+        model.changed, model.left = follow_names(folder, drift, self.path, write=self.write)
+        if not model.configs and (folder / ANSWERS).is_file():
+            model.stages.append(_timed("update", lambda: self._updated(model, folder)))
+        if not self.write:
+            return
+        digest = _digest(folder, self.new)
+        earlier = self._kept.get(str(folder), {})
+        if earlier.get("digest") == digest and all(one["status"] == "passed" for one in earlier["stages"]):
+            model.stages += [StageResult(**one) for one in earlier["stages"]]
+            return
+        ran = []
+        if model.configs:
+            ran.append(_timed("patchgen", lambda: self._generated(model)))
+        ran.append(_timed("check", lambda: _checked(folder)))
+        blocked = any(one.status == "failed" for one in ran if one.stage == "patchgen")
+        ran.append(_timed("parity", lambda: self._compared(folder, blocked)))
+        model.stages += ran
+        kept = [one.as_json() for one in ran]
+        self._kept[str(folder)] = {"digest": _digest(folder, self.new), "stages": kept}
+
+    def _drift(self, model: ModelUpgrade) -> list[KeyDrift]:
+        """What became of the parameters of the models that the configs patch."""
+        if self.library != "transformers" or not model.configs:
+            return []
+        modules = sorted({one.source_module for one in model.configs if one.source_module})
+        try:
+            return key_drift(modules, find_library(self.library, self.old), find_library(self.library, self.new))
+        except BadInput:
+            return []
+
+    def _updated(self, model: ModelUpgrade, folder: Path) -> tuple[bool | None, str]:
+        """Render a scaffold again from the newer library, merged with what people changed."""
+        done = update(folder, dry_run=not self.write)
+        model.changed += [one.path for one in done.changes if one.action == "update"]
+        clashing = [one.path for one in done.changes if one.action == "conflict"]
+        if clashing:
+            return False, f"both changed {', '.join(clashing)}: conflict markers are in the files"
+        return done.ok, "; ".join(done.notes)
+
+    def _generated(self, model: ModelUpgrade) -> tuple[bool | None, str]:
+        results = run_configs([one.path for one in model.configs], transformers=self.new if self.library == "transformers" else None)
+        wrong = [one for one in results if not one.ok]
+        first = next((d for one in wrong for d in one.diagnostics if d.severity == "error"), None)
+        return not wrong, f"{wrong[0].config}: {first.message}" if wrong and first else ""
+
+    def _compared(self, folder: Path, blocked: bool) -> tuple[bool | None, str]:
+        if blocked or not self.compare:
+            return None, "the modeling file was not generated" if blocked else "parity was left out"
+        report = run_parity(folder, None, libraries=self.libraries, say=self.say)
+        failed = [one for one in report.levels if one.status == "fail"]
+        open_levels = [one for one in report.levels if one.status not in ("pass", "fail")]
+        passed = f"{sum(one.status == 'pass' for one in report.levels)} of {len(report.levels)} levels"
+        if failed:
+            return False, f"{failed[0].level}: {failed[0].reason}"
+        if open_levels:
+            return None, f"{passed}; {open_levels[0].level}: {open_levels[0].reason}"
+        return True, passed
+
+    def _runtime(self, folders: Sequence[Path]) -> list[Any]:
+        """The framework's own files: those around the integrations in a checkout, or the installed framework's."""
+        roots = {root for folder in folders if (root := _package_root(folder)) is not None}
+        found = []
+        for root in sorted(roots):
+            inside = [file for file in own_files(root)]
+            found += broken_uses(inside, self.library, self.old, self.new, root.parent)
+        return found
+
+    def _shown(self, folder: Path) -> str:
+        return str(folder.relative_to(self.path)) if folder != self.path else folder.name
+
+    @property
+    def _file(self) -> Path:
+        name = hashlib.sha256(f"{self.path}{self.old}{self.new}".encode()).hexdigest()[:16]
+        return cache_directory() / "upgrades" / f"{name}.json"
+
+    def _state(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self._file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _keep(self) -> None:
+        if self.write:
+            write_atomic(self._file, json.dumps(self._kept, indent=1))
+
+
+def _checked(folder: Path) -> tuple[bool | None, str]:
+    report = run_check([folder])
+    errors = [one for one in report.findings if one.severity == "error"]
+    return report.ok, f"{len(errors)} errors, first {errors[0].rule}: {errors[0].message}" if errors else ""
+
+
+def _timed(name: str, run: Callable[[], tuple[bool | None, str]]) -> StageResult:
+    started = time.perf_counter()
+    try:
+        passed, reason = run()
+        status: Any = "not tested" if passed is None else "passed" if passed else "failed"
+    except MissingRequirement as error:
+        status, reason = "not tested", error.message
+    except OmniKitError as error:
+        status, reason = "failed", error.message
+    return StageResult(name, status, reason, time.perf_counter() - started)
+
+
+def _digest(folder: Path, new: Path) -> str:
+    """What a model's verdict hangs on: its files and the newer version."""
+    found = hashlib.sha256(str(new).encode())
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            found.update(str(file.relative_to(folder)).encode() + file.read_bytes())
+    return found.hexdigest()
+
+
+def _package_root(folder: Path) -> Path | None:
+    """The top package of a checkout's integration; None for a plugin, which is a package of its own."""
+    top = folder
+    while (top.parent / "__init__.py").is_file():
+        top = top.parent
+    return top if top != folder and (top / "models").is_dir() else None
