@@ -9,7 +9,7 @@ import pytest
 from omni_kit.patchgen.upgrade.configs import upgrade_configs
 from omni_kit.patchgen.upgrade.outcome import UpgradeResult
 from tests.patchgen.conftest import FIXTURES
-from tests.patchgen.upgrade.seeds import SEEDS, A, Seed
+from tests.patchgen.upgrade.seeds import SEEDS, Seed
 
 
 def plain(text: str) -> str:
@@ -25,8 +25,8 @@ def upgraded(seed: Seed, tmp_path: Path) -> tuple[UpgradeResult, str, str]:
     """The result, the config's text before, and its text after."""
     for side in ("old", "new"):
         shutil.copytree(FIXTURES / "seeds" / "small", tmp_path / side / "small")
-    for old, new, *file in seed.upstream:
-        path = tmp_path / "new" / "small" / (file[0] if file else A)
+    for old, new, file in seed.upstream:
+        path = tmp_path / "new" / "small" / file
         path.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         assert old in text, old
@@ -45,7 +45,11 @@ def answer(seed: Seed, before: str) -> str:
         before = before.replace(old, new)
     tree = ast.parse(before)
     for target in seed.dropped:
-        tree.body = [one for one in tree.body if f"'{target}'" not in "".join(map(ast.unparse, getattr(one, "decorator_list", ())))]
+        tree.body = [
+            one
+            for one in tree.body
+            if f"'{target}'" not in "".join(map(ast.unparse, getattr(one, "decorator_list", ())))
+        ]
     return ast.unparse(tree)
 
 

@@ -41,7 +41,7 @@ def upgrade_command(
 
     Upstream's changes come in where the patch left the code alone; renamed, moved and inherited targets are followed;
     a patch that upstream made unnecessary goes. Where both changed the same code, or the patch no longer fits what
-    it calls, the patch stays as it was, and a comment above it shows both versions. Exit 1 when such a conflict is left.
+    it calls, the patch stays as it was, and a comment above it shows both versions. Exit 1 when a conflict is left.
     """
     from omni_kit.errors import BadInput
     from omni_kit.patchgen.upgrade.configs import upgrade_configs
@@ -83,5 +83,5 @@ def _render(result: "UpgradeResult", diff: str, console: Console) -> None:
                 console.print(f"  [{tint}]{patch.status}[/{tint}] {escape(line)}", soft_wrap=True)
         for note in config.notes:
             console.print(f"  {escape(note)}", soft_wrap=True)
-    counts = result.counts
-    console.print(f"{len(result.configs)} configs: " + ", ".join(f"{n} {one}" for one, n in counts.items()))
+    total = ", ".join(f"{n} {one}" for one, n in result.counts.items())
+    console.print(f"{len(result.configs)} configs: {total}")

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 def upgrade_command(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A checkout, a folder of plugins, or one integration.")],
     before: Annotated[
-        str | None, typer.Option("--from", metavar="OLD", help="The version in use: a number or an unpacked version's path.")
+        str | None,
+        typer.Option("--from", metavar="OLD", help="The version in use: a number or an unpacked version's path."),
     ] = None,
     after: Annotated[
-        str | None, typer.Option("--to", metavar="NEW", help="The newer version: a number or a path; else the installed one.")
+        str | None,
+        typer.Option("--to", metavar="NEW", help="The newer version: a number or a path; else the installed one."),
     ] = None,
     library: Annotated[
         str, typer.Option("--library", metavar="L", help="The library: transformers or diffusers.")
@@ -35,9 +37,12 @@ def upgrade_command(
         Path | None, typer.Option("--report", metavar="FILE", help="Write the report: Markdown, or a page for .html.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep the passed stages of models that have not changed since the last run.")
+        bool,
+        typer.Option("--resume", help="Keep the passed stages of models that have not changed since the last run."),
     ] = False,
-    parity: Annotated[bool, typer.Option("--parity/--no-parity", help="Compare each model with the newer upstream.")] = True,
+    parity: Annotated[
+        bool, typer.Option("--parity/--no-parity", help="Compare each model with the newer upstream.")
+    ] = True,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:

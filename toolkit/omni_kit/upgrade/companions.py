@@ -17,7 +17,9 @@ from omni_kit.upgrade.result import Leftover
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-def follow_names(folder: Path, drift: Sequence[KeyDrift], root: Path, *, write: bool) -> tuple[list[str], list[Leftover]]:
+def follow_names(
+    folder: Path, drift: Sequence[KeyDrift], root: Path, *, write: bool
+) -> tuple[list[str], list[Leftover]]:
     """Bring the names of parameters in a model's other files up to date.
 
     Returns:
@@ -87,5 +89,10 @@ def _mentions(tree: ast.Module, gone: set[str]) -> Iterator[tuple[int, str]]:
 def _strings(tree: ast.Module) -> Iterator[ast.Constant]:
     """Strings that are no docstrings and have no blanks: names, patterns, keys."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value and not re.search(r"\s", node.value):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value
+            and not re.search(r"\s", node.value)
+        ):
             yield node

@@ -92,7 +92,7 @@ class ModelUpgrade:
         """The cells of the model in the table."""
         passed = sum(one.status == "passed" for one in self.stages)
         asked = sum(one.status != "not applicable" for one in self.stages)
-        counts = [str(self.count(name)) for name in ("carried", "merged", "dropped", "conflict")]  # type: ignore[arg-type]
+        counts = [str(self.count(name)) for name in ("carried", "merged", "dropped", "conflict")]
         return [self.path, *counts, f"{passed} of {asked}", f"{self.seconds:.1f}"]
 
 
@@ -183,7 +183,8 @@ _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="generator" content="omni-kit upgrade"><title>{title}</title>
 <style>
 body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }}
-table {{ border-collapse: collapse; }} th, td {{ border-bottom: 1px solid #ccc; padding: .3rem .8rem; text-align: left; }}
+table {{ border-collapse: collapse; }}
+th, td {{ border-bottom: 1px solid #ccc; padding: .3rem .8rem; text-align: left; }}
 </style></head><body>
 <h1>{title}</h1>
 <table><thead><tr>{head}</tr></thead><tbody>

@@ -72,7 +72,10 @@ class _Run:
         folders = [one.path for _, one in find_integrations(self.path)]
         configs = find_configs(self.path)
         merged = self._merged(configs)
-        names = [f"{self.library} {one.version}" for one in (find_library(self.library, self.old), find_library(self.library, self.new))]
+        names = [
+            f"{self.library} {one.version}"
+            for one in (find_library(self.library, self.old), find_library(self.library, self.new))
+        ]
         result = Bump(names[0], names[1])
         self._kept = self._state() if self.resume else {}
         for folder in folders:
@@ -134,7 +137,9 @@ class _Run:
         return done.ok, "; ".join(done.notes)
 
     def _generated(self, model: ModelUpgrade) -> tuple[bool | None, str]:
-        results = run_configs([one.path for one in model.configs], transformers=self.new if self.library == "transformers" else None)
+        results = run_configs(
+            [one.path for one in model.configs], transformers=self.new if self.library == "transformers" else None
+        )
         wrong = [one for one in results if not one.ok]
         first = next((d for one in wrong for d in one.diagnostics if d.severity == "error"), None)
         return not wrong, f"{wrong[0].config}: {first.message}" if wrong and first else ""
@@ -157,8 +162,7 @@ class _Run:
         roots = {root for folder in folders if (root := _package_root(folder)) is not None}
         found = []
         for root in sorted(roots):
-            inside = [file for file in own_files(root)]
-            found += broken_uses(inside, self.library, self.old, self.new, root.parent)
+            found += broken_uses(own_files(root), self.library, self.old, self.new, root.parent)
         return found
 
     def _shown(self, folder: Path) -> str:

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from omni_kit.errors import BadInput
@@ -60,7 +60,7 @@ class _Version:
     def has_module(self, module: str) -> bool:
         return self.libraries.file_of(module) is not None
 
-    @lru_cache(maxsize=None)  # noqa: B019 - lives as long as one look
+    @cache  # noqa: B019 - lives as long as one look
     def has(self, module: str, name: str) -> bool:
         """Whether a module has a name; one that makes names at run time has all that it mentions."""
         path = self.libraries.file_of(module)
@@ -74,7 +74,7 @@ class _Version:
             return self._anywhere(name)
         return "__getattr__" in bound.bound and name in text
 
-    @lru_cache(maxsize=None)  # noqa: B019
+    @cache  # noqa: B019
     def _anywhere(self, name: str) -> bool:
         """Whether any module of the library defines a name that its package exports lazily."""
         needles = (f"class {name}(", f"class {name}:", f"def {name}(", f"{name} =", f'"{name}"')
@@ -85,7 +85,7 @@ class _Version:
         for file in self.root.rglob("*.py"):
             yield _read(file)
 
-    @lru_cache(maxsize=None)  # noqa: B019
+    @cache  # noqa: B019
     def function(self, module: str, name: str) -> ast.FunctionDef | None:
         path = self.libraries.file_of(module)
         try:
@@ -94,7 +94,7 @@ class _Version:
             return None
         return definition.node if definition is not None and isinstance(definition.node, ast.FunctionDef) else None
 
-    @lru_cache(maxsize=None)  # noqa: B019
+    @cache  # noqa: B019
     def member(self, module: str, owner: str, name: str) -> bool:
         """Whether a class has a member in its own body; True for what is not a class here."""
         path = self.libraries.file_of(module)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from omni_kit.patchgen.source import DefinitionNode
-from omni_kit.patchgen.spans import Source, shift
+from omni_kit.patchgen.spans import Source, first_line, shift
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _WORD = re.compile(r"\w+")
@@ -30,7 +30,7 @@ class Code(Source):
 
     def first_line_of(self, node: ast.stmt) -> int:
         """The first line of a statement, with its decorators and the comments right above it."""
-        line = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+        line = first_line(node)
         while line > 1 and self._is_comment(line - 1, node.col_offset):
             line -= 1
         return line
@@ -38,7 +38,7 @@ class Code(Source):
     def comments_of(self, node: ast.stmt) -> str:
         """The comment lines above a statement, dedented."""
         first = self.first_line_of(node)
-        last = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))]) - 1
+        last = first_line(node) - 1
         return shift(self.rows(first, last), node.col_offset, 0) if first <= last else ""
 
     def statement(self, node: ast.stmt, column: int) -> str:

@@ -144,8 +144,8 @@ class _Upgrade:
                 original = _original(applied, loaded, libraries)
                 proposal = propose(applied, original, versions, patched)
                 if applied.patch.target in waiting:
-                    why = f"the upgrade {waiting[applied.patch.target]} left a conflict here, which is still open"
-                    proposal = Proposal(proposal.place, original.text if original else "", [Clash(why)])
+                    reason = f"the upgrade {waiting[applied.patch.target]} left a conflict here, which is still open"
+                    proposal = Proposal(proposal.place, original.text if original else "", [Clash(reason)])
                 known.uses.append(_Use(known, applied, original, proposal))
         self.configs.append(known)
         outcome.seconds = time.perf_counter() - started

@@ -139,13 +139,11 @@ class Upstream:
         """The modules that the module imports at its top level, by the names that it gives them."""
         found: dict[str, str] = {}
         for node in self.module.tree.body:
-            for one in node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
-                if isinstance(node, ast.Import):
-                    found[one.asname or one.name.partition(".")[0]] = (
-                        one.name if one.asname else one.name.partition(".")[0]
-                    )
-                elif not node.level:  # type: ignore[union-attr]
-                    found[one.asname or one.name] = f"{node.module}.{one.name}"  # type: ignore[union-attr]
+            if isinstance(node, ast.Import):
+                for one in node.names:
+                    found[bound_by(one, node)] = one.name if one.asname else one.name.partition(".")[0]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                found.update({bound_by(one, node): f"{node.module}.{one.name}" for one in node.names})
         return found
 
     @cached_property

@@ -57,16 +57,12 @@ def follow_imports(text: str, before: str, upstreams: list[Upstream], has: dict[
     known = scopes_of(before)
     new = {name for name in scopes_of(text).undefined() if name in scopes_of(text).eager and name not in known.eager}
     lines = sorted({line for name in new if (line := _import_of(name, upstreams)) is not None})
-    module = SourceModule("config", upstreams[0].module.path if upstreams else _no_path(), text)
+    module = SourceModule("config", upstreams[0].module.path, text)
     edits = list(_without_gone(module, has))
     if lines:
-        last = _last_import(module)
+        last = _last_import(module, upstreams[0].module.name.partition(".")[0])
         edits.append(Edit(last, last, "".join(lines)))
     return splice(text, edits)
-
-
-def _no_path() -> "object":
-    raise AssertionError("a config patches no upstream")
 
 
 def _import_of(name: str, upstreams: list[Upstream]) -> str | None:
@@ -81,15 +77,15 @@ def _import_of(name: str, upstreams: list[Upstream]) -> str | None:
     return None
 
 
-def _last_import(module: SourceModule) -> int:
-    """The offset behind the imports of third parties: behind the last import of upstream's library, or of any."""
+def _last_import(module: SourceModule, library: str) -> int:
+    """The offset behind the last import of upstream's library in the config's head, or behind the first import."""
     last = 0
     for node in module.tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            library = (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
-            if not last or library.partition(".")[0] in ("torch", "transformers", "diffusers", "numpy"):
+            name = (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
+            if not last or name.partition(".")[0] == library:
                 last = node.end_lineno or node.lineno
-        elif last and not isinstance(node, (ast.Import, ast.ImportFrom)):
+        elif last:
             break
     return module.line_start(last + 1)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from omni_kit.patchgen.spans import Edit, shift, splice
+from omni_kit.patchgen.spans import Edit, first_line, shift, splice
 from omni_kit.patchgen.upgrade.alignment import align, assignment
 from omni_kit.patchgen.upgrade.code import (
     Code,
@@ -235,9 +235,8 @@ class _Merger:
         for index in range(len(bs)):
             if index in in_ours and index in in_theirs:
                 there = index, in_ours[index], in_theirs[index]
-                self.stretch(
-                    *(side[a:z] for side, a, z in zip((bs, os, ts), start, there, strict=True)), os, start[1], parent
-                )
+                was, mine, now = (side[a:z] for side, a, z in zip((bs, os, ts), start, there, strict=True))
+                self.stretch(was, mine, now, os, start[1], parent)
                 self.stmt(bs[index], os[there[1]], ts[there[2]])
                 start = there[0] + 1, there[1] + 1, there[2] + 1
         self.stretch(bs[start[0] :], os[start[1] :], ts[start[2] :], os, start[1], parent)
@@ -331,7 +330,7 @@ class _Merger:
             start = self.ours.line_start(self.ours.first_line_of(old[0]))
             end = self.ours.line_start((old[-1].end_lineno or 0) + 1)
             if new and not self.theirs.comments_of(new[0]):
-                start = self.ours.line_start(_first_line(old[0]))
+                start = self.ours.line_start(first_line(old[0]))
             while not new and self.ours.text[:start].endswith("\n\n") and self.ours.text[end : end + 1] == "\n":
                 end += 1
         elif at < len(block):
@@ -373,14 +372,15 @@ class _Merger:
     def _comments(self, b: ast.stmt, o: ast.stmt, t: ast.stmt) -> None:
         """Upstream's comment above a statement, where the patch has upstream's old one."""
         was, mine, now = self.base.comments_of(b), self.ours.comments_of(o), self.theirs.comments_of(t)
-        if was == mine != now and (mine or self.ours.first_line_of(o) == _first_line(o)):
+        if was == mine != now and (mine or self.ours.first_line_of(o) == first_line(o)):
             start = self.ours.line_start(self.ours.first_line_of(o))
-            self.edits.append(Edit(start, self.ours.line_start(_first_line(o)), shift(now, 0, o.col_offset)))
+            self.edits.append(Edit(start, self.ours.line_start(first_line(o)), shift(now, 0, o.col_offset)))
 
     def headed(self, b: Any, o: Any, t: Any) -> None:
         """A statement with blocks: its head by expressions, its blocks by statements."""
         for name in o._fields:
-            was, mine, now = (getattr(one, name, None) for one in (b, o, t))
+            parts: list[Any] = [getattr(one, name, None) for one in (b, o, t)]
+            was, mine, now = parts
             if name in ("body", "orelse", "finalbody"):
                 self.inner(was or [], mine or [], now or [], b, o, t)
             elif name == "handlers":
@@ -433,7 +433,8 @@ class _Merger:
         elif isinstance(o, (ast.Tuple, ast.List, ast.Set)):
             self.elements(b, o, t)
         elif isinstance(o, ast.Dict):
-            self.items(*(_entries(code, one) for code, one in self._sides(b, o, t)), None, b, o, t)
+            was, mine, now = (_entries(code, one) for code, one in self._sides(b, o, t))
+            self.items(was, mine, now, None, b, o, t)
         elif isinstance(o, ast.Attribute) and b.attr == o.attr == t.attr:
             self.node(b.value, o.value, t.value)
         elif isinstance(o, _BY_FIELD):
@@ -668,10 +669,6 @@ def _value(part: Any) -> Any:
     if isinstance(part, list):
         return [_value(one) for one in part]
     return dump(part) if isinstance(part, ast.AST) else part
-
-
-def _first_line(node: ast.stmt) -> int:
-    return min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
 
 
 def _is_block(node: ast.stmt) -> bool:

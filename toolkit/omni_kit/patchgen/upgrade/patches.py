@@ -50,11 +50,15 @@ class Versions:
         if not self._aliases:
             return text
         code = Code(text)
-        edits = []
-        for node in ast.walk(code.node):
-            if isinstance(node, ast.Attribute) and (alias := self._aliases.get(dotted(node) or "")):
-                edits.append(Edit(code.start_of(node), code.end_of(node), alias))
-        return splice(code.text, edits)
+        spelled = [node for node in ast.walk(code.node) if isinstance(node, ast.Attribute)]
+        return splice(
+            code.text,
+            [
+                Edit(code.start_of(node), code.end_of(node), alias)
+                for node in spelled
+                if (alias := self._aliases.get(dotted(node) or ""))
+            ],
+        )
 
     @cached_property
     def _aliases(self) -> dict[str, str]:
@@ -249,6 +253,7 @@ def _unfit(
     """Where the merged text does not fit; classes are looked at method by method."""
     assert versions.after is not None
     merged, ours, was, now = (Code(one).node for one in (text, mine, base, theirs))
+    pairs: list[tuple[FunctionNode, ast.AST | None, ast.AST | None, str]]
     if isinstance(merged, ast.ClassDef):
         pairs = [
             (one, _method(ours, one.name), _method(now, one.name), f"{place.target}.{one.name}")
@@ -258,8 +263,6 @@ def _unfit(
         pairs = [(merged, ours, now, place.target)]
     found: list[Clash] = []
     for function, own, upstream, target in pairs:
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            continue
         local = {name for one in (ours, was, now) for name in stored(one)}
         shown = upstream if isinstance(upstream, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
         found += misfits(function, shown, target, versions.before, versions.after, patched, local)

@@ -79,10 +79,10 @@ class ConfigFile:
                 self.edits.append(Edit(start, end, f"{owner}.add_helper"))
                 at = self.source.line_start(first_line(statement))
                 self.edits.append(Edit(at, at, f'{owner}.drop_import_names("{name}")\n\n\n'))
-                if statement.name != name:  # type: ignore[attr-defined]
+                if statement.name != name:
                     found = re.compile(rf"\b{statement.name}\b").search(
                         self.source.text, self.source.line_start(statement.lineno)
-                    )  # type: ignore[attr-defined]
+                    )
                     assert found is not None
                     self.edits.append(Edit(found.start(), found.end(), name))
                 return True

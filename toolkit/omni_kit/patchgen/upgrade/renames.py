@@ -53,9 +53,10 @@ def module_renames(old: SourceModule, new: SourceModule) -> Renames:
     places = Counter(one.attr for one in ast.walk(old.tree) if isinstance(one, ast.Attribute))
     for path, definitions in old.definitions.items():
         definition, other = definitions[-1], new.get(found.path(path))
-        if other is not None and type(definition.node) is type(other.node) and not isinstance(other.node, ast.ClassDef):
-            for kind, was, now in _differences(definition.node, other.node):
-                votes[kind, *was.split(" ")][now] += 1
+        if other is None or isinstance(definition.node, ast.ClassDef) or isinstance(other.node, ast.ClassDef):
+            continue
+        for kind, old_name, new_name in _differences(definition.node, other.node):
+            votes[kind, *old_name.split(" ")][new_name] += 1
     methods = {p.rpartition(".")[2]: n.rpartition(".")[2] for p, n in found.paths.items() if "." in p}
     was, now = _mentioned(old.tree), _mentioned(new.tree)
     found.names = tops
