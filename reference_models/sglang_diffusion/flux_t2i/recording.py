@@ -84,7 +84,7 @@ class Recorder:
         self.calls.append(given)
         return (given[_LATENTS],)
 
-    def cache_context(self, name: str):
+    def cache_context(self, name: str, **place):
         """diffusers' caches are of no use here."""
         return contextlib.nullcontext()
 

@@ -266,7 +266,7 @@ class _Recorder:
         self.given = {**dict(zip(_ARGUMENTS, args, strict=False)), **kwargs}
         raise _Recorded
 
-    def cache_context(self, name: str):
+    def cache_context(self, name: str, **place):
         """diffusers' caches are of no use here."""
         return contextlib.nullcontext()
 
