@@ -56,7 +56,7 @@ def upgrade_command(
     tested. Saved checkpoints follow with `omni-kit patchgen drift --apply`.
     """
     from omni_kit.files import check_replaceable, write_atomic
-    from omni_kit.patchgen.upgrade.versions import version_at
+    from omni_kit.patchgen.upgrade.versions import companions_of, version_at
     from omni_kit.pysource.library import find_library, used_instead
 
     output = Output("upgrade", fmt, full)
@@ -70,7 +70,8 @@ def upgrade_command(
         from omni_kit.upgrade import upgrade
 
         result = upgrade(
-            path, old, new, library, write=not (dry_run or diff), resume=resume, compare=parity, libraries=libraries,
+            path, old, new, library, write=not (dry_run or diff), resume=resume, compare=parity,
+            libraries=[*libraries, *companions_of(new)],
             say=output.say,
         )  # fmt: skip
     data = result.as_json()

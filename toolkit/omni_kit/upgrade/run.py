@@ -22,7 +22,7 @@ from omni_kit.scaffold import update
 from omni_kit.scaffold.answers import ANSWERS
 from omni_kit.targets.registry import find_integrations
 from omni_kit.upgrade.companions import follow_names
-from omni_kit.upgrade.result import Bump, ModelUpgrade, StageResult
+from omni_kit.upgrade.result import Bump, Leftover, ModelUpgrade, StageResult
 from omni_kit.upgrade.runtime import broken_uses, own_files
 
 
@@ -69,7 +69,8 @@ class _Run:
     _kept: dict[str, Any] = field(default_factory=dict)
 
     def bump(self) -> Bump:
-        folders = [one.path for _, one in find_integrations(self.path)]
+        owned = find_integrations(self.path)
+        folders = [one.path for _, one in owned]
         configs = find_configs(self.path)
         merged = self._merged(configs)
         names = [
@@ -85,7 +86,7 @@ class _Run:
             self._model(model, folder)
             result.models.append(model)
             self._keep()
-        result.runtime = self._runtime(folders)
+        result.runtime = self._runtime([(target.name, one.path) for target, one in owned])
         return result
 
     def _merged(self, configs: Sequence[Path]) -> list[ConfigOutcome]:
@@ -157,10 +158,11 @@ class _Run:
             return None, f"{passed}; {open_levels[0].level}: {open_levels[0].reason}"
         return True, passed
 
-    def _runtime(self, folders: Sequence[Path]) -> list[Any]:
+    def _runtime(self, owned: Sequence[tuple[str, Path]]) -> list[Leftover]:
         """The framework's own files: those around the integrations in a checkout, or the installed framework's."""
-        roots = {root for folder in folders if (root := _package_root(folder)) is not None}
-        found = []
+        roots = {root for name, folder in owned if (root := _package_root(folder) or _installed(name)) is not None}
+        roots -= {self.old, self.new}
+        found: list[Leftover] = []
         for root in sorted(roots):
             found += broken_uses(own_files(root), self.library, self.old, self.new, root.parent)
         return found
@@ -218,3 +220,11 @@ def _package_root(folder: Path) -> Path | None:
     while (top.parent / "__init__.py").is_file():
         top = top.parent
     return top if top != folder and (top / "models").is_dir() else None
+
+
+def _installed(framework: str) -> Path | None:
+    """The directory of an installed framework's package; None where it is not installed, or is the library itself."""
+    try:
+        return find_library(framework.replace("-", "_")).root
+    except OmniKitError:
+        return None

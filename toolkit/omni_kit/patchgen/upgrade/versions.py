@@ -1,8 +1,13 @@
 """A version of a library, by its number or its place."""
 
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.files import cache_directory
@@ -38,24 +43,45 @@ def version_at(library: str, given: str) -> Path:
     return unpacked_library(library, place)
 
 
+def companions_of(root: Path) -> list[Path]:
+    """Return the directory of a fetched package that also has what it needs in other versions; none for another."""
+    return [root.parent] if root.parent.is_relative_to(cache_directory() / "libraries") else []
+
+
 def _fetch(library: str, version: str, place: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--target",
-        str(place),
-        f"{library}=={version}",
-    ]
+    """Install a version into a directory of its own, with those of its requirements that the installed ones refuse."""
     place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+        fresh = Path(folder) / "fresh"
+        _pip([f"{library}=={version}"], fresh)
+        unfit = list(_unfit(fresh))
+        if unfit:
+            _pip(unfit, fresh)
+        shutil.rmtree(place, ignore_errors=True)
+        fresh.rename(place)
+
+
+def _pip(wanted: Sequence[str], place: Path) -> None:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(place), *wanted]
     try:
         done = run_program(command, timeout=_TIMEOUT)
     except (OSError, TimeoutError) as why:
-        raise MissingRequirement(f"{library} {version} cannot be fetched: {why}", " ".join(command[1:])) from why
+        raise MissingRequirement(f"{' '.join(wanted)} cannot be fetched: {why}", " ".join(command[1:])) from why
     if done.code:
         raise BadInput(
-            f"pip cannot fetch {library} {version}: {done.last_words}", f"give the path of an unpacked {library}"
+            f"pip cannot fetch {' '.join(wanted)}: {done.last_words}", "give the path of an unpacked package"
         )
+
+
+def _unfit(place: Path) -> Iterator[str]:
+    """What a fetched package requires, where another version of that is installed."""
+    for found in metadata.distributions(path=[str(place)]):
+        for requirement in map(Requirement, found.requires or ()):
+            if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+                continue
+            try:
+                installed = metadata.version(requirement.name)
+            except metadata.PackageNotFoundError:
+                continue
+            if not requirement.specifier.contains(installed, prereleases=True):
+                yield f"{requirement.name}{requirement.specifier}"
