@@ -22,8 +22,9 @@ def commands() -> list[list[str]]:
 def test_there_are_commands() -> None:
     found = commands()
     assert len(found) > 8
-    assert all(command[:2] == ["omni-kit", "patchgen"] for command in found)
-    assert {command[2] for command in found} == {"run", "check", "list", "drift"}
+    assert found[0][:2] == ["omni-kit", "upgrade"]
+    assert all(command[:2] == ["omni-kit", "patchgen"] for command in found[1:])
+    assert {command[2] for command in found[1:]} == {"run", "check", "list", "drift", "upgrade"}
 
 
 def test_commands_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +36,7 @@ def test_commands_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (tmp_path / version).mkdir()
         (tmp_path / version / "transformers").symlink_to(package_dir("transformers"))
     monkeypatch.chdir(tmp_path)
-    for command in commands():
+    for command in commands()[1:]:  # the whole bump compares models, which has tests of its own
         assert main(command[1:]) == 0, command
     assert (place / "generated" / "patched_modeling_llama_gpu.py").is_file()
     assert (tmp_path / "preview" / "patched_modeling_llama_gpu.diff").is_file()
