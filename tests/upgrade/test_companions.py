@@ -1,4 +1,4 @@
-"""Names of parameters in a model's other files: followed where they are sure, and left to a person where they are gone."""
+"""Names of parameters in a model's other files: followed where sure, left to a person where gone."""
 
 from pathlib import Path
 

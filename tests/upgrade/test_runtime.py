@@ -7,15 +7,17 @@ import pytest
 
 from omni_kit.upgrade.runtime import broken_uses
 
-OLD = {
-    "__init__.py": "",
-    "loss.py": "def cross_entropy(logits, labels, shift=True):\n    return 0\n\n\nclass Head:\n    def forward(self):\n        return 1\n",
-    "old_module.py": "x = 1\n",
-}
-NEW = {
-    "__init__.py": "",
-    "loss.py": "def cross_entropy(logits, labels):\n    return 0\n\n\nclass Head:\n    def run(self):\n        return 1\n",
-}
+LOSS = """
+def cross_entropy(logits, labels, shift=True):
+    return 0
+
+
+class Head:
+    def forward(self):
+        return 1
+"""
+OLD = {"__init__.py": "", "loss.py": LOSS, "old_module.py": "x = 1\n"}
+NEW = {"__init__.py": "", "loss.py": LOSS.replace(", shift=True", "").replace("forward", "run")}
 
 
 @pytest.fixture
