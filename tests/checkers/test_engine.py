@@ -367,17 +367,6 @@ class TestRun:
     def test_a_document_that_can_be_read_is_none(self, name: str, text: str, subject: Subject) -> None:
         assert found(subject(edits={name: text}), "OMK004") == []
 
-    @pytest.mark.parametrize(
-        ("folder", "count"), [("text/qwen3_moe", 1), ("model_configs/qwen3_moe", 1), ("text/llama", 0)]
-    )
-    def test_configs_of_a_checkout_that_name_the_model_are_read(
-        self, folder: str, count: int, subject: Subject
-    ) -> None:
-        name = f"../../../../configs/{folder}/any.{'json' if 'model' in folder else 'yaml'}"
-        path = subject("qwen3_moe", edits={name: "{\n'a"})
-        findings = found(path, "OMK", "VEO804")
-        assert [(one.rule, one.path) for one in findings] == [("OMK004", (path / name).resolve())] * count
-
     @pytest.mark.parametrize("name", ["parallel_plan.py", "checkpoint_tensor_converter.py", "__init__.py"])
     def test_a_file_that_cannot_be_parsed_is_the_only_finding(self, name: str, subject: Subject, olmoe: Path) -> None:
         text = (olmoe / name).read_text(encoding="utf-8")
