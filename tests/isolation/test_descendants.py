@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import omni_kit
+from omni_kit.isolation.confinement import Confinement
 from omni_kit.isolation.programs import run_program
 from omni_kit.isolation.requests import run_worker, run_workers
 from omni_kit.isolation.servers import can_fork
@@ -132,6 +134,8 @@ def test_the_cache_and_the_key_are_closed_to_candidates(tmp_path: Path, monkeypa
     assert refused == [*tries]
     assert (entry.read_text(encoding="utf-8"), own_key()) == ("own", own)
     assert run_worker(VALUE, f"open({str(entry)!r}).read()", timeout=20, path=[ROOT]) == "own"
+    beside = Path(omni_kit.__file__).parents[1]  # from where later processes import
+    assert any(beside.is_relative_to(place) for place in Confinement.of_candidate().unwritable)
 
 
 def test_what_a_runner_of_jobs_lends_to_its_steps_is_closed_to_candidates(

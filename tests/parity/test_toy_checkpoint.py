@@ -1,6 +1,7 @@
 """The toy checkpoint: upstream's own layout, sharded, deterministic, and loadable by upstream."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,28 @@ def test_a_toy_config_is_used_as_it_is(olmoe: Path, tmp_path: Path, sides: Sides
 
     config = json.loads((made / "config.json").read_text(encoding="utf-8"))
     assert (config["num_experts"], config["hidden_size"]) == (6, 64)
+
+
+HUGE = {
+    "too wide": {"hidden_size": 8192, "intermediate_size": 28672},
+    "too many layers": {"num_hidden_layers": 10_000_000},
+    "too many words": {"vocab_size": 10**12},
+    "too many experts": {"num_experts": 10**9},
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_toy_config_of_full_size_is_refused_at_once(name: str, olmoe: Path, tmp_path: Path, sides: Sides) -> None:
+    values = json.loads((olmoe / "config.json").read_text(encoding="utf-8")) | HUGE[name]
+    values.pop("layer_types", None)
+    (tmp_path / "toy_config.json").write_text(json.dumps(values), encoding="utf-8")
+    started = time.monotonic()
+    with pytest.raises(BadInput) as caught:
+        make_toy_checkpoint(tmp_path / "toy_config.json", tmp_path / "made", sides=sides)
+    assert "more than 100 million parameters" in caught.value.message or "memory" in caught.value.message
+    assert "\n" not in caught.value.message
+    assert time.monotonic() - started < 60
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_directory_that_holds_something_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -207,3 +207,20 @@ def test_excludes_are_added_in_the_style_of_the_call() -> None:
         with_excludes(before, ["C", "A"]) == 'config.exclude_from_output(\n    # why\n    "A",\n    "B",\n    "C",\n)\n'
     )
     assert with_excludes("x = 1\n", ["C"]) == "x = 1\n"
+
+
+@pytest.mark.parametrize(
+    "line", ["@(open('planted', 'w').write('x') and 0)\ndef f(): ...", "9**9**9**9", "while True: pass"]
+)
+def test_the_gate_runs_nothing_and_names_the_line(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    head = "from omni_kit.patchgen import PatchConfig\nconfig = PatchConfig('json', 'x.py')\n"
+    path = tmp_path / "a_patch_gen_config.py"
+    path.write_text(f"{head}{line}\n", encoding="utf-8")
+    made = tmp_path / "generated" / "x.py"
+    made.parent.mkdir()
+    made.write_text("#  AUTO-GENERATED FILE - DO NOT EDIT DIRECTLY\n", encoding="utf-8")
+    (result,) = check_configs([path], root=tmp_path)  # what it makes is not known, so nothing is an orphan
+    (found,) = result.diagnostics
+    assert (found.id, found.code, found.path, found.line) == ("PGN602", "unreadable", path.name, 3)
+    assert not (tmp_path / "planted").exists()

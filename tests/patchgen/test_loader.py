@@ -1,5 +1,6 @@
 """Configs run without importing what they mention, and with real imports when they must."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -90,21 +91,21 @@ def test_a_needed_value_brings_real_imports_and_a_note(
     use: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "lib", "CURRENT = 3\nNAMES = ('a',)\n", "pathspec_like.py")
-    monkeypatch.syspath_prepend(str(tmp_path / "lib"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"), prepend=os.pathsep)
     path = write(tmp_path / "configs", f"import pathspec_like\nfrom patchgen import PatchConfig\n{use}\n{CONFIG}")
     loaded = load_config(path, Libraries())
-    assert len(loaded.notes) == 1
-    assert "real imports" in loaded.notes[0]
-    assert "pathspec_like" in loaded.notes[0]
-    assert "patchgen" not in sys.modules
-    sys.modules.pop("pathspec_like", None)
+    ran, real = loaded.notes
+    assert "ran, in a confined process" in ran
+    assert "real imports" in real
+    assert "pathspec_like" in real
+    assert "pathspec_like" not in sys.modules
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("def broken(:\n", "SyntaxError"),
-        ("import json.nowhere\n", "ModuleNotFoundError"),
+        ("import json.nowhere\nexec('')\n", "ModuleNotFoundError"),
         ("from . import json\nfrom .nowhere import x\n", "ModuleNotFoundError"),
         ("undefined_thing\n", "NameError"),
         ("from patchgen import PatchConfig\n", "no PatchConfig named 'config'"),
@@ -196,6 +197,17 @@ def test_recording_is_put_back() -> None:
         "config.target_file = '../elsewhere.py'",
         "config.target_file = '/etc/passwd'",
         "config.target_file = 'x.txt'",
+        "config.target_file = 'x\\n.py'",
+        "config.target_file = 'x\\x1b[2J.py'",
+        "config.target_file = 'x y.py'",
+        "config.target_file = '.py'",
+        "config.target_file = '.x.py'",
+        "config.target_file = '-x.py'",
+        "config.target_file = '__init__.py'",
+        "config.target_file = 'class.py'",
+        "config.target_file = 'ﬁne.py'",
+        "config.target_file = 'x\\u202e.py'",
+        "config.target_file = 'x' * 300 + '.py'",
     ],
 )
 def test_a_config_of_nonsense_is_refused(line: str, tmp_path: Path) -> None:

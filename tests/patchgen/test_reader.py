@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from omni_kit.isolation.confinement import can_confine
+from omni_kit.isolation.limits import Limits
+from omni_kit.patchgen import loader
 from omni_kit.patchgen.fragment import NoSource, fragment_of
 from omni_kit.patchgen.loader import CannotLoad, LoadedConfig, load_config, read_config, run_config
 from omni_kit.patchgen.locate import Libraries, package_of
+from omni_kit.patchgen.runner import run_here
 from omni_kit.resources import resource_dir
 from tests.patchgen.conftest import VEOMNI_CONFIGS
 
@@ -25,17 +29,17 @@ def said(loaded: LoadedConfig) -> dict[str, Any]:
     """Everything that a config says, with the text of each replacement."""
     libraries = Libraries(roots=(package_of(loaded.path)[0],))
 
-    def text(replacement: Any, origin: Any) -> object:
+    def text(replacement: Any) -> object:
         try:
-            return replacement and fragment_of(replacement, origin, loaded.registrations, libraries)
+            return replacement and fragment_of(replacement, loaded.registrations, libraries)
         except NoSource as why:
             return str(why)
 
     config = loaded.config
     plain = {n: v for n, v in vars(config).items() if n not in {"patches", "helpers", "positioned_helpers"}}
-    patches = [{**vars(patch), "replacement": text(patch.replacement, patch.origin)} for patch in config.patches]
-    helpers = [text(helper, config.origin) for helper in config.helpers]
-    placed = [{**vars(helper), "helper": text(helper.helper, helper.origin)} for helper in config.positioned_helpers]
+    patches = [{**vars(patch), "replacement": text(patch.replacement)} for patch in config.patches]
+    helpers = [text(helper) for helper in config.helpers]
+    placed = [{**vars(helper), "helper": text(helper.helper)} for helper in config.positioned_helpers]
     return {**plain, "patches": patches, "helpers": helpers, "placed": placed} | {
         "registrations": loaded.registrations,
         "frameworks": loaded.frameworks,
@@ -52,7 +56,7 @@ def write(folder: Path, text: str, name: str = "a_patch_gen_config.py") -> Path:
 @pytest.mark.parametrize("path", [*VEOMNI_CONFIGS, *REFERENCES], ids=lambda path: path.stem)
 def test_real_configs_say_the_same(path: Path) -> None:
     libraries = Libraries(roots=(package_of(path)[0],))
-    assert said(read_config(path.resolve(), libraries)) == said(run_config(path.resolve(), libraries))
+    assert said(read_config(path.resolve(), libraries)) == said(run_here(path.resolve(), libraries))
 
 
 SAME = {
@@ -178,7 +182,7 @@ SAME = {
 @pytest.mark.parametrize("name", SAME)
 def test_written_in_other_ways_they_say_the_same(name: str, tmp_path: Path) -> None:
     path = write(tmp_path, HEAD + dedent(SAME[name]))
-    assert said(read_config(path, Libraries())) == said(run_config(path, Libraries()))
+    assert said(read_config(path, Libraries())) == said(run_here(path, Libraries()))
 
 
 @pytest.mark.parametrize(
@@ -199,13 +203,13 @@ def test_layers_say_the_same(layer: str, tmp_path: Path) -> None:
     write(model, HEAD + "@config.override_method('A.f')\ndef f(self): ...\n", "gpu_patch_gen_config.py")
     write(model, "NAMES = ['A', 'B']\ndef h(): ...\n", "names.py")
     path = write(model, f"{layer}\n", "npu_patch_gen_config.py")
-    assert said(read_config(path, Libraries())) == said(run_config(path, Libraries()))
+    assert said(read_config(path, Libraries())) == said(run_here(path, Libraries()))
 
 
 def test_of_a_module_beside_it_that_cannot_be_read_the_definitions_are_there(tmp_path: Path) -> None:
     write(tmp_path, "import os\nprint(open(os.devnull).read())\ndef h(): ...\n", "helpers.py")
     path = write(tmp_path, f"{HEAD}from helpers import h\nconfig.add_helper(h)\n")
-    assert said(read_config(path, Libraries()))["helpers"] == said(run_config(path, Libraries()))["helpers"]
+    assert said(read_config(path, Libraries()))["helpers"] == said(run_here(path, Libraries()))["helpers"]
 
 
 REFUSED = {
@@ -283,7 +287,107 @@ def test_a_circle_of_configs_ends(tmp_path: Path) -> None:
 
 def test_one_that_cannot_be_read_is_run_for_whoever_allows_it(tmp_path: Path) -> None:
     path = write(tmp_path, f"{HEAD}exec(\"config.exclude.append('A')\")\n")
-    assert load_config(path, Libraries()).config.exclude == ["A"]
+    loaded = load_config(path, Libraries())
+    assert loaded.config.exclude == ["A"]
+    assert [note.partition(":")[0] for note in loaded.notes] == ["a_patch_gen_config.py ran, in a confined process"]
     with pytest.raises(CannotLoad) as caught:
         load_config(path, Libraries(), run=False)
     assert (caught.value.code, caught.value.origin and caught.value.origin.line) == ("unreadable", 4)
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_it_comes_whole_out_of_the_process_that_ran_it(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path, HEAD + dedent(SAME[name]))
+    assert said(run_config(path, Libraries())) == said(read_config(path, Libraries()))
+
+
+def test_layers_come_whole_out_of_it_too(tmp_path: Path) -> None:
+    block = "config.add_post_import_block('X = 1')\n"
+    write(tmp_path, f"{HEAD}{block}@config.override_method('A.f')\ndef f(self): ...\n", "gpu_patch_gen_config.py")
+    path = write(tmp_path, f"import copy, gpu_patch_gen_config as gpu\nconfig = copy.deepcopy(gpu.config)\n{block}")
+    ran = run_config(path, Libraries())
+    assert said(ran) == said(read_config(path, Libraries()))
+    assert ran.siblings[path] is ran.config
+    assert len({one.line for one in ran.config.block_origins.values()}) == 1
+
+
+ESCAPES = {
+    "a file beside it": "open({here!r} + '/planted', 'w')",
+    "a file in the home": "open(os.path.expanduser('~/.omni-kit-planted'), 'w')",
+    "itself": "open(__file__, 'a')",
+    "an empty file": "os.mknod({here!r} + '/planted')",
+    "a directory": "os.mkdir({here!r} + '/planted')",
+    "a rename": "os.rename(__file__, __file__ + '.py')",
+    "a directory of another": "open({here!r} + '/sub/planted', 'w')",
+    "a program": "subprocess.run(['/bin/sh', '-c', 'echo x > {here}/planted'], check=True)",
+    "a link": "os.symlink('/etc/passwd', {here!r} + '/planted')",
+    "the gate": "os.remove(omni_kit.patchgen.spec.__file__)",
+}
+
+
+@pytest.mark.skipif(not can_confine(), reason="the system cannot confine")
+@pytest.mark.parametrize("name", ESCAPES)
+def test_a_config_that_runs_can_write_nothing(name: str, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    act = ESCAPES[name].format(here=str(tmp_path))
+    path = write(
+        tmp_path, f"{HEAD}import os, subprocess, omni_kit.patchgen.spec\n@(lambda f: ({act}, f)[1])\ndef f(): ...\n"
+    )
+    before = sorted(tmp_path.rglob("*")), path.read_bytes()
+    with pytest.raises(CannotLoad, match="Error"):
+        run_config(path, Libraries())
+    assert (sorted(tmp_path.rglob("*")), path.read_bytes()) == before
+    assert not Path("~/.omni-kit-planted").expanduser().exists()
+
+
+BOMBS = {
+    "a number": ("9**9**9**9", "did not"),
+    "a loop": ("exec('while True: pass')", "did not"),
+    "a list": ("x = [None]\nexec('while True: x += [*x[:1 << 20]]')", "memory"),
+    "processes": ("import os\nexec('while True: os.fork() or os.pause()')", "cannot be loaded"),
+    "a death": ("import os\nos.kill(os.getpid(), 9)", "SIGKILL"),
+    "an exit": ("import os\nos._exit(0)", "cannot be loaded"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_config_that_runs_has_limits(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "_TIMEOUT", 5.0)
+    monkeypatch.setattr(loader, "_LIMITS", Limits(memory=300 << 20, processes=20, disk=1 << 20))
+    act, why = BOMBS[name]
+    with pytest.raises(CannotLoad) as caught:
+        run_config(write(tmp_path, f"{HEAD}{act}\n"), Libraries())
+    assert why in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+FORGE = """
+import json, os, sys
+
+def answer(result):
+    frame = sys._getframe()
+    while "replies" not in frame.f_locals:
+        frame = frame.f_back
+    values = frame.f_locals
+    values["replies"].write(json.dumps({"token": values["token"], "result": result}) + "\\n")
+    values["replies"].flush()
+    os._exit(0)
+
+"""
+FORGED = {
+    "no reply": "{}",
+    "a config that is a list": "{'config': [], 'siblings': {'is': 'dict', 'items': []}, 'own': []}",
+    "an unknown record": "{'config': {'is': 'Path', 'path': 'x'}, 'siblings': {}, 'own': []}",
+    "a patch of nothing": "{'config': {'is': 'PatchConfig', 'source_module': 'json', 'patches': [{'is': 'Patch'}]}}",
+    "patches that are a number": "{'config': {'is': 'PatchConfig', 'source_module': 'json', 'patches': 3}}",
+    "a name that is a list": "{'config': {'is': 'PatchConfig', 'source_module': []}, 'siblings': {}, 'own': []}",
+    "an error that is a number": "{'error': 3, 'origin': None}",
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_reply_that_a_config_forges_is_its_failure(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path, f"{HEAD}{FORGE}answer({FORGED[name]})\n")
+    with pytest.raises(CannotLoad) as caught:
+        run_config(path, Libraries())
+    assert "\n" not in caught.value.message

@@ -1,14 +1,17 @@
 """Writing files so that nothing is ever half written."""
 
+import keyword
 import os
 import shutil
 import tempfile
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from omni_kit.errors import BadInput
 
+_LONGEST_NAME = 200  # bytes
 _HEAD = 2000  # bytes of a page in which it says what made it
 
 
@@ -117,6 +120,22 @@ def plain_name(name: str, what: str) -> str:
     if name in {"", ".", ".."} or any(letter in "/\\" or not letter.isprintable() for letter in name):
         raise BadInput(f"{what} {name!r} is not a plain name", "use letters, digits, hyphens and underscores")
     return name
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot name a package, or what Python reads as another name.
+
+    Raises:
+        BadInput: why.
+    """
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise BadInput(f"{name!r} is not a Python identifier", "use letters, digits and underscores: my_model")
+    if (read := unicodedata.normalize("NFKC", name)) != name:
+        raise BadInput(f"Python reads {name!r} as {read!r}", f"use the name {read}")
+    if name.startswith("__") and name.endswith("__"):
+        raise BadInput(f"{name!r} has a meaning of its own in Python", "use letters, digits and underscores: my_model")
+    if len(name.encode()) > _LONGEST_NAME:
+        raise BadInput(f"{name[:20]!r}… is too long for a file's name", f"use at most {_LONGEST_NAME} bytes")
 
 
 def inside(root: Path, relative: str) -> Path:

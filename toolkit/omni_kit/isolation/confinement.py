@@ -31,11 +31,13 @@ _WRITE_FILE, _READ_FILE, _REFER, _TRUNCATE = 1 << 1, 1 << 2, 1 << 13, 1 << 14
 _REMOVE_DIR, _REMOVE_FILE, _MAKE_CHAR, _MAKE_SOCK, _MAKE_FIFO, _MAKE_BLOCK, _MAKE_SYM = (
     1 << bit for bit in (4, 5, 6, 9, 10, 11, 12)
 )
+_MAKE = 1 << 7 | 1 << 8  # directories and empty files: they change nothing that is there
 _REPLACE = _REMOVE_DIR | _REMOVE_FILE | _MAKE_CHAR | _MAKE_SOCK | _MAKE_FIFO | _MAKE_BLOCK | _MAKE_SYM
 _SCOPE_SIGNALS = 1 << 1
 _REFER_SINCE, _TRUNCATE_SINCE, _SCOPES_SINCE = 2, 3, 6
 _OF_FILES = _WRITE_FILE | _READ_FILE | _TRUNCATE
 _NO_NEW_PRIVILEGES = 38  # prctl
+_DEVICES = Path("/dev")
 RUNNER = ("GITHUB_", "ACTIONS_", "RUNNER_")
 """Names of the variables in which a runner of jobs passes tokens, and files that decide what later steps run."""
 
@@ -60,13 +62,15 @@ class Confinement:
     Attributes:
         closed: files, and directories below which it can neither read nor write files.
         unwritable: directories below which it can read files alone.
+        writes: False lets it write nothing but devices and its own temporary files.
     """
 
     closed: tuple[str, ...] = ()
     unwritable: tuple[str, ...] = ()
+    writes: bool = True
 
     @classmethod
-    def of_candidate(cls, *closed: Path) -> "Confinement":
+    def of_candidate(cls, *closed: Path, writes: bool = True) -> "Confinement":
         """Return that of a process that runs an integration, which changes nothing that later processes run or trust.
 
         It cannot read omni-kit's configuration and the files of a runner of jobs, and cannot write omni-kit's cache and
@@ -76,6 +80,7 @@ class Confinement:
 
         Args:
             closed: further directories that it must not see.
+            writes: see `Confinement`.
         """
         if not can_confine():
             return cls()
@@ -83,7 +88,8 @@ class Confinement:
         config, cache = (_made(path) for path in (config_directory(), cache_directory()))
         kept = {path.resolve() for path in (*cache, *_own_code(), *_environment())}
         outermost = sorted(path for path in kept if not kept.intersection(path.parents))
-        return cls(tuple(str(path.resolve()) for path in (*closed, *config, *_of_runner())), tuple(map(str, outermost)))
+        unseen = tuple(str(path.resolve()) for path in (*closed, *config, *_of_runner()))
+        return cls(unseen, tuple(map(str, outermost)), writes)
 
     def reachable(self, *, write: bool) -> list[Path]:
         """Return the places below which it can read, or also write, as they are now."""
@@ -94,7 +100,10 @@ class Confinement:
         """Yield the places beside the protected ones, with the rights that it keeps below them."""
         protected = {Path(path) for path in (*self.closed, *self.unwritable)}
         chain = {parent for path in protected for parent in path.parents}
-        return self._below(Path("/"), everything, chain) if protected else iter([(Path("/"), everything)])
+        own = everything if self.writes else everything & _READ_FILE
+        yield from self._below(Path("/"), own, chain) if protected else iter([(Path("/"), own)])
+        if not self.writes:
+            yield _DEVICES, everything
 
     def _below(self, directory: Path, rights: int, chain: set[Path]) -> Iterator[tuple[Path, int]]:
         for entry in _entries(directory):
@@ -119,7 +128,7 @@ def confine(limits: Confinement) -> bool:
     if not can_confine():
         return False
     version = _version()
-    rights = _rights(version)
+    rights = _rights(version) | (0 if limits.writes else _MAKE)
     attributes = _Ruleset(rights, 0, _SCOPE_SIGNALS if version >= _SCOPES_SINCE else 0)
     size = ctypes.sizeof(attributes) if version >= _SCOPES_SINCE else ctypes.sizeof(ctypes.c_uint64)
     ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), size, 0)
@@ -127,6 +136,8 @@ def confine(limits: Confinement) -> bool:
         return False
     for place, granted in limits.grants(rights):
         _allow(ruleset, place, granted)
+    if not limits.writes:
+        _allow(ruleset, Path(tempfile.gettempdir()), rights)
     done = _libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and _call(_RESTRICT_SELF, ruleset, 0) == 0
     os.close(ruleset)
     return done
@@ -151,7 +162,7 @@ def _of_runner() -> list[Path]:
 def _own_code() -> list[Path]:
     rules = importlib.util.find_spec("omni_checkers")
     own = [omni_kit.__file__, rules.origin if rules is not None else None]
-    return [Path(file).parent for file in own if file is not None]
+    return [Path(file).parents[1] for file in own if file is not None]
 
 
 def _environment() -> Iterator[Path]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_kit.isolation.confinement import Confinement
+from omni_kit.isolation.limits import Limits
 from omni_kit.isolation.servers import Start, start_server
 from omni_kit.isolation.worker import StepError, Worker, cores, environment
 
@@ -27,6 +28,8 @@ def run_worker(
     modules: Sequence[str] = (),
     path: Sequence[Path] = (),
     confined: bool = True,
+    writes: bool = True,
+    limits: Limits | None = None,
 ) -> Any:
     """Return what a function returns for a request, in a process that ends with all its descendants.
 
@@ -36,11 +39,16 @@ def run_worker(
         modules: what the function imports in any case: the process is a fork of one that has, where that is possible.
         path: directories that come first where it imports from.
         confined: it runs code of an integration, which must not change omni-kit's own state and code.
+        writes: False lets one that is confined write nothing but its own temporary files.
+        limits: what it may use; without, one that is confined gets those of the machine.
 
     Raises:
         StepError: the function raised, the time is up, or the process ended.
     """
-    (result,) = run_workers(function, [request], timeout=timeout, modules=modules, path=path, confined=confined)
+    (result,) = run_workers(
+        function, [request], timeout=timeout, modules=modules, path=path, confined=confined, writes=writes,
+        limits=limits,
+    )  # fmt: skip
     if isinstance(result, StepError):
         raise result
     return result
@@ -54,14 +62,16 @@ def run_workers(
     modules: Sequence[str] = (),
     path: Sequence[Path] = (),
     confined: bool = True,
+    writes: bool = True,
+    limits: Limits | None = None,
 ) -> Generator[Any, None, None]:
     """Yield what `run_worker` returns or raises for each request, in order; as many run at a time as there are cores.
 
     Args:
-        function, modules, path, confined: see `run_worker`.
+        function, modules, path, confined, writes, limits: see `run_worker`.
         timeout: in seconds, for each request.
     """
-    limits = Confinement.of_candidate() if confined else None
+    confinement = Confinement.of_candidate(writes=writes) if confined else None
     with ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         running: deque[tuple[Worker, Call]] = deque()
@@ -70,7 +80,7 @@ def run_workers(
                 yield _result(*running.popleft())
             worker = Worker(
                 "worker", logs / str(number), timeout=timeout, threads=1,
-                confinement=limits, service=CALLING, argument=function, modules=modules, path=path,
+                confinement=confinement, limits=limits, service=CALLING, argument=function, modules=modules, path=path,
             )  # fmt: skip
             stack.callback(worker.close, at_once=True)
             call = Call(request)

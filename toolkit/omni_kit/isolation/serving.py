@@ -36,7 +36,8 @@ def serve(service: str, name: str, confinement: str = "", shared: str = "") -> N
         own_shared_memory(int(shared))
         drop_privileges()
     if confinement:
-        confine(Confinement(**{field: tuple(paths) for field, paths in json.loads(confinement).items()}))
+        fields = json.loads(confinement)
+        confine(Confinement(tuple(fields["closed"]), tuple(fields["unwritable"]), fields["writes"]))
     faulthandler.enable()  # SIGABRT from the parent writes the stack of every thread to the log
     replies = _claim_stdout()
     gc.disable()  # until the first reply: imports leave no garbage, and looking for it takes a sixth of their time

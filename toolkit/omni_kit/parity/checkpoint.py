@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from omni_kit.errors import BadInput
+from omni_kit.isolation.limits import Limits
 from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.parity.candidate import Layout, require
 from omni_kit.parity.processes.workers import SERVICE, Sides, preloaded
@@ -43,7 +44,9 @@ def make_toy_checkpoint(
     with ExitStack() as stack:
         if sides is None:
             logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            worker = stack.enter_context(Worker("reference", logs, service=SERVICE, modules=preloaded(builder)))
+            worker = stack.enter_context(
+                Worker("reference", logs, limits=Limits.of_machine(), service=SERVICE, modules=preloaded(builder))
+            )
         else:
             worker = sides.worker("reference")
         try:

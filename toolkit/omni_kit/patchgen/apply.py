@@ -117,7 +117,7 @@ class Patcher:
     def _written(self, applied: Applied) -> Applied:
         patch = applied.patch
         try:
-            original = fragment_of(patch.replacement, patch.origin, self.loaded.registrations, self.libraries)
+            original = fragment_of(patch.replacement, self.loaded.registrations, self.libraries)
         except NoSource as why:
             self.diagnostics.append(error("no-source", f"{patch.target}: {why}", patch.origin, [patch.target]))
             return replace(applied, status="no-source")
@@ -129,13 +129,13 @@ class Patcher:
         fragment = renaming.fragment.renamed(applied.name, inside=not is_method)
         if is_method:
             return self._method(applied, fragment)
-        return self._whole(applied, fragment)
+        return self._whole(applied, fragment, original.name)
 
-    def _whole(self, applied: Applied, fragment: Fragment) -> Applied:
+    def _whole(self, applied: Applied, fragment: Fragment, name: str) -> Applied:
         definition, patch = applied.definition, applied.patch
         assert definition is not None
         kind = "CLASS" if definition.is_class else "FUNCTION"
-        old = f"Original class replaced with: {patch.replacement.__name__}" if definition.is_class else ""
+        old = f"Original class replaced with: {name}" if definition.is_class else ""
         title = self._banner(f"[PATCHED {kind}] {patch.target}", old, patch, fragment.module)
         self._replace(definition, title + fragment.block())
         return replace(applied, fragment=fragment)

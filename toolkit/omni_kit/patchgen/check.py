@@ -8,7 +8,7 @@ from omni_kit.errors import BadInput
 from omni_kit.files import files_matching, write_atomic
 from omni_kit.patchgen.codes import IDS
 from omni_kit.patchgen.diagnostics import error, has_errors
-from omni_kit.patchgen.loader import CannotLoad, load_config
+from omni_kit.patchgen.loader import UNREADABLE, CannotLoad, load_config
 from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.patchgen.project import find_configs, find_project
 from omni_kit.patchgen.result import ConfigResult, Listed, Orphan, Product
@@ -30,6 +30,8 @@ def check_configs(
 ) -> list[ConfigResult]:
     """Regenerates each config in memory and compares; orphans beside the outputs (and below `root`) are results too.
 
+    Configs are read, and never run: one that cannot be read has an error.
+
     Args:
         configs: files or dotted modules.
         out_dir: where the generated files lie; `generated/` beside each config without it.
@@ -44,7 +46,7 @@ def check_configs(
     if not configs:
         raise BadInput("no patch configs to check", "name configs, or give --all with the --root that holds them")
     gate = gate or Gate(IDS)
-    results = prepare(configs, out_dir, transformers, gate)
+    results = prepare(configs, out_dir, transformers, gate, run=False)
     for result in results:
         if isinstance(result.stage, Product):
             _compare(result, result.stage, out_dir, fix)
@@ -137,6 +139,8 @@ def _orphans(place: Path, results: list[ConfigResult]) -> list[ConfigResult]:
     if not unclaimed:
         return []
     siblings = _outputs_beside(place)
+    if siblings is None:
+        return []
     left = [f for f in unclaimed if f.with_suffix(".py").resolve() not in siblings]
     return [
         ConfigResult(
@@ -150,12 +154,16 @@ def _orphans(place: Path, results: list[ConfigResult]) -> list[ConfigResult]:
     ]
 
 
-def _outputs_beside(place: Path) -> set[Path]:
+def _outputs_beside(place: Path) -> set[Path] | None:
+    """The files that configs beside a directory make; None where one of them cannot be read."""
     outputs = set()
     for path in find_configs(place.parent):
         if path.parent == place.parent:
             try:
-                outputs.add((place / load_config(path, Libraries()).config.target_file).resolve())
-            except BadInput:
+                loaded = load_config(path, Libraries(), run=False)
+            except CannotLoad as why:
+                if why.code == UNREADABLE:
+                    return None
                 continue
+            outputs.add((place / loaded.config.target_file).resolve())
     return outputs

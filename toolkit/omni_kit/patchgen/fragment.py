@@ -24,6 +24,22 @@ class NoSource(Exception):
 
 
 @dataclass(frozen=True)
+class Position:
+    """Where a definition is written, as the process found that ran its config: the line is that of `first_line`."""
+
+    name: str
+    path: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Unplaced:
+    """A replacement of a config that ran elsewhere, and has no text; `why` says so."""
+
+    why: str
+
+
+@dataclass(frozen=True)
 class Fragment:
     """A definition cut out of its file, dedented.
 
@@ -74,27 +90,47 @@ class Fragment:
         return self.comments + above + "".join(f"{d}\n" for d in self.decorators) + self.text.rstrip() + "\n"
 
 
-def fragment_of(replacement: Any, origin: Origin | None, registrations: set[Origin], libraries: Libraries) -> Fragment:
-    """The definition of a live function or class, of one that was read, or of a stand-in.
+def fragment_of(replacement: Any, registrations: set[Origin], libraries: Libraries) -> Fragment:
+    """The definition of a function or class that was read, of one that is placed, or of a stand-in.
 
     Raises:
         NoSource: it is a lambda, no definition at all, or its file cannot be found.
     """
-    if isinstance(replacement, StandIn):
-        return _of_standin(replacement, registrations, libraries)
-    if isinstance(replacement, Function):
-        if isinstance(replacement.node, ast.Lambda):
+    match replacement:
+        case StandIn():
+            return _of_standin(replacement, registrations, libraries)
+        case Function(node=ast.Lambda()):
             raise NoSource(_LAMBDA)
-        return cut(read_module(replacement.path.stem, replacement.path), replacement.node, registrations)
+        case Function():
+            return cut(read_module(replacement.path.stem, replacement.path), replacement.node, registrations)
+        case Position():
+            return cut(*_at_line(Path(replacement.path), replacement.line, replacement.name), registrations)
+        case Unplaced():
+            raise NoSource(replacement.why)
+    raise NoSource(_foreign(replacement))
+
+
+def position_of(replacement: Any, origin: Origin | None, libraries: Libraries) -> Position:
+    """Where a live function or class is written.
+
+    Raises:
+        NoSource: see `fragment_of`.
+    """
     thing = _unwrapped(replacement)
     code = getattr(thing, "__code__", None)
     if isinstance(code, CodeType):
         if code.co_name == "<lambda>":
             raise NoSource(_LAMBDA)
-        return _at_line(Path(code.co_filename), code.co_firstlineno, code.co_name, registrations)
-    if isinstance(thing, type):
-        return _class(thing, origin, registrations, libraries)
-    raise NoSource(f"{type(thing).__name__} object is no function or class")
+        module, node = _at_line(Path(code.co_filename), code.co_firstlineno, code.co_name)
+    elif isinstance(thing, type):
+        module, node = _class(thing, origin, libraries)
+    else:
+        raise NoSource(_foreign(thing))
+    return Position(node.name, str(module.path), first_line(node))
+
+
+def _foreign(thing: object) -> str:
+    return f"{type(thing).__name__} object is no function or class"
 
 
 def cut(module: SourceModule, node: DefinitionNode, registrations: Iterable[Origin]) -> Fragment:
@@ -140,7 +176,7 @@ def _of_standin(thing: StandIn, registrations: set[Origin], libraries: Libraries
     return cut(source, definition.node, registrations)
 
 
-def _at_line(path: Path, line: int, name: str, registrations: set[Origin]) -> Fragment:
+def _at_line(path: Path, line: int, name: str) -> tuple[SourceModule, DefinitionNode]:
     if not path.is_file():
         raise NoSource(f"{name} was not written in a file")
     module = read_module(path.stem, path)
@@ -149,11 +185,11 @@ def _at_line(path: Path, line: int, name: str, registrations: set[Origin]) -> Fr
         near = (n for n in _all_definitions(module.tree.body) if first_line(n) <= line <= n.lineno)
         node = next((n for n in near if n.name == name), None)
     if node is not None:
-        return cut(module, node, registrations)
+        return module, node
     raise NoSource(f"{path.name}:{line} does not define {name}")
 
 
-def _class(thing: type, origin: Origin | None, registrations: set[Origin], libraries: Libraries) -> Fragment:
+def _class(thing: type, origin: Origin | None, libraries: Libraries) -> tuple[SourceModule, DefinitionNode]:
     path = _file_of_class(thing, origin, libraries)
     module = read_module(path.stem, path)
     found = [n for n in _all_definitions(module.tree.body) if isinstance(n, ast.ClassDef) and n.name == thing.__name__]
@@ -162,7 +198,7 @@ def _class(thing: type, origin: Origin | None, registrations: set[Origin], libra
         found = exact or found
     if not found:
         raise NoSource(f"{path.name} does not define class {thing.__name__}")
-    return cut(module, found[-1], registrations)
+    return module, found[-1]
 
 
 def _file_of_class(thing: type, origin: Origin | None, libraries: Libraries) -> Path:

@@ -98,7 +98,7 @@ class _Copier:
     def _block(self, helper: Any, origin: Origin | None) -> str:
         loaded = self.result.loaded
         try:
-            fragment = fragment_of(helper, origin, loaded.registrations, self.libraries)
+            fragment = fragment_of(helper, loaded.registrations, self.libraries)
         except NoSource as why:
             self.result.diagnostics.append(error("no-source", f"a helper cannot be copied: {why}", origin))
             return ""

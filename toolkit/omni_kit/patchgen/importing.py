@@ -75,7 +75,8 @@ class Session(ABC):
         if _may_be_sibling(name, names):
             path = libraries.file_of(name)
             if path is not None and name.endswith(CONFIG_SUFFIX):
-                return self.run(path.resolve()) if names else _package(name, self.run(path.resolve()))
+                module = self.run(path.resolve())
+                return module if names or "." not in name else _package(name, module)
             if path is not None:
                 return self._with_members(StandIn(name), path.parent, names)
         beside = home.parent / f"{name}.py"

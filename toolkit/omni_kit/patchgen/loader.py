@@ -1,21 +1,31 @@
 """From the name of a config to what it says.
 
 A config is read where that can be done, and runs only for whoever allows it: a gate that ran what it judges would be
-judged by it.
+judged by it. It runs in a process of its own, which writes nothing and has limits.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from omni_kit.errors import BadInput
+from omni_kit.files import check_name
+from omni_kit.isolation.confinement import can_confine
+from omni_kit.isolation.limits import Limits
+from omni_kit.isolation.requests import run_worker
+from omni_kit.isolation.worker import StepError
 from omni_kit.patchgen import spec
-from omni_kit.patchgen.importing import Session
 from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.patchgen.reader import Reader, settled
-from omni_kit.patchgen.runner import Runner, really_import
 from omni_kit.patchgen.spec import Origin, PatchConfig
 from omni_kit.patchgen.standins import NeedsReal
+from omni_kit.patchgen.transfer import Forged, from_json
 from omni_kit.pysource.eval import Unreadable
+
+UNREADABLE = "unreadable"
+_RUNNER = "omni_kit.patchgen.runner"
+_TIMEOUT = 60.0  # seconds, real imports included
+_LIMITS = Limits(memory=4 << 30, processes=64, disk=1 << 28)
 
 
 @dataclass
@@ -78,10 +88,13 @@ def load_config(path: Path, libraries: Libraries, *, run: bool = True) -> Loaded
     """
     try:
         return read_config(path, libraries)
-    except CannotLoad:
-        if not run:
+    except CannotLoad as why:
+        if not run or why.code != UNREADABLE:
             raise
-    return run_config(path, libraries)
+        loaded = run_config(path, libraries)
+        how = "in a confined process" if can_confine() else "in a process that this system cannot confine"
+        loaded.notes.insert(0, f"{path.name} ran, {how}: {why.message}")
+        return loaded
 
 
 def read_config(path: Path, libraries: Libraries) -> LoadedConfig:
@@ -97,35 +110,47 @@ def read_config(path: Path, libraries: Libraries) -> LoadedConfig:
             if isinstance(config, PatchConfig):
                 _settled(config)
         except Unreadable as why:
-            origin = Origin(str(why.path), why.line) if why.path is not None and why.line is not None else None
-            where = f"{Path(origin.path).name}:{origin.line}" if origin else path.name
+            origin = Origin(str(why.path or path), why.line or 1)
+            where = f"{Path(origin.path).name}:{origin.line}"
             message = f"{where} cannot be read without running it: it {why}"
             hint = "say it by the methods of PatchConfig, with plain values"
-            raise CannotLoad(message, hint, "unreadable", origin) from why
-        return _loaded(config, path, reader, registrations)
+            raise CannotLoad(message, hint, UNREADABLE, origin) from why
+        loaded = loaded_config(config, path, reader.configs())
+        loaded.registrations, loaded.frameworks = set(registrations), reader.frameworks
+        return loaded
 
 
 def run_config(path: Path, libraries: Libraries) -> LoadedConfig:
-    """Runs the config at `path`.
+    """Runs the config at `path` in a process that can write nothing, with limits on its time and memory.
 
     Raises:
-        CannotLoad: the file fails, or has no PatchConfig named `config`.
+        CannotLoad: the file fails, has no PatchConfig named `config`, or exceeds a limit.
     """
-    runner = Runner(libraries)
-    notes: list[str] = []
-    with spec.recording() as registrations:
-        try:
-            module = runner.run(path)
-        except (BadInput, SyntaxError, ImportError, NameError, SystemExit) as error:
-            raise _failed(path, error) from error
-        except Exception as error:
-            notes.append(f"{path.name} was loaded with real imports: its top-level code needs {error}")
-            try:
-                module = really_import(path)
-            except (Exception, SystemExit) as second:
-                raise _failed(path, second) from second
-        loaded = _loaded(getattr(module, "config", None), path, runner, registrations)
-    loaded.notes += notes
+    request = {
+        "path": str(path),
+        "unpacked": {name: str(place) for name, place in libraries.unpacked.items()},
+        "roots": [str(root) for root in libraries.roots],
+    }
+    try:
+        reply = run_worker(
+            f"{_RUNNER}:reply", request, timeout=_TIMEOUT, modules=[_RUNNER], writes=False, limits=_LIMITS
+        )
+        if "error" in reply:
+            raise CannotLoad(*reply["error"], origin=from_json(reply["origin"]))
+        return _replied(path, reply)
+    except StepError as error:
+        raise CannotLoad(f"{path.name} cannot be loaded: {error}", "look at its top-level code") from error
+    except (Forged, Unreadable, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CannotLoad(f"{path.name} cannot be loaded: it replied for omni-kit: {error}") from error
+
+
+def _replied(path: Path, reply: dict[str, Any]) -> LoadedConfig:
+    config, siblings = from_json(reply["config"]), from_json(reply["siblings"])
+    others = {Path(at): one for at, one in siblings.items() if isinstance(one, PatchConfig)}
+    _settled(config)
+    loaded = loaded_config(config, path, {**others, **dict.fromkeys(map(Path, reply["own"]), config)})
+    loaded.registrations = {one for one in from_json(reply["registrations"]) if isinstance(one, Origin)}
+    loaded.frameworks, loaded.notes = set(map(str, reply["frameworks"])), [*map(str, reply["notes"])]
     return loaded
 
 
@@ -137,14 +162,24 @@ def _settled(config: PatchConfig) -> None:
         raise Unreadable(f"puts something in a list's place that is none: {error}") from error
 
 
-def _loaded(config: object, path: Path, session: Session, registrations: set[Origin]) -> LoadedConfig:
+def loaded_config(config: object, path: Path, siblings: dict[Path, PatchConfig]) -> LoadedConfig:
+    """What a config says that was read or run.
+
+    Raises:
+        CannotLoad: it is no PatchConfig, or one that Python takes and nobody can generate from.
+    """
     if not isinstance(config, PatchConfig):
         raise CannotLoad(
-            f"{path.name} has no PatchConfig named 'config'", "assign config = PatchConfig(...) at module level"
+            f"{path.name} has no PatchConfig named 'config'",
+            "assign config = PatchConfig(...) at module level",
+            origin=Origin(str(path), 1),
         )
-    _validate(config, path)
-    name = package_of(path)[1]
-    return LoadedConfig(config, path, name, set(registrations), [], session.configs(), session.frameworks)
+    try:
+        _validate(config, path)
+    except CannotLoad as why:
+        why.origin = why.origin or config.origin or Origin(str(path), 1)
+        raise
+    return LoadedConfig(config, path, package_of(path)[1], set(), [], siblings, set())
 
 
 def _validate(config: PatchConfig, path: Path) -> None:
@@ -153,8 +188,12 @@ def _validate(config: PatchConfig, path: Path) -> None:
         strange = next((part for part in getattr(config, name) if not isinstance(part, types)), None)
         if strange is not None:
             raise CannotLoad(f"{path.name}: {strange!r} does not belong in {name}", "use the methods of PatchConfig")
-    if Path(config.target_file).name != config.target_file or not config.target_file.endswith(".py"):
-        raise CannotLoad(f"{path.name}: target_file {config.target_file!r} is no plain file name", "name a .py file")
+    if not isinstance(config.target_file, str) or not config.target_file.endswith(".py"):
+        raise CannotLoad(f"{path.name}: target_file {config.target_file!r} is not a .py file", "name a .py file")
+    try:
+        check_name(config.target_file.removesuffix(".py"))
+    except BadInput as why:
+        raise CannotLoad(f"{path.name}: target_file {config.target_file!r}: {why.message}", why.hint) from why
     for patch in config.patches:
         if not isinstance(patch.target, str) or not patch.target.strip():
             raise CannotLoad(f"{path.name}: {patch!r} is no patch of a named target", "use the methods of PatchConfig")
@@ -163,7 +202,9 @@ def _validate(config: PatchConfig, path: Path) -> None:
         )
         if any(not isinstance(name, str) or not name.isidentifier() for pair in pairs for name in pair):
             raise CannotLoad(
-                f"{path.name}: the name_map of {patch.target} maps no identifiers", "map identifier to identifier"
+                f"{path.name}: the name_map of {patch.target} maps no identifiers",
+                "map identifier to identifier",
+                origin=patch.origin,
             )
 
 
@@ -176,22 +217,3 @@ _PARTS = {
     "drop_imported_names": str,
 }
 """What the lists of a config hold."""
-
-
-def _failed(path: Path, error: BaseException) -> CannotLoad:
-    line = _line_in(path, error)
-    said = error.msg if isinstance(error, SyntaxError) and line else error  # else it repeats file and line
-    message = f"{path.name} cannot be loaded: {type(error).__name__}: {said}"
-    origin = Origin(str(path), line) if line else None
-    return CannotLoad(message, "run the file with python to see why", origin=origin)
-
-
-def _line_in(path: Path, error: BaseException) -> int | None:
-    if isinstance(error, SyntaxError):
-        return error.lineno
-    line, trace = None, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(path):
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line

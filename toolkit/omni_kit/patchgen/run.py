@@ -93,11 +93,16 @@ def may_be_written(
 
 
 def prepare(
-    configs: Sequence[str | Path], out_dir: Path | None, transformers: Path | None, gate: Gate | None = None
+    configs: Sequence[str | Path],
+    out_dir: Path | None,
+    transformers: Path | None,
+    gate: Gate | None = None,
+    *,
+    run: bool = True,
 ) -> list[ConfigResult]:
-    """Everything up to writing: results with text and diff, or with status "error"."""
+    """Everything up to writing: results with text and diff, or with status "error"; for `run` see `draft_configs`."""
     with without_collection():
-        results = draft_configs(configs, out_dir, transformers=transformers, gate=gate)
+        results = draft_configs(configs, out_dir, transformers=transformers, run=run, gate=gate)
         finish(results)
         return results
 

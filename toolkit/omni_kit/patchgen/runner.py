@@ -1,4 +1,4 @@
-"""Runs a config without importing what it mentions.
+"""Runs a config without importing what it mentions, as a worker of `loader.run_config`.
 
 The file runs with its own `__import__`: the DSL is always omni-kit's, sibling configs are run the same way, the
 standard library is real, and everything else is a stand-in. `sys.modules` is not touched. When the file's own code
@@ -19,7 +19,55 @@ from typing import Any
 from omni_kit.errors import BadInput
 from omni_kit.patchgen import spec
 from omni_kit.patchgen.importing import CONFIG_SUFFIX, DSL, OWN, Session
+from omni_kit.patchgen.loader import CannotLoad, LoadedConfig, loaded_config
 from omni_kit.patchgen.locate import Libraries, package_of
+from omni_kit.patchgen.spec import Origin
+from omni_kit.patchgen.transfer import as_json, place
+
+
+def reply(request: dict[str, Any]) -> dict[str, Any]:
+    """Run a config and return what it says, or why it fails; see `loader.run_config`."""
+    unpacked = {name: Path(place) for name, place in request["unpacked"].items()}
+    libraries = Libraries(unpacked, tuple(map(Path, request["roots"])))
+    try:
+        loaded = run_here(Path(request["path"]), libraries)
+    except CannotLoad as why:
+        return {"error": [why.message, why.hint, why.code], "origin": as_json(why.origin)}
+    others = {str(path): one for path, one in loaded.siblings.items() if one is not loaded.config}
+    return {
+        "config": as_json(loaded.config),
+        "siblings": as_json(others),
+        "own": [str(path) for path, one in loaded.siblings.items() if one is loaded.config],
+        "registrations": as_json(loaded.registrations),
+        "frameworks": sorted(loaded.frameworks),
+        "notes": loaded.notes,
+    }
+
+
+def run_here(path: Path, libraries: Libraries) -> LoadedConfig:
+    """Runs the config at `path` in this process; its functions and classes become positions.
+
+    Raises:
+        CannotLoad: the file fails, or has no PatchConfig named `config`.
+    """
+    runner = Runner(libraries)
+    notes: list[str] = []
+    with spec.recording() as registrations:
+        try:
+            module = runner.run(path)
+        except (BadInput, SyntaxError, ImportError, NameError, SystemExit) as error:
+            raise _failed(path, error) from error
+        except Exception as error:
+            notes.append(f"{path.name} was loaded with real imports: its top-level code needs {error}")
+            try:
+                module = really_import(path)
+            except (Exception, SystemExit) as second:
+                raise _failed(path, second) from second
+        loaded = loaded_config(getattr(module, "config", None), path, runner.configs())
+    for config in {id(one): one for one in (loaded.config, *loaded.siblings.values())}.values():
+        place(config, libraries)
+    loaded.registrations, loaded.frameworks, loaded.notes = set(registrations), runner.frameworks, notes
+    return loaded
 
 
 class Runner(Session):
@@ -89,3 +137,22 @@ def _dsl_in_sys_modules(root: Path, names: set[str]) -> Iterator[None]:
                 sys.modules.pop(name, None)
             else:
                 sys.modules[name] = module
+
+
+def _failed(path: Path, error: BaseException) -> CannotLoad:
+    line = _line_in(path, error)
+    said = error.msg if isinstance(error, SyntaxError) and line else error  # else it repeats file and line
+    message = f"{path.name} cannot be loaded: {type(error).__name__}: {said}"
+    origin = Origin(str(path), line) if line else None
+    return CannotLoad(message, "run the file with python to see why", origin=origin)
+
+
+def _line_in(path: Path, error: BaseException) -> int | None:
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

@@ -2,15 +2,13 @@
 
 import importlib.util
 import json
-import keyword
 import shlex
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from omni_kit.errors import BadInput, Refusal
-from omni_kit.files import inside
+from omni_kit.files import check_name, inside
 from omni_kit.layout import LayoutVerdict, judge, read_weights, refuse_original
 from omni_kit.scaffold.answers import ANSWERS, BASE, dump_answers, dump_base, is_written, load_answers
 from omni_kit.scaffold.codemods import apply_edit
@@ -161,20 +159,6 @@ def draft(
     answers |= {"kernels": json.dumps(request.kernels)} if request.kernels else {}
     own = {f"{plan.base}/{ANSWERS}": dump_answers(answers, files), f"{plan.base}/{BASE}": dump_base(files)}
     return plan, {**files, **own}, edited
-
-
-def check_name(name: str) -> None:
-    """Refuse what cannot name a package, or what Python reads as another name.
-
-    Raises:
-        BadInput: why.
-    """
-    if not name.isidentifier() or keyword.iskeyword(name):
-        raise BadInput(f"{name!r} is not a Python identifier", "use letters, digits and underscores: my_model")
-    if (read := unicodedata.normalize("NFKC", name)) != name:
-        raise BadInput(f"Python reads {name!r} as {read!r}", f"use the name {read}")
-    if name.startswith("__") and name.endswith("__"):
-        raise BadInput(f"{name!r} has a meaning of its own in Python", "use letters, digits and underscores: my_model")
 
 
 def _check_package(name: str, into: Path) -> None:

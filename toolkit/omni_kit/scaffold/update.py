@@ -7,9 +7,10 @@ from pathlib import Path, PurePosixPath
 
 from omni_kit.documents import read_json
 from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.files import check_name
 from omni_kit.isolation.programs import run_program
 from omni_kit.scaffold.answers import ANSWERS, BASE, Answers, load_answers, load_base
-from omni_kit.scaffold.new_model import check_name, draft
+from omni_kit.scaffold.new_model import draft
 from omni_kit.scaffold.write import FileChange, digest, leads_nowhere, read_existing, write
 from omni_kit.targets.protocol import IntegrationPlan, Style
 

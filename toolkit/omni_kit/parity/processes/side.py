@@ -30,6 +30,7 @@ from omni_kit.targets.sides import (
     Upstream,
 )
 from omni_kit.toys.feeds.protocol import Feed
+from omni_kit.toys.size import of_toy_size
 from omni_kit.toys.tensors import Tensors
 
 Pairs = list[tuple[str, int, int]]  # module, occurrence, and number of the call in another side's recording
@@ -103,6 +104,15 @@ class Side:
     def upstream(self) -> Upstream:
         """The builder as that of the reference."""
         return cast(Upstream, self.builder)
+
+    def toy(self, source: str) -> Any:
+        """Upstream's toy; see `Upstream.make_toy`.
+
+        Raises:
+            BadInput: it is larger than a toy.
+        """
+        with of_toy_size(source):
+            return self.upstream.make_toy(source, self.feed)
 
     @property
     def slotted(self) -> Slotted:

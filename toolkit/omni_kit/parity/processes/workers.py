@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 
 from omni_kit.isolation.confinement import Confinement
+from omni_kit.isolation.limits import Limits
 from omni_kit.isolation.servers import Start, start_server
 from omni_kit.isolation.worker import Worker, environment
 from omni_kit.targets.sides import TRANSFORMERS
@@ -93,8 +94,8 @@ class Sides:
         if name not in self._workers or not self._workers[name].alive:
             confinement = Confinement.of_candidate(self.closed) if name in _OF_CANDIDATE else None
             self._workers[name] = Worker(
-                name, self.log_dir, timeout=self._timeout, confinement=confinement, service=SERVICE,
-                modules=self._modules, path=self._path,
+                name, self.log_dir, timeout=self._timeout, confinement=confinement, limits=Limits.of_machine(),
+                service=SERVICE, modules=self._modules, path=self._path,
             )  # fmt: skip
         return self._workers[name]
 

@@ -130,7 +130,7 @@ def made(reference: Reference, given: Mapping[str, Any]) -> nn.Module:
         if settings is None:
             return cast(nn.Module, cls(**values))
         return cast(nn.Module, cls(_imported(reference, settings.cls.source.module, settings.cls.node.name)(**values)))
-    except ImportError:
+    except (ImportError, BadInput):
         raise
     except Exception as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())

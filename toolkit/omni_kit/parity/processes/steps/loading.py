@@ -75,7 +75,7 @@ class MakeToy(Step[dict[str, str]]):
 
     def take(self, side: Side) -> dict[str, str]:
         """See `Step.take`."""
-        side.model = side.upstream.make_toy(self.source, side.feed)
+        side.model = side.toy(self.source)
         side.upstream.save_toy(side.model, self.out / "checkpoint", self.layout)
         return side.describe(self.out)
 
@@ -90,7 +90,7 @@ class SaveToy(Step[None]):
 
     def take(self, side: Side) -> None:
         """See `Step.take`."""
-        side.upstream.save_toy(side.upstream.make_toy(self.source, side.feed), self.out, self.layout)
+        side.upstream.save_toy(side.toy(self.source), self.out, self.layout)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class SaveVariant(Step[None]):
         Raises:
             ValueError: upstream's loader changes tensors that upstream has saved.
         """
-        made = side.upstream.make_toy(self.source, side.feed)
+        made = side.toy(self.source)
         side.upstream.save_toy(made, self.out, self.layout)
         held, loaded = made.state_dict(), side.builder.load(self.out).state_dict()
         changed = [name for name in held.keys() & loaded.keys() if not torch.equal(held[name], loaded[name])]
