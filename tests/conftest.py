@@ -1,5 +1,6 @@
 """Real libraries and toy checkpoints that every room is tested on."""
 
+import ctypes
 import gc
 import json
 import os
@@ -36,16 +37,23 @@ Checkpoints = Callable[[str], Path]
 Models = Callable[..., UpstreamModel]
 
 
-@pytest.fixture(scope="module", autouse=True)
+_bound = _MOST
+
+
+@pytest.fixture(autouse=True)
 def bounded_memory() -> Iterator[None]:
-    """End what omni-kit keeps of the files that a module's tests have made, once that is much."""
+    """End what omni-kit keeps of the files that tests have made, once that is much, and give the memory back."""
+    global _bound
     yield
-    if _resident() > _MOST:
+    if _resident() > _bound:
         gc.unfreeze()
         for one in gc.get_objects():
             if isinstance(one, _lru_cache_wrapper) and str(one.__module__).startswith("omni_"):
                 one.cache_clear()
         gc.collect()
+        if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+            libc.malloc_trim(0)  # else pages stay of which a few bytes are used
+        _bound = max(_MOST, _resident() + _MOST // 4)
 
 
 def _resident() -> int:

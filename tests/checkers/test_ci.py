@@ -145,6 +145,15 @@ class TestAction:
         first = self._program(repository, Card("m", {}, stages), ended)
         assert self.run(repository, first, paths="plugins/olmoe", verify="quick").returncode == code
 
+    def test_what_an_integration_says_is_no_command_to_the_runner(self, repository: Path) -> None:
+        said = "##[add-matcher]mine.json\n::add-mask::failed\n::endgroup::\n::warning::fine\n::a0a0::"
+        first = self._program(repository, Card("m", {}, [Stage("check", "failed", said)]), 1)
+        done = self.run(repository, first, paths="plugins/olmoe", verify="quick")
+        start, *lines, end = done.stdout.splitlines()
+        token = start.removeprefix("::stop-commands::")
+        assert (len(token), end) == (32, f"::{token}::")
+        assert not [line for line in lines if token in line]
+
     @pytest.mark.parametrize("ended", [0, 3])
     def test_no_card_is_a_failure(self, repository: Path, ended: int) -> None:
         first = self._program(repository, None, ended)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -141,6 +142,37 @@ def _replaced(file: Path, how: str) -> None:
         file.write_text(how, encoding="utf-8")
 
 
+STEP = {"step": 1, "loss": 1.0, "mean": 1.0, "norm": 1.0, "max_norm": 1.0, "optimizer": {"lr": 1e-3}, "batches": [[{}]]}
+FORGED: dict[str, Any] = {
+    "a number": 3,
+    "no steps": {"adapters": {}, "final": {}},
+    "steps that are a number": {"steps": 3},
+    "a step that is a text": {"steps": ["one"]},
+    "a loss that is a text": {"steps": [{**STEP, "mean": "1.0"}]},
+    "a loss that is a flag": {"steps": [{**STEP, "loss": True}]},
+    "no norm": {"steps": [{name: value for name, value in STEP.items() if name != "norm"}]},
+    "another optimizer": {"steps": [{**STEP, "optimizer": {"lr": 1e-3, "maximize": 1}}]},
+    "a rate that is a dict": {"steps": [{**STEP, "optimizer": {"lr": {}}}]},
+    "batches that are a dict": {"steps": [{**STEP, "batches": {}}]},
+    "a sample that is a number": {"steps": [{**STEP, "batches": [[3]]}]},
+    "weights that are a list": {"final": []},
+    "a weight that is a number": {"final": {"weight": 3.0}},
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_record_that_no_trainer_writes_is_the_candidates(name: str, tmp_path: Path) -> None:
+    honest = {"steps": [STEP], "adapters": {}, "final": {"weight": torch.ones(2)}}
+    torch.save(honest, tmp_path / "rank0.pt")
+    assert read_record(tmp_path / "rank0.pt")["steps"] == [STEP]
+    forged = FORGED[name]
+    whole = name not in {"a number", "no steps"}
+    torch.save({**honest, **forged} if whole else forged, tmp_path / "rank0.pt")
+    with pytest.raises(StepError, match="cannot be read") as error:
+        read_record(tmp_path / "rank0.pt")
+    assert error.value.blames_candidate
+
+
 HOSTILE = ("a link", "a pipe", "nothing", "", "[" * 100_000, '{"calls":', '[{"number": 1}]', "9" * 6_000, "null")
 
 
@@ -157,7 +189,7 @@ def test_no_result_is_read_through_links_or_pipes_and_a_damaged_one_is_the_candi
     Recording().save(directory)
     save_calls({"attention": [{"is_causal": True}]}, directory)
     save_tensors({"weight": torch.ones(2)}, directory / "a.safetensors")
-    torch.save({"steps": []}, directory / "rank0.pt")
+    torch.save({"steps": [], "adapters": {}, "final": {}}, directory / "rank0.pt")
     (directory / "trace.safetensors").rename(tmp_path / "trace.safetensors")
     (directory / "config.json").write_text('{"model_type": "olmoe"}', encoding="utf-8")
     upstream.mkdir()

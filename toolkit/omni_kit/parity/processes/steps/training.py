@@ -13,6 +13,8 @@ from omni_kit.parity.processes.side import Side
 from omni_kit.parity.processes.step import Step
 from omni_kit.targets.sides import Mesh, TrainingRun
 
+_OF_OPTIMIZER = frozenset({"lr", "betas", "eps", "weight_decay"})
+
 
 @dataclass(frozen=True)
 class PlanTraining(Step[dict[str, Any]]):
@@ -148,4 +150,27 @@ def read_record(file: Path) -> dict[str, Any]:
         StepError: it is missing, damaged, not a file or reached by a link.
     """
     with reading_results(file) as opened:
-        return dict(torch.load(opened, weights_only=True))
+        record = dict(torch.load(opened, weights_only=True))
+        _check(record)
+        return record
+
+
+def _check(record: Mapping[str, Any]) -> None:
+    """Raise TypeError or KeyError for what no trainer records: the integration's process wrote it."""
+    for name, tensor in (*record["adapters"].items(), *record["final"].items()):
+        _are((str,), name)
+        _are((torch.Tensor,), tensor)
+    for step in record["steps"]:
+        _are((int,), step["step"])
+        _are((int, float), *(step[name] for name in ("loss", "mean", "norm", "max_norm")))
+        if unknown := step["optimizer"].keys() - _OF_OPTIMIZER:
+            raise KeyError(f"the optimizer has {min(map(str, unknown))}")
+        _are((int, float, tuple, list), *step["optimizer"].values())
+        _are((list,), step["batches"], *step["batches"])
+        _are((dict,), *(sample for batch in step["batches"] for sample in batch))
+
+
+def _are(kinds: tuple[type, ...], *values: object) -> None:
+    """Raise TypeError for a value of another type."""
+    if strange := [value for value in values if not isinstance(value, kinds) or isinstance(value, bool)]:
+        raise TypeError(f"a {type(strange[0]).__name__} instead of a {kinds[0].__name__}")
