@@ -99,10 +99,10 @@ def fragment_of(replacement: Any, registrations: set[Origin], libraries: Librari
     match replacement:
         case StandIn():
             return _of_standin(replacement, registrations, libraries)
-        case Function(node=ast.Lambda()):
-            raise NoSource(_LAMBDA)
-        case Function():
-            return cut(read_module(replacement.path.stem, replacement.path), replacement.node, registrations)
+        case Function(node=node):
+            if isinstance(node, ast.Lambda):
+                raise NoSource(_LAMBDA)
+            return cut(read_module(replacement.path.stem, replacement.path), node, registrations)
         case Position():
             return cut(*_at_line(Path(replacement.path), replacement.line, replacement.name), registrations)
         case Unplaced():

@@ -136,7 +136,8 @@ def run_config(path: Path, libraries: Libraries) -> LoadedConfig:
             f"{_RUNNER}:reply", request, timeout=_TIMEOUT, modules=[_RUNNER], writes=False, limits=_LIMITS
         )
         if "error" in reply:
-            raise CannotLoad(*reply["error"], origin=from_json(reply["origin"]))
+            message, hint, code = reply["error"]
+            raise CannotLoad(str(message), str(hint), str(code), from_json(reply["origin"]))
         return _replied(path, reply)
     except StepError as error:
         raise CannotLoad(f"{path.name} cannot be loaded: {error}", "look at its top-level code") from error
