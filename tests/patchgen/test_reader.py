@@ -382,6 +382,7 @@ FORGED = {
     "patches that are a number": "{'config': {'is': 'PatchConfig', 'source_module': 'json', 'patches': 3}}",
     "a name that is a list": "{'config': {'is': 'PatchConfig', 'source_module': []}, 'siblings': {}, 'own': []}",
     "an error that is a number": "{'error': 3, 'origin': None}",
+    "an error somewhere else": "{'error': ['a', 'b'], 'origin': 'here'}",
 }
 
 

@@ -136,8 +136,9 @@ def run_config(path: Path, libraries: Libraries) -> LoadedConfig:
             f"{_RUNNER}:reply", request, timeout=_TIMEOUT, modules=[_RUNNER], writes=False, limits=_LIMITS
         )
         if "error" in reply:
-            message, hint, code = reply["error"]
-            raise CannotLoad(str(message), str(hint), str(code), from_json(reply["origin"]))
+            message, hint = reply["error"]
+            origin = from_json(reply["origin"])
+            raise CannotLoad(str(message), str(hint), origin=origin if isinstance(origin, Origin) else None)
         return _replied(path, reply)
     except StepError as error:
         raise CannotLoad(f"{path.name} cannot be loaded: {error}", "look at its top-level code") from error

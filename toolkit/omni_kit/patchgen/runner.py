@@ -32,7 +32,7 @@ def reply(request: dict[str, Any]) -> dict[str, Any]:
     try:
         loaded = run_here(Path(request["path"]), libraries)
     except CannotLoad as why:
-        return {"error": [why.message, why.hint, why.code], "origin": as_json(why.origin)}
+        return {"error": [why.message, why.hint], "origin": as_json(why.origin)}
     others = {str(path): one for path, one in loaded.siblings.items() if one is not loaded.config}
     return {
         "config": as_json(loaded.config),
