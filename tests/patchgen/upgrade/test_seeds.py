@@ -15,7 +15,7 @@ from tests.patchgen.upgrade.seeds import SEEDS, Seed
 def plain(text: str) -> str:
     """A file without comments and layout; the order of imports aside."""
     tree = ast.parse(text)
-    imports = [one for one in tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
+    imports: list[ast.stmt] = [one for one in tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
     imports += [one for one in tree.body if "add_import(" in ast.unparse(one) and isinstance(one, ast.Expr)]
     tree.body = [one for one in tree.body if one not in imports]
     return "\n".join([*sorted(map(ast.unparse, imports)), ast.unparse(tree)])

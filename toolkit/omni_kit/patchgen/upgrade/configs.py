@@ -366,7 +366,7 @@ def _original(applied: Applied, loaded: LoadedConfig, libraries: Libraries) -> F
     if patch.replacement is None:
         return None
     try:
-        return fragment_of(patch.replacement, patch.origin, loaded.registrations, libraries)
+        return fragment_of(patch.replacement, loaded.registrations, libraries)
     except NoSource:
         return None
 
