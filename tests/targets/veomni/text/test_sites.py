@@ -1,6 +1,7 @@
 """Sites: patched only where upstream is recognised, and the reason is said otherwise."""
 
 import ast
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile
 from omni_kit.targets.veomni.text.patches import derive_patches
-from omni_kit.targets.veomni.text.sites import SLOTS, find_sites
+from omni_kit.targets.veomni.text.sites import SLOTS, Site, find_sites
 from omni_kit.toys.modules import with_experts
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class
@@ -54,12 +55,10 @@ def test_standard_dense_has_no_moe_sites(model: Models, model_type: str) -> None
         ("glm4", "rotary", "partial-rotary"),
         ("gpt_oss", "experts", "not \\[E, 2I, H\\]"),
         ("granitemoe", "experts", "not held as gate_up_proj and down_proj"),
-        ("olmoe", "swiglu-mlp", "no layer of this config builds"),
+        ("olmoe", "swiglu-mlp", "nothing in the modeling file builds"),
     ],
 )
 def test_what_differs_is_left_alone(model: Models, model_type: str, site: str, reason: str) -> None:
-    import re
-
     subject = model(model_type)
     skipped = [s for s in find_sites(subject, profile(subject)) if s.site == site and s.decision == "skip"]
     assert skipped
@@ -113,6 +112,52 @@ def test_a_limit_that_nothing_applies_is_seen(library: Library, tmp_path: Path) 
     old = "self.act_fn = ACT2FN[config.hidden_act]"
     subject = mutated(library, tmp_path, old, f"{old}; self.limit = 0.5")
     assert decisions(subject)["experts"] == {"skip"}
+
+
+def test_a_class_that_is_chosen_before_it_is_called_is_built(model: Models) -> None:
+    """Every second layer of Jamba has one expert: an MLP, by a name that stands for either class."""
+    assert decisions(model("jamba"))["swiglu-mlp"] == {"patch"}
+
+
+@pytest.mark.parametrize(("name", "router"), [("granitemoe", "GraniteMoeTopKGating"), ("jetmoe", "JetMoeTopKGating")])
+def test_the_router_is_no_class_of_experts(model: Models, name: str, router: str) -> None:
+    (site,) = (one for one in find_sites(model(name), profile(model(name))) if one.site == "router")
+    assert site.target == router
+
+
+def test_a_norm_without_weight_is_said_to_have_none(model: Models) -> None:
+    found = find_sites(model("deepseek_v4"), profile(model("deepseek_v4")))
+    reasons = {one.target: one.reason for one in found if one.site == "rms-norm"}
+    assert reasons["DeepseekV4UnweightedRMSNorm.forward"].startswith("has no weight")
+
+
+@pytest.mark.parametrize("name", ["granitemoe", "jetmoe", "deepseek_v4", "stablelm", "deepseek_v3"])
+def test_reasons_tell_of_the_code_and_not_of_what_evaluates_it(model: Models, name: str) -> None:
+    for site in find_sites(model(name), profile(model(name))):
+        assert not re.search(r"gufunc|[A-Z]\w+Error|operands could not|uses config$", site.reason), site
+        if site.read == "unreadable" and site.site != "swiglu-mlp":
+            assert re.search(r"\.py:\d+ ", site.reason), site
+
+
+def changed(model: UpstreamModel, old: str, new: str) -> dict[str, Site]:
+    """The sites of a model, a text of whose file is another."""
+    assert old in model.source.text
+    text = model.source.text.replace(old, new)
+    source = SourceFile(model.library, model.source.module, model.source.path, text, ast.parse(text))
+    other = replace(model, source=source)
+    return {one.site: one for one in find_sites(other, profile(other))}
+
+
+def test_the_bias_of_a_layer_that_has_none_is_none(model: Models) -> None:
+    old = "self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))"
+    new = old.replace("self.down_proj(", "nn.functional.linear(", 1)
+    for biased in (False, True):
+        spelt = f"{new[:-1]}, self.down_proj.weight, self.down_proj.bias)"
+        assert changed(model("llama", mlp_bias=biased), old, spelt)["swiglu-mlp"].decision == "patch"
+    assert (
+        changed(model("llama", mlp_bias=True), old, f"{new[:-1]}, self.down_proj.weight)")["swiglu-mlp"].decision
+        == "skip"
+    )
 
 
 def test_two_clamps_are_named_with_their_lines(library: Library, tmp_path: Path) -> None:
@@ -201,11 +246,7 @@ def test_only_used_slots_are_declared(model: Models) -> None:
 
 def attending(model: UpstreamModel, old: str, new: str) -> tuple[str, str]:
     """What is decided about the attention of a model, a text of whose file is another."""
-    assert old in model.source.text
-    text = model.source.text.replace(old, new)
-    source = SourceFile(model.library, model.source.module, model.source.path, text, ast.parse(text))
-    other = replace(model, source=source)
-    (site,) = (one for one in find_sites(other, profile(other)) if one.site == "attention")
+    site = changed(model, old, new)["attention"]
     return site.decision, site.reason
 
 

@@ -105,6 +105,10 @@ class Domain:
         """The error that stands for an exception that the code raises."""
         return Unreadable(f"raises {text}")
 
+    def failed(self, error: Exception, node: ast.AST) -> str:
+        """What is said of code that evaluating ended with an exception of Python."""
+        return f"ends in {type(error).__name__}: {error}"
+
     def handles(self, error: Unreadable, node: ast.Try) -> bool:
         """Whether the first handler of a `try` is gone through after an error in its body."""
         return False

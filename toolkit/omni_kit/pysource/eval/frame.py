@@ -82,7 +82,7 @@ class Frame(Expressions):
     def located(self, error: Exception, node: ast.AST) -> Unreadable:
         """The error with the line of the statement, unless one further in has it already."""
         kind = Exhausted if isinstance(error, (RecursionError, MemoryError)) else Unreadable
-        found = error if isinstance(error, Unreadable) else kind(f"ends in {type(error).__name__}: {error}")
+        found = error if isinstance(error, Unreadable) else kind(self.domain.failed(error, node))
         if found.path is None:
             found.path, found.line = self.path, getattr(node, "lineno", None)
         return found
@@ -363,7 +363,7 @@ class Frame(Expressions):
         try:
             given = bind(taken, arguments, keywords)
         except TypeError as error:
-            raise Unreadable(f"is called with arguments that do not fit: {error}") from error
+            raise Unreadable(f"calls {function.__name__} with arguments that do not fit") from error
         names = {**function.defaults, **given.arguments}
         if missing := named(taken).keys() - names.keys():
             raise Unreadable(f"does not give {min(missing)}")

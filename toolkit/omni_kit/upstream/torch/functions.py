@@ -41,7 +41,9 @@ def call(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if name.endswith("_") and name[:-1] in known():
             return _written(args[0], call(name[:-1], args, kwargs))
     except (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError) as error:
-        raise NotKnown(f"torch's {name} cannot be evaluated here: {str(error).splitlines()[0]}") from error
+        shapes = [one.shape for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
+        given = f" for tensors of {', '.join(str(list(shape)) for shape in shapes)}" if shapes else ""
+        raise NotKnown(f"torch's {name} cannot be evaluated here{given}") from error
     raise NotKnown(f"torch's {name} is not known")
 
 

@@ -274,6 +274,8 @@ class TensorValues(Domain):
             return Native(lambda: list(getattr(pairs, name)()))
         if name == "forward" and (module.cls is None or module.cls.method(name) is None):
             return Native(partial(self._layer_of, module.class_name, module))
+        if module.cls is None and name == "bias" and "weight" in module.attributes and name not in module.uncertain:
+            return None  # as torch has it of a layer that is made without one
         if module.cls is None:
             raise Unreadable(f"uses {module.class_name}.{name}, which is not known")
         return self._of_class(module.cls, name, module)
@@ -287,8 +289,15 @@ class TensorValues(Domain):
                 if isinstance(node, ast.Assign) and target is not None and dotted(target) == f"self.{name}":
                     assert isinstance(home, ClassRef)
                     place = Place(home.source, home, module)
-                    scope = Scope({"self": module})
-                    return Frame(self, home.source.path, home.source.module, scope, place).value(node.value)
+                    config = module.attributes.get("config", [None])[0]
+                    scope = Scope({"self": module, **({"config": config} if isinstance(config, Config) else {})})
+                    try:
+                        return Frame(self, home.source.path, home.source.module, scope, place).value(node.value)
+                    except Unreadable as error:
+                        made = f"`{ast.unparse(node)}` ({home.source.where(node)})"
+                        raise Unreadable(
+                            f"uses what {made} sets, and that is not known{_of_config(node, config)}"
+                        ) from error
         raise Unreadable(f"uses {module.class_name}.{name}, which is not known")
 
     def _of_class(self, cls: ClassRef, name: str, owner: Module | None) -> Any:
@@ -376,6 +385,10 @@ class TensorValues(Domain):
         if isinstance(value, Module):
             return [one[-1] for name, one in value.attributes.items() if name.isdigit()]
         return super().items(value, frame)
+
+    def failed(self, error: Exception, node: ast.AST) -> str:
+        """See `Domain`: an exception here tells of what evaluates, and not of the code."""
+        return f"cannot be evaluated here: `{ast.unparse(node).splitlines()[0]}`"
 
     def formatted(self, value: Any, frame: Frame) -> Any:
         """See `Domain`: texts are for people."""
@@ -581,6 +594,15 @@ def _present(value: Tensor | None) -> Tensor:
     if value is None:
         raise Unreadable("uses a weight that is not known")
     return value
+
+
+def _of_config(node: ast.AST, config: Any) -> str:
+    """The fields of a config that a statement reads with what is known of them, as a reason names them."""
+    read = {dotted(one) or "" for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+    names = sorted(one.rpartition("config.")[2] for one in read if one.startswith(("config.", "self.config.")))
+    values = [(name, config.get(name) if isinstance(config, Config) else UNKNOWN) for name in names]
+    shown = [f"config.{name}, which is {'not known' if value is UNKNOWN else value}" for name, value in values]
+    return f": it reads {' and '.join(shown)}" if shown else ""
 
 
 def _kinds(node: ast.expr) -> list[ast.expr]:

@@ -89,7 +89,14 @@ def _of_known_size(mlp: Module) -> Module:
     if len(shapes) < len(names) or small:
         return mlp
     sizes = [(_SIZE - 2, _SIZE), (_SIZE - 2, _SIZE), (_SIZE, _SIZE - 2)]
-    made = {name: [Module("Linear", {"weight": [Shape(size)]})] for name, size in zip(names, sizes, strict=True)}
+    biased = {
+        name: layer.attributes for name, layer in zip(names, layers, strict=True)
+        if isinstance(layer, Module) and isinstance(layer.attributes.get("bias", [None])[0], Shape)
+    }  # fmt: skip
+    made = {
+        name: [Module("Linear", {"weight": [Shape(size)], **({"bias": [Shape(size[:1])]} if name in biased else {})})]
+        for name, size in zip(names, sizes, strict=True)
+    }
     return Module(mlp.class_name, {**mlp.attributes, **made}, cls=mlp.cls)
 
 

@@ -83,16 +83,16 @@ def routing_block(model: Module, experts: str) -> Block | None:
         for name, (one, *_) in part.attributes.items():
             if isinstance(one, Module) and one.class_name == experts:
                 count = one.attributes.get("num_experts", [None])[0]
-                return Block(part, name, next(_routers(part, count), part))
+                return Block(part, name, next(_routers(part, experts, count), part))
     return None
 
 
-def _routers(block: Module, count: Any) -> Iterator[Module]:
-    """The modules of a block that have a row for each expert."""
+def _routers(block: Module, experts: str, count: Any) -> Iterator[Module]:
+    """The modules of a block, besides its experts, that have a row of logits for each expert."""
     for one, *_ in block.attributes.values():
-        weights = parts(one) if isinstance(one, Module) else ()
+        weights = parts(one) if isinstance(one, Module) and one.class_name != experts else ()
         shapes = (getattr(part.attributes.get("weight", [None])[0], "shape", None) for part in weights)
-        if isinstance(one, Module) and any(shape and shape[0] == count for shape in shapes):
+        if isinstance(one, Module) and any(shape and len(shape) == 2 and shape[0] == count for shape in shapes):
             yield one
 
 

@@ -94,13 +94,17 @@ def _decided(
     try:
         found = compare()
     except Unreadable as error:
-        place = f"{error.path.name}:{error.line} " if error.path is not None else ""
-        reason = f"cannot be compared with {kernel}: {place}{error}"
+        reason = f"cannot be compared with {kernel}: {_told(error)}"
         return Site(site, target, "skip", reason, where, read="unreadable")
     if found is None:
         return Site(site, target, "patch", f"{computes}, as the kernel does", where, read="alike")
     reason = f"does not compute {kernel}: {found}".removesuffix(": ")
     return Site(site, target, "skip", reason, where, read="different")
+
+
+def _told(error: Unreadable) -> str:
+    """What could not be read, after the line that it stands in."""
+    return f"{error.path.name}:{error.line} {error}" if error.path is not None else str(error)
 
 
 def _norms(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[Site]:
@@ -111,6 +115,10 @@ def _norms(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[Site]:
         norm = construct(ClassRef(model.source, node), [8], {})
         norm = norm if _is_known(norm) else built.get(name, norm)
         where = model.source.where(forward or node)
+        if not norm.unresolved and "weight" not in norm.attributes:
+            reason = "has no weight, and the kernel computes weight * norm(x)"
+            yield Site("rms-norm", f"{name}.forward", "skip", reason, where)
+            continue
         tried = []
         for epsilon in floats(norm) or [""]:
             compare = partial(_norm_difference, norm, forward, epsilon)
@@ -152,14 +160,14 @@ def _rotary(model: UpstreamModel, profile: ModelProfile) -> Iterator[Site]:
 
 
 def _mlps(model: UpstreamModel, built: Mapping[str, Module], config: Any) -> Iterator[Site]:
-    used = {parameter.owner for parameter in model.skeleton.parameters} | _built_classes(model)
+    used = {parameter.owner for parameter in model.skeleton.parameters} | _named_classes(model)
     for name, node in model.source.classes.items():
         forward = _own_method(node, "forward")
         if not name.endswith("MLP") or forward is None:
             continue
         target, where = f"{name}.forward", model.source.where(forward)
         if name not in used:
-            yield Site("swiglu-mlp", target, "skip", "no layer of this config builds the class", where)
+            yield Site("swiglu-mlp", target, "skip", "nothing in the modeling file builds the class", where)
         elif (other := _other_activation(model)) is not None:
             yield Site("swiglu-mlp", target, "skip", *other, read="different")
         else:
@@ -177,9 +185,22 @@ def _other_activation(model: UpstreamModel) -> tuple[str, str] | None:
     return f"the activation is {activation.value}, the kernel computes SiLU", activation.evidence
 
 
-def _built_classes(model: UpstreamModel) -> set[str]:
-    """Classes that the modeling file calls anywhere: a toy of another config may build what this one does not."""
-    return {dotted(n.func) or "" for n in ast.walk(model.source.tree) if isinstance(n, ast.Call)}
+def _named_classes(model: UpstreamModel) -> set[str]:
+    """What the modeling file names as a value anywhere: another config may build what this one does not.
+
+    A class may be called, or chosen first and called by another name; what is only inherited from is not built.
+    """
+    tree = model.source.tree
+    bases = {id(base) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for base in node.bases}
+    hints = {id(hint) for node in ast.walk(tree) for hint in _annotations(node)}
+    named = (node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute))
+    return {dotted(node) or "" for node in named if isinstance(node.ctx, ast.Load) and id(node) not in bases | hints}
+
+
+def _annotations(node: ast.AST) -> Iterator[ast.AST]:
+    """Everything in the annotations of a statement or argument."""
+    for hint in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+        yield from ast.walk(hint) if isinstance(hint, ast.AST) else ()
 
 
 def _experts(model: UpstreamModel, profile: ModelProfile, built: Mapping[str, Module]) -> Iterator[Site]:
@@ -221,7 +242,7 @@ def _routers(model: UpstreamModel, small: Module) -> Iterator[Site]:
             scheme = routing_scheme(block)
             told = f"by {scheme.told}" if scheme is not None else "by a rule of its own"
         except Unreadable as error:
-            told = f"by a rule that cannot be compared ({error})"
+            told = f"by a rule that cannot be compared ({_told(error)})"
         reason = f"VeOmni has no slot for routers: upstream's code stays, which weighs experts {told}"
         yield Site("router", own.class_name, "skip", reason, where)
         return
