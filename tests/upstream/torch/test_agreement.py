@@ -177,3 +177,26 @@ def test_a_factor_of_one_and_a_dropout_of_zero_are_seen(mlp: str, agrees: bool, 
     assert ast.unparse(source.tree)
     made = construct(ClassRef(source, source.classes["MLP"]), [], {})
     assert (mlp_difference(made) is None) == agrees
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "first"),
+    [
+        ("mean(-1", "mean(-2", "wide.square().mean(-2, keepdim=True)"),
+        ("torch.rsqrt(", "1 + torch.sqrt(", "torch.sqrt("),
+        ("wide = x.float()", "wide = x", "wide.square()"),
+    ],
+)
+def test_the_first_value_that_is_not_expected_is_named(tmp_path: Path, old: str, new: str, first: str) -> None:
+    text = NORM.format(result="self.weight * wide.to(x.dtype)", mlp=STANDARD)
+    assert old in text
+    source = library(tmp_path, text.replace(old, new))
+    found = norm_difference(construct(ClassRef(source, source.classes["Norm"]), [8], {}), "epsilon")
+    assert found is not None
+    assert str(found).startswith(f"the values part at `{first}")
+
+
+def test_another_order_of_gate_and_up_is_named_where_it_first_shows(tmp_path: Path) -> None:
+    found = experts_difference(experts(LOOP.replace("gate, up =", "up, gate ="), tmp_path))
+    assert found is not None
+    assert found.first[1] == "F.silu(gate)"

@@ -6,9 +6,9 @@ input moved while everything behind `detach` stayed.
 """
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import combinations, islice
 from typing import Any
 
@@ -16,7 +16,8 @@ import numpy as np
 
 from omni_kit.pysource.eval import Unreadable
 from omni_kit.upstream.construction import Module
-from omni_kit.upstream.torch.running import LOW, TensorValues
+from omni_kit.upstream.torch.functions import call
+from omni_kit.upstream.torch.running import LOW, TensorValues, tensors_in
 from omni_kit.upstream.torch.tensors import FLOAT32, INT64, Dtype, Tensor
 
 _TOLERANCE = 1e-8
@@ -33,11 +34,13 @@ class Trial:
         values: what evaluates.
         scale: how large inputs are.
         moved: how far inputs are from where they were at first.
+        expected: what the code is expected to compute on its way, in any order.
     """
 
     values: TensorValues
     scale: float
     moved: float = 0.0
+    expected: list[Tensor] = field(default_factory=list)
     _made: int = field(default=0)
 
     def tensor(self, *shape: int, dtype: Dtype | None = None, scaled: bool = True) -> Tensor:
@@ -58,6 +61,25 @@ class Trial:
         random = np.random.default_rng([self.values.salt, self._made])
         least = range(1, of) if of > columns else range(of)
         return Tensor(np.array([random.permutation(least)[:columns] for _ in range(rows)]), INT64)
+
+    def expect(self, value: Tensor) -> Tensor:
+        """A value that the code is expected to come by."""
+        self.expected.append(value)
+        return value
+
+    def call(self, name: str, *arguments: Any) -> Tensor:
+        """What a function of torch gives, which the code is expected to come by."""
+        return self.expect(call(name, arguments, {}))
+
+    @contextmanager
+    def reference(self) -> Iterator[None]:
+        """What is evaluated inside is what the code is compared with: its steps are expected, and not the code's."""
+        values = self.values
+        operations, made, steps = dict(values.operations), dict(values.made), len(values.trace)
+        yield
+        self.expected += [one for step in values.trace[steps:] for one in step.numbers]
+        values.operations, values.made = operations, made
+        del values.trace[steps:]
 
 
 def varied(module: Module, **given: float) -> Module:
@@ -81,19 +103,19 @@ class Difference:
 
     Attributes:
         causes: (file:line, expression) of the operations without which it would not.
-        result: the last operation; what stands for the cause where no operation can be left out.
+        first: the first operation that gives what is not expected, where no operation can be left out.
     """
 
     causes: tuple[tuple[str, str], ...] = ()
-    result: tuple[str, str] = ("", "")
+    first: tuple[str, str] = ("", "")
 
     def __str__(self) -> str:
         """Return what a kernel would lose, or what is computed instead, with its lines."""
         listed = "; ".join(f"`{expression}` ({where})" for where, expression in self.causes)
         if listed:
             return f"{listed} would be lost"
-        where, expression = self.result
-        return f"the result is `{expression}` ({where})" if expression else ""
+        where, expression = self.first
+        return f"the values part at `{expression}` ({where})" if expression else ""
 
 
 def difference(compare: Comparison, scales: Sequence[float] = (1.0, 30.0), low: Dtype = LOW) -> Difference | None:
@@ -106,11 +128,12 @@ def difference(compare: Comparison, scales: Sequence[float] = (1.0, 30.0), low: 
         Unreadable: one of them cannot be evaluated.
     """
     with np.errstate(all="ignore"):
-        first, everywhere = TensorValues(low=low), partial(_agree_everywhere, compare, scales, low)
-        if _agree(compare, first, scales[0]) and everywhere():
+        found = _disagreement(compare, scales, low)
+        if found is None:
             return None
-        last = next(reversed(first.operations), None)
-        return Difference(tuple(_causes(everywhere, first)), ("", "") if last is None else _shown(first, last))
+        trial, result = found
+        causes = _causes(lambda nodes: _disagreement(compare, scales, low, nodes) is None, trial.values)
+        return Difference(tuple(dict.fromkeys(causes)), _parting(trial, result))
 
 
 def agree(compare: Comparison, scales: Sequence[float] = (1.0, 30.0), low: Dtype = LOW) -> bool:
@@ -120,26 +143,65 @@ def agree(compare: Comparison, scales: Sequence[float] = (1.0, 30.0), low: Dtype
         Unreadable: one of them cannot be evaluated.
     """
     with np.errstate(all="ignore"):
-        return _agree_everywhere(compare, scales, low)
+        return _disagreement(compare, scales, low) is None
 
 
-def _agree_everywhere(
+def _disagreement(
     compare: Comparison, scales: Sequence[float], low: Dtype, left_out: Iterable[ast.AST] = ()
-) -> bool:
-    nodes = frozenset(left_out)
+) -> tuple[Trial, Any] | None:
+    """The first trial in which both do not agree, and what the code gives in it; None where there is none."""
+    for trial in _trials(scales, low, frozenset(left_out)):
+        found, wanted = compare(trial)
+        if not same(found, wanted):
+            return trial, found
+    return None
+
+
+def _trials(scales: Sequence[float], low: Dtype, nodes: frozenset[ast.AST]) -> Iterator[Trial]:
     for salt, scale in enumerate(scales):
         values = TensorValues(salt, nodes, low=low)
-        if not _agree(compare, values, scale):
-            return False
-        again = TensorValues(salt, nodes, values.constants, low)
-        if values.constants and not _agree(compare, again, scale, _MOVE):
-            return False
-    return _agree(compare, TensorValues(len(scales), nodes, low=FLOAT32), scales[0])
+        yield Trial(values, scale)
+        if values.constants:
+            yield Trial(TensorValues(salt, nodes, values.constants, low), scale, _MOVE)
+    yield Trial(TensorValues(len(scales), nodes, low=FLOAT32), scales[0])
 
 
-def _agree(compare: Comparison, values: TensorValues, scale: float, moved: float = 0.0) -> bool:
-    found, wanted = compare(Trial(values, scale, moved))
-    return same(found, wanted)
+def _parting(trial: Trial, result: Any) -> tuple[str, str]:
+    """The first step on the way to a result that makes of what is expected what is not.
+
+    A step is as expected where its numbers are among those of one expected value, whatever part of it they are, or
+    where such a step takes them: other operations may lead to the same.
+    """
+    steps, made = trial.values.trace, trial.values.made
+    wanted = [(one.dtype, np.sort(one.data, axis=None)) for one in trial.expected if one.dtype.is_floating_point]
+    told = [[one for one in step.numbers if not _blank(one)] for step in steps]
+    right = [all(_among(one, wanted) for one in several) for several in told]
+    leading = {made[id(one)][0] for one in tensors_in(result) if id(one) in made}
+    for place in reversed(range(len(steps))):
+        for before in steps[place].before:
+            right[before] |= right[place] and bool(told[place])
+            leading |= {before} if place in leading else set()
+    wrong = [at for at, step in enumerate(steps) if not right[at] and all(right[one] for one in step.before)]
+    first = next((at for at in wrong if at in leading), wrong[0] if wrong else len(steps) - 1)
+    return (steps[first].source.where(steps[first].node), ast.unparse(steps[first].node)) if steps else ("", "")
+
+
+def _among(one: Tensor, wanted: Sequence[tuple[Dtype, Any]]) -> bool:
+    """Whether all numbers of a tensor are numbers of one expected value of its dtype."""
+    return any(dtype == one.dtype and _holds(several, one.data.ravel()) for dtype, several in wanted)
+
+
+def _blank(one: Tensor) -> bool:
+    """Whether a tensor tells nothing, as one of zeros that sums begin with."""
+    return not one.data.size or bool(one.data.size > 1 and np.all(one.data == one.data.flat[0]))
+
+
+def _holds(several: Any, numbers: Any) -> bool:
+    if not several.size:
+        return False
+    after = np.searchsorted(several, numbers).clip(0, several.size - 1)
+    nearest = np.minimum(abs(several[after] - numbers), abs(several[(after - 1).clip(0)] - numbers))
+    return bool(np.all(nearest <= _TOLERANCE * max(float(np.max(np.abs(several))), 1e-12)))
 
 
 def same(found: Any, wanted: Any) -> bool:

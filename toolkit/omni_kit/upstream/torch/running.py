@@ -8,7 +8,7 @@ import ast
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -89,6 +89,21 @@ class _Super:
     place: Place | None = None
 
 
+@dataclass(frozen=True)
+class Step:
+    """One operation that was evaluated.
+
+    Attributes:
+        before: the places, in the order of steps, of those that made what it takes.
+        numbers: copies of the floating-point tensors that it gave, as they were then.
+    """
+
+    node: ast.AST
+    source: SourceFile
+    before: frozenset[int]
+    numbers: tuple[Tensor, ...]
+
+
 class TensorValues(Domain):
     """The values of one evaluation.
 
@@ -103,6 +118,8 @@ class TensorValues(Domain):
         operations: the operations that gave a tensor, in order, with their file.
         constants: the results behind `detach` and inside `no_grad`, in order.
         given: names of a file that mean something else than they do there.
+        trace: every operation with what it gave, in order.
+        made: id of a tensor -> the step that made it, and the tensor, which keeps the id its own.
     """
 
     def __init__(
@@ -119,6 +136,8 @@ class TensorValues(Domain):
         self.operations: dict[ast.AST, SourceFile] = {}
         self.constants: list[Any] = []
         self.given: dict[str, Any] = {}
+        self.trace: list[Step] = []
+        self.made: dict[int, tuple[int, Tensor]] = {}
         self._cut = cut
         self._without_gradient = 0
         self._parameters: dict[int, tuple[Shape, Tensor]] = {}
@@ -336,7 +355,7 @@ class TensorValues(Domain):
     def item(self, base: Any, key: Any, frame: Frame) -> Any:
         """See `Domain`."""
         if isinstance(base, Tensor):
-            return functions.getitem(base, key)
+            return self._stepped(functions.getitem(base, key), [base, key], frame, frame.at)
         if isinstance(base, Table):
             return base.get_interface(key)
         if isinstance(base, Module):
@@ -350,6 +369,7 @@ class TensorValues(Domain):
         if not isinstance(base, Tensor):
             return super().set_item(base, key, value, frame)
         functions.setitem(base, key, value)
+        self._stepped(base, [base, key, value], frame, frame.at)
         return None
 
     # operations
@@ -364,14 +384,14 @@ class TensorValues(Domain):
             return super().operation(name, operands, frame)
         if frame.at in self.left_out:
             return tensors[0]
-        return self._seen(self._torch(_OPERATIONS.get(name, name), operands, {}), frame)
+        return self._seen(self._torch(_OPERATIONS.get(name, name), operands, {}), operands, frame)
 
     def updated(self, name: str, target: Any, value: Any, frame: Frame) -> Any:
         """See `Domain`: a tensor is changed in place."""
         result = self.operation(name, [target, value], frame)
         if isinstance(target, Tensor) and isinstance(result, Tensor) and target.shape == result.shape:
             functions.setitem(target, ..., result)
-            return target
+            return self._stepped(target, [target, result], frame, frame.at)
         return result
 
     def truth(self, value: Any, frame: Frame) -> bool:
@@ -430,7 +450,10 @@ class TensorValues(Domain):
             if given is None or given.shape != result.shape:
                 raise Unreadable("is left out, but gives another shape")
             return given
-        return self._seen(result, frame, node)
+        bound = (
+            function.function.args if isinstance(function, Native) and isinstance(function.function, partial) else ()
+        )
+        return self._seen(result, [*bound, *arguments, *keywords.values()], frame, node)
 
     def _called(
         self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: Frame, node: ast.expr
@@ -566,10 +589,36 @@ class TensorValues(Domain):
             return functions.rms_norm(given, size, weight, 1e-6)
         return functions.layer_norm(given, size, weight, bias, 1e-5)
 
-    def _seen(self, result: Any, frame: Frame, node: ast.AST | None = None) -> Any:
+    def _seen(self, result: Any, given: Sequence[Any], frame: Frame, node: ast.AST | None = None) -> Any:
         if isinstance(result, Tensor) and isinstance(frame.home, Place):
             self.operations[node or frame.at] = frame.home.source
+        return self._stepped(result, given, frame, node or frame.at)
+
+    def _stepped(self, result: Any, given: Sequence[Any], frame: Frame, node: ast.AST) -> Any:
+        """The result of an operation, which is kept as a step where it is not that of one further in."""
+        taken = [id(one) for one in tensors_in(given)]
+        fresh = [one for one in tensors_in(result) if id(one) in taken or id(one) not in self.made]
+        if not isinstance(frame.home, Place):
+            return result
+        for one in tensors_in(result):  # what a call into another file gives is told where the call stands
+            at = self.made[id(one)][0] if id(one) in self.made and id(one) not in taken else -1
+            if at >= 0 and self.trace[at].source is not frame.home.source:
+                self.trace[at] = replace(self.trace[at], node=node, source=frame.home.source)
+        if fresh:
+            before = frozenset(self.made[one][0] for one in taken if one in self.made)
+            numbers = tuple(one.like(one.data.copy()) for one in fresh if one.dtype.is_floating_point)
+            self.made.update({id(one): (len(self.trace), one) for one in fresh})
+            self.trace.append(Step(node, frame.home.source, before, numbers))
         return result
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """The tensors of a result: itself, or those in its parts."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from tensors_in(one)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from omni_kit.pysource.eval import Native, Unreadable
-from omni_kit.targets.veomni.text.kernels import plus, times
 from omni_kit.upstream.construction import Config, Module
 from omni_kit.upstream.construction import Tensor as Shape
 from omni_kit.upstream.torch.agreement import Difference, Trial, difference, varied
@@ -67,16 +66,19 @@ def _rotary_widths(attention: Module) -> Iterator[int]:
 
 def _with_both(attention: Module, width: int, turned: int, trial: Trial) -> tuple[Any, Any]:
     given = _arguments(attention, width, turned, trial)
-    results = []
-    for implementation, function in (("eager", None), ("flash_attention_2", Native(_fused))):
+
+    def run(implementation: str, function: Native | None) -> Any:
         config = attention.attributes.get("config", [None])[0]
         if isinstance(config, Config):
             config.set(_IMPLEMENTATION, implementation, True)
         trial.values.given[REGISTRY] = Table(function)
         trial.values.given[_ASKS_FOR_FLASH] = Native(lambda *_, flash=function is not None, **__: flash)
         result = trial.values.run(attention, "forward", [], given)
-        results.append(result[0] if isinstance(result, list | tuple) else result)
-    return results[0], results[1]
+        return result[0] if isinstance(result, list | tuple) else result
+
+    with trial.reference():
+        wanted = run("flash_attention_2", Native(partial(_fused, trial)))
+    return run("eager", None), wanted
 
 
 def _arguments(attention: Module, width: int, turned: int, trial: Trial) -> Mapping[str, Any]:
@@ -104,6 +106,7 @@ def _arguments(attention: Module, width: int, turned: int, trial: Trial) -> Mapp
 
 
 def _fused(
+    trial: Trial,
     module: Module,
     query: Tensor,
     key: Tensor,
@@ -118,17 +121,16 @@ def _fused(
 ) -> tuple[Tensor, None]:
     """VeOmni's attention: [batch, heads, tokens, channels] to [batch, tokens, heads, channels]."""
     groups = query.shape[1] // key.shape[1]
-    key, value = (call("repeat_interleave", [one, groups, 1], {}) for one in (key, value))
+    key, value = (trial.call("repeat_interleave", one, groups, 1) for one in (key, value))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    scores = times(call("matmul", [query, call("transpose", [key, 2, 3], {})], {}), scale)
+    scores = trial.call("mul", trial.call("matmul", query, call("transpose", [key, 2, 3], {})), scale)
     if softcap is not None:
-        scores = times(call("tanh", [times(scores, 1 / softcap)], {}), softcap)
+        scores = trial.call("mul", trial.call("tanh", trial.call("mul", scores, 1 / softcap)), softcap)
     if attention_mask is not None:
-        scores = plus(scores, attention_mask)
+        scores = trial.call("add", scores, trial.expect(attention_mask))
     if s_aux is not None:
         sinks = call("expand", [call("reshape", [s_aux, 1, -1, 1, 1], {}), *scores.shape[:3], 1], {})
-        scores = call("cat", [[scores, sinks], -1], {})
-    shares = call("softmax", [scores, -1], {})
-    shares = call("narrow", [shares, -1, 0, key.shape[2]], {})
-    shares = call("dropout", [shares, dropout, True], {})
-    return call("transpose", [call("matmul", [shares, value], {}), 1, 2], {}), None
+        scores = trial.call("cat", [scores, sinks], -1)
+    shares = trial.call("narrow", trial.call("softmax", scores, -1), -1, 0, key.shape[2])
+    shares = trial.call("dropout", shares, dropout, True)
+    return call("transpose", [trial.call("matmul", shares, value), 1, 2], {}), None

@@ -23,16 +23,6 @@ _EPSILON = 0.37
 """Large enough to be seen in the numbers."""
 
 
-def times(one: Any, other: Any) -> Tensor:
-    """Return a product of tensors, or of a tensor and a number."""
-    return call("mul", [one, other], {})  # type: ignore[no-any-return]
-
-
-def plus(one: Any, other: Any) -> Tensor:
-    """Return a sum of tensors, or of a tensor and a number."""
-    return call("add", [one, other], {})  # type: ignore[no-any-return]
-
-
 def floats(norm: Module) -> list[str]:
     """The attributes of a module that may be its epsilon, the likeliest first."""
     found = [name for name, (one, *_) in norm.attributes.items() if isinstance(one, float) or "eps" in name]
@@ -50,10 +40,11 @@ def norm_difference(norm: Module, epsilon: str) -> Difference | None:
     def compare(trial: Trial) -> tuple[Any, Any]:
         weight = trial.values.parameter(seen, "weight")
         given = trial.tensor(_ROWS, *weight.shape)
-        wide = given.to(FLOAT32)
-        mean = call("mean", [times(wide, wide), -1, True], {})
-        normed = times(wide, call("rsqrt", [plus(mean, _EPSILON)], {}))
-        return trial.values.run(seen, "forward", [given], {}), times(weight, normed.to(given.dtype))
+        wide = trial.expect(given.to(FLOAT32))
+        mean = trial.call("mean", trial.call("mul", wide, wide), -1, True)
+        normed = trial.call("mul", wide, trial.call("rsqrt", trial.call("add", mean, _EPSILON)))
+        wanted = trial.call("mul", weight, trial.expect(normed.to(given.dtype)))
+        return trial.values.run(seen, "forward", [given], {}), wanted
 
     return difference(compare, (0.3, 3.0))
 
@@ -73,8 +64,9 @@ def mlp_difference(mlp: Module) -> Difference | None:
         if not (isinstance(gate, Module) and isinstance(up, Module) and isinstance(down, Module)):
             raise Unreadable("has no gate_proj, up_proj and down_proj")
         given = trial.tensor(_ROWS, values.parameter(gate, "weight").shape[-1])
-        inner = times(call("silu", [values.run_module(gate, given)], {}), values.run_module(up, given))
-        return values.run(mlp, "forward", [given], {}), values.run_module(down, inner)
+        active = trial.call("silu", trial.expect(values.run_module(gate, given)))
+        inner = trial.call("mul", active, trial.expect(values.run_module(up, given)))
+        return values.run(mlp, "forward", [given], {}), trial.expect(values.run_module(down, inner))
 
     return difference(compare)
 
@@ -128,17 +120,17 @@ def _whole(function: FunctionRef, dtype: Dtype | None, trial: Trial) -> tuple[An
     last = [call("transpose", [one, 1, 2], {}) for one in heads]
     found = [trial.values.call_function(function, [*heads, *tables], {})]
     found += [trial.values.call_function(function, [*last, *tables, 2], {})]
-    return found, [_rotated(heads, tables, 1), _rotated(last, tables, 2)]
+    return found, [_rotated(trial, heads, tables, 1), _rotated(trial, last, tables, 2)]
 
 
-def _rotated(heads: Sequence[Tensor], tables: Sequence[Tensor], dim: int) -> list[Tensor]:
-    cos, sin = (call("unsqueeze", [one, dim], {}) for one in tables)
-    turned = [call("cat", [[call("neg", [second], {}), first], -1], {}) for first, second in map(_halves, heads)]
-    return [plus(times(one, cos), times(other, sin)) for one, other in zip(heads, turned, strict=True)]
-
-
-def _halves(one: Tensor) -> Any:
-    return call("chunk", [one, 2, -1], {})
+def _rotated(trial: Trial, heads: Sequence[Tensor], tables: Sequence[Tensor], dim: int) -> list[Tensor]:
+    cos, sin = (trial.call("unsqueeze", one, dim) for one in tables)
+    halves = [call("chunk", [trial.expect(one), 2, -1], {}) for one in heads]
+    turned = [trial.call("cat", [trial.call("neg", second), first], -1) for first, second in halves]
+    return [
+        trial.call("add", trial.call("mul", one, cos), trial.call("mul", other, sin))
+        for one, other in zip(heads, turned, strict=True)
+    ]
 
 
 def experts_difference(experts: Module) -> Difference | None:
@@ -161,24 +153,32 @@ def experts_difference(experts: Module) -> Difference | None:
         given = trial.tensor(_ROWS, down.shape[1])
         chosen = trial.choices(_ROWS, min(2, gate_up.shape[0]), gate_up.shape[0])
         weights = call("abs", [trial.tensor(*chosen.shape, scaled=False)], {})
-        return values.run(experts, "forward", [given, chosen, weights], {}), _mixed(
-            given, chosen, weights, gate_up, down, limit
-        )
+        found = values.run(experts, "forward", [given, chosen, weights], {})
+        return found, _mixed(trial, given, chosen, weights, gate_up, down, limit)
 
     return difference(compare)
 
 
 def _mixed(
-    given: Tensor, chosen: Tensor, weights: Tensor, gate_up: Tensor, down: Tensor, limit: float | None
+    trial: Trial,
+    given: Tensor,
+    chosen: Tensor,
+    weights: Tensor,
+    gate_up: Tensor,
+    down: Tensor,
+    limit: float | None,
 ) -> Tensor:
     """The experts' outputs in float64, token by token."""
     inner = np.einsum("th,tkih->tki", given.data, gate_up.data[chosen.data])
     gate, up = np.split(inner, 2, axis=-1)
     if limit is not None:
         gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit)
-    active = gate / (1 + np.exp(-gate)) * up
-    outputs = np.einsum("tki,tkhi->tkh", active, down.data[chosen.data])
-    return Tensor(np.einsum("tkh,tk->th", outputs, weights.data), given.dtype)
+    silu = gate / (1 + np.exp(-gate))
+    outputs = np.einsum("tki,tkhi->tkh", silu * up, down.data[chosen.data])
+    weighed = outputs * weights.data[..., None]
+    for one in (given.data, gate_up.data, down.data, inner, gate, up, silu, silu * up, outputs, weights.data, weighed):
+        trial.expect(Tensor(one, given.dtype))
+    return trial.expect(Tensor(weighed.sum(1), given.dtype))
 
 
 def balancing_difference(function: FunctionRef, standard: FunctionRef) -> Difference | None:
@@ -192,6 +192,8 @@ def balancing_difference(function: FunctionRef, standard: FunctionRef) -> Differ
         logits = tuple(trial.tensor(6, 4, dtype=FLOAT32) for _ in range(2))
         mask = Tensor(np.array([[1, 1, 0], [1, 1, 1]]), INT64)
         calls = [[logits, 4, 2, None], [logits, 4, 2, mask]]
-        return tuple([trial.values.call_function(one, given, {}) for given in calls] for one in (function, standard))  # type: ignore[return-value]
+        with trial.reference():
+            wanted = [trial.values.call_function(standard, given, {}) for given in calls]
+        return [trial.values.call_function(function, given, {}) for given in calls], wanted
 
     return difference(compare, (1.0,))
