@@ -304,3 +304,56 @@ def test_experts_whose_number_is_left_open_have_those_of_a_toy() -> None:
     for name in ("deepseek_v3", "llama"):
         subject = open_source(name).model
         assert with_experts(subject) is subject
+
+
+@pytest.mark.parametrize(("name", "named"), [("phi3", "partial_rotary_factor is 1"), ("gpt_oss", "half as wide")])
+def test_tables_of_another_width_are_named(model: Models, name: str, named: str) -> None:
+    (site,) = (one for one in find_sites(model(name), profile(model(name))) if one.site == "rotary")
+    assert site.decision == "skip"
+    assert named in site.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "experts", "router"),
+    [
+        ("hunyuan_v1_moe", "no number of experts above 1", "HunYuanMoEV1Gate"),
+        ("dbrx", "DbrxExpertGLU holds w1, v1, w2", "DbrxRouter"),
+    ],
+)
+def test_experts_of_every_kind_are_told(model: Models, name: str, experts: str, router: str) -> None:
+    found = {one.site: one for one in find_sites(model(name), profile(model(name)))}
+    assert found["experts"].decision == "skip"
+    assert experts in found["experts"].reason
+    assert found["router"].target == router
+
+
+def test_what_a_router_returns_is_told_as_it_is(model: Models) -> None:
+    subject = model("qwen3_moe")
+    raw, shares = "return router_logits, router_scores", "return router_probs, router_scores"
+    assert "over raw router logits" in changed(subject, raw, raw)["load-balancing-loss"].reason
+    assert "which are no raw logits" in changed(subject, raw, shares)["load-balancing-loss"].reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        (
+            "nn.functional.softmax(concatenated_gate_logits, dim=-1)",
+            "sigmoid(concatenated_gate_logits)",
+            "torch.sigmoid(",
+        ),
+        ("mean(-1, keepdim", "mean(-2, keepdim", "hidden_states.pow(2).mean(-2"),
+        ("cat((-x2, x1)", "cat((x2, -x1)", "-x1"),
+        ("gate, up = nn", "up, gate = nn", "self.act_fn(gate)"),
+    ],
+)
+def test_the_line_where_values_part_is_in_the_models_own_file(model: Models, old: str, new: str, named: str) -> None:
+    reasons = [one.reason for one in changed(model("qwen3_moe"), old, new).values() if one.read == "different"]
+    assert any(f"the values part at `{named}" in one for one in reasons), reasons
+    assert all("modeling_qwen3_moe.py:" in one for one in reasons)
+
+
+def test_values_that_a_config_class_sets_are_told_with_their_line(model: Models) -> None:
+    for name in ("stablelm", "glm4_moe", "nemotron", "gemma2"):
+        for trait in profile(model(name)).traits:
+            assert re.search(r":\d+", trait.evidence), trait

@@ -1,5 +1,6 @@
 """One upstream model: config, the modeling source of its class, its skeleton and its recipe."""
 
+import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,8 +63,22 @@ class UpstreamModel:
         for name in names:
             value = self.built_config.get(name) if self.built_config.has(name) else None
             if value is not None and value is not UNKNOWN:
-                return Value(value, f"{self.library.show(self.config.cls.source.path)}: {self.config.cls.name}")
+                return Value(value, self.filled_in_at(name))
         return None
+
+    def filled_in_at(self, *names: str) -> str:
+        """Where the config class sets the first of these that it sets when a config is built: file:line."""
+        source = self.config.cls.source
+        node = source.classes[self.config.cls.name]
+        methods = [item for item in node.body if isinstance(item, ast.FunctionDef)]
+        for name in names:
+            for method in methods:
+                for one in ast.walk(method):
+                    text = isinstance(one, ast.Constant) and one.value == name
+                    stored = isinstance(one, ast.Attribute) and one.attr == name and isinstance(one.ctx, ast.Store)
+                    if text or stored or (method.name == name and one is method):
+                        return source.where(one)
+        return source.where(next((one for one in methods if one.name == "__post_init__"), node))
 
     @cached_property
     def skeleton(self) -> Skeleton:

@@ -52,7 +52,7 @@ def expert_parameters(skeleton: Skeleton) -> list[Parameter]:
     return [
         parameter
         for parameter in skeleton.patterns().values()
-        if _holds_experts(parameter) and parameter.shape is not None and len(parameter.shape) == 3
+        if holds_experts(parameter) and parameter.shape is not None and len(parameter.shape) == 3
     ]
 
 
@@ -66,7 +66,8 @@ def stacked_parameters(skeleton: Skeleton) -> list[Parameter]:
     ]
 
 
-def _holds_experts(parameter: Parameter) -> bool:
+def holds_experts(parameter: Parameter) -> bool:
+    """Whether a parameter is one of experts, however they are stacked."""
     return "expert" in parameter.owner.lower() or ".experts." in parameter.name
 
 
@@ -141,7 +142,7 @@ def _has_experts(model: UpstreamModel) -> str:
     if not any(_MAY_HAVE_EXPERTS.search(source.text) for source in _modeling_files(model.source, set())):
         return ""
     for one in _readable(model):
-        found = next((parameter for parameter in one.skeleton.parameters if _holds_experts(parameter)), None)
+        found = next((parameter for parameter in one.skeleton.parameters if holds_experts(parameter)), None)
         if found is not None:
             return f"{found.owner} at {found.where}"
     return ""
@@ -198,7 +199,9 @@ def _rope_traits(model: UpstreamModel) -> Iterator[Trait]:
     values = rope.value if rope is not None and isinstance(rope.value, dict) else {}
     partial = model.find("partial_rotary_factor", "rotary_pct")
     if rope is not None and "partial_rotary_factor" in values:
-        partial = Value(values["partial_rotary_factor"], rope.evidence)
+        said = model.config.find("rope_parameters", "rope_scaling") is not None
+        evidence = rope.evidence if said else model.filled_in_at("partial_rotary_factor", "rope_parameters")
+        partial = Value(values["partial_rotary_factor"], evidence)
     if partial is not None and isinstance(partial.value, (int, float)) and partial.value < 1:
         yield Trait("partial-rotary", partial.value, partial.evidence)
     if rope is not None and values.get("mrope_interleaved"):

@@ -92,11 +92,11 @@ def _of_known_size(mlp: Module) -> Module:
     return Module(mlp.class_name, {**mlp.attributes, **made}, cls=mlp.cls)
 
 
-def rotary_difference(function: FunctionRef) -> Difference | None:
+def rotary_difference(function: FunctionRef) -> Difference | str | None:
     """Where a function is something else than the rotation of whole heads, of which each half turns with the other.
 
     Tables of another dtype than that of the heads, and tables of fewer places than a head has, are tried, too: a
-    function that makes something else of those does what the kernel does not.
+    function that makes something else of those does what the kernel does not, and a text says which.
 
     Raises:
         Unreadable: it cannot be evaluated.
@@ -108,9 +108,18 @@ def rotary_difference(function: FunctionRef) -> Difference | None:
         return trial.values.call_function(function, [*heads, *tables], {}), None
 
     try:
-        return difference(part)
+        takes_parts = difference(part) is not None
     except Unreadable:  # as it should be: the shapes do not fit
-        return difference(partial(_whole, function, None)) or difference(partial(_whole, function, FLOAT32))
+        takes_parts = False
+    try:
+        found = difference(partial(_whole, function, None)) or difference(partial(_whole, function, FLOAT32))
+    except Unreadable:
+        if takes_parts:
+            return "its tables are half as wide as a head, those of the kernel as wide as a head"
+        raise
+    if found is None and takes_parts:
+        return "it rotates as many channels as its tables have, which is all of them where partial_rotary_factor is 1"
+    return found
 
 
 def _whole(function: FunctionRef, dtype: Dtype | None, trial: Trial) -> tuple[Any, Any]:

@@ -190,3 +190,16 @@ def balancing_calls(forward: ast.FunctionDef) -> list[ast.Call]:
     """The calls of `load_balancing_loss_func` in a forward."""
     calls = (node for node in ast.walk(forward) if isinstance(node, ast.Call))
     return [call for call in calls if dotted(call.func) == "load_balancing_loss_func"]
+
+
+def recorded_logits(source: SourceFile) -> tuple[str, int] | None:
+    """The class whose results a model records as router_logits, and which of them; None where that is not said."""
+    for node in ast.walk(source.tree):
+        pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
+        for key, value in pairs:
+            named = isinstance(key, ast.Constant) and key.value == "router_logits"
+            if named and isinstance(value, ast.Call) and dotted(value.func) == "OutputRecorder" and value.args:
+                index = next((one.value for one in value.keywords if one.arg == "index"), ast.Constant(0))
+                if isinstance(index, ast.Constant) and isinstance(index.value, int):
+                    return dotted(value.args[0]) or "", index.value
+    return None

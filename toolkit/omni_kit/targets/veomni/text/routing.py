@@ -78,12 +78,17 @@ class Block:
 
 
 def routing_block(model: Module, experts: str) -> Block | None:
-    """The first module that holds experts of a class, and what routes to them."""
+    """The first module that holds experts of a class, and what routes to them.
+
+    Where that module has no router, what holds it may have one: its experts are then the module.
+    """
     for part in parts(model):
         for name, (one, *_) in part.attributes.items():
             if isinstance(one, Module) and one.class_name == experts:
                 count = one.attributes.get("num_experts", [None])[0]
-                return Block(part, name, next(_routers(part, experts, count), part))
+                router = next(_routers(part, experts, count), None)
+                outer = routing_block(model, part.class_name) if router is None else None
+                return outer if outer and outer.router is not outer.module else Block(part, name, router or part)
     return None
 
 
@@ -108,6 +113,32 @@ def routing_scheme(block: Block) -> Scheme | None:
     return next((one for one in SCHEMES if agree(partial(_routed, own, one), low=FLOAT32)), None)
 
 
+def returns_logits(router: Module, index: int) -> bool:
+    """Whether one result of a router's forward is what its weight makes of hidden states, and not a score of it.
+
+    Raises:
+        Unreadable: it cannot be evaluated.
+    """
+    return agree(partial(_recorded, varied(router), index), low=FLOAT32)
+
+
+def _recorded(router: Module, index: int, trial: Trial) -> tuple[Any, Any]:
+    layer = _logits_layer(router)
+    given = trial.tensor(_BATCH * _TOKENS, trial.values.parameter(layer, "weight").shape[-1])
+    results = trial.values.run(router, "forward", [given], {})
+    result = results[index] if isinstance(results, list | tuple) and index < len(results) else results
+    if not isinstance(result, Tensor):
+        raise Unreadable("returns no tensor there")
+    logits = _logits(layer, given, trial)
+    return Tensor(result.data.reshape(-1, result.shape[-1]), FLOAT32), Tensor(logits, FLOAT32)
+
+
+def _logits(layer: Module, given: Tensor, trial: Trial) -> np.ndarray:
+    logits = np.asarray(given.data.reshape(-1, given.shape[-1]) @ trial.values.parameter(layer, "weight").data.T)
+    biased = isinstance(layer.attributes.get("bias", [None])[0], Shape)
+    return logits + trial.values.parameter(layer, "bias").data if biased else logits
+
+
 def _replaced(block: Module, old: Module, new: Module) -> Module:
     attributes = {name: [new if one is old else one for one in found] for name, found in block.attributes.items()}
     return Module(block.class_name, attributes, cls=block.cls)
@@ -126,7 +157,11 @@ def _routed(block: Block, scheme: Scheme, trial: Trial) -> tuple[Any, Any]:
     router = _logits_layer(block.router)
     width = trial.values.parameter(router, "weight").shape[-1]
     given = trial.tensor(_BATCH, _TOKENS, width)
-    trial.values.run(module, "forward", [given], {})
+    try:
+        trial.values.run(module, "forward", [given], {})
+    except Unreadable:
+        if not seen:
+            raise  # else it is what comes after the experts, whose results these are not
     tensors = [one for one in seen[0][1:] if isinstance(one, Tensor)] if seen else []
     chosen = next((one for one in tensors if one.dtype.kind == "i"), None)
     weights = next((one for one in tensors if one.dtype.kind == "f"), None)
@@ -135,9 +170,7 @@ def _routed(block: Block, scheme: Scheme, trial: Trial) -> tuple[Any, Any]:
     count = next((one for part in (router, block.module) for one in part.attributes.get("top_k", [])), None)
     if isinstance(count, int) and chosen.shape[-1] != count:
         raise Unreadable(f"hands its experts {chosen.shape[-1]} indices a token, and its top_k is {count}")
-    logits = given.data.reshape(-1, width) @ trial.values.parameter(router, "weight").data.T
-    if isinstance(router.attributes.get("bias", [None])[0], Shape):
-        logits = logits + trial.values.parameter(router, "bias").data
+    logits = _logits(router, given, trial)
     found = np.zeros_like(logits)
     if weights.shape == chosen.shape:
         np.put_along_axis(found, chosen.data.reshape(-1, chosen.shape[-1]), weights.data, -1)

@@ -23,16 +23,23 @@ from omni_kit.targets.veomni.text.kernels import (
     norm_difference,
     rotary_difference,
 )
-from omni_kit.targets.veomni.text.loss import OUTPUTS, balancing_calls, own_loss, read_loss
-from omni_kit.targets.veomni.text.routing import routing_block, routing_scheme
+from omni_kit.targets.veomni.text.loss import OUTPUTS, balancing_calls, own_loss, read_loss, recorded_logits
+from omni_kit.targets.veomni.text.routing import Block, returns_logits, routing_block, routing_scheme
 from omni_kit.toys.modules import parts, small_model
 from omni_kit.upstream.construction import Module, Tensor
 from omni_kit.upstream.construction.frame import construct
+from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.torch.agreement import Difference
 from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table
 from omni_kit.upstream.transformers.models import UpstreamModel
-from omni_kit.upstream.transformers.traits import CAUSAL_ENDINGS, expert_parameters
+from omni_kit.upstream.transformers.traits import (
+    CAUSAL_ENDINGS,
+    EXPERT_COUNTS,
+    expert_parameters,
+    holds_experts,
+    text_config,
+)
 
 SLOTS: Mapping[str, tuple[str, str, str]] = {
     "rms-norm": ("veomni_rms_norm", "rms_norm", "standard"),
@@ -76,14 +83,14 @@ def find_sites(model: UpstreamModel, profile: ModelProfile) -> list[Site]:
         *_rotary(model, profile),
         *_mlps(model, built, small.attributes.get("config", [UNKNOWN])[0]),
         *_experts(model, profile, built),
-        *_routers(model, small),
+        *_routers(model, profile, small),
         *_attentions(model, built),
-        *_losses(model),
+        *_losses(model, small),
     ]
 
 
 def _decided(
-    site: str, target: str, where: str, computes: str, kernel: str, compare: Callable[[], Difference | None]
+    site: str, target: str, where: str, computes: str, kernel: str, compare: Callable[[], Difference | str | None]
 ) -> Site:
     """The decision for code that is evaluated beside the kernel.
 
@@ -204,15 +211,25 @@ def _annotations(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _experts(model: UpstreamModel, profile: ModelProfile, built: Mapping[str, Module]) -> Iterator[Site]:
-    if profile.experts is None:
+    if profile.experts is None and profile.kind is not Kind.moe:
         return
     stacked = {parameter.name.rpartition(".")[2]: parameter for parameter in expert_parameters(model.skeleton)}
     gate_up, down = stacked.get("gate_up_proj"), stacked.get("down_proj")
     if gate_up is None or down is None:
-        evidence = model.source.where(model.source.tree)
-        yield Site("experts", "", "skip", "the experts are not held as gate_up_proj and down_proj", evidence)
+        held = [parameter for parameter in model.skeleton.patterns().values() if holds_experts(parameter)]
+        owner = held[0].owner if held else ""
+        leaves = dict.fromkeys(one.name.rpartition(".")[2] for one in held if one.owner == owner)
+        reason = "the experts are not held as gate_up_proj and down_proj"
+        reason += f": {owner} holds {', '.join(leaves)}" if held else ""
+        where = held[0].where if held else model.source.where(model.source.tree)
+        yield Site("experts", owner, "skip", reason, where)
         return
     name = gate_up.owner
+    if profile.experts is None:
+        single = next(iter(filter(None, map(text_config(model).find, EXPERT_COUNTS))), None)
+        reason = "the config has no number of experts above 1: what fuses several is decided for a config that has them"
+        yield Site("experts", name, "skip", reason, single.evidence if single is not None else gate_up.where)
+        return
     node = model.source.classes.get(name)
     forward = _own_method(node, "forward") if node is not None else None
     where = model.source.where(forward) if forward is not None else gate_up.where
@@ -231,10 +248,16 @@ def _experts(model: UpstreamModel, profile: ModelProfile, built: Mapping[str, Mo
         yield _decided("experts", name, where, computes, kernel, partial(experts_difference, experts))
 
 
-def _routers(model: UpstreamModel, small: Module) -> Iterator[Site]:
+def _routing_blocks(model: UpstreamModel, small: Module) -> Iterator[Block]:
+    held = [parameter for parameter in model.skeleton.patterns().values() if holds_experts(parameter)]
+    for owner in dict.fromkeys(parameter.owner for parameter in held):
+        if (block := routing_block(small, owner)) is not None:
+            yield block
+
+
+def _routers(model: UpstreamModel, profile: ModelProfile, small: Module) -> Iterator[Site]:
     """What routes tokens to experts: told, and never patched."""
-    owners = dict.fromkeys(parameter.owner for parameter in expert_parameters(model.skeleton))
-    for block in filter(None, (routing_block(small, owner) for owner in owners)):
+    for block in _routing_blocks(model, small):
         own = block.router if block.router.cls is not None else block.module
         found = own.cls.method("forward") if own.cls is not None else None
         where = found[0].source.where(found[1]) if found is not None else model.source.where(model.source.tree)
@@ -246,6 +269,9 @@ def _routers(model: UpstreamModel, small: Module) -> Iterator[Site]:
         reason = f"VeOmni has no slot for routers: upstream's code stays, which weighs experts {told}"
         yield Site("router", own.class_name, "skip", reason, where)
         return
+    if profile.kind is Kind.moe:
+        reason = "VeOmni has no slot for routers: upstream's code stays, and no module was found that calls experts"
+        yield Site("router", "", "skip", reason, profile.kind_evidence)
 
 
 def _attentions(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[Site]:
@@ -283,7 +309,7 @@ def answers_with_a_loss(model: UpstreamModel) -> bool:
     return bool(read_loss(cls.source, node).calls) or own_loss(node) is not None
 
 
-def _losses(model: UpstreamModel) -> Iterator[Site]:
+def _losses(model: UpstreamModel, small: Module) -> Iterator[Site]:
     name = causal_head(model)
     node = model.source.classes.get(name) if name else None
     forward = _own_method(node, "forward") if node is not None else None
@@ -306,10 +332,10 @@ def _losses(model: UpstreamModel) -> Iterator[Site]:
         own = own_loss(forward)
         reason = "upstream's own cross-entropy stays" if own is not None else "no loss from labels was found"
         yield Site("causal-lm-loss", target, "skip", reason, model.source.where(own or forward))
-    yield from _balancing(model, target, forward)
+    yield from _balancing(model, target, forward, small)
 
 
-def _balancing(model: UpstreamModel, target: str, forward: ast.FunctionDef) -> Iterator[Site]:
+def _balancing(model: UpstreamModel, target: str, forward: ast.FunctionDef, small: Module) -> Iterator[Site]:
     calls = balancing_calls(forward)
     if not calls:
         return
@@ -323,8 +349,22 @@ def _balancing(model: UpstreamModel, target: str, forward: ast.FunctionDef) -> I
         yield Site("load-balancing-loss", target, "skip", reason, where)
         return
     compare = partial(balancing_difference, FunctionRef(model.source, own), FunctionRef(standard, loss))
-    computes = "load_balancing_loss_func computes transformers' standard loss over raw router logits"
+    computes = f"load_balancing_loss_func computes transformers' standard loss{_over(model, small)}"
     yield _decided("load-balancing-loss", target, where, computes, "the load-balancing loss of Mixtral", compare)
+
+
+def _over(model: UpstreamModel, small: Module) -> str:
+    """What the load-balancing loss is computed over, where that can be told."""
+    recorded = recorded_logits(model.source)
+    routers = {part.class_name: part for part in parts(small)}
+    if recorded is None or recorded[0] not in routers:
+        return ""
+    name, index = recorded
+    try:
+        raw = returns_logits(routers[name], index)
+    except Unreadable:
+        return ""
+    return " over raw router logits" if raw else f" over what {name} returns, which are no raw logits"
 
 
 def _own_method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:
