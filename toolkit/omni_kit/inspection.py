@@ -1,12 +1,13 @@
 """inspect: the profile of a model, and what an integration of it would take in each target."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.layout import refuse_original
 from omni_kit.nearest import nearest
-from omni_kit.targets.protocol import IntegrationPlan, Request, handler_of
+from omni_kit.targets.protocol import Decision, IntegrationPlan, Request, TellsSites, handler_of
 from omni_kit.targets.registry import targets
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.subject import Subject, open_source
@@ -32,9 +33,16 @@ def inspect(source: str, transformers: Path | None = None, diffusers: Path | Non
             continue
         try:
             kind = next((one for one in subject.kinds if one in target.kinds), facts.kind)
-            plan = handler_of(target, kind).plan(subject, Request(_identifier(facts), Path()))
+            handler = handler_of(target, kind)
         except BadInput as error:
             notes.append(f"{name}: {error.message}")
+            continue
+        try:
+            plan = handler.plan(subject, Request(_identifier(facts), Path()))
+        except BadInput as error:
+            notes.append(f"{name}: {error.message}")
+            if isinstance(handler, TellsSites) and (sites := handler.sites(subject)):
+                plans[name] = {"complexity": "refused", "files": [], "patches": _patches(sites)}
             continue
         plans[name] = _summary(plan)
     alike = nearest(subject)
@@ -61,17 +69,16 @@ def _identifier(facts: ModelProfile) -> str:
     return "".join(c if c.isalnum() else "_" for c in facts.model_type)
 
 
-def _summary(plan: IntegrationPlan) -> dict[str, Any]:
-    patches = [
-        {
-            "site": d.what,
-            "decision": d.choice,
-            "reason": d.reason,
-            "evidence": d.evidence,
-        }
-        for d in plan.decisions
-        if d.choice in {"patch", "skip"}
+def _patches(decisions: Iterable[Decision]) -> list[dict[str, Any]]:
+    return [
+        {"site": one.what, "decision": one.choice, "reason": one.reason, "evidence": one.evidence}
+        for one in decisions
+        if one.choice in {"patch", "skip"}
     ]
+
+
+def _summary(plan: IntegrationPlan) -> dict[str, Any]:
+    patches = _patches(plan.decisions)
     count = sum(1 for patch in patches if patch["decision"] == "patch")
     complexity = "low" if count <= 4 and len(plan.files) <= 6 else "medium"
     return {"complexity": complexity, "files": [file.path for file in plan.files], "patches": patches}

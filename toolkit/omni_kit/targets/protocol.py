@@ -266,6 +266,14 @@ class WritesTraining(Protocol):
 
 
 @runtime_checkable
+class TellsSites(Protocol):
+    """A handler that can tell what it would decide about upstream's code where it refuses a plan."""
+
+    def sites(self, subject: Subject) -> tuple[Decision, ...]:
+        """Return the decisions about upstream's code alone, those that a plan would have."""
+
+
+@runtime_checkable
 class ConfirmsByRunning(Protocol):
     """A handler that can run the upstream code that its decisions are about."""
 

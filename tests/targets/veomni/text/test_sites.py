@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from omni_kit.inspection import inspect
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile
 from omni_kit.targets.veomni.text.patches import derive_patches
@@ -357,3 +358,14 @@ def test_values_that_a_config_class_sets_are_told_with_their_line(model: Models)
     for name in ("stablelm", "glm4_moe", "nemotron", "gemma2"):
         for trait in profile(model(name)).traits:
             assert re.search(r":\d+", trait.evidence), trait
+
+
+def test_sites_are_told_where_an_integration_is_refused() -> None:
+    """LongCat-Flash stacks experts that compute nothing beside the others: no converter can be written."""
+    report = inspect("longcat_flash")
+    told = report["targets"]["veomni"]
+    assert told["files"] == []
+    reasons = {one["site"]: one["reason"] for one in told["patches"]}
+    assert reasons["experts LongcatFlashExperts"].startswith("768 of gate_up_proj")
+    assert any("no one number of experts" in note for note in report["notes"])
+    assert "veomni" not in inspect("t5")["targets"]

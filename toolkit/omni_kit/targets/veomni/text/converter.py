@@ -151,7 +151,10 @@ def _refuse_uneven(model: UpstreamModel) -> None:
     counts = {p.name.rpartition(".")[2]: p.shape[0] for p in expert_parameters(model.skeleton) if p.shape}
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{count} of {leaf}" for leaf, count in counts.items())
-        raise Refusal(f"the module stacks {shown}: no one number of experts", INSTEAD)
+        raise Refusal(
+            f"the module stacks {shown}: no one number of experts, and a converter of experts by their keys takes one",
+            INSTEAD,
+        )
 
 
 def _stacks(model: UpstreamModel, layout: Loading) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from omni_kit.errors import Refusal
-from omni_kit.targets.protocol import IntegrationPlan, Request
+from omni_kit.targets.protocol import Decision, IntegrationPlan, Request
 from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS, Ability, Candidate
 from omni_kit.targets.veomni.comparing import TRAINING_FILE, candidate
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
@@ -43,6 +43,14 @@ class TextHandler(MultimodalHandler):
         from omni_kit.targets.veomni.text.plan import make_plan  # whoever only checks need not wait for it
 
         return make_plan(subject, request)
+
+    def sites(self, subject: Subject) -> tuple[Decision, ...]:
+        """Where VeOmni's kernels fit, whether an integration can be written or not; nothing without a head for text."""
+        from omni_kit.targets.veomni.text.plan import site_decisions
+        from omni_kit.targets.veomni.text.sites import causal_head, find_sites
+
+        model = with_experts(subject.model)
+        return tuple(site_decisions(find_sites(model, profile(model)))) if causal_head(model) else ()
 
     def confirmed(self, subject: Subject, plan: IntegrationPlan) -> IntegrationPlan:
         """The classes that get a kernel run next to its reference, where torch is installed."""

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -42,6 +42,13 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
         todo=tuple(planner.todo()),
         next=planner.next(),
     )
+
+
+def site_decisions(sites: Iterable[Site]) -> Iterator[Decision]:
+    """The decisions about upstream's code, as a plan and a report tell them."""
+    for site in sites:
+        choice = "patch" if site.decision == "adapt" else site.decision
+        yield Decision(f"{site.site} {site.target}".strip(), choice, site.reason, site.evidence)
 
 
 @dataclass(frozen=True)
@@ -204,9 +211,7 @@ class _Planner:
             reason = f"{self.model.name}'s config leaves it open, and what is written does not depend on it"
             where = self.model.library.show(self.model.config.cls.source.path)
             yield Decision("number of experts", "a toy's", reason, f"{where}: {self.model.config.cls.name}")
-        for site in self.sites:
-            choice = "patch" if site.decision == "adapt" else site.decision
-            yield Decision(f"{site.site} {site.target}".strip(), choice, site.reason, site.evidence)
+        yield from site_decisions(self.sites)
         if self.moe:
             choice = "generate" if self.layout.needs_converter else "none"
             reason = f"{self.layout.disk or 'unknown'} on disk: {self.layout.reason}"

@@ -235,7 +235,10 @@ def _experts(model: UpstreamModel, profile: ModelProfile, built: Mapping[str, Mo
     where = model.source.where(forward) if forward is not None else gate_up.where
     shapes = [tuple(d or 0 for d in parameter.shape or ()) for parameter in (gate_up, down)]
     experts = built.get(name)
-    if pair_orientation(shapes[0], shapes[1]) is not Memory.canonical:
+    if shapes[0][0] != shapes[1][0]:
+        reason = f"{shapes[0][0]} of gate_up_proj are stacked and {shapes[1][0]} of down_proj, the kernel takes as many"
+        yield Site("experts", name, "skip", reason, down.where)
+    elif pair_orientation(shapes[0], shapes[1]) is not Memory.canonical:
         yield Site("experts", name, "skip", "the weights are not [E, 2I, H] and [E, H, I] in memory", gate_up.where)
     elif forward is None or experts is None:
         yield Site("experts", name, "skip", "the class has no forward of its own in the modeling file", where)
