@@ -49,6 +49,20 @@ def packed_attention_used(model: nn.Module) -> Iterator[None]:
             del config._pre_quantization_dtype
 
 
+def window_in_dispute(model: nn.Module) -> str:
+    """Return why upstream's eager attention cannot judge flash attention for a model; empty where it can.
+
+    Without causality, transformers' masks reach tokens up to `sliding_window` away, and its flash attention one fewer.
+    """
+    for config in _configs(model):
+        if not getattr(config, "is_causal", True) and (window := getattr(config, "sliding_window", None)):
+            return (
+                f"is_causal=false with sliding_window={window}: transformers' own flash attention reaches "
+                f"{window - 1} tokens, its masks reach {window}"
+            )
+    return ""
+
+
 def _configs(model: nn.Module) -> list[Any]:
     """Every config that a part of it has, once."""
     found = {id(config): config for one in model.modules() if (config := getattr(one, "config", None)) is not None}

@@ -14,7 +14,7 @@ from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.attention import attention_recorded, attention_used
 from omni_kit.targets.sides import AttentionCalls, KernelCall, KernelChoice, Mesh, Slot, TrainingRun
 from omni_kit.targets.veomni.runtime import trainer
-from omni_kit.targets.veomni.runtime.attention import packed_attention_used, use_packed_attention
+from omni_kit.targets.veomni.runtime.attention import packed_attention_used, use_packed_attention, window_in_dispute
 from omni_kit.targets.veomni.runtime.branches import architecture_of, assumed, branches_of, lacking, registered
 from omni_kit.targets.veomni.runtime.catching import caught_calls
 from omni_kit.targets.veomni.runtime.feed import arguments, packed, without_positions
@@ -157,6 +157,8 @@ class VeOmniBuilder:
         if not getattr(model, "_supports_flash_attn", False):
             name = type(model).__name__
             raise MissingRequirement(f"{name} packs sequences with kernels of its own, which need an accelerator")
+        if why := window_in_dispute(model):
+            raise MissingRequirement(why)
         with packed_attention_used(model):
             return answered(part, way, lambda: language_model(model, way.inputs, packed, together=True, routed=False))
 
