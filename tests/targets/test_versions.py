@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import shlex
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,17 @@ from typing import Any
 import pytest
 
 from omni_kit.errors import MissingRequirement
+from omni_kit.pysource.library import find_library
 from omni_kit.scaffold import new_model
 from omni_kit.targets.protocol import Target
+from omni_kit.targets.recorded import other_version
 from omni_kit.targets.registry import get_target
 from omni_kit.targets.veomni.installing import INSTALL_VEOMNI
-from omni_kit.targets.versions import broken_pins, library_for, pins, refuse_what_does_not_run
+from omni_kit.targets.versions import broken_pins, library_for, pins, refuse_what_does_not_run, unmet
 from tests.conftest import run_cli
 
 VEOMNI = f"veomni {importlib.metadata.version('veomni')}"
+_KEPT = ("llama", "auto", "__init__.py")
 
 
 @pytest.fixture
@@ -118,3 +122,55 @@ def test_nothing_is_imported_where_the_versions_fit(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("omni_kit.targets.versions.imported", fail)
     assert refuse_what_does_not_run(get_target("veomni")) == []
+
+
+def _released(place: Path, name: str, version: str, *requires: str) -> None:
+    folder = place / f"{name}-{version}.dist-info"
+    folder.mkdir(parents=True)
+    lines = [f"Requires-Dist: {line}\n" for line in requires]
+    text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{''.join(lines)}"
+    (folder / "METADATA").write_text(text, encoding="utf-8")
+
+
+def test_a_dependency_in_another_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _released(tmp_path, "needy", "1.0", "packaging>=9999", "packaging>=1; extra == 'x'", "absent_one>=3")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert unmet("needy") == ["packaging>=9999"]
+    assert unmet("packaging") == []
+    assert unmet("absent_one") == []
+
+
+def test_parity_names_the_dependency_that_blocks_a_given_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "transformers"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise ImportError('packaging is too old')", encoding="utf-8")
+    _released(tmp_path, "transformers", "99.1", "packaging>=9999")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(MissingRequirement, match=r"99\.1 is read, on which .*too old") as refusal:
+        refuse_what_does_not_run(get_target("veomni"), [tmp_path])
+    assert refusal.value.hint == "pip install 'packaging>=9999'"
+    assert "omni-kit-libraries" not in refusal.value.message
+
+
+def test_commands_and_notes_name_the_library_that_was_read(tmp_path: Path) -> None:
+    import transformers
+
+    place = tmp_path / "unpacked" / "transformers"
+    shutil.copytree(
+        Path(transformers.__file__).parent, place,
+        ignore=lambda folder, names: [n for n in names if folder.endswith("/models") and n not in _KEPT],
+    )  # fmt: skip
+    entry = place / "__init__.py"
+    entry.write_text(entry.read_text().replace(f'"{transformers.__version__}"', '"99.1"'), encoding="utf-8")
+    made = new_model("foo", "llama", target="veomni", into=tmp_path, transformers=place.parent)
+    assert made.notes == (f"{VEOMNI} pins transformers 5.9.0; 99.1 is read",)
+    given = f"--transformers {place.parent}"
+    assert [given in command for command in made.plan.next] == ["check" not in one for one in made.plan.next]
+    installed = find_library("transformers")
+    assert other_version(tmp_path / "foo", installed).startswith("foo was made from transformers 99.1, and 5.9.0 is")
+    assert other_version(tmp_path / "foo", find_library("transformers", place)) == ""
+    head = f"# Based on: transformers=={installed.version}\n"
+    (tmp_path / "foo" / "generated" / "patched.py").write_text(head, encoding="utf-8")
+    assert other_version(tmp_path / "foo", installed) == ""

@@ -1,6 +1,7 @@
 """What is installed and can be imported, what needs it, and the command that mends what is missing or broken."""
 
 import importlib.metadata
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from omni_kit.isolation.importing import ImportProblem, imported
 from omni_kit.isolation.programs import program_beside, run_program
 from omni_kit.targets.protocol import Requirement, Target
 from omni_kit.targets.registry import chosen, faults
-from omni_kit.targets.versions import broken_pins
+from omni_kit.targets.versions import broken_pins, unmet
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ def examine(target: str | None = None) -> list[Component]:
     problems = imported(list(dict.fromkeys(_module(needed) for needed, found in looked_at if found.status == "ok")))
     installs = {_module(needed): needed.install for needed in (*own, *theirs)}
     tried = [_tried(needed, found, problems.get(_module(needed)), installs) for needed, found in looked_at]
+    tried = _one_fix_a_cause(tried, target)
     python = Component("python", sys.version.split()[0], "everything", "ok", "")
     unusable = [_unusable(name, why) for name, why in faults().items() if target in (None, name)]
     return [
@@ -64,6 +66,22 @@ def examine(target: str | None = None) -> list[Component]:
         *(row for item in chosen(target) for row in _other_versions(item, asked=target is not None)),
         *unusable,
     ]
+
+
+def _one_fix_a_cause(tried: list[Component], target: str | None) -> list[Component]:
+    """Components that fail as a library fails get the library's fix: its fitting version, else what it requires."""
+    pinned = {pin.library: pin.install for item in chosen(target) if target for pin, _ in broken_pins(item)}
+    for library in [one for one in tried if one.status == "broken"]:
+        needed = unmet(library.name)
+        fix = pinned.get(library.name) or (f"pip install {shlex.join(needed)}" if needed else "")
+        if not fix:
+            continue
+        why = f" ({library.name} {library.version} requires {', '.join(needed)})" if needed else ""
+        tried = [
+            replace(one, fix=fix, problem=f"{one.problem}{why}") if one.problem == library.problem else one
+            for one in tried
+        ]
+    return tried
 
 
 def refused(needed: Requirement, found: Component) -> str:

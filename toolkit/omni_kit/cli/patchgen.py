@@ -102,6 +102,7 @@ def run_command(
     )
     fine = ("stale",) if dry_run else ()
     notes = ["nothing was written: --dry-run"] if dry_run else notes
+    notes = [*_made_from_another(chosen, transformers), *notes]
     _finish(gate, results, notes, output_format, full, fine, write_baseline)
 
 
@@ -247,6 +248,16 @@ def _root(root: Path | None) -> Path:
         return root
     project = find_project(Path.cwd())
     return project.search_root if project else Path.cwd()
+
+
+def _made_from_another(configs: Sequence[str | Path], transformers: Path | None) -> list[str]:
+    """One line for each directory that was made from another transformers than the one that is read."""
+    from omni_kit.pysource.library import find_library
+    from omni_kit.targets.recorded import other_version
+
+    library = find_library("transformers", transformers)
+    found = (other_version(path.parent, library) for path in map(Path, configs) if path.is_file())
+    return list(dict.fromkeys(filter(None, found)))
 
 
 def chosen_configs(configs: list[str] | None, all_configs: bool, root: Path | None) -> list[str | Path]:

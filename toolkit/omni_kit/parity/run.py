@@ -22,6 +22,8 @@ from omni_kit.parity.report.branches import NOT_MEASURED
 from omni_kit.parity.report.report import LevelResult, ParityReport
 from omni_kit.parity.report.saved import Options, save_replay
 from omni_kit.pysource.branches import Arcs
+from omni_kit.pysource.library import find_library
+from omni_kit.targets.recorded import other_version
 from omni_kit.targets.sides import Candidate
 from omni_kit.targets.versions import refuse_what_does_not_run
 from omni_kit.upstream.diffusers.pipelines import INDEX
@@ -84,7 +86,9 @@ def run_parity(
     candidate = replace(candidate, source=str(toy)) if toy else candidate
     _check_values(candidate.source, checkpoint)
     require(candidate.requires)
-    versions = refuse_what_does_not_run(owner) if candidate.requires else []
+    versions = refuse_what_does_not_run(owner, libraries) if candidate.requires else []
+    made = (other_version(candidate.path, find_library(name)) for name in owner.reads) if candidate.requires else ()
+    versions = [*filter(None, made), *versions]
     _check_device(device)
     given = str(checkpoint.resolve()) if checkpoint else ""
     asked = Options(

@@ -27,7 +27,7 @@ from omni_kit.targets.protocol import (
     ways_of,
 )
 from omni_kit.targets.registry import get_target, targets
-from omni_kit.targets.versions import library_for
+from omni_kit.targets.versions import library_for, pins
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.subject import Subject, open_source
 
@@ -89,6 +89,7 @@ def new_model(
     plan, files, edited = draft(
         name, source, target=target, style=style, into=into, kind=kind, kernels=kernels, run=not dry_run, **libraries
     )
+    plan = replace(plan, next=tuple(_reading(command, libraries) for command in plan.next))
     answers_path, base_path = (f"{plan.base}/{own}" for own in (ANSWERS, BASE))
     known = {**load_answers(inside(into, answers_path)).files, **_own(into, answers_path, base_path)}
     changes = compare(into, files, edited, known, force)
@@ -107,10 +108,25 @@ def _fitting_libraries(
     refuse_original(subject)
     _check_kind(kind)
     name = subject.library.name
-    if given.get(name) is not None or name not in given:
+    if name not in given:
         return given, ()
-    found, note = library_for(get_target(target) if target else _only_taker(subject, kind), name, (into,))
+    owner = get_target(target) if target else _only_taker(subject, kind)
+    if given[name] is not None:
+        read = subject.library.version
+        return given, tuple(
+            pin.against(read, "is read") for pin in pins(owner) if pin.library == name and not pin.takes(read)
+        )
+    found, note = library_for(owner, name, (into,))
     return {**given, name: found}, (note,) if note else ()
+
+
+def _reading(command: str, libraries: Mapping[str, Path | None]) -> str:
+    """A command of omni-kit that reads the given libraries, where it has the option."""
+    if not command.startswith(("omni-kit patchgen ", "omni-kit parity ")):
+        return command
+    options = [f"--{name} {shlex.quote(str(path))}" for name, path in libraries.items() if path is not None]
+    patching = command.startswith("omni-kit patchgen ")
+    return " ".join([command, *(one for one in options if not patching or one.startswith("--transformers"))])
 
 
 def draft(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from omni_kit.documents import read_toml
 from omni_kit.files import is_file
+from omni_kit.pysource.library import Library
 from omni_kit.upstream.diffusers.pipelines import INDEX
 
 SCHEDULER = "_scheduler"
@@ -15,9 +16,38 @@ _ANSWERS = ".omni-kit.toml"
 
 def recorded_source(path: Path) -> str:
     """A SOURCE: the directory of a pipeline as an absolute path, or a name as it was given; empty without a record."""
+    given = _recorded(path, "source")
+    return str(Path(given).resolve()) if given and Path(given, INDEX).is_file() else given
+
+
+def other_version(path: Path, library: Library) -> str:
+    """Return one line where an integration was made from another version of a library than this one; else empty.
+
+    A generated file that names this version in its head counts for more than the record.
+    """
+    made = _recorded(path, library.name)
+    if made in ("", library.version):
+        return ""
+    based = f"# Based on: {library.name}=={library.version}\n"
+    if any(based in _head(file) for file in (path / "generated").glob("*.py")):
+        return ""
+    return (
+        f"{path.resolve().name} was made from {library.name} {made}, and {library.version} is read here; "
+        f"read {made}, or run omni-kit new-model again with {library.version}"
+    )
+
+
+def _head(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8") as text:
+            return text.read(4000)
+    except (OSError, ValueError):
+        return ""
+
+
+def _recorded(path: Path, answer: str) -> str:
     try:
         recorded = read_toml((path / _ANSWERS).read_text(encoding="utf-8") if is_file(path / _ANSWERS) else "")
-        given = str(recorded["answers"]["source"])
+        return str(recorded["answers"][answer])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
-    return str(Path(given).resolve()) if given and Path(given, INDEX).is_file() else given

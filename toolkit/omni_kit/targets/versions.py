@@ -4,8 +4,9 @@ What the installed target's metadata requires counts; where it requires nothing,
 """
 
 import importlib.metadata
+import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -56,11 +57,11 @@ class Pin:
         wanted = f"{self.library}{self.specifier}"
         return f"pip install {wanted if str(self.specifier).startswith('==') else repr(wanted)}"
 
-    def against(self, version: str) -> str:
-        """Return one line about a version that is not among them."""
+    def against(self, version: str, how: str = "is installed") -> str:
+        """Return one line about a version that is not among them, and `how` it is here."""
         exact = str(self.specifier).removeprefix("==")
         verb = "pins" if exact != str(self.specifier) else "requires"
-        return f"{self.owner} {verb} {self.library} {exact}; {version} is installed"
+        return f"{self.owner} {verb} {self.library} {exact}; {version} {how}"
 
 
 def pins(target: Target) -> list[Pin]:
@@ -98,22 +99,49 @@ def library_for(target: Target, library: str, places: tuple[Path, ...] = ()) -> 
     return None, ""
 
 
-def refuse_what_does_not_run(target: Target) -> list[str]:
+def refuse_what_does_not_run(target: Target, libraries: Sequence[Path] = ()) -> list[str]:
     """Return one line for each pin that is broken, where the target's own package can still be imported.
+
+    Args:
+        libraries: directories that are searched before what is installed.
 
     Raises:
         MissingRequirement: a pin is broken, and the target cannot be imported.
     """
     broken = list(broken_pins(target))
     name = target.requirements[0].name if broken else ""
-    found = imported([name]).get(name) if broken else None
-    problem = found.text if found is not None else ""
+    found = imported([name], libraries).get(name) if broken else None
+    how = "is read" if libraries else "is installed"
     for pin, installed in broken:
-        if problem:
+        if found is not None:
+            needed = unmet(pin.library)
             raise MissingRequirement(
-                f"{pin.against(installed)}, on which it cannot be imported: {problem}", pin.install
+                f"{pin.against(installed, how)}, on which it cannot be imported: {found.text}",
+                f"pip install {shlex.join(needed)}" if libraries and needed else pin.install,
             )
-    return [f"{pin.against(installed)}; {pin.install}" for pin, installed in broken]
+    return [f"{pin.against(installed, how)}; {pin.install}" for pin, installed in broken]
+
+
+def unmet(distribution: str) -> list[str]:
+    """Return what a distribution requires of others that are installed in another version, as requirements."""
+    found = []
+    for line in _requires(distribution):
+        try:
+            needed = Requirement(line)
+        except InvalidRequirement:
+            continue
+        installed = _version(needed.name)
+        applies = needed.marker is None or needed.marker.evaluate({"extra": ""})
+        if applies and installed and not needed.specifier.contains(installed, prereleases=True):
+            found.append(f"{needed.name}{needed.specifier}")
+    return found
+
+
+def _requires(distribution: str) -> list[str]:
+    try:
+        return importlib.metadata.requires(distribution) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
 
 
 def _fitting(pin: Pin, places: tuple[Path, ...]) -> Iterator[Library]:

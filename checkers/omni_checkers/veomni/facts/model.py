@@ -15,6 +15,7 @@ from omni_checkers.veomni.facts.upstream import upstream_class
 from omni_kit.errors import BadInput
 from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library, find_library
+from omni_kit.targets.recorded import other_version
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.transformers.configs import config_class
@@ -84,9 +85,16 @@ def program(model_dir: ModelDir, files: Files) -> Program:
 
 
 @fact
-def transformers() -> Library:
-    """The transformers that the model is for."""
-    return find_library("transformers")
+def transformers(model_dir: ModelDir) -> Library:
+    """The transformers that the model is for.
+
+    Raises:
+        NotApplicable: the model was made from another version than the installed one.
+    """
+    library = find_library("transformers")
+    if why := other_version(model_dir.path, library):
+        raise NotApplicable(why)
+    return library
 
 
 @fact

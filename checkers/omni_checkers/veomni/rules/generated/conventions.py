@@ -8,8 +8,10 @@ from omni_checkers.engine.files import walked
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.examples import GENERATED, GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated, PatchConfigFile, upstream_function
-from omni_kit.pysource.library import Library
+from omni_kit.pysource.library import find_library
 from omni_kit.pysource.source import dotted
+from omni_kit.targets.recorded import other_version
+from omni_kit.targets.veomni.model_dir import ModelDir
 
 _REGISTER = {"override_method", "replace_class", "replace_function", "modify_init"}
 _COMMAND = re.compile(r"patchgen(?:\s+run)?\s+([\w./]+)")
@@ -189,11 +191,16 @@ class GeneratedForInstalled(Rule):
         {
             GENERATED: "# Source: transformers.models.olmoe.modeling_olmoe\n# Based on: transformers==5.0.0\n",
         },
+        {".omni-kit.toml": '[answers]\ntransformers = "5.0.0"\n'},
     )
     GOOD = ({GPU_CONFIG: patch_config()},)
 
-    def check(self, generated: list[Generated], transformers: Library) -> Findings:
-        for item in generated:
+    def check(self, model_dir: ModelDir, generated: list[Generated] | None = None) -> Findings:
+        transformers = find_library("transformers")
+        if why := other_version(model_dir.path, transformers):
+            yield Finding(why, model_dir.path / "__init__.py", 1)
+            return
+        for item in generated or ():
             said = _BASED.search(item.file.text[:4000])
             if said is not None and said.group(1) != transformers.version:
                 message = f"made from transformers {said.group(1)}; {transformers.version} is installed"
