@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from packaging.requirements import Requirement as Specified
+
 from omni_kit.errors import OmniKitError
 from omni_kit.formatting import ruff_binary
 from omni_kit.isolation.importing import ImportProblem, imported
@@ -72,7 +74,7 @@ def _one_fix_a_cause(tried: list[Component], target: str | None) -> list[Compone
     """Components that fail as a library fails get the library's fix: its fitting version, else what it requires."""
     pinned = {pin.library: pin.install for item in chosen(target) if target for pin, _ in broken_pins(item)}
     for library in [one for one in tried if one.status == "broken"]:
-        needed = unmet(library.name)
+        needed = [one for one in unmet(library.name) if Specified(one).name in library.problem]
         fix = pinned.get(library.name) or (f"pip install {shlex.join(needed)}" if needed else "")
         if not fix:
             continue
