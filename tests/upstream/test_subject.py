@@ -154,3 +154,14 @@ def test_config_without_model_type(tmp_path: Path) -> None:
 def test_an_empty_source_is_said(given: str) -> None:
     with pytest.raises(BadInput, match="SOURCE is empty"):
         open_source(given)
+
+
+def test_code_of_a_repository_is_named_with_the_way_to_open_it(tmp_path: Path) -> None:
+    auto = '{"AutoConfig": "modeling_own.OwnConfig", "AutoModelForCausalLM": "modeling_own.OwnForCausalLM"}'
+    (tmp_path / "config.json").write_text(f'{{"model_type": "of_its_own", "auto_map": {auto}}}', encoding="utf-8")
+    with pytest.raises(BadInput, match="unknown model_type 'of_its_own'"):
+        _ = open_source(str(tmp_path)).config
+    (tmp_path / "modeling_own.py").write_text("class OwnForCausalLM: ...\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"modeling_own\.py, named by auto_map") as refusal:
+        _ = open_source(str(tmp_path)).config
+    assert refusal.value.hint == f"open the class: {tmp_path}::OwnForCausalLM"

@@ -1,6 +1,7 @@
 """The one door for SOURCE: whatever was given becomes a Subject, whose kind and profile are read when asked for."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -100,6 +101,13 @@ class Subject:
         if self.library.name != TRANSFORMERS:
             raise BadInput(f"{self.name or self.given} is of {self.library.name}, not of {TRANSFORMERS}")
         if self.name:
+            if self.name not in model_types(self.library) and (files := self._own_code()):
+                file, _, name = files[0].rpartition(".")
+                raise BadInput(
+                    f"{self.given} brings model_type '{self.name}' in code of its own ({file}.py, named by auto_map): "
+                    "a config.json is read without it, and it is not run",
+                    f"open the class: {shlex.quote(f'{self.directory}::{name}')}",
+                )
             own = config_class(self.library, self.name)
             named_alone = not self.values and self.directory is None and self.weights is None
             given = default_values(own, layers=None) if named_alone else self.values
@@ -108,6 +116,15 @@ class Subject:
         if cls := next((item for item in found if item is not None), None):
             return ModelConfig(cls, self.values, "config.json")
         raise BadInput(f"{self.given} does not say its model_type", "give --model-type, or --config FILE")
+
+    def _own_code(self) -> list[str]:
+        """Classes of files beside config.json that `auto_map` names, as MODULE.CLASS; models first."""
+        named = self.values.get("auto_map")
+        if self.directory is None or not isinstance(named, dict):
+            return []
+        texts = [text for text in named.values() if isinstance(text, str) and text.count(".") == 1]
+        found = [text for text in texts if (self.directory / f"{text.partition('.')[0]}.py").is_file()]
+        return sorted(found, key=lambda text: text.endswith("Config"))
 
     @cached_property
     def model(self) -> UpstreamModel:
