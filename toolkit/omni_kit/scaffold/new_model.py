@@ -122,10 +122,11 @@ def _fitting_libraries(
 
 def _reading(command: str, libraries: Mapping[str, Path | None]) -> str:
     """A command of omni-kit that reads the given libraries, where it has the option."""
-    if not command.startswith(("omni-kit patchgen ", "omni-kit parity ")):
+    name_of = command.split()[1]
+    if name_of not in ("patchgen", "parity"):
         return command
     options = [f"--{name} {shlex.quote(str(path))}" for name, path in libraries.items() if path is not None]
-    patching = command.startswith("omni-kit patchgen ")
+    patching = name_of == "patchgen"
     return " ".join([command, *(one for one in options if not patching or one.startswith("--transformers"))])
 
 
