@@ -121,7 +121,7 @@ def _fitting_libraries(
 
 
 def _reading(command: str, libraries: Mapping[str, Path | None]) -> str:
-    """A command of omni-kit that reads the given libraries, where it has the option."""
+    """A command with the options that make it read the given libraries, where it has them."""
     name_of = command.split()[1]
     if name_of not in ("patchgen", "parity"):
         return command
