@@ -73,6 +73,13 @@ def test_another_loss_than_upstreams_is_seen(qwen: Path, tmp_path: Path) -> None
     assert "whole, step 1: the loss is" in found.reason
 
 
+def test_packing_with_an_attention_that_sees_across_samples_is_refused(qwen: Path, tmp_path: Path) -> None:
+    modeling = "generated/patched_modeling_mine_gpu.py"
+    found = trained(changed(qwen, tmp_path, modeling, "_supports_flash_attn = True", "_supports_flash_attn = False"))
+    assert found.status == "fail"
+    assert "eager attention sees across packed samples" in found.reason
+
+
 @needs_av
 @pytest.mark.sweep
 def test_a_diffusion_transformer_trains_online_and_offline() -> None:

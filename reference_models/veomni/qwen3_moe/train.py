@@ -4,5 +4,20 @@ import qwen3_moe  # noqa: F401  registers the model with VeOmni
 from veomni.arguments import VeOmniArguments, parse_args
 from veomni.trainer.text_trainer import TextTrainer
 
+
+class Trainer(TextTrainer):
+    """Ends before the first step where attention would see across the samples of a row."""
+
+    def on_train_begin(self):
+        train, attention = self.base.args.train, self.base.model_config._attn_implementation
+        packs = train.dyn_bsz or train.micro_batch_size > 1
+        if packs and not any(kernel in attention for kernel in ("flash", "magi")):
+            raise ValueError(
+                f"{attention} attention sees across packed samples. Set --train.dyn_bsz false "
+                "--train.micro_batch_size 1, or a flash attention in model.ops_implementation.attn_implementation."
+            )
+        super().on_train_begin()
+
+
 if __name__ == "__main__":
-    TextTrainer(parse_args(VeOmniArguments)).train()
+    Trainer(parse_args(VeOmniArguments)).train()

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from diffusers import WanTransformer3DModel as _WanTransformer3DModel
+from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import ModelOutput
 
@@ -97,6 +98,8 @@ class WanTransformer3DModel(PreTrainedModel, _InitShim):
 
     def _predict(self, sample: dict[str, Any]) -> torch.Tensor:
         """diffusers' own forward for one sample."""
+        if not isinstance(self, FSDPModule):  # which casts by itself
+            sample = {name: _cast(value, self.dtype) for name, value in sample.items()}
         sample = self._share.begin(sample)
         answer = _WanTransformer3DModel.forward(self, **sample, return_dict=False)
         tensors = list(_tensors(answer))
@@ -125,6 +128,14 @@ class WanTransformer3DModel(PreTrainedModel, _InitShim):
         model.__class__ = cls
         model._become(config)
         return model
+
+
+def _cast(value, dtype: torch.dtype):
+    """Return features in the dtype of the weights; vectors, such as timesteps, keep their precision."""
+    if isinstance(value, list):
+        return [_cast(one, dtype) for one in value]
+    features = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() > 1
+    return value.to(dtype) if features else value
 
 
 def _tensors(answer) -> Iterator[torch.Tensor]:

@@ -32,6 +32,7 @@ def main(packages: Path, answers: Path, name: str, upstream: str) -> None:
         "untouched": all(getattr(theirs, key) == value for key, value in before.items()),
         "peak": _peak(cls, config_class),
         **_saved(cls, config, theirs, packages / "saved"),
+        **_mixed(cls(config), theirs.from_config(config.to_diffuser_dict())),
         **_run(cls(config).train(), theirs.from_config(config.to_diffuser_dict())),
     }
     answers.write_text(json.dumps(found), encoding="utf-8")
@@ -102,6 +103,21 @@ def _run(model: Any, upstream: Any) -> dict[str, Any]:
         "blocks": sorted({type(one).__name__ for one in model.modules()} & set(model._no_split_modules)),
         "declared": sorted(model._no_split_modules),
     }
+
+
+def _mixed(model: Any, upstream: Any) -> dict[str, float]:
+    """The loss of features and weights of different precisions, and of float32 throughout."""
+    samples = samples_of(denoiser_inputs(upstream))
+    fed = [{**as_arguments(sample), TARGET: sample[TARGET]} for sample in samples]
+    batch = {key: [one[key] for one in fed] for key in fed[0]}
+    low = {key: [_low(one) for one in values] if key != TARGET else values for key, values in batch.items()}
+    runs = [("float32", model, batch), ("low features", model, low)]
+    found = {name: float(one(**given).loss["mse_loss"].detach()) for name, one, given in runs}
+    return {**found, "low weights": float(model.bfloat16()(**batch).loss["mse_loss"].detach())}
+
+
+def _low(value: torch.Tensor) -> torch.Tensor:
+    return value.bfloat16() if value.is_floating_point() and value.dim() > 1 else value
 
 
 def _gradients(model: Any, batch: dict[str, Any]) -> dict[str, torch.Tensor]:

@@ -108,7 +108,9 @@ class DiffusersBuilder:
         losses = []
         for sample in samples:
             target = sample[TARGET].to(self._device).float()
-            given = {name: self._here(value) for name, value in sample.items() if name in taken and value is not None}
+            given = {
+                name: self._fed(value, model) for name, value in sample.items() if name in taken and value is not None
+            }
             plain = {"return_dict": False} if "return_dict" in taken else {}
             found = prediction_of(cast(Any, model)(**given, **plain)).float()
             # What comes behind the target's channels is a variance, which is not trained.
@@ -181,6 +183,13 @@ class DiffusersBuilder:
         if isinstance(value, torch.Tensor):
             return value.to(self._device)
         return [self._here(one) for one in value] if isinstance(value, list | tuple) else value
+
+    def _fed(self, value: Any, model: nn.Module) -> Any:
+        """As `_here`, features in the dtype of the model; vectors, such as timesteps, keep theirs."""
+        if isinstance(value, list | tuple):
+            return [self._fed(one, model) for one in value]
+        features = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() > 1
+        return value.to(self._device, cast(Any, model).dtype) if features else self._here(value)
 
     def _placed(self, model: Any) -> nn.Module:
         return cast(nn.Module, model.train().to(self._device))
