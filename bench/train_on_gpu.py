@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -220,7 +221,7 @@ def figures(source: str, where: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Print the figures of a source, or run one part of it in a process of its own."""
-    parts = {"train": train, "plain": plain, "load": load}
+    parts: dict[str, Callable[..., None]] = {"train": train, "plain": plain, "load": load}
     if sys.argv[1] in parts:
         parts[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
         return
