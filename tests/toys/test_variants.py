@@ -50,7 +50,7 @@ def test_each_field_gets_values_by_its_use() -> None:
     found = made().configs
     expected: dict[str, dict[str, Any]] = {
         "norm_topk_prob=True": {"norm_topk_prob": True}, "tie_word_embeddings=True": {TIED: True},
-        "num_experts_per_tok=4": {"num_experts_per_tok": 4}, "head_dim=17": {"head_dim": 17},
+        "num_experts_per_tok=4": {"num_experts_per_tok": 4}, "head_dim=24": {"head_dim": 24},
         "hidden_act=gelu": {"hidden_act": "gelu"}, "mlp_only_layers=[0]": {"mlp_only_layers": [0]},
         "sparse_step=2": {"sparse_step": 2}, "window=5": {"window": 5}, "scale_by_depth=True": {"scale_by_depth": True},
         "layer_types=['sliding', 'full']": {"layer_types": ["sliding", "full"]},
@@ -72,11 +72,11 @@ def test_what_was_not_varied_is_known() -> None:
 
 def test_the_first_value_that_upstream_accepts_is_taken() -> None:
     def even(config: Mapping[str, Any]) -> str:
-        return "odd heads" if config["head_dim"] % 2 else "" if config["hidden_act"] == "silu" else "no such act"
+        return "uneven heads" if config["head_dim"] % 16 else "" if config["hidden_act"] == "silu" else "no such act"
 
     found = chosen(Source(TOY, READ, DECLARED, ROPES), even)
-    assert "head_dim=18" in found.configs
-    assert "head_dim=17" not in found.configs
+    assert "head_dim=32" in found.configs
+    assert "head_dim=24" not in found.configs
     assert found.refused == {"hidden_act=gelu": "no such act"}
     assert {one.name: one.why for one in found.fields}[
         "hidden_act"
@@ -93,7 +93,7 @@ def test_together_leaves_out_what_is_refused() -> None:
     found = chosen(Source(TOY, READ, DECLARED, ROPES), accepts, together=True)
     assert found.configs.keys() == {TOGETHER, LAYERS}
     every, layers = found.configs[TOGETHER], found.configs[LAYERS]
-    assert (every["norm_topk_prob"], every["head_dim"], every["hidden_act"]) == (True, 17, "silu")
+    assert (every["norm_topk_prob"], every["head_dim"], every["hidden_act"]) == (True, 24, "silu")
     assert (layers["mlp_only_layers"], layers["sparse_step"]) == ([0], 2)
     assert len(asked) < 15
 
@@ -128,7 +128,7 @@ def test_a_config_within_a_config_is_varied_by_itself() -> None:
         key: WHOLE[key] for key in WHOLE if key != "text_config"
     }
     assert found["talker: inner: norm_topk_prob=True"]["talker"]["inner"]["norm_topk_prob"] is True
-    assert {"text_config: rope yarn", "text_config: head_dim=17", "text_config: 12 layers and 12 experts"} <= set(found)
+    assert {"text_config: rope yarn", "text_config: head_dim=24", "text_config: 12 layers and 12 experts"} <= set(found)
     assert not [name for name in found if name.startswith("quantization")]  # a group of settings is no config
     # What the whole says, too, is turned in both at once.
     assert found["tie_word_embeddings=True"]["text_config"]["tie_word_embeddings"] is True

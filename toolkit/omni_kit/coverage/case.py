@@ -70,7 +70,9 @@ def proof(directory: Path, sides: Sides) -> tuple[Outcome, str]:
 
 def _difference(stage: Stage) -> float:
     """The largest relative difference that a stage has measured."""
-    return float(stage.figure.removeprefix(DIFFERENCE)) if stage.figure.startswith(DIFFERENCE) else 0.0
+    return (
+        float(stage.figure.removeprefix(DIFFERENCE).partition(";")[0]) if stage.figure.startswith(DIFFERENCE) else 0.0
+    )
 
 
 def as_markdown(

@@ -196,7 +196,7 @@ def load_card(file: Path) -> LoadedCard:
         signature = str(body.pop("signature", ""))
         # Cards of earlier versions name the checksum "seal".
         checksum = body.pop("seal") if "seal" in body else body.pop("checksum")
-        stages = [Stage(**{**stage, "untried": tuple(stage.get("untried", ()))}) for stage in body["stages"]]
+        stages = [Stage(**{**stage, "untried": list(stage.get("untried", ()))}) for stage in body["stages"]]
         # Cards of earlier versions say nothing of branches.
         untaken = body.get("not_tried", {}).get("branches", [])
         branches = {**body["branches"], "untaken": untaken} if body.get("branches") else {}

@@ -11,6 +11,7 @@ from omni_kit.upstream.transformers.fields import ConfigField, Use
 
 _GIVEN = 0.5  # where nothing is by default: small, so that a cap or a clip cuts what toys compute
 _GIVEN_COUNT = 5
+_ALIGNED = 8
 _FEW = 4  # a count of at most so many is also tried as one, and as a larger one
 # The first that a table has is taken; none of them is what most models take.
 _ENTRIES = ("gelu", "relu", "gelu_pytorch_tanh", "tanh", "sigmoid")
@@ -132,10 +133,12 @@ def _by_type(one: ConfigField, value: Any, types: frozenset[type]) -> Iterator[l
 
 
 def _counts(value: int) -> list[int]:
-    """Other counts, the nearest first: they share no divisor with most others."""
+    """Other counts, the nearest first: they share no divisor with most others, except that widths stay aligned."""
     if value <= 0:
         return [1]
-    near = [value + 1, value + 2, value + 4, value + 8, 2 * value, value // 2, value - 1]
+    # Grouped matrix products take rows of whole 16 bytes: eight numbers of two bytes.
+    step = _ALIGNED if value > _ALIGNED and value % _ALIGNED == 0 else 1
+    near = [value + step, value + 2 * step, value + 4 * step, value + 8 * step, 2 * value, value // 2, value - step]
     return list(dict.fromkeys(count for count in near if count > 0 and count != value))
 
 
