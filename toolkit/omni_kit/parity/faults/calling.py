@@ -103,7 +103,7 @@ def _scaled(names: Sequence[str], when: Callable[[Any, Called], bool]) -> Callab
 
 
 CALL_FAULTS: Mapping[str, CallFault] = {
-    "padding is read as text": CallFault(("padding",), _dropped("attention_mask")),
+    "padding is read as text": CallFault(("padding", "padded"), _dropped("attention_mask")),
     "logits_to_keep is dropped": CallFault(("logits_to_keep",), _dropped("logits_to_keep")),
     "return_dict is dropped": CallFault(("return_dict",), _dropped("return_dict")),
     "output_hidden_states is dropped": CallFault(("output_hidden_states",), _dropped("output_hidden_states")),
@@ -115,7 +115,7 @@ CALL_FAULTS: Mapping[str, CallFault] = {
     "positions begin anew beside a cache": CallFault(("cache", "generate"), _positions_anew),
     "the first of many tokens is not seen": CallFault(("300",), _first_unseen),
     "ignored labels are counted": CallFault(
-        ("labels ignored", "a single label", *several_packed(), *shown("IVS")), _ignored_counted
+        ("labels ignored", "a single label", "padded sdpa", *several_packed(), *shown("IVS")), _ignored_counted
     ),
     "in evaluation answers are others": CallFault(
         ("evaluation", "cache", "generate"),

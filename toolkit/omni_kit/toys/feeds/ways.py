@@ -133,10 +133,10 @@ def _attending(labels: Tensors) -> Iterator[Way]:
     padded = {**labels, "attention_mask": labels["attention_mask"].clone(), "labels": labels["labels"].clone()}
     padded["attention_mask"][1, :_AWAY] = 0
     padded["labels"][1, : _AWAY + 1] = _IGNORED
-    yield Way("attention by sdpa", labels, backward=True, attention="sdpa")
-    yield Way("attention by sdpa, padded", padded, backward=True, attention="sdpa")
+    yield Way("sdpa attention", labels, backward=True, attention="sdpa")
+    yield Way("padded sdpa attention", padded, backward=True, attention="sdpa")
     plain = {name: tensor for name, tensor in padded.items() if name != "labels"}
-    yield Way("attention by flex_attention, padded", plain, attention="flex_attention")
+    yield Way("padded flex_attention", plain, attention="flex_attention")
 
 
 def _drawn(tokens: list[int], rows: int, length: int) -> Tensors:
