@@ -88,7 +88,7 @@ class TestProject:
         path, file = str(subject(edits=_WRONG_KEY)), str(tmp_path / "known.json")
         code, out = call(capsys, "check", path, "--write-baseline", file)
         assert code == 0
-        assert "wrote 1 findings" in out
+        assert "wrote 1 finding " in out
         code, data = call_json(capsys, "check", path, "--baseline", file)
         assert (code, data["baseline"]) == (0, {"matched": 1, "stale": []})
 

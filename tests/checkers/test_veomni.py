@@ -8,8 +8,8 @@ import pytest
 from omni_checkers import Report, Severity, check
 from omni_kit.diagnostics.definition import family_of
 
-_GATED = {"qwen2_5_omni": 1, "qwen3_omni_moe": 2}
-_DUMMIES = {"qwen2_5vl": 1, "qwen2_vl": 1, "qwen3_5": 2, "qwen3_5_moe": 2, "qwen3_vl": 2, "qwen3_vl_moe": 2}
+_GATED = {"qwen2_5_omni": 1, "qwen3_omni_moe": 1}
+_DUMMIES = {"qwen2_5vl": 1, "qwen2_vl": 1, "qwen3_5": 1, "qwen3_5_moe": 2, "qwen3_vl": 1, "qwen3_vl_moe": 2}
 _NO_NAME = (
     "deepseek_v3 deepseek_v4 glm_moe_dsa llama qwen2 qwen2_5_omni qwen2_5vl qwen2_vl qwen3 qwen3_5 qwen3_5_moe "
     "qwen3_moe qwen3_omni_moe qwen3_vl qwen3_vl_moe seed_oss"
@@ -40,7 +40,7 @@ KNOWN = {
     # Another release's text: `return_dict=True` is not passed down, as `model.config.return_dict = False` shows (the
     # answer of the text model is a tuple, and `outputs.past_key_values` an AttributeError); three rows of positions in
     # the place of upstream's four, of which the first is read in either case.
-    "VEO415": {"qwen2_5_omni": 1, "qwen3_omni_moe": 2},
+    "VEO415": {"qwen2_5_omni": 1, "qwen3_omni_moe": 1},
     # An import of torch that nothing reads.
     "VEO420": {"qwen3_vl_moe": 1},
     # Read, not run: what the merger is padded by is one rank's rows less the patches of all, and never above zero; a
@@ -60,9 +60,9 @@ KNOWN = {
         "qwen3_omni_moe": 2,
         "qwen3_vl": 3,
     },
-    "VEO413": {"qwen2_5vl": 2, "qwen2_vl": 2, "qwen3_5": 2, "qwen3_5_moe": 2, "qwen3_vl": 2, "qwen3_vl_moe": 2},
+    "VEO413": {"qwen2_5vl": 2, "qwen2_vl": 2, "qwen3_5": 1, "qwen3_5_moe": 2, "qwen3_vl": 1, "qwen3_vl_moe": 2},
     # Convention: `loss += ...` on a line that is not upstream's own.
-    "VEO511": {"qwen3_5_moe": 2},
+    "VEO511": {"qwen3_5_moe": 1},
     # hasattr(Qwen3OmniMoeThinkerForConditionalGeneration, "get_metadata_collate_func") is False; the class that wraps
     # it has one.
     "VEO601": {"qwen3_omni_moe": 2},
@@ -74,9 +74,9 @@ KNOWN = {
         "qwen2_5_omni": 1,
         "qwen2_5vl": 1,
         "qwen2_vl": 1,
-        "qwen3_5": 2,
+        "qwen3_5": 1,
         "qwen3_5_moe": 2,
-        "qwen3_omni_moe": 2,
+        "qwen3_omni_moe": 1,
     },
     # Read, not run: without position_ids it makes them from the shard of one rank; its siblings raise RuntimeError.
     "VEO609": {"qwen2_vl": 1},

@@ -87,7 +87,8 @@ def run_parity(
     _check_values(candidate.source, checkpoint)
     require(candidate.requires)
     versions = refuse_what_does_not_run(owner, libraries) if candidate.requires else []
-    made = (other_version(candidate.path, find_library(name)) for name in owner.reads) if candidate.requires else ()
+    read = [name for name in owner.reads if name in candidate.requires]
+    made = [other_version(candidate.path, find_library(name)) for name in read]
     versions = [*filter(None, made), *versions]
     _check_device(device)
     given = str(checkpoint.resolve()) if checkpoint else ""

@@ -116,7 +116,11 @@ def really_import(path: Path) -> ModuleType:
 
 def _dsl_names(path: Path) -> set[str]:
     """The modules that a file imports the DSL from, with the packages around them; ours need no stand-in."""
-    named = {match[0] for match in DSL.finditer(path.read_text(encoding="utf-8")) if match["framework"] != OWN}
+    named = {
+        match[0]
+        for match in DSL.finditer(path.read_text(encoding="utf-8", errors="replace"))
+        if match["framework"] != OWN
+    }
     return {"patchgen", "patchgen.patch_spec", *named, *(name.removesuffix(".patch_spec") for name in named)}
 
 
