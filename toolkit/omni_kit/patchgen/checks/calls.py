@@ -149,7 +149,7 @@ def _module_of(module: SourceModule, base: str, method: str, facts: Facts) -> So
         if isinstance(node, ast.ImportFrom) and any(bound_by(a, node) == base for a in node.names):
             dotted = absolute(node, module.name, module.path.name == "__init__.py")
             path = facts.libraries.file_of(dotted)
-            if path is not None and f"def {method}" in path.read_text(encoding="utf-8"):
+            if path is not None and f"def {method}" in path.read_text(encoding="utf-8", errors="replace"):
                 return read_module(dotted, path)
     return None
 

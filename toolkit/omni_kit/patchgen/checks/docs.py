@@ -51,4 +51,4 @@ def _described(function: ast.FunctionDef) -> set[str]:
 
 @lru_cache(maxsize=4)
 def _known_arguments(path: Path) -> frozenset[str]:
-    return frozenset(_KNOWN.findall(path.read_text(encoding="utf-8")))
+    return frozenset(_KNOWN.findall(path.read_text(encoding="utf-8", errors="replace")))

@@ -36,7 +36,7 @@ def open_conflicts(facts: Facts) -> Iterator[Diagnostic]:
     """An upgrade left a conflict to a person, and its mark is still there."""
     loaded = facts.made.loaded
     for path in loaded.siblings or [loaded.path]:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="replace")
         for mark in marks_in(text) if BEGIN in text else ():
             message = f"{mark.target}: the upgrade {mark.versions} left a conflict; decide, then delete its comment"
             yield warning("open-conflict", message, Origin(str(path), mark.line), [mark.target])
