@@ -147,20 +147,13 @@ class Bump:
 
     def sections(self) -> list[tuple[str, list[str]]]:
         """What the table leaves out, by title."""
+        patches = [one for model in self.models for config in model.configs for one in config.patches]
         conflicts = [
             f"{one.path}:{one.line} {one.target}: {one.reason} {' '.join(one.effects)}"
-            for model in self.models
-            for config in model.configs
-            for one in config.patches
+            for one in patches
             if one.status == "conflict"
         ]
-        dropped = [
-            f"{one.target}: {one.reason}"
-            for model in self.models
-            for config in model.configs
-            for one in config.patches
-            if one.status == "dropped"
-        ]
+        dropped = [f"{one.target}: {one.reason}" for one in patches if one.status == "dropped"]
         failed = [
             f"{model.path}: {one.stage} {one.status}: {one.reason}"
             for model in self.models
