@@ -244,7 +244,7 @@ def test_help_flows_and_shows_square_brackets(capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr().out
     assert "[tool.patchgen]" in shown
     said = next(line for line in shown.splitlines() if "[tool.omni-kit.check]" in line)
-    assert said.startswith(" Nothing of what is checked"), "one line of the source begins no line of the terminal"
+    assert said.startswith(" baseline in"), "one line of the source begins no line of the terminal"
 
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ def test_a_failure_names_the_module_the_places_and_the_command(plant: Plant, sid
     assert "first divergence: model.layers.0.mlp.experts adds" in text
     assert "patched_modeling_qwen3_moe_gpu.py:" in text
     assert "modeling_qwen3_moe.py:" in text
-    assert "again: omni-kit parity --replay " in text
+    assert "rerun: omni-kit parity --replay " in text
     assert len(text.splitlines()) < 10
 
 

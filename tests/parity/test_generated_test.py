@@ -33,5 +33,5 @@ def test_the_scaffolds_own_test(tmp_path: Path, faulty: bool) -> None:
     assert len(said) <= 8
     if faulty:
         assert any("first divergence: model.layers.0.mlp.experts adds" in line for line in said)
-        assert any("again: omni-kit parity --replay " in line for line in said)
+        assert any("rerun: omni-kit parity --replay " in line for line in said)
         assert "run_parity(" not in done.stdout

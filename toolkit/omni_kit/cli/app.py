@@ -1,4 +1,4 @@
-"""The app, its commands, and the one place where errors become exit codes."""
+"""The app, its commands, and the only place that turns errors into exit codes."""
 
 import shlex
 import sys
@@ -23,7 +23,7 @@ _LOOP = "Symlink loop from "  # how Python's `Path.resolve` begins to say so
 _SHOWN = 200  # characters of a path
 app = Commands(
     name="omni-kit",
-    help="Bring a new model into a training or serving framework, and prove that it is right.",
+    help="Bring a new model into a training or serving framework, and verify the result.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -43,7 +43,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Bring a new model into a training or serving framework, and prove that it is right."""
+    """Bring a new model into a training or serving framework, and verify the result."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,20 +74,20 @@ def _run(given: list[str]) -> int:
 
 
 def _interrupted(given: list[str]) -> OmniKitError:
-    """What stands, and the command that goes on from there."""
+    """Written so far, and the command to resume."""
     again = given
     if "convert" in given and "--resume" not in given:
         again = [*given, "--resume"]
-    kept = "finished shards stand" if again != given else "nothing is left half written"
-    return Interrupted("interrupted", f"{kept}; go on with: {shlex.join(['omni-kit', *again])}")
+    kept = "finished shards are kept" if again != given else "no file is half written"
+    return Interrupted("interrupted", f"{kept}; resume with: {shlex.join(['omni-kit', *again])}")
 
 
 def _unforeseen(error: Exception) -> OmniKitError:
-    """What is said of an exception that no command expects; nothing is proven then, so the exit code is 3."""
+    """Report an exception that no command expects; the exit code is 3, because nothing was verified."""
     if package := lacking_package(error):
         return MissingRequirement(missing(error, package), f"pip install {package}")
     if why := _of_the_disk(error):
-        return BadInput(why, "give another path, or fix this one")
+        return BadInput(why, "pass another path, or fix this one")
     said = " ".join(str(error).split())[:200]
     message = f"omni-kit failed: {type(error).__name__}: {said}"
     log = cache_directory() / "failure.log"
@@ -99,7 +99,7 @@ def _unforeseen(error: Exception) -> OmniKitError:
 
 
 def _of_the_disk(error: Exception) -> str:
-    """Return what the system says of a file that a command could not use; empty for any other error."""
+    """Return the system's message for a file that a command could not use; empty for any other error."""
     if isinstance(error, RuntimeError) and (link := str(error).removeprefix(_LOOP)) != str(error):
         return f"{link[:_SHOWN]} is a link that leads to itself"
     if not isinstance(error, OSError) or error.strerror is None:

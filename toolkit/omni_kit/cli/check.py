@@ -1,4 +1,4 @@
-"""omni-kit check: what is wrong with an integration, where, and why it hurts."""
+"""omni-kit check: report what is wrong in an integration, where, and the consequence."""
 
 from enum import StrEnum
 from functools import partial
@@ -21,7 +21,7 @@ _COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
 
 
 class CheckLevel(StrEnum):
-    """How far rules may go."""
+    """How far rules may go: read, build, or load a toy checkpoint."""
 
     static = "static"
     import_ = "import"
@@ -33,39 +33,40 @@ def check_command(
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH...", help="Model directories, or the root of a checkout.")
     ],
-    target: Annotated[str | None, typer.Option(help="Judge by this framework's rules alone.")] = None,
+    target: Annotated[str | None, typer.Option(help="Apply only this framework's rules.")] = None,
     select: Annotated[
-        list[str] | None, typer.Option(metavar="IDS", help="Only rules whose id starts so; separate by commas.")
+        list[str] | None,
+        typer.Option(metavar="IDS", help="Only rules whose ID starts with one of these prefixes (comma-separated)."),
     ] = None,
     ignore: Annotated[
-        list[str] | None, typer.Option(metavar="IDS", help="No rules whose id starts so; separate by commas.")
+        list[str] | None,
+        typer.Option(metavar="IDS", help="No rules whose ID starts with one of these prefixes (comma-separated)."),
     ] = None,
-    baseline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Known findings, which are not reported again.")
-    ] = None,
+    baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Baseline of known findings to ignore.")] = None,
     write_baseline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Make the findings of this run the known ones.")
+        Path | None, typer.Option(metavar="FILE", help="Write the findings of this run as a baseline.")
     ] = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended safely, then check again.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Apply safe fixes, then check again.")] = False,
     level: Annotated[
-        CheckLevel, typer.Option(help="static reads; import also builds; toy also loads a toy checkpoint.")
+        CheckLevel,
+        typer.Option(help="static reads the code; import also builds the model; toy also loads a toy checkpoint."),
     ] = CheckLevel.static,
     touched: Annotated[
-        bool, typer.Option("--touched", help="PATHs are files, as a commit touches them: check the models around them.")
+        bool, typer.Option("--touched", help="Treat each PATH as a changed file and check the model that contains it.")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")] = False,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The pyproject.toml with the settings, instead of the working directory's."),
+        typer.Option(metavar="FILE", help="Read settings from this pyproject.toml instead of the working directory's."),
     ] = None,
-    cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Use verdicts of earlier runs.")] = True,
+    cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Reuse results of earlier runs.")] = True,
     fmt: FindingsFormatOption = FindingsFormat.human,
     full: FullOption = False,
 ) -> None:
-    """Check integrations by rules: what is wrong, where, and what it leads to. Needs no torch, unless a level does.
+    """Check integrations against rules: what is wrong, where, and the consequence. Level static needs no torch.
 
-    Nothing of what is checked runs, unless a level says so. [tool.omni-kit.check] of the pyproject.toml at or above the
-    working directory may hold select, ignore, strict, per-file-ignores and baseline; one around PATH does not count.
+    Level static runs none of the checked code. The pyproject.toml at or above the working directory may set select,
+    ignore, strict, per-file-ignores and baseline in [tool.omni-kit.check]; a pyproject.toml near PATH is ignored.
     """
     from omni_checkers.engine.command import run_check
 
@@ -100,7 +101,7 @@ def _render(report: "Report", console: Console) -> None:
 
 
 def show_findings(report: "Report", data: dict[str, Any], console: Console) -> None:
-    """Findings by file, and a last line that says what was looked at; `data` is the report as JSON."""
+    """Render findings by file, and a last line with counts; `data` is the report as JSON."""
     from omni_checkers.engine.report import finding_json, grouped
     from omni_kit.diagnostics.finding import shown
 

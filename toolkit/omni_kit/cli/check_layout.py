@@ -1,4 +1,4 @@
-"""omni-kit check-layout: in which layout a checkpoint's experts lie, and where every key goes."""
+"""omni-kit check-layout: a checkpoint's expert layout, and the parameter that each key loads into."""
 
 from functools import partial
 from pathlib import Path
@@ -35,25 +35,24 @@ _COLOURS = {"native": "green", "convertible": "green", "mixed": "yellow", "not-m
 @app.command("check-layout")
 def check_layout_command(
     source: SourceArgument,
-    model_type: Annotated[
-        str | None, typer.Option(help="Take this model_type, or class of diffusers, instead of the config's.")
-    ] = None,
+    model_type: Annotated[str | None, typer.Option(help="Override the config's model_type or diffusers class.")] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A config.json to use instead of the one beside the weights.")
+        Path | None, typer.Option(metavar="FILE", help="Use this config.json instead of the one next to the weights.")
     ] = None,
     assume: Annotated[
-        str | None, typer.Option(metavar="LAYOUT", help="The layout to take where the file leaves it open.")
+        str | None, typer.Option(metavar="LAYOUT", help="Layout to assume when shapes are ambiguous.")
     ] = None,
     against_model: Annotated[
-        bool, typer.Option("--against-model", help="Prove it with transformers' own loader on the meta device (torch).")
+        bool,
+        typer.Option("--against-model", help="Verify with transformers' own loader on the meta device (needs torch)."),
     ] = False,
     consumer: Annotated[
         str | None,
-        typer.Option("--for", metavar="NAME", help="Account for who loads it: a library's name, or a target's."),
+        typer.Option("--for", metavar="NAME", help="Check against this loader: a library or a target."),
     ] = None,
     emit_converter: Annotated[
         Path | None,
-        typer.Option("--emit-converter", metavar="FILE", help="Write the converter module for this layout."),
+        typer.Option("--emit-converter", metavar="FILE", help="Write a converter module for this layout."),
     ] = None,
     transformers: TransformersOption = None,
     diffusers: DiffusersOption = None,
@@ -64,9 +63,9 @@ def check_layout_command(
     fmt: FindingsFormatOption = FindingsFormat.human,
     full: FullOption = False,
 ) -> None:
-    """Tell the expert layout of a checkpoint from headers alone, and account for every key. Needs no torch.
+    """Detect a checkpoint's expert layout from its headers and map every key. Needs no torch.
 
-    Of a pipeline of diffusers, its denoiser is looked at. Original authors' layouts are refused with their conversion.
+    For a diffusers pipeline, check the denoiser. Original authors' layouts are rejected with the conversion to run.
     """
     from omni_kit.layout import check_layout
     from omni_kit.layout.codes import IDS
@@ -106,7 +105,7 @@ def check_layout_command(
 def _render(verdict: "LayoutVerdict", needed: "Loading", consumer: str | None, console: Console) -> None:
     data = verdict.as_json()
     colour = _COLOURS.get(verdict.verdict, "red")
-    console.print(f"[{colour}]{verdict.verdict}[/{colour}]  to the canonical form: {data['converter'] or 'none'}")
+    console.print(f"[{colour}]{verdict.verdict}[/{colour}]  converter to canonical form: {data['converter'] or 'none'}")
     console.print(f"loading   {needed.converter}: {escape(needed.reason)}", soft_wrap=True)
     if data["recipe"]:
         alias = f" (alias of {data['recipe']['alias_of']})" if data["recipe"]["alias_of"] else ""
@@ -121,7 +120,7 @@ def _render(verdict: "LayoutVerdict", needed: "Loading", consumer: str | None, c
         console.print(rows)
     keys = data["keys"]
     lost = f"{len(keys['unmapped'])} unmapped, {len(keys['missing'])} parameters missing"
-    console.print(f"keys      {keys['total']} in all, {keys['expert']} of experts, {keys['mapped']} mapped, {lost}")
+    console.print(f"keys      {keys['total']} total, {keys['expert']} expert, {keys['mapped']} mapped, {lost}")
     if consumer:
         console.print(f"for       {consumer}")
     if keys["proof"]:

@@ -1,4 +1,4 @@
-"""omni-kit convert: a checkpoint in another expert layout, bit for bit."""
+"""omni-kit convert: convert a checkpoint to another expert layout, bit for bit."""
 
 from functools import partial
 from pathlib import Path
@@ -18,30 +18,33 @@ if TYPE_CHECKING:
 @app.command("convert")
 def convert_command(
     source: SourceArgument,
-    destination: Annotated[Path, typer.Argument(metavar="DST", help="The directory to write: empty, or not there.")],
+    destination: Annotated[Path, typer.Argument(metavar="DST", help="Output directory; must be empty or not exist.")],
     to: Annotated[
         str,
         typer.Option(
             metavar="FORM",
-            help="canonical: gate_up_proj [E, 2I, H], down_proj [E, H, I]. memory: as the module holds them. "
-            "hub: as the published checkpoints and transformers' recipe have them.",
+            help="canonical: gate_up_proj [E, 2I, H], down_proj [E, H, I]. memory: the module's own layout. "
+            "hub: the layout of published checkpoints.",
         ),
     ],
     dtype: Annotated[
-        str | None, typer.Option(help="Cast floating tensors: bfloat16, float16 or float32. Never scales or routing.")
+        str | None,
+        typer.Option(help="Cast floating-point tensors to bfloat16, float16 or float32, except scales and routers."),
     ] = None,
-    shard_size: Annotated[str, typer.Option(metavar="SIZE", help="Of one file: 5GB, 500MB.")] = "5GB",
+    shard_size: Annotated[
+        str, typer.Option(metavar="SIZE", help="Maximum size of one file, for example 5GB or 500MB.")
+    ] = "5GB",
     verify: Annotated[
-        bool, typer.Option("--verify", help="Wait for the disk, read all again, compare content hashes.")
+        bool, typer.Option("--verify", help="Flush to disk, read every file again, and compare content hashes.")
     ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Finish an interrupted run of the same command.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run of the same command.")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Threads.")] = 4,
     transformers: TransformersOption = None,
     diffusers: DiffusersOption = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Convert a checkpoint between expert layouts without losing a bit. Needs no torch; torchrun shares the work."""
+    """Convert a checkpoint between expert layouts, bit for bit. Needs no torch; torchrun ranks share the work."""
     from omni_kit.convert import convert
 
     output = Output("convert", fmt, full)

@@ -1,4 +1,4 @@
-"""omni-kit demo: the main job on two real models."""
+"""omni-kit demo: integrate and verify two real models."""
 
 import shutil
 import tempfile
@@ -24,12 +24,12 @@ _MARK = ".omni-kit-demo"
 @app.command("demo")
 def demo_command(
     into: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to write; a temporary directory by default.")
+        Path | None, typer.Option(metavar="DIR", help="Output directory; a temporary one by default.")
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep what was written.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the written files.")] = False,
     fmt: FormatOption = Format.human,
 ) -> None:
-    """Bring Qwen3-MoE and OLMoE into VeOmni, prove both, plant one fault and catch it."""
+    """Integrate Qwen3-MoE and OLMoE into VeOmni, verify both, inject one fault and detect it."""
     from omni_kit.demo import run_demo
 
     output = Output("demo", fmt)
@@ -44,12 +44,14 @@ def demo_command(
 
 
 def _prepare(into: Path | None) -> Path:
-    """An empty directory: a fresh one, or what an earlier demo left, and nothing else, cleared."""
+    """Return an empty directory: a new one, or an earlier demo's, cleared."""
     if into is None:
         return Path(tempfile.mkdtemp(prefix="omni-kit-demo-"))
     if into.exists():
         if into.is_symlink() or not into.is_dir() or (any(into.iterdir()) and not (into / _MARK).is_file()):
-            raise BadInput(f"{into} exists and is not of an earlier demo", "give another directory with --into")
+            raise BadInput(
+                f"{into} exists and was not written by an earlier demo", "pass another directory with --into"
+            )
         shutil.rmtree(into)
     into.mkdir(parents=True)
     (into / _MARK).touch()
@@ -72,5 +74,5 @@ def _render(report: "DemoReport", console: Console) -> None:
             )
     fault = report.planted_fault
     caught = "[green]caught[/]" if fault.caught_by else "[red]missed[/]"
-    rows.add_row("planted fault", escape(fault.what), caught, "", escape("; ".join(fault.caught_by)))
+    rows.add_row("injected fault", escape(fault.what), caught, "", escape("; ".join(fault.caught_by)))
     console.print(rows)

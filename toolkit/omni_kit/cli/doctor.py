@@ -1,4 +1,4 @@
-"""omni-kit doctor: is everything there?"""
+"""omni-kit doctor: report what is installed and what is missing."""
 
 from typing import Annotated
 
@@ -13,16 +13,16 @@ from omni_kit.output import Format, Output, table
 
 @app.command("doctor")
 def doctor_command(
-    target: Annotated[str | None, typer.Option(help="Only what this target needs.")] = None,
+    target: Annotated[str | None, typer.Option(help="Check only what this target needs.")] = None,
     fmt: FormatOption = Format.human,
 ) -> None:
-    """Show what is installed and can be imported, and the command that mends what is not. Exit 3 when something is."""
+    """Show what is installed and importable, and how to install the rest. Exit 3 if anything is missing."""
     from omni_kit.doctor import examine
     from omni_kit.targets.registry import chosen
 
     chosen(target)  # who names one that is none need not wait for the imports
     output = Output("doctor", fmt)
-    with output.status("importing what is installed"):
+    with output.status("importing installed packages"):
         components = examine(target)
     missing = [component for component in components if component.status != "ok"]
 
@@ -36,7 +36,7 @@ def doctor_command(
         for item in components:
             if item.problem:
                 console.print(
-                    f"[red]{item.name}[/red] does not serve {escape(item.needed_by)}: {escape(item.problem)}",
+                    f"[red]{item.name}[/red] does not meet {escape(item.needed_by)}: {escape(item.problem)}",
                     soft_wrap=True,
                 )
 

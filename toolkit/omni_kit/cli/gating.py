@@ -1,4 +1,4 @@
-"""What commands with a gate for findings share: making the gate, and ending in any of the formats."""
+"""Code shared by commands that report findings: build the gate, and exit in any output format."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def ids(given: list[str] | None) -> list[str]:
-    """IDs that were given by several options, by commas, or both."""
+    """Return IDs from repeated options, comma-separated values, or both."""
     return [item.strip() for text in given or [] for item in text.split(",") if item.strip()]
 
 
 def gate_of(
     definitions: "Sequence[Definition]", select: list[str] | None, ignore: list[str] | None, baseline: Path | None
 ) -> "Gate":
-    """The gate of a command, with the settings of the working directory."""
+    """Build a command's gate from its options and the working directory's settings."""
     from omni_kit.diagnostics.gate import Gate
     from omni_kit.diagnostics.settings import find_settings
 
@@ -45,9 +45,9 @@ def finish(
     exit_code: int | None = None,
     write_baseline: Path | None = None,
 ) -> NoReturn:
-    """End a command: the findings alone as SARIF or as workflow commands, or all that it has to show.
+    """Exit a command: print findings as SARIF or workflow commands, or the whole report.
 
-    A run that writes a baseline reports none of its findings as wrong.
+    A run that writes a baseline does not fail on its findings.
     """
     notes = [*notes, *gate.notes()]
     if write_baseline is not None:
@@ -62,7 +62,7 @@ def finish(
 
 
 def for_machines(report: "Reported", fmt: FindingsFormat) -> str:
-    """Findings as SARIF, or as workflow commands of GitHub."""
+    """Render findings as SARIF or as GitHub workflow commands."""
     from omni_kit.diagnostics.github import as_github
     from omni_kit.diagnostics.sarif import as_sarif
 

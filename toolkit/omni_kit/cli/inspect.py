@@ -1,4 +1,4 @@
-"""omni-kit inspect: what a model is, with the evidence for every fact."""
+"""omni-kit inspect: describe a model, with evidence for every fact."""
 
 from typing import Any
 
@@ -18,9 +18,9 @@ def inspect_command(
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Tell what a model is: kind, traits, experts, and what an integration of it would take. Needs no torch.
+    """Describe a model: kind, traits, experts, and the edits an integration needs. Needs no torch.
 
-    Of a pipeline of diffusers, the model is its denoiser; the other components are listed beside it.
+    For a diffusers pipeline, describe the denoiser and list the other components.
     """
     from omni_kit.inspection import inspect
 

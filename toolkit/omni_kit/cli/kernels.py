@@ -1,4 +1,4 @@
-"""`omni-kit kernels`: the fastest right kernel for each slot, measured."""
+"""`omni-kit kernels`: measure the fastest correct kernel for each slot."""
 
 import re
 from pathlib import Path
@@ -23,30 +23,34 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 
 @app.command("kernels")
 def kernels_command(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The directory of an integration.")],
-    target: Annotated[str | None, typer.Option(help="The framework, where several could know the directory.")] = None,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Directory of an integration.")],
+    target: Annotated[str | None, typer.Option(help="Target framework, if several match the directory.")] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="A config.json of the model that will train.")
+        Path | None, typer.Option("--config", metavar="FILE", help="config.json of the model to train.")
     ] = None,
     size: Annotated[
-        str, typer.Option("--size", metavar="1b", help="Without --config: parameters of a model made to that size.")
+        str,
+        typer.Option("--size", metavar="1b", help="Without --config: scale the model to this number of parameters."),
     ] = "1b",
-    device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Where to measure.")] = "cuda",
-    sequence: Annotated[int, typer.Option("--sequence", min=2, help="Tokens of a sequence.")] = 4096,
-    micro_batch: Annotated[int, typer.Option("--micro-batch", min=1, help="Sequences of a step.")] = 1,
+    device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Device to measure on.")] = "cuda",
+    sequence: Annotated[int, typer.Option("--sequence", min=2, help="Tokens per sequence.")] = 4096,
+    micro_batch: Annotated[int, typer.Option("--micro-batch", min=1, help="Sequences per step.")] = 1,
     memory: Annotated[
-        float | None, typer.Option("--memory", metavar="GB", help="What a step may take; else what upstream takes.")
+        float | None,
+        typer.Option("--memory", metavar="GB", help="Memory limit of a step in GB; by default upstream's own use."),
     ] = None,
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Steps that are timed each time.")] = 6,
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="After which nothing new is tried.")] = 240.0,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Timed steps per measurement.")] = 6,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, help="Start no new measurement after this time.")
+    ] = 240.0,
     write_yaml: Annotated[
-        Path | None, typer.Option("--write-yaml", metavar="FILE", help="Set the choice in a training file.")
+        Path | None, typer.Option("--write-yaml", metavar="FILE", help="Write the choice into this training YAML.")
     ] = None,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the result as a page.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML report.")] = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Prove the kernels of every slot of an integration, time them in a training step, and recommend a choice.
+    """Verify each slot's kernels, time them in a training step, and recommend a choice.
 
     Every kernel that the framework has for a slot is first fed what the model
     feeds it, at the width that is trained, beside an independent reference:

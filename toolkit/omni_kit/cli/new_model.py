@@ -1,4 +1,4 @@
-"""omni-kit new-model: the files of an integration, derived from the upstream model."""
+"""omni-kit new-model: write an integration derived from the upstream model."""
 
 from functools import partial
 from pathlib import Path
@@ -19,53 +19,49 @@ if TYPE_CHECKING:
 
 @app.command("new-model")
 def new_model_command(
-    name: Annotated[str, typer.Argument(help="The integration's name: a Python identifier.")],
+    name: Annotated[str, typer.Argument(help="Name of the integration; a Python identifier.")],
     source: Annotated[
         str,
         typer.Option(
             "--from",
             metavar="SOURCE",
-            help="A checkpoint directory, a config.json, a model_type, a class of diffusers, a pipeline, or a class of "
-            "its authors' repository: PATH::Class, or package.module:Class.",
+            help="A checkpoint directory, config.json, model_type, diffusers class or pipeline; or a class in its "
+            "authors' repository, as PATH::Class or package.module:Class.",
         ),
     ],
     target: Annotated[
-        str | None, typer.Option(help="The framework to integrate into; needed where several take this kind of model.")
+        str | None, typer.Option(help="Target framework; required if several support this kind of model.")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Refuse if the model is of another kind; or how to integrate it.")
+        str | None, typer.Option(help="Expected kind, or the kind to integrate it as; other kinds are rejected.")
     ] = None,
     pipeline: Annotated[
-        str | None, typer.Option(help="standard, modular or both: which pipelines to make; with --target.")
+        str | None, typer.Option(help="Pipelines to write: standard, modular or both. Requires --target.")
     ] = None,
     style: Annotated[
-        str, typer.Option(help="plugin: a package of its own. in-tree: files of the framework's checkout.")
+        str, typer.Option(help="plugin writes a package; in-tree writes into the framework's checkout.")
     ] = "plugin",
-    into: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where to write: a directory, or the checkout's root.")
-    ] = Path(),
+    into: Annotated[Path, typer.Option(metavar="DIR", help="Output directory, or the checkout's root.")] = Path(),
     kernels: Annotated[
         Path | None,
-        typer.Option("--kernels", metavar="FILE", help="What `kernels --format json` printed: write a training file."),
+        typer.Option("--kernels", metavar="FILE", help="Output of `kernels --format json`, for the training YAML."),
     ] = None,
     dry_run: DryRunOption = False,
     diff: DiffOption = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that somebody changed.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite edited files.")] = False,
     transformers: TransformersOption = None,
     diffusers: DiffusersOption = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Write the files of a new integration. What is not recognised upstream is left alone, and said."""
+    """Write a new integration. Code it does not recognise is left unchanged and reported."""
     from omni_kit.kernels.result import fitting_choice
     from omni_kit.scaffold import new_model
 
     if style not in ("plugin", "in-tree"):
         raise BadInput(f"unknown style '{style}'", "plugin or in-tree")
     if pipeline is not None and (kind is not None or target is None):
-        raise BadInput(
-            "--pipeline stands in the place of --kind, and beside --target", "leave --kind out, give --target"
-        )
+        raise BadInput("--pipeline replaces --kind, and requires --target", "leave out --kind and pass --target")
     output = Output("new-model", fmt, full)
     try:
         scaffold = new_model(
@@ -95,7 +91,7 @@ def new_model_command(
 
 
 def _refuse(output: Output, refusal: Refusal) -> NoReturn:
-    """Ends the command: nothing was written, and why."""
+    """Exit: nothing was written; print the reason."""
     empty: dict[str, Any] = {"files": [], "decisions": [], "todo": [], "next": []}
     reasons = [refusal.message, *filter(None, [refusal.hint])]
     output.finish(

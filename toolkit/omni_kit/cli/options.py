@@ -10,7 +10,7 @@ from omni_kit.output import Format
 
 
 class FindingsFormat(StrEnum):
-    """How findings are shown; sarif and github are for machines that know these forms."""
+    """Output formats of findings."""
 
     human = "human"
     json = "json"
@@ -18,7 +18,7 @@ class FindingsFormat(StrEnum):
     github = "github"
 
 
-FindingsFormatOption = Annotated[FindingsFormat, typer.Option("--format", help="How to show the findings.")]
+FindingsFormatOption = Annotated[FindingsFormat, typer.Option("--format", help="Output format.")]
 SelectOption = Annotated[
     list[str] | None,
     typer.Option("--select", metavar="IDS", help="Only IDs that start with one of these prefixes (comma-separated)."),
@@ -33,8 +33,8 @@ BaselineOption = Annotated[
 WriteBaselineOption = Annotated[
     Path | None, typer.Option("--write-baseline", metavar="FILE", help="Write the findings of this run as a baseline.")
 ]
-FormatOption = Annotated[Format, typer.Option("--format", help="human, or json for scripts and agents.")]
-FullOption = Annotated[bool, typer.Option("--full", help="Do not cut long lists.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="Output format: human, or json for scripts and agents.")]
+FullOption = Annotated[bool, typer.Option("--full", help="Print long lists in full.")]
 SourceArgument = Annotated[
     str,
     typer.Argument(
@@ -48,14 +48,12 @@ SourceArgument = Annotated[
 TransformersOption = Annotated[
     Path | None,
     typer.Option(
-        "--transformers", metavar="PATH", help="Another unpacked transformers to read instead of the installed one."
+        "--transformers", metavar="PATH", help="Read this unpacked transformers instead of the installed one."
     ),
 ]
 DiffusersOption = Annotated[
     Path | None,
-    typer.Option(
-        "--diffusers", metavar="PATH", help="Another unpacked diffusers to read instead of the installed one."
-    ),
+    typer.Option("--diffusers", metavar="PATH", help="Read this unpacked diffusers instead of the installed one."),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be written; write nothing.")]
-DiffOption = Annotated[bool, typer.Option("--diff", help="Show the changes as a unified diff; write nothing.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be written; write nothing.")]
+DiffOption = Annotated[bool, typer.Option("--diff", help="Print changes as a unified diff; write nothing.")]

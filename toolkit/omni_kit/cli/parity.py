@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class _Command(Command):
-    """Its help text names the levels as they declare themselves; they are imported only when it is shown."""
+    """Build the help text from the levels' declarations, imported only when help is shown."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Puts the table of levels in its place."""
+        """Insert the table of levels."""
         self.help = (self.help or "").replace("LEVELS", _levels())
         super().format_help(ctx, formatter)
 
@@ -38,7 +38,7 @@ def _levels() -> str:
     rows = [
         wrapped.fill(f"{'*' if level.default else '-'} {name:{width}}  {level.says}") for name, level in BY_NAME.items()
     ]
-    head = "Levels; those with a star run unless --levels says otherwise, as far as both sides can run them:"
+    head = "Levels; those marked * run by default when both sides support them:"
     return "\n".join([head, "", "\b", *rows])
 
 
@@ -46,7 +46,7 @@ _COLOURS = {"pass": "green", "fail": "red", "skip": "yellow", "error": "yellow"}
 
 
 class ToyLayout(StrEnum):
-    """How the checkpoint of a toy is written."""
+    """Layout of a toy checkpoint."""
 
     hub = "hub"
     memory = "memory"
@@ -54,57 +54,66 @@ class ToyLayout(StrEnum):
 
 @app.command("parity", cls=_Command)
 def parity(
-    path: Annotated[Path | None, typer.Argument(metavar="PATH", help="The directory of an integration.")] = None,
-    target: Annotated[str | None, typer.Option(help="The framework, where several could know the directory.")] = None,
-    levels: Annotated[str | None, typer.Option("--levels", metavar="L,...", help="Only these levels.")] = None,
-    checkpoint: Annotated[Path | None, typer.Option("--checkpoint", help="A toy checkpoint to compare on.")] = None,
+    path: Annotated[Path | None, typer.Argument(metavar="PATH", help="Directory of an integration.")] = None,
+    target: Annotated[str | None, typer.Option(help="Target framework, if several match the directory.")] = None,
+    levels: Annotated[
+        str | None, typer.Option("--levels", metavar="L,...", help="Levels to run, comma-separated.")
+    ] = None,
+    checkpoint: Annotated[Path | None, typer.Option("--checkpoint", help="Toy checkpoint to compare on.")] = None,
     layout: Annotated[
-        ToyLayout, typer.Option("--layout", help="How the toy checkpoint is written: as published, or fused.")
+        ToyLayout,
+        typer.Option(
+            "--layout", help="Layout of the toy checkpoint: as published on the hub, or as the module holds it."
+        ),
     ] = ToyLayout.hub,
-    device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Where to compute.")] = "cpu",
-    work_dir: Annotated[Path | None, typer.Option("--work-dir", help="Keep tensors and logs here.")] = None,
-    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="For one step of a process.")] = 300.0,
-    prove: Annotated[bool, typer.Option("--prove", help="Plant faults, and report which would be noticed.")] = False,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report as a page.")] = None,
+    device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Device to compute on.")] = "cpu",
+    work_dir: Annotated[
+        Path | None, typer.Option("--work-dir", help="Directory in which to keep tensors and logs.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="Time limit of one step of a process.")
+    ] = 300.0,
+    prove: Annotated[bool, typer.Option("--prove", help="Inject faults, and report which levels detect them.")] = False,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML report.")] = None,
     replay: Annotated[
-        Path | None, typer.Option("--replay", metavar="FILE", help="Run a failed comparison again, from its file.")
+        Path | None, typer.Option("--replay", metavar="FILE", help="Rerun a failed comparison from its file.")
     ] = None,
     transformers: TransformersOption = None,
     diffusers: DiffusersOption = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Load, run and differentiate an integration beside upstream, and compare every tensor.
+    """Run an integration and upstream on the same inputs, and compare every tensor and gradient.
 
     LEVELS
 
-    On a CPU, opslots fills each slot with a reference in torch, and the last
-    three run over gloo; what only an accelerator can run is stood in for, as the
-    notes say. With --device cuda each slot gets the real kernels, too, and the
-    processes get NCCL and no stand-ins.
+    On a CPU, opslots fills each slot with a torch reference, and sp, fsdp and ep
+    run over gloo; the notes name each stand-in for accelerator-only code. With
+    --device cuda, each slot also runs the real kernels, and processes use NCCL.
 
-    A level that cannot be run here (error) or that makes no sense for this model
-    (skip) is not a pass: exit code 3.
+    A level that could not run (error) or does not apply to this model (skip) is
+    not a pass: exit code 3.
 
-    --prove plants some fifty kinds of faults in the candidate's model, one at a
-    time and wherever its code has a place for them, and asks the levels: how many
-    were noticed, and how many blamed on the right module. One that was missed is
-    exit code 1.
+    --prove injects about fifty kinds of faults into the candidate's model, one at
+    a time, wherever its code has a site for them. It reports how many the levels
+    detect and how many they localise to the right module. Exit code 1 if a fault
+    is missed.
 
-    A comparison that fails leaves a small file behind, and the command that runs
-    it again: --replay FILE, the same toy, levels and options. With PATH, another
-    directory is compared in that way.
+    A failed comparison writes a small file. --replay FILE reruns it with the same
+    toy, levels and options; add PATH to compare another directory in that way.
     """
     from omni_kit.parity import check_page, replay_parity, run_parity, write_page
     from omni_kit.pysource.library import used_instead
 
     output = Output("parity", fmt, full)
     if path is None and replay is None:
-        raise BadInput("nothing to compare was given", "give the directory of an integration, or --replay FILE")
+        raise BadInput("nothing to compare was given", "pass the directory of an integration, or --replay FILE")
     if replay is not None and (transformers or diffusers):
         raise BadInput("--replay runs the installed versions", "leave out --transformers and --diffusers")
     if replay is not None and (levels or checkpoint or prove or target):
-        raise BadInput("--replay runs what the file says", "leave out --target, --levels, --checkpoint and --prove")
+        raise BadInput(
+            "--replay takes its options from the file", "leave out --target, --levels, --checkpoint and --prove"
+        )
     if html is not None:
         check_page(html)
     names = None if levels is None else [name.strip() for name in levels.split(",") if name.strip()]
@@ -130,7 +139,7 @@ def parity(
                 say=output.say,
             )
         else:
-            raise BadInput("nothing to compare was given", "give a model directory, or --replay FILE")
+            raise BadInput("nothing to compare was given", "pass a model directory, or --replay FILE")
     if html is not None:
         write_page(report, html)
         output.say(f"wrote {html}")
@@ -144,7 +153,7 @@ def parity(
 
 
 def show(console: Console, report: "ParityReport") -> None:
-    """Every level with its figures, and the first module to blame."""
+    """Render every level with its figures, and the first module that adds error."""
     rows = table(
         "level",
         "status",
@@ -168,12 +177,12 @@ def show(console: Console, report: "ParityReport") -> None:
     if report.prove is not None:
         show_proof(console, report.prove)
     if report.again:
-        console.print(f"again: {escape(report.again)}", soft_wrap=True)
+        console.print(f"rerun: {escape(report.again)}", soft_wrap=True)
 
 
 def show_proof(console: Console, proof: "Proof") -> None:
-    """How many planted faults were noticed, and each one that was not, or that was blamed on another module."""
-    console.print(f"planted {proof.faults} faults: {proof.detected} detected, {proof.located} located")
+    """Render how many injected faults were detected, and each that was missed or localised to another module."""
+    console.print(f"{proof.faults} faults injected: {proof.detected} detected, {proof.located} localised")
     for what, names in (("missed", proof.missed), ("mislocated", proof.mislocated), ("idle", proof.idle)):
         for name in names:
             console.print(f"  {what:10} {escape(name)}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""omni-kit patchgen: generated modeling files from patch configs, and what has become of them."""
+"""omni-kit patchgen: generate modeling files from patch configs, and compare them with upstream."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ _COLOURS = {"error": "red", "stale": "red", "orphan": "red", "warning": "yellow"
 
 patchgen_app = Commands(
     name="patchgen",
-    help="Generate modeling files from upstream's by patch configs; nothing fails silently.",
+    help="Generate modeling files by patching upstream's.",
     no_args_is_help=True,
 )
 
@@ -50,12 +50,14 @@ ConfigsArgument = Annotated[
 ]
 OutOption = Annotated[
     Path | None,
-    typer.Option("-o", "--output-dir", help="Where generated files lie, instead of generated/ beside each config."),
+    typer.Option("-o", "--output-dir", help="Directory of generated files, instead of generated/ next to each config."),
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="Every *_patch_gen_config.py below the root.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Take every *_patch_gen_config.py below the root.")]
 RootOption = Annotated[
     Path | None,
-    typer.Option("--root", help="The directory to search, instead of [tool.patchgen] search_root or the current one."),
+    typer.Option(
+        "--root", help="Directory to search; by default [tool.patchgen] search_root or the current directory."
+    ),
 ]
 
 
@@ -64,14 +66,14 @@ def run_command(
     configs: ConfigsArgument = None,
     output_dir: OutOption = None,
     diff: Annotated[
-        bool, typer.Option("--diff", help="Also write a unified diff from upstream beside each file.")
+        bool, typer.Option("--diff", help="Also write a unified diff from upstream next to each file.")
     ] = False,
     all_configs: AllOption = False,
     root: RootOption = None,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Add to the config what its excludes leave dead (exclude_from_output).")
+        bool, typer.Option("--fix", help="Add definitions that its excludes leave unused to exclude_from_output.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that no patch generator wrote, too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also replace files that patchgen did not write.")] = False,
     dry_run: DryRunOption = False,
     transformers: TransformersOption = None,
     select: SelectOption = None,
@@ -83,9 +85,8 @@ def run_command(
 ) -> None:
     """Generate the modeling file of each config.
 
-    A file is written only when nothing is wrong with its config, in one stroke; on failure the old file stands.
-    A file that no patch generator wrote, and what a link leads to, is not replaced. A diff that lies there is kept up.
-    Exit 1 when a config has an error.
+    Files are written atomically, and only for configs without errors; on failure the old file is kept. patchgen does
+    not replace files that it did not write, nor follow links. It updates existing diffs. Exit 1 on a config error.
     """
     from omni_kit.patchgen.codes import IDS
     from omni_kit.patchgen.excludes import add_excludes
@@ -112,7 +113,7 @@ def check_command(
     output_dir: OutOption = None,
     all_configs: AllOption = False,
     root: RootOption = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Write what is stale, and the diff beside it.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Rewrite stale files and their diffs.")] = False,
     transformers: TransformersOption = None,
     select: SelectOption = None,
     ignore: IgnoreOption = None,
@@ -121,11 +122,11 @@ def check_command(
     output_format: FindingsFormatOption = FindingsFormat.human,
     full: FullOption = False,
 ) -> None:
-    """Check that every generated file is what its config generates; exit 1 where one is not.
+    """Check that every generated file matches its config; exit 1 if one does not.
 
-    A file is stale when its code, or the diff beside it, is not what the config generates; comments and layout do not
-    count. Stale or missing files, configs that fail to load, and generated files that no config makes are errors.
-    Without CONFIG it looks at all configs below the root; no config at all is exit 2.
+    A file is stale when its code or its diff differs from what the config generates; comments and formatting do not
+    count. Stale or missing files, configs that fail to load, and generated files without a config are errors.
+    Without CONFIG, check all configs below the root; exit 2 if there is none.
     """
     from omni_kit.patchgen.check import check_configs
     from omni_kit.patchgen.codes import IDS
@@ -143,14 +144,14 @@ def check_command(
 def list_command(root: RootOption = None, output_format: FormatOption = Format.human, full: FullOption = False) -> None:
     """List the patch configs below the root, with their targets.
 
-    Exit 1 when one cannot be loaded, 2 when there is none.
+    Exit 1 if one cannot be loaded, 2 if there is none.
     """
     from omni_kit.patchgen.check import list_configs
 
     place = _root(root)
     results = list_configs(place)
     if not results:
-        raise BadInput(f"there are no patch configs below {place}", "give the directory that holds them with --root")
+        raise BadInput(f"no patch config below {place}", "pass their directory with --root")
     from omni_kit.diagnostics.gate import Gate
     from omni_kit.patchgen.codes import IDS
 
@@ -163,13 +164,13 @@ def drift_command(
     before: Annotated[
         Path | None,
         typer.Option(
-            "--from", help="The unpacked version that the patches were written against; else recorded hashes."
+            "--from", help="Unpacked version that the patches were written for; by default the recorded hashes."
         ),
     ] = None,
     after: Annotated[
-        Path | None, typer.Option("--to", help="The newer unpacked version; else the installed one.")
+        Path | None, typer.Option("--to", help="Newer unpacked version; by default the installed one.")
     ] = None,
-    library: Annotated[str, typer.Option("--library", help="The package that both are versions of.")] = "transformers",
+    library: Annotated[str, typer.Option("--library", help="Name of the package.")] = "transformers",
     all_configs: AllOption = False,
     root: RootOption = None,
     output_dir: Annotated[
@@ -177,35 +178,35 @@ def drift_command(
         typer.Option(
             "-o",
             "--output-dir",
-            help="Write then, now, patch and merge of each changed target below here, and maps of renamed keys.",
+            help="Write old, new, patched and merged code of each changed target here, and maps of renamed keys.",
         ),
     ] = None,
     apply: Annotated[
         str | None,
         typer.Option(
             metavar="CHECKPOINT",
-            help="Write this saved checkpoint (safetensors, or torch.distributed's) under the newer names, --into a "
-            "directory. Needs --from.",
+            help="Rename the keys of this checkpoint (safetensors or DCP) and write it to the --into directory. "
+            "Requires --from.",
         ),
     ] = None,
     into: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="With --apply: a directory that is empty or not there.")
+        Path | None, typer.Option(metavar="DIR", help="With --apply: output directory; must be empty or not exist.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --apply: count what would be renamed; write no checkpoint.")
+        bool, typer.Option("--dry-run", help="With --apply: count renamed keys; write nothing.")
     ] = False,
     output_format: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Say what a newer upstream means for each patch, worst first.
+    """Report how a newer upstream affects each patch, worst first.
 
-    Vanished targets, changed signatures, bodies of which the patch copies changed lines, other bodies, decorators,
+    Ranks: vanished targets, changed signatures, changed lines that the patch copies, other bodies, decorators,
     cosmetic changes. --full shows each change, with patch> before the lines that the patch still has. With --from, also
-    which parameters of the patched models are called otherwise, are gone, are new or have other shapes: what a
-    checkpoint that was saved in training meets. Exit 1 when anything changed.
+    list parameters that were renamed, removed, added or reshaped, which affects checkpoints saved in training.
+    Exit 1 if anything changed.
 
-    With --apply, a checkpoint is written again under the newer names: model and optimizer, every tensor as it was.
-    Exit 1 then when parameters that are gone, new or of another shape still keep it from loading.
+    --apply rewrites a checkpoint, model and optimizer, under the newer names; tensors stay bit-identical.
+    Exit 1 if removed, added or reshaped parameters still keep it from loading.
     """
     from omni_kit.patchgen.drift import drift_report, write_targets
     from omni_kit.patchgen.keys import write_rename_maps
@@ -234,11 +235,11 @@ def drift_command(
 def _check_apply(apply: str | None, into: Path | None, before: Path | None, dry_run: bool) -> None:
     """Raises BadInput where options of --apply stand alone."""
     if apply is None and (into is not None or dry_run):
-        raise BadInput("--into and --dry-run belong to --apply", "name the checkpoint with --apply")
+        raise BadInput("--into and --dry-run require --apply", "name the checkpoint with --apply")
     if apply is not None and into is None:
-        raise BadInput("--apply writes a new checkpoint", "say where with --into DIR")
+        raise BadInput("--apply writes a new checkpoint", "pass --into DIR")
     if apply is not None and before is None:
-        raise BadInput("--apply needs both versions: which names changed", "give the older one with --from")
+        raise BadInput("--apply needs both versions: which names changed", "pass the older one with --from")
 
 
 def _root(root: Path | None) -> Path:
@@ -269,16 +270,14 @@ def chosen_configs(configs: list[str] | None, all_configs: bool, root: Path | No
     from omni_kit.patchgen.project import find_configs
 
     if configs and all_configs:
-        raise BadInput("CONFIG and --all exclude each other", "name configs, or give --all")
+        raise BadInput("CONFIG and --all exclude each other", "name configs, or pass --all")
     if configs:
         return [found for config in configs for found in _named(config)]
     if not all_configs:
-        raise BadInput("no config is named", "name configs (files or dotted modules), or give --all")
+        raise BadInput("no config was named", "name configs (files or dotted modules), or pass --all")
     found = find_configs(_root(root))
     if not found:
-        raise BadInput(
-            f"there are no patch configs below {_root(root)}", "give the directory that holds them with --root"
-        )
+        raise BadInput(f"no patch config below {_root(root)}", "pass their directory with --root")
     return list(found)
 
 
@@ -290,7 +289,7 @@ def _named(config: str) -> list[str | Path]:
         return [config]
     found = find_configs(Path(config))
     if not found:
-        raise BadInput(f"there are no patch configs below {config}", "their names end with _patch_gen_config.py")
+        raise BadInput(f"no patch config below {config}", "their names end with _patch_gen_config.py")
     return list(found)
 
 

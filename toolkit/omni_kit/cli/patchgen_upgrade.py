@@ -1,4 +1,4 @@
-"""`omni-kit patchgen upgrade`: patch configs rewritten for another version of upstream."""
+"""`omni-kit patchgen upgrade`: rewrite patch configs for another version of upstream."""
 
 from functools import partial
 from pathlib import Path
@@ -23,13 +23,13 @@ def upgrade_command(
     configs: ConfigsArgument = None,
     before: Annotated[
         str | None,
-        typer.Option("--from", metavar="OLD", help="The version that the patches are written for: a number or a path."),
+        typer.Option("--from", metavar="OLD", help="Version that the patches are written for: a number or a path."),
     ] = None,
     after: Annotated[
         str | None,
-        typer.Option("--to", metavar="NEW", help="The newer version: a number or a path; else the installed one."),
+        typer.Option("--to", metavar="NEW", help="Newer version: a number or a path; by default the installed one."),
     ] = None,
-    library: Annotated[str, typer.Option("--library", help="The package that both are versions of.")] = "transformers",
+    library: Annotated[str, typer.Option("--library", help="Name of the package.")] = "transformers",
     all_configs: AllOption = False,
     root: RootOption = None,
     dry_run: DryRunOption = False,
@@ -37,11 +37,11 @@ def upgrade_command(
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Merge every patch with a newer upstream, three ways.
+    """Merge every patch three-way with a newer upstream.
 
-    Upstream's changes come in where the patch left the code alone; renamed, moved and inherited targets are followed;
-    a patch that upstream made unnecessary goes. Where both changed the same code, or the patch no longer fits what
-    it calls, the patch stays as it was, and a comment above it shows both versions. Exit 1 when a conflict is left.
+    The merge takes upstream's changes to code that the patch left alone, follows renamed, moved and inherited targets,
+    and removes patches that upstream made unnecessary. If both changed the same code, or the patch no longer fits its
+    callees, the patch is left unchanged, and a comment above it shows both versions. Exit 1 if a conflict is left.
     """
     from omni_kit.errors import BadInput
     from omni_kit.patchgen.upgrade.configs import upgrade_configs
@@ -49,7 +49,7 @@ def upgrade_command(
 
     output = Output("patchgen", fmt, full)
     if before is None:
-        raise BadInput("patchgen upgrade needs the older version", "give it with --from, as a number or a path")
+        raise BadInput("patchgen upgrade needs the older version", "pass it with --from, as a number or a path")
     named = chosen_configs(configs, all_configs or not configs, root)
     with output.status("merging patches"):
         old = version_at(library, before)

@@ -1,4 +1,4 @@
-"""omni-kit reference: the worked examples of the installed version."""
+"""omni-kit reference: the finished integrations that come with omni-kit."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,15 +15,15 @@ from omni_kit.output import Format, Output, shown, table
 if TYPE_CHECKING:
     from omni_kit.examples import Example
 
-reference_app = Commands(help="Finished integrations to read and to copy.", no_args_is_help=True)
+reference_app = Commands(help="List, show and copy finished integrations.", no_args_is_help=True)
 app.add_typer(reference_app, name="reference")
 
-_NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="An example, as `reference list` names it.")]
+_NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of an example; see `reference list`.")]
 
 
 @reference_app.command("list")
 def list_command(fmt: FormatOption = Format.human, full: FullOption = False) -> None:
-    """List the worked examples."""
+    """List the finished integrations."""
     from omni_kit.examples import examples
 
     found = examples()
@@ -40,9 +40,7 @@ def list_command(fmt: FormatOption = Format.human, full: FullOption = False) -> 
 @reference_app.command("show")
 def show_command(
     name: _NameArgument,
-    file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="One of its files; all names by default.")
-    ] = None,
+    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="One of its files; by default list all.")] = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
@@ -70,11 +68,11 @@ def show_command(
 @reference_app.command("copy")
 def copy_command(
     name: _NameArgument,
-    into: Annotated[Path, typer.Option(metavar="DIR", help="Where its directory is put.")] = Path(),
+    into: Annotated[Path, typer.Option(metavar="DIR", help="Directory to copy it into.")] = Path(),
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Copy an example to DIR; what is there already is never replaced."""
+    """Copy an example into DIR; never replace existing files."""
     from omni_kit.examples import copy_example, find_example
 
     example = find_example(name)

@@ -1,4 +1,4 @@
-"""omni-kit rules: what each ID of check, skills check, patchgen and check-layout means."""
+"""omni-kit rules: explain the IDs of check, skills check, patchgen and check-layout."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,13 +17,15 @@ from omni_kit.output import Format, Output, table
 if TYPE_CHECKING:
     from omni_kit.diagnostics.definition import Definition
 
-rules_app = Commands(help="Rules and diagnostics: what each ID means.", no_args_is_help=True)
+rules_app = Commands(help="List and explain rules and diagnostics.", no_args_is_help=True)
 app.add_typer(rules_app, name="rules")
 
 
 @rules_app.command("list")
 def list_command(
-    target: Annotated[str | None, typer.Option(help="Only IDs of a framework, skill, patchgen or layout.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Only IDs of this target, or of skill, patchgen or layout.")
+    ] = None,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
@@ -48,14 +50,14 @@ def list_command(
 @rules_app.command("explain")
 def explain_command(
     rule_id: Annotated[
-        str, typer.Argument(metavar="ID", help="An ID, such as VEO201, VEO415.2 or PGN101, or how several begin: LAY.")
+        str, typer.Argument(metavar="ID", help="An ID such as VEO201, VEO415.2 or PGN101, or a prefix such as LAY.")
     ],
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Explain an ID: what it asks for, why, and when not to comply, with examples and the detectors of a family.
+    """Explain an ID: the norm, why, and when not to comply, with examples.
 
-    The beginning of several IDs lists them, one a line.
+    A prefix lists its IDs, one per line.
     """
     from omni_checkers.engine.registry import all_definitions, definitions_below, find_definition
 

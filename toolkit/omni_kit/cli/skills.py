@@ -1,4 +1,4 @@
-"""omni-kit skills: the pack that agents load."""
+"""omni-kit skills: install and check agent skills."""
 
 from functools import partial
 from pathlib import Path
@@ -20,24 +20,30 @@ if TYPE_CHECKING:
     from omni_checkers import Report
     from omni_kit.skillpack import Change
 
-skills_app = Commands(help="The skills that agents load.", no_args_is_help=True)
+skills_app = Commands(help="Install and check agent skills.", no_args_is_help=True)
 app.add_typer(skills_app, name="skills")
 
-_NamesArgument = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Skills; all by default.")]
-_AgentOption = Annotated[Agent, typer.Option(help="Whose folder: agents is the one that several agents read.")]
-_DirOption = Annotated[Path | None, typer.Option("--dir", metavar="DIR", help="This folder instead of an agent's.")]
-_PlaceOption = Annotated[bool, typer.Option("--project/--user", help="In the working directory, or for all projects.")]
+_NamesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of skills; all by default.")
+]
+_AgentOption = Annotated[
+    Agent, typer.Option(help="Agent to install for; `agents` is the folder that several agents read.")
+]
+_DirOption = Annotated[Path | None, typer.Option("--dir", metavar="DIR", help="Use this folder instead of an agent's.")]
+_PlaceOption = Annotated[
+    bool, typer.Option("--project/--user", help="Install for all projects instead of the working directory.")
+]
 
 
 @skills_app.command("list")
 def list_command(fmt: FormatOption = Format.human, full: FullOption = False) -> None:
-    """List the skills, with what each is for and where it lies."""
+    """List the skills, their purpose and location."""
     from omni_kit.skillpack import load_skills
 
     skills = load_skills()
 
     def render(console: Console) -> None:
-        rows = table("skill", "what it is for")
+        rows = table("skill", "purpose")
         for skill in skills:
             rows.add_row(skill.name, escape(skill.description))
         console.print(rows)
@@ -55,7 +61,7 @@ def add_command(
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Put skills where an agent finds them; what a person has there is never replaced."""
+    """Install skills for an agent; never replace a person's files."""
     from omni_kit.skillpack import add
 
     _finish(add(Place(agent, project, folder), names or []), fmt, full)
@@ -70,7 +76,7 @@ def update_command(
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Bring skills that were added to this version; a file that a person changed stays, and is named."""
+    """Update installed skills to this version; keep and report edited files."""
     from omni_kit.skillpack import update
 
     _finish(update(Place(agent, project, folder), names or []), fmt, full)
@@ -85,7 +91,7 @@ def remove_command(
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Remove skills that were added; a file that a person changed, or put there, stays, and is named."""
+    """Remove installed skills; keep and report files that a person edited or added."""
     from omni_kit.skillpack import remove
 
     _finish(remove(Place(agent, project, folder), names or []), fmt, full)
@@ -94,25 +100,28 @@ def remove_command(
 @skills_app.command("check")
 def check_command(
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="[DIR]...", help="Folders with skills; the own pack by default.")
+        list[Path] | None, typer.Argument(metavar="[DIR]...", help="Folders of skills; by default omni-kit's own.")
     ] = None,
     checkout: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A repository in which the paths that are named must be.")
+        Path | None, typer.Option(metavar="DIR", help="Repository in which the named paths must exist.")
     ] = None,
     select: Annotated[
-        list[str] | None, typer.Option(metavar="IDS", help="Only rules whose id starts so; separate by commas.")
+        list[str] | None,
+        typer.Option(metavar="IDS", help="Only rules whose ID starts with one of these prefixes (comma-separated)."),
     ] = None,
     ignore: Annotated[
-        list[str] | None, typer.Option(metavar="IDS", help="No rules whose id starts so; separate by commas.")
+        list[str] | None,
+        typer.Option(metavar="IDS", help="No rules whose ID starts with one of these prefixes (comma-separated)."),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail, too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")] = False,
     ask: Annotated[
-        bool, typer.Option("--ask", help="Run every program outside the repository with --help, even unknown ones.")
+        bool,
+        typer.Option("--ask", help="Run every named program outside the repository with --help, even unknown ones."),
     ] = False,
-    fmt: Annotated[FindingsFormat, typer.Option("--format", help="How to show the findings.")] = FindingsFormat.human,
+    fmt: Annotated[FindingsFormat, typer.Option("--format", help="Output format.")] = FindingsFormat.human,
     full: FullOption = False,
 ) -> None:
-    """Check skills: their form, and whether the commands, flags, files, names and versions that they name exist.
+    """Check skills: their form, and that the commands, flags, files and versions they name exist.
 
     Nothing of what they show is run, and packages are read and not imported. Programs that are known to answer --help
     are run with it: those of installed distributions, and those whose man page or completion names it. The notes say
@@ -160,7 +169,7 @@ def _render(report: "Report", console: Console) -> None:
 
 
 def _finish(changes: "list[Change]", fmt: Format, full: bool) -> None:
-    """Says what became of each file; what a person changed is left, which is no failure."""
+    """Report what was done with each file; keeping an edited file is not a failure."""
     data = {"files": [{"path": str(c.path), "skill": c.skill, "action": c.action} for c in changes]}
 
     def render(console: Console) -> None:
@@ -171,7 +180,7 @@ def _finish(changes: "list[Change]", fmt: Format, full: bool) -> None:
         console.print(f"{len(names)} skills: {', '.join(names) or 'none'}", soft_wrap=True)
 
     kept = [change for change in changes if change.action == "kept"]
-    notes = [f"a person changed {len(kept)} files, which stay as they are; move one away to get ours"] if kept else []
+    notes = [f"kept {len(kept)} edited files; move one away to install ours"] if kept else []
     Output("skills", fmt, full).finish(
         data, ok=not any(c.action == "conflict" for c in changes), human=render, notes=notes
     )

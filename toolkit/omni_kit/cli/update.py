@@ -1,4 +1,4 @@
-"""omni-kit update: an integration made again, merged with what people changed."""
+"""omni-kit update: render an integration again and merge it with edits."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,18 +17,17 @@ if TYPE_CHECKING:
 
 @app.command("update")
 def update_command(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The directory of an integration that new-model wrote.")
-    ],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory of an integration that new-model wrote.")],
     source: Annotated[
-        str | None, typer.Option("--from", metavar="SOURCE", help="Where the model is now; where it was by default.")
+        str | None,
+        typer.Option("--from", metavar="SOURCE", help="Current location of the source; by default the recorded one."),
     ] = None,
     dry_run: DryRunOption = False,
     diff: DiffOption = False,
     fmt: FormatOption = Format.human,
     full: FullOption = False,
 ) -> None:
-    """Render an integration again and merge it, three ways, with what was changed since. Nothing is lost."""
+    """Render an integration again and merge it three-way with your edits. No edit is lost."""
     from omni_kit.scaffold import update
 
     result = update(directory, source=source, dry_run=dry_run or diff)

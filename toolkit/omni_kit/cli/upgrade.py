@@ -1,4 +1,4 @@
-"""`omni-kit upgrade`: integrations moved to a newer version of the library that they build on."""
+"""`omni-kit upgrade`: move integrations to a newer version of their upstream library."""
 
 from functools import partial
 from pathlib import Path
@@ -22,11 +22,11 @@ def upgrade_command(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A checkout, a folder of plugins, or one integration.")],
     before: Annotated[
         str | None,
-        typer.Option("--from", metavar="OLD", help="The version in use: a number or an unpacked version's path."),
+        typer.Option("--from", metavar="OLD", help="Version in use: a number or an unpacked version's path."),
     ] = None,
     after: Annotated[
         str | None,
-        typer.Option("--to", metavar="NEW", help="The newer version: a number or a path; else the installed one."),
+        typer.Option("--to", metavar="NEW", help="Newer version: a number or a path; by default the installed one."),
     ] = None,
     library: Annotated[
         str, typer.Option("--library", metavar="L", help="The library: transformers or diffusers.")
@@ -34,11 +34,14 @@ def upgrade_command(
     dry_run: DryRunOption = False,
     diff: DiffOption = False,
     report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write the report: Markdown, or a page for .html.")
+        Path | None,
+        typer.Option(
+            "--report", metavar="FILE", help="Write the report as Markdown, or as HTML if FILE ends in .html."
+        ),
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Keep the passed stages of models that have not changed since the last run."),
+        typer.Option("--resume", help="Reuse passed stages of models unchanged since the last run."),
     ] = False,
     parity: Annotated[
         bool, typer.Option("--parity/--no-parity", help="Compare each model with the newer upstream.")
@@ -52,7 +55,7 @@ def upgrade_command(
     with the newer upstream. A scaffold without patch configs is rendered again and merged with what people changed.
     What the framework's own code has to change is listed with file and line.
 
-    Exit 0 only when every model is proven; 1 when something failed or is left to a person; 3 when something was not
+    Exit 0 only when every model is verified; 1 when something failed or needs a decision; 3 when something was not
     tested. Saved checkpoints follow with `omni-kit patchgen drift --apply`.
     """
     from omni_kit.files import check_replaceable, write_atomic
@@ -61,7 +64,7 @@ def upgrade_command(
 
     output = Output("upgrade", fmt, full)
     if before is None:
-        raise BadInput("upgrade needs the version that is in use", "give it with --from, as a number or a path")
+        raise BadInput("upgrade needs the version that is in use", "pass it with --from, as a number or a path")
     if report is not None and report.suffix == ".html":
         check_replaceable(report, "omni-kit upgrade")
     old = version_at(library, before)

@@ -1,4 +1,4 @@
-"""`omni-kit verify`: one verdict on an integration."""
+"""`omni-kit verify`: give one verdict on an integration."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,13 +22,13 @@ _COLOURS = {"passed": "green", "failed": "red", "not tested": "yellow", "not app
 
 @app.command("verify")
 def verify_command(
-    path: Annotated[Path | None, typer.Argument(metavar="PATH", help="The directory of an integration.")] = None,
+    path: Annotated[Path | None, typer.Argument(metavar="PATH", help="Directory of an integration.")] = None,
     weights: Annotated[
-        str | None, typer.Option(metavar="SOURCE", help="The checkpoint to train or serve from; its headers are read.")
+        str | None, typer.Option(metavar="SOURCE", help="Checkpoint to train or serve from; only its headers are read.")
     ] = None,
     card: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the card, as JSON or .md; without PATH, run that card again."),
+        typer.Option(metavar="FILE", help="Write the card as JSON or Markdown; without PATH, rerun that card."),
     ] = None,
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Sign the card with this SSH private key (Ed25519).")
@@ -41,14 +41,18 @@ def verify_command(
         bool,
         typer.Option("--allow-path", help="Without PATH: run the card's code even outside the working directory."),
     ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="The static stages and the default levels alone.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Also run what passed before on the same files.")] = False,
-    device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Where to compute.")] = "cpu",
+    quick: Annotated[bool, typer.Option("--quick", help="Run only the static stages and the default levels.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Rerun stages that passed before on the same files.")] = False,
+    device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Device to compute on.")] = "cpu",
     review: Annotated[
-        bool, typer.Option("--review", help="Show each difference to a fresh scaffold, and what speaks of it.")
+        bool,
+        typer.Option(
+            "--review", help="Show each difference from a fresh scaffold, with the rule or level that covers it."
+        ),
     ] = False,
     source: Annotated[
-        str | None, typer.Option("--from", metavar="SOURCE", help="What --review scaffolds; the recorded source.")
+        str | None,
+        typer.Option("--from", metavar="SOURCE", help="Source that --review scaffolds; by default the recorded one."),
     ] = None,
     min_branches: Annotated[
         int | None,
@@ -63,10 +67,9 @@ def verify_command(
 ) -> None:
     """Give one verdict on an integration: every stage passed, failed, not tested or not applicable.
 
-    Exit code 0 means that all that applies was tested and passed; 1, that a stage failed; 3, that what was tested
-    passed, and something was not tested: `left_out` in the JSON names the stages that --quick excluded. Pass thresholds
-    cannot be changed: no option, no variable and no file of the integration does. Settings of a project do not count
-    here, and the card names what comments silence.
+    Exit code 0: all applicable stages were tested and passed. 1: a stage failed. 3: all tested stages passed, but some
+    were not tested; `left_out` in the JSON names those that --quick excluded. Pass thresholds cannot be changed.
+    Project settings are ignored, and the card lists findings that comments silence.
 
     The card records what was run, on which files, with which versions, and a checksum of this record. The checksum
     shows damage. It does not show who wrote the card: anybody can compute it. `--sign KEY` adds an SSH signature.
@@ -79,7 +82,7 @@ def verify_command(
 
     output = Output("verify", fmt, full)
     if path is None and card is None:
-        raise BadInput("nothing to verify was given", "give the directory of an integration, or --card FILE")
+        raise BadInput("nothing to verify was given", "pass the directory of an integration, or --card FILE")
     if path is None and card is not None:
         if (
             review
@@ -97,16 +100,16 @@ def verify_command(
             )
         if sign is not None:
             raise BadInput(
-                "--sign signs the card of a verified PATH", "give PATH, or check a signature with --signed-by"
+                "--sign signs the card of a verified PATH", "pass PATH, or check a signature with --signed-by"
             )
         with output.status(f"running {card} again"):
             again = verify_again(card, output.say, signed_by, allow_path=allow_path)
         found, differences, signer = again.card, again.differences, again.signer
     elif path is not None:
         if signed_by is not None or (sign is not None and card is None):
-            raise BadInput("--signed-by reads a card without PATH; --sign writes one", "give --card FILE")
+            raise BadInput("--signed-by reads a card without PATH; --sign writes one", "pass --card FILE")
         if allow_path:
-            raise BadInput("--allow-path reads a card without PATH", "leave it out, or give --card FILE alone")
+            raise BadInput("--allow-path reads a card without PATH", "leave it out, or pass only --card FILE")
         key = Signer(sign) if sign is not None else None
         signer = key.fingerprint if key is not None else ""
         with (
@@ -137,7 +140,7 @@ def verify_command(
 
 def _show(console: Console, card: "Card", differences: tuple[str, ...], signer: str) -> None:
     """Print the stages, what differs, who signed the card, and the verdict."""
-    rows = table("stage", "status", "seconds", "figure, or why")
+    rows = table("stage", "status", "seconds", "figure or reason")
     for stage in card.stages:
         colour = _COLOURS[stage.status]
         status = f"[{colour}]{stage.status}[/]{' (as before)' if stage.resumed else ''}"

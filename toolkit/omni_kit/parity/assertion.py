@@ -39,5 +39,5 @@ def explain(report: ParityReport) -> str:
     if report.prove and report.prove.missed:
         lines.append(f"  {len(report.prove.missed)} planted faults went unnoticed, among them {report.prove.missed[0]}")
     if report.again:
-        lines.append(f"  again: {report.again} --work-dir parity-evidence")
+        lines.append(f"  rerun: {report.again} --work-dir parity-evidence")
     return "\n".join(lines)

@@ -16,7 +16,7 @@ class Backward(Level):
     """Gradients within rounding; parameters that the batch does not reach are named, for they prove nothing."""
 
     name = "backward"
-    says = "every parameter's gradient is upstream's"
+    says = "every parameter's gradient equals upstream's"
     needs = frozenset({Ability.gradient})
     default = True
 

@@ -18,7 +18,7 @@ class Dtype(Level):
     """In each low dtype, modules round where upstream's do, and the candidate is hardly further from float32."""
 
     name = "dtype"
-    says = "in bfloat16 and float16 it rounds where upstream does, and loses hardly more"
+    says = "in bfloat16 and float16 it casts where upstream does, and its error stays close to upstream's"
     needs = frozenset({Ability.cast})
 
     def judge(self, case: "Case") -> LevelVerdict:

@@ -7,4 +7,4 @@ class Ep(MeshLevel):
     """Expert parallelism."""
 
     name = "ep"
-    says = "2 processes that share the experts do as one does"
+    says = "2 expert-parallel processes give the results of one"

@@ -13,7 +13,7 @@ class Forward(Level):
     """Outputs within rounding, and attention called as upstream calls it, which the outputs of a CPU may not show."""
 
     name = "forward"
-    says = "its outputs are upstream's, and so is how attention is called"
+    says = "its outputs and its attention calls equal upstream's"
     default = True
 
     def judge(self, case: "Case") -> LevelVerdict:

@@ -7,4 +7,4 @@ class Fsdp(MeshLevel):
     """Sharded weights."""
 
     name = "fsdp"
-    says = "2 and 4 processes that share the weights do as one does"
+    says = "2 and 4 FSDP processes give the results of one"

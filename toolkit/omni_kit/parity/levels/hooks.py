@@ -15,7 +15,7 @@ class Hooks(Level):
     """Every hook that the framework looks up is called as it calls it, on a model without storage."""
 
     name = "hooks"
-    says = "what the framework asks of it besides its answers is there, and names what the model has"
+    says = "the hooks, attributes and module names that the framework needs exist and match the model"
     needs = frozenset({Ability.hooks})
 
     def runs_unasked(self, offers: frozenset[Ability]) -> bool:

@@ -13,7 +13,7 @@ class Import(Level):
     """The integration's own process imports it, and finds what it says that it registers."""
 
     name = "import"
-    says = "it can be imported, and registers what it says"
+    says = "it imports, and registers the classes that it declares"
     default = True
 
     def judge(self, case: "Case") -> LevelVerdict:

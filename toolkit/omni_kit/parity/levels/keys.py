@@ -17,7 +17,7 @@ class Keys(Level):
     """
 
     name = "keys"
-    says = "its model has upstream's tensors, in names and shapes"
+    says = "its tensors have upstream's names and shapes"
     default = True
 
     def judge(self, case: "Case") -> LevelVerdict:

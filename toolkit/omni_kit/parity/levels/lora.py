@@ -14,7 +14,7 @@ class Lora(Level):
     """What is wrapped, what is trained, what a step changes, and what comes back from disk."""
 
     name = "lora"
-    says = "adapters reach every linear layer and every expert, are all that is trained, and come back from disk"
+    says = "adapters reach every linear layer and expert, only adapters train, and they reload from disk"
     needs = frozenset({Ability.adapters})
 
     def judge(self, case: "Case") -> LevelVerdict:

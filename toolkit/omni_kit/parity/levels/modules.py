@@ -15,7 +15,7 @@ class Modules(Level):
     """No module adds error of its own; where one does but no output or gradient shows it, that is only said."""
 
     name = "modules"
-    says = "no module adds error of its own that shows; the first that does is named"
+    says = "no module adds visible error of its own; the first that does is named"
     needs = frozenset({Ability.trace})
 
     def judge(self, case: "Case") -> LevelVerdict:

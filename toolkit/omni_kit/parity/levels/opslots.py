@@ -28,7 +28,7 @@ class Opslots(Level):
     """Every declared slot with its counting reference, and with each real kernel that this machine can run."""
 
     name = "opslots"
-    says = "every kernel slot is called, and kernels in it change nothing"
+    says = "every kernel slot is called, and its kernels keep the results"
     needs = frozenset({Ability.slots})
 
     def judge(self, case: "Case") -> LevelVerdict:

@@ -20,7 +20,7 @@ class Roundtrip(Level):
     """Upstream's checkpoint through the integration's loader, then its export through upstream's loader."""
 
     name = "roundtrip"
-    says = "its loader and its export keep every bit of upstream's checkpoint"
+    says = "loading and export keep every bit of upstream's checkpoint"
     default = True
 
     def judge(self, case: "Case") -> LevelVerdict:

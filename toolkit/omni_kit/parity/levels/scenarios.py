@@ -29,7 +29,7 @@ class Scenarios(Level):
     """
 
     name = "scenarios"
-    says = "called as real runs call it, with padding, a cache, switches and few labels, it answers as upstream does"
+    says = "its outputs equal upstream's with padding, packing, a cache, config switches and masked labels"
     needs = frozenset({Ability.ways})
     default = True
 

@@ -7,4 +7,4 @@ class Sp(MeshLevel):
     """Sequence parallelism."""
 
     name = "sp"
-    says = "2 and 4 processes that share each sequence do as one does"
+    says = "2 and 4 sequence-parallel processes give the results of one"

@@ -20,7 +20,7 @@ class Stages(Level):
     """Noise, steps and sigmas bit for bit; conditions, answers, latents and pictures within rounding."""
 
     name = "stages"
-    says = "a pipeline's noise, steps, conditions, answers and pictures are upstream's, stage by stage"
+    says = "a pipeline's noise, timesteps, conditions, outputs and images equal upstream's, stage by stage"
     needs = frozenset({Ability.stages})
     default = True
 

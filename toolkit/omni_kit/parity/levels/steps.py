@@ -14,7 +14,7 @@ class Steps(Level):
     """Losses, gradient norms and how far each parameter moved; then the next step of a run that was resumed."""
 
     name = "steps"
-    says = "three steps of an optimizer move every parameter as upstream's do, and a resumed run goes on the same"
+    says = "three optimizer steps update every parameter as upstream's do, and a resumed run continues equally"
     needs = frozenset({Ability.gradient})
 
     def judge(self, case: "Case") -> LevelVerdict:

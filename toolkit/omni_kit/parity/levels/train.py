@@ -27,7 +27,7 @@ class Train(Level):
     """Losses beside upstream's plain loop, resuming bit for bit, and exports that upstream loads as they are."""
 
     name = "train"
-    says = "the framework's trainer runs its training files: upstream's losses, an exact resume, a loadable export"
+    says = "the framework's trainer runs its training files: upstream's losses, exact resume, loadable export"
     needs = frozenset({Ability.train})
 
     def judge(self, case: "Case") -> LevelVerdict:
