@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-fast test-all lint unit install reference docs recording skills-forms actionlint coverage-models coverage-dit coverage-versions test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove train-text train-dit eval eval-image clean
+.PHONY: demo test test-fast test-all lint unit install reference docs site found recording skills-forms actionlint coverage-models coverage-dit coverage-versions test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove train-text train-dit eval eval-image clean
 
 demo: $(READY)
 	$(BIN)/omni-kit demo --into demo --keep
@@ -47,8 +47,17 @@ reference: $(READY)
 docs: $(READY)
 	$(BIN)/python -m omni_checkers.engine.docs docs/rules
 	$(BIN)/python -m omni_checkers.coverage docs/coverage.md
-	$(BIN)/python -m tools.levels_table
 	$(BIN)/python -m tools.made_tables
+
+# The static site, in an environment of its own; a dead link or anchor fails.
+SITE := $(VENV)-site
+site:
+	test -d $(SITE) || { $(PYTHON) -m venv $(SITE) && $(SITE)/bin/pip install --quiet mkdocs-material==9.8.2; }
+	$(SITE)/bin/mkdocs build --quiet --strict
+
+# Faults in released frameworks, each shown by a command that runs now.
+found: $(READY)
+	$(BIN)/python -m tools.found bench/found.yaml --into docs/found.md
 
 # A run of three commands, and the page of a parity run, as pictures for the README.
 recording: $(READY)
@@ -153,4 +162,4 @@ eval-image:
 include $(wildcard environments/*/targets.mk)
 
 clean:
-	rm -rf $(VENV) $(ENVIRONMENTS) demo build dist
+	rm -rf $(VENV) $(ENVIRONMENTS) demo build dist site

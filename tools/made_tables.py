@@ -8,17 +8,26 @@ The first word says which table it is, the others what of; the version is stampe
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
 
 import omni_kit.cli  # noqa: F401 - its commands register themselves
 from omni_checkers import all_rules
 from omni_kit import __version__
+from omni_kit.cli.app import app
 from omni_kit.cli.tree import command_tree
+from omni_kit.parity.levels import BY_NAME
 from omni_kit.skillpack.commands import Command
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("skills/*/SKILL.md")), *sorted(ROOT.glob("skills/*/references/*.md"))]
+PAGES = [
+    file
+    for pattern in ("README.md", "docs/reference/*.md", "skills/*/SKILL.md", "skills/*/references/*.md")
+    for file in sorted(ROOT.glob(pattern))
+]
 _PLACE = re.compile(r"<!-- made: (?P<kind>\w+)(?P<words>[\w :-]*); omni-kit [\w.]+ -->\n.*?<!-- /made -->", re.DOTALL)
 _QUIET = {"--help", "--format", "--full"}  # every command has them
 
@@ -74,7 +83,55 @@ def _proven(_: list[str]) -> list[str]:
     return rows
 
 
-_TABLES: Mapping[str, Callable[[list[str]], list[str]]] = {"commands": _commands, "rules": _rules, "proven": _proven}
+def _levels(_: list[str]) -> list[str]:
+    """One row per level: its name, starred if it runs by default, what a pass means, what both sides need."""
+    rows = ["| level | a candidate that passes | needs |", "|---|---|---|"]
+    for name, level in BY_NAME.items():
+        star = r" \*" if level.default else ""
+        rows.append(f"| `{name}`{star} | {level.says} | {', '.join(sorted(level.needs)) or '–'} |")
+    return rows
+
+
+def _reference(_: list[str]) -> list[str]:
+    """Every command with its help, arguments and options, from the command tree."""
+    return list(_command_pages("omni-kit", get_command(app)))[1:]
+
+
+def _command_pages(name: str, command: Any) -> Iterator[str]:
+    yield from ("", f"## {name}", "")
+    # click marks a paragraph that keeps its lines with a backspace.
+    for paragraph in (command.help or "").split("\n\n"):
+        kept = paragraph.lstrip().startswith("\b")
+        yield from (
+            ("```text", paragraph.replace("\b", "").strip("\n"), "```") if kept else (" ".join(paragraph.split()),)
+        )
+        yield ""
+    inner = getattr(command, "commands", {})
+    if not inner:
+        yield from ("| argument or option | effect |", "|---|---|")
+        yield from (_parameter(one) for one in command.params if not _is_help(one))
+    for key, found in sorted(inner.items()):
+        yield from _command_pages(f"{name} {key}", found)
+
+
+def _is_help(parameter: Any) -> bool:
+    return "--help" in parameter.opts
+
+
+def _parameter(parameter: Any) -> str:
+    names = [f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts)]
+    if parameter.param_type_name == "argument":
+        names = [f"`{parameter.metavar or parameter.name.upper()}`"]
+    return f"| {' '.join(names)} | {' '.join((parameter.help or '').split()).replace('|', chr(92) + '|')} |"
+
+
+_TABLES: Mapping[str, Callable[[list[str]], list[str]]] = {
+    "commands": _commands,
+    "rules": _rules,
+    "proven": _proven,
+    "levels": _levels,
+    "reference": _reference,
+}
 
 
 if __name__ == "__main__":

@@ -22,7 +22,9 @@ _FOREIGN = {
     "--error", "--config-file", "--no-progress", "--extra-search-path", "--color", "--project",
 }  # fmt: skip
 # "omni-kit failed", "omni-kit does": sentences about it.
-_SENTENCES = {"and", "asks", "brings", "decides", "did", "failed", "is", "makes", "or", "wrote"}
+_SENTENCES = {
+    "and", "asks", "brings", "decides", "did", "failed", "is", "makes", "or", "reads", "uses", "wrote",
+}  # fmt: skip
 # Its rules and their pages show what does not exist, and name flags of others.
 _ABOUT_SKILLS = ROOT / "checkers" / "omni_checkers" / "skills"
 SOURCES = sorted(

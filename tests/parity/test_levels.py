@@ -1,11 +1,10 @@
-"""Levels declare what they need; help text and README tell no other story."""
+"""Levels declare what they need, and the help text says the same."""
 
 import pytest
 
 from omni_kit.cli import main
 from omni_kit.parity.levels import BY_NAME, DEFAULT_LEVELS, LEVELS, PROCESS_LEVELS, parse_levels
 from omni_kit.targets.sides import OF_MODELS, Ability
-from tools.levels_table import PLACE, README, table
 
 CONTRACT = (
     "import",
@@ -58,9 +57,3 @@ def test_the_help_text_names_every_level(capsys: pytest.CaptureFixture[str]) -> 
     shown = capsys.readouterr().out
     assert all(f"{name:10} {level.says.split()[0]}" in shown for name, level in BY_NAME.items())
     assert "LEVELS" not in shown
-
-
-def test_the_readme_has_the_table() -> None:
-    found = PLACE.search(README.read_text(encoding="utf-8"))
-    assert found is not None
-    assert found[0] == table(), "run `make docs`"
