@@ -141,10 +141,10 @@ class Subject:
 
 
 def find_skills(path: Path) -> list[Subject]:
-    """The skills of a pack's folder, of all packs below a folder, or the one whose SKILL.md or folder it is."""
+    """Return all skills below a folder, or the one whose SKILL.md or folder it is."""
     if path.is_file() and path.name == "SKILL.md":
         path = path.parent
     if (path / "SKILL.md").is_file():
         return [Subject(path.resolve())]
-    found = files_matching(path, "*/SKILL.md") or files_matching(path, "**/SKILL.md")
+    found = files_matching(path, "**/SKILL.md")
     return [Subject(file.parent.resolve()) for file in found if not _SKIPPED & set(file.parts)]

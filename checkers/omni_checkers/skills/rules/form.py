@@ -14,6 +14,43 @@ COMPETING = 0.5
 """Descriptions compete from this share of words on: those that both have, of all that either has."""
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _HEAD = "---\nname: example\ndescription: Adds two numbers. Use when asked for a sum.\n"
+LEAST_WORDS = 2
+_WHEN = re.compile(
+    r"\b(?:use|used|using|invoke|load|run|start|choose|trigger\w*|appl(?:y|ies))\b[^.]*?\b(?:when\w*|for|to|before|after|if|on|"
+    r"in|with|during|as|here)\b|\b(?:when|whenever|if) (?:the user|you|users|asked|someone|an?|the|there|working)\b",
+    re.IGNORECASE,
+)
+_VAGUE = frozenset(
+    {
+        "help",
+        "assist",
+        "useful",
+        "various",
+        "thing",
+        "stuff",
+        "task",
+        "tool",
+        "util",
+        "utiliti",
+        "handl",
+        "handle",
+        "manag",
+        "support",
+    }
+    | {
+        "provid",
+        "provide",
+        "need",
+        "general",
+        "work",
+        "good",
+        "great",
+        "best",
+        "necessary",
+        "appropriat",
+        "relevant",
+    }
+)
 _NOT = re.compile(r"(?:^|(?<=[.;!?])\s+)(?:do not use|not|never|don't use)\b[^.;!?]*", re.IGNORECASE)
 _COMMON = frozenset(
     {"and", "are", "asked", "before", "does", "for", "from", "has", "have", "how", "into", "its", "not", "one", "skill"}
@@ -180,6 +217,37 @@ class Competing(Rule):
                 share = f"{len(shared)} of {len(every)} words"
                 message = f"the description competes with that of '{name}': both have {share}"
                 yield Finding(message, skill.file, skill.line_of("description"))
+
+
+class VagueDescription(Rule):
+    """Say in the description what the skill does and when to use it.
+
+    It needs at least two words that tell its task, and a condition: "use when", "for", "before", "if the user".
+
+    Why: the description is all that an agent sees before it chooses; one without a condition is chosen by chance.
+
+    Fine when: never.
+    """
+
+    id = "SKL106"
+    name = "vague-description"
+    target = "skill"
+    severity = Severity.warning
+    BAD = (
+        {"SKILL.md": "---\nname: example\ndescription: Helps with numbers.\n---\n# Example\n"},
+        {"SKILL.md": "---\nname: example\ndescription: Use when needed.\n---\n# Example\n"},
+    )
+    GOOD = ({"SKILL.md": f"{_HEAD}---\n# Example\n"},)
+
+    def check(self, skill: Subject) -> Findings:
+        said, line = _field(skill, "description"), skill.line_of("description")
+        if not said.strip():
+            raise NotApplicable("there is no description")
+        telling = [word for word in words_of(said) if word not in _VAGUE]
+        if len(telling) < LEAST_WORDS:
+            yield Finding("the description does not say what the skill does", skill.file, line)
+        elif not _WHEN.search(said):
+            yield Finding("the description does not say when to use the skill", skill.file, line)
 
 
 def words_of(description: str) -> frozenset[str]:

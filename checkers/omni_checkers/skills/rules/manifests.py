@@ -1,0 +1,119 @@
+"""The manifests with which agents install a pack."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule
+from omni_checkers.skills.examples import HEAD
+from omni_checkers.skills.subject import Subject
+from omni_kit.documents import DocumentError, read_json
+
+_KEBAB = r"[a-z0-9]+(?:[-.][a-z0-9]+)*"
+_VERSION = r"\d+\.\d+\.\d+(?:-[\w.-]+)?(?:\+[\w.-]+)?"
+_Check = tuple[type | tuple[type, ...], str]
+_PLUGIN: Mapping[str, _Check] = {
+    "name": (str, _KEBAB), "version": (str, _VERSION), "description": (str, r".+"), "author": ((dict, str), ""),
+    "homepage": (str, r"https?://.+"), "repository": ((str, dict), ""), "license": (str, r".+"), "keywords": (list, ""),
+    "skills": ((str, list), ""), "commands": ((str, list), ""), "agents": ((str, list), ""),
+    "hooks": ((str, dict, list), ""), "mcpServers": ((str, dict, list), ""),
+}  # fmt: skip
+_MANIFESTS: Mapping[str, tuple[tuple[str, ...], Mapping[str, _Check]]] = {
+    "plugin.json": (("name",), _PLUGIN),
+    ".claude-plugin/plugin.json": (("name",), _PLUGIN),
+    ".codex-plugin/plugin.json": (("name", "version"), _PLUGIN),
+    ".claude-plugin/marketplace.json": (
+        ("name", "owner", "plugins"),
+        {"name": (str, _KEBAB), "owner": (dict, ""), "plugins": (list, ""), "metadata": (dict, "")},
+    ),
+    "gemini-extension.json": (
+        ("name", "version"),
+        {"name": (str, r"[a-z0-9]+(?:-[a-z0-9]+)*"), "version": (str, _VERSION), "description": (str, ""),
+         "mcpServers": (dict, ""), "contextFileName": ((str, list), ""), "excludeTools": (list, "")},
+    ),
+}  # fmt: skip
+"""File -> the fields that agents require, and the type and form of each known one (agents' documentation, 2026)."""
+
+
+class Manifest(Rule):
+    """Write each manifest of a pack as the agent that reads it requires.
+
+    `plugin.json` (also below .claude-plugin and .codex-plugin), `.claude-plugin/marketplace.json` and
+    `gemini-extension.json` in the folder of the skills, or in one above it up to the repository's root, are read.
+
+    Why: the agent refuses the whole pack, or leaves out the part that it cannot read.
+
+    Fine when: never.
+    """
+
+    id = "SKL107"
+    name = "manifest"
+    target = "skill"
+    BAD = (
+        {"SKILL.md": HEAD, "../plugin.json": '{"name": "My Plugin"}'},
+        {"SKILL.md": HEAD, "../.claude-plugin/marketplace.json": '{"name": "sums", "plugins": {}}'},
+        {"SKILL.md": HEAD, "../gemini-extension.json": '{"name": "sums"}'},
+        {"SKILL.md": HEAD, "../plugin.json": '{"name": "sums", "skills": "./no-such-folder/"}'},
+    )
+    GOOD = ({"SKILL.md": HEAD, "../plugin.json": '{"name": "sums", "version": "1.0.0", "skills": "./"}'},)
+
+    def check(self, skill: Subject, pack: dict[str, Subject]) -> Findings:
+        if pack and skill.path.name != min(pack):
+            raise NotApplicable("the manifests are checked with the first skill of the pack")
+        found = [(root, file) for root in _roots(skill.path) for file in _MANIFESTS if (root / file).is_file()]
+        if not found:
+            raise NotApplicable("the pack has no manifest")
+        for root, file in found:
+            path = root / file
+            yield from (Finding(message, path) for message in _wrong(root, path, *_MANIFESTS[file]))
+
+
+def _roots(skill: Path) -> list[Path]:
+    """Return the folder of the skills and those above it, up to the repository's root or at most three."""
+    above = list(skill.parents)
+    top = next((number for number, place in enumerate(above) if (place / ".git").exists()), 2)
+    return above[: top + 1]
+
+
+def _wrong(root: Path, path: Path, required: tuple[str, ...], fields: Mapping[str, _Check]) -> Iterator[str]:
+    try:
+        data = read_json(path.read_text(encoding="utf-8"))
+    except (DocumentError, UnicodeDecodeError) as error:
+        yield f"it is not JSON: {error}"
+        return
+    if not isinstance(data, dict):
+        yield "it is not an object"
+        return
+    for name in required:
+        if name not in data:
+            yield f"the required field '{name}' is missing"
+    for name, value in data.items():
+        kinds, form = fields.get(name, (object, ""))
+        if not isinstance(value, kinds):
+            yield f"'{name}' has the wrong type: {type(value).__name__}"
+        elif form and isinstance(value, str) and not re.fullmatch(form, value):
+            yield f"'{name}' has a form that agents refuse: '{value[:60]}'"
+    yield from _parts(root, data)
+
+
+def _parts(root: Path, data: dict[str, Any]) -> Iterator[str]:
+    if "author" in data and isinstance(data["author"], dict) and not isinstance(data["author"].get("name"), str):
+        yield "'author' has no name"
+    if isinstance(data.get("owner"), dict) and not isinstance(data["owner"].get("name"), str):
+        yield "'owner' has no name"
+    if isinstance(data.get("keywords"), list) and not all(isinstance(one, str) for one in data["keywords"]):
+        yield "'keywords' has an entry that is not a text"
+    for name in ("skills", "commands", "agents"):
+        value = data.get(name)
+        for place in [value] if isinstance(value, str) else value if isinstance(value, list) else []:
+            if not isinstance(place, str) or not place.startswith("./") or ".." in Path(place).parts:
+                yield f"'{name}' must be a path below the manifest's root that begins with './': '{place}'"
+            elif not (root / place).exists():
+                yield f"'{name}' names '{place}', which does not exist"
+    plugins = data.get("plugins")
+    for number, one in enumerate(plugins if isinstance(plugins, list) else []):
+        if not isinstance(one, dict) or not isinstance(one.get("name"), str) or "source" not in one:
+            yield f"plugin {number + 1} needs a name and a source"
+        elif isinstance(one["source"], str) and not (root / one["source"]).exists():
+            yield f"plugin '{one['name']}' has the source '{one['source']}', which does not exist"

@@ -1,0 +1,149 @@
+"""How the pages of a skill hang together."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from omni_checkers.engine.rule import Finding, Findings, Rule, Severity
+from omni_checkers.skills.examples import HEAD
+from omni_checkers.skills.subject import Subject
+from omni_kit.skillpack.page import Page
+
+_LISTED = {".md", ".py", ".sh", ".json", ".yaml", ".yml", ".toml", ".txt", ".jinja"}
+_LEFT_OUT = {"LICENSE.txt", "LICENSE.md", "NOTICE.txt", "requirements.txt", "README.md", "CHANGELOG.md", "__init__.py"}
+
+
+class Unreferenced(Rule):
+    """Name every page and script in a page that the agent reads.
+
+    A file counts as named if SKILL.md, or a page or script that is named itself, contains its path, its name, its
+    module name, or the folder it is in.
+
+    Why: an agent opens the pages that it is led to; what no page names is never read, and still travels with the pack.
+
+    Fine when: another program reads the file; silence it in SKILL.md with the reason.
+    """
+
+    id = "SKL206"
+    name = "unreferenced-file"
+    target = "skill"
+    severity = Severity.warning
+    BAD = ({"SKILL.md": HEAD, "references/details.md": "# Details\n"},)
+    GOOD = (
+        {
+            "SKILL.md": f"{HEAD}When a sum overflows, read `references/details.md`.\n",
+            "references/details.md": "# More\n",
+        },
+    )
+
+    def check(self, skill: Subject) -> Findings:
+        files = [path for path in skill.files if path.suffix in _LISTED and path.name not in _LEFT_OUT]
+        reached, pending = {skill.file}, [skill.file]
+        while pending:
+            text = pending.pop().read_text(encoding="utf-8", errors="replace")
+            for path in files:
+                if path not in reached and _names(text, path.relative_to(skill.path)):
+                    reached.add(path)
+                    pending.append(path)
+        for path in files:
+            if path not in reached:
+                yield Finding(f"no page names '{path.relative_to(skill.path)}'", path)
+
+
+def _names(text: str, path: Path) -> bool:
+    folders = [f"{folder.as_posix()}/" for folder in path.parents if folder.as_posix() != "."]
+    module = rf"\b(?:import|from)\s+[\w.]*\b{re.escape(path.stem)}\b" if path.suffix == ".py" else r"(?!)"
+    whole = any(re.search(rf"{re.escape(folder)}(?![\w.-])", text) for folder in folders)
+    return path.name in text or path.as_posix() in text or whole or bool(re.search(module, text))
+
+
+class MissingAnchor(Rule):
+    """Link to headings that exist.
+
+    Why: the agent, or a reader, lands at the top of a long page and takes another section for the one that was meant.
+
+    Fine when: a tool makes the anchor; write it as `<a id="...">` in the page.
+    """
+
+    id = "SKL207"
+    name = "missing-anchor"
+    target = "skill"
+    BAD = (
+        {"SKILL.md": f"{HEAD}See [below](#limits).\n"},
+        {"SKILL.md": f"{HEAD}See [limits](references/more.md#limits).\n", "references/more.md": "# More\n"},
+    )
+    GOOD = ({"SKILL.md": f"{HEAD}See [below](#what-it-can-do).\n\n## What it can do?\n"},)
+
+    def check(self, skill: Subject) -> Findings:
+        pages = {page.path.resolve(): page for page in skill.pages}
+        for page in skill.pages:
+            for link in page.links:
+                target, mark, anchor = link.text.partition("#")
+                if not mark or not anchor or re.match(r"[a-z][a-z0-9+.-]*:|//", target):
+                    continue
+                other = pages.get((page.path.parent / target).resolve()) if target else page
+                if other is not None and anchor.lower() not in anchors(other):
+                    yield Finding(f"'{link.text}' leads to no heading of {other.path.name}", page.path, link.line)
+
+
+def anchors(page: Page) -> set[str]:
+    """Return the anchors of a page, as GitHub makes them of headings, and those written as `id` or `name`."""
+    found: set[str] = set()
+    for heading in _headings(page):
+        words = re.sub(r"[`*]|!?\[([^\]]*)\]\([^)]*\)", lambda match: match[1] or "", heading).strip().lower()
+        slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        count = sum(one == slug or re.fullmatch(rf"{re.escape(slug)}-\d+", one) is not None for one in found)
+        found.add(f"{slug}-{count}" if count else slug)
+    return found | {match.lower() for match in re.findall(r"""<a\s[^>]*\b(?:id|name)=["']([^"']+)""", page.body)}
+
+
+def _headings(page: Page) -> Iterator[str]:
+    fenced = {number for block in page.blocks for number in range(block.line, block.line + block.text.count("\n"))}
+    lines = page.text.splitlines()
+    for number, line in enumerate(lines, 1):
+        match = re.match(r" {0,3}#{1,6}\s+(.*?)(?:\s+#+)?\s*$", line)
+        if match and number not in fenced:
+            yield match[1]
+        elif (
+            number > 1 and re.fullmatch(r"=+\s*|-{2,}\s*", line) and lines[number - 2].strip() and number not in fenced
+        ):
+            yield lines[number - 2]
+
+
+class Nested(Rule):
+    """Lead from SKILL.md to every page directly.
+
+    Why: an agent reads a page that a page names in part, or not at all.
+
+    Fine when: the inner page is also named in SKILL.md.
+    """
+
+    id = "SKL208"
+    name = "nested-reference"
+    target = "skill"
+    severity = Severity.warning
+    BAD = (
+        {
+            "SKILL.md": f"{HEAD}See [more](references/more.md).\n",
+            "references/more.md": "See [details](details.md).\n",
+            "references/details.md": "# Details\n",
+        },
+    )
+    GOOD = (
+        {
+            "SKILL.md": f"{HEAD}See [more](references/more.md), for edge cases [details](references/details.md).\n",
+            "references/more.md": "See [details](details.md).\n",
+            "references/details.md": "# Details\n",
+        },
+    )
+
+    def check(self, skill: Subject) -> Findings:
+        pages = [page for page in skill.pages if page.path != skill.file]
+        direct = {page.path for page in pages if _names(skill.page.text, page.path.relative_to(skill.path))}
+        for page in pages:
+            by = [
+                one.path for one in pages if one.path in direct and _names(one.text, page.path.relative_to(skill.path))
+            ]
+            if page.path not in direct and by:
+                outer, inner = by[0].relative_to(skill.path), page.path.relative_to(skill.path)
+                yield Finding(f"only '{outer}' names '{inner}'; name it in SKILL.md", page.path)
