@@ -3,6 +3,8 @@
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from omni_checkers.diffusers.examples import LUMEN, PIPELINE, changed
 from omni_checkers.diffusers.facts.pipelines import call_of
@@ -10,6 +12,7 @@ from omni_checkers.engine.files import walked
 from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Findings, Rule
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.eval import UNKNOWN, Frame, OpenDomain, Unknown, Unreadable, evaluate
 from omni_kit.pysource.nodes import calls, keyword, last_name, methods
 from omni_kit.pysource.source import dotted
 
@@ -98,19 +101,59 @@ def _units(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _factor(node: ast.expr) -> float | None:
-    """What an expression is where every variable is 1; None where it is more than a multiple."""
-    if isinstance(node, ast.Constant):
-        return float(node.value) if isinstance(node.value, int | float) else None
-    if isinstance(node, ast.Call):
-        return _factor(node.func.value) if isinstance(node.func, ast.Attribute) else None
-    if not isinstance(node, ast.BinOp):
-        return 1.0 if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else None
-    left, right = _factor(node.left), _factor(node.right)
-    if left is None or right is None or not isinstance(node.op, ast.Mult | ast.Div):
+    """Return what an expression is where every variable is 1; None where it is more than a multiple."""
+    try:
+        return _number(evaluate(node, _Multiples()))
+    except Unreadable:
         return None
-    if isinstance(node.op, ast.Mult):
-        return left * right
-    return left / right if right else None
+
+
+@dataclass(frozen=True)
+class _Multiple(Unknown):
+    """Something times a factor.
+
+    Attributes:
+        owner: what a method is looked up on.
+    """
+
+    factor: float = 1.0
+    owner: float | None = None
+
+
+class _Multiples(OpenDomain):
+    """Variables, attributes and items count as 1, and a method's result as the value that it is called on."""
+
+    def name(self, name: str, frame: Frame) -> Any:
+        """See `Domain`."""
+        return _Multiple()
+
+    def attribute(self, base: Any, name: str, frame: Frame) -> Any:
+        """See `Domain`."""
+        return _Multiple(owner=_number(base))
+
+    def item(self, base: Any, key: Any, frame: Frame) -> Any:
+        """See `Domain`."""
+        return _Multiple()
+
+    def operation(self, name: str, operands: list[Any], frame: Frame) -> Any:
+        """See `Domain`."""
+        match name, [_number(one) for one in operands]:
+            case "mul", [float() as left, float() as right]:
+                return _Multiple(factor=left * right)
+            case "truediv", [float() as left, float() as right] if right:
+                return _Multiple(factor=left / right)
+        return UNKNOWN
+
+    def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any], frame: Frame, node: ast.expr) -> Any:
+        """See `Domain`."""
+        owner = getattr(function, "owner", None)
+        return UNKNOWN if owner is None else _Multiple(factor=owner)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, _Multiple):
+        return value.factor
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _twice(node: ast.expr) -> str:
