@@ -101,7 +101,7 @@ class TestProject:
         assert call(capsys, "check", str(path))[0] == 1
         code, out = call(capsys, "check", str(path), "--fix")
         assert code == 0
-        assert "mended 2 findings" in out
+        assert "fixed 2 findings" in out
 
     def test_settings_of_the_project_are_used(
         self, subject: Subject, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -356,6 +356,11 @@ class TestRun:
         findings = found(path, "OMK", "VEO804")
         assert [(one.rule, one.path) for one in findings] == [("OMK004", (path / name).resolve())] * count
 
+    def test_configs_of_a_checkout_are_read_while_the_package_cannot_be_parsed(self, subject: Subject) -> None:
+        config = "../../../../configs/text/qwen3_moe/any.yaml"
+        path = subject("qwen3_moe", edits={config: "{\n'a", "__init__.py": "def"})
+        assert [one.rule for one in found(path, "OMK")] == ["OMK004", "OMK002"]
+
     @pytest.mark.parametrize(("name", "text"), [
         ("train.yaml", "a: &b\n  - 1\nc: *b\n"),
         ("sweep.yaml", "a: 1\n---\na: 2\n"),

@@ -52,7 +52,7 @@ def test_human_output(toy: Toys, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
     assert main(["convert", str(toy("qwen3_moe")), str(tmp_path / "out"), "--to", "canonical"]) == 0
     out = capsys.readouterr().out
-    assert "36 tensors in 1 files" in out
+    assert "36 tensors in 1 file" in out
     assert "84 read, 30 passed through, 6 converted" in out
 
 

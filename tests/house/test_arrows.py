@@ -11,6 +11,7 @@ from .imports import imports, modules, room_of
 TIERS = (
     (
         "omni_kit",
+        "omni_kit.counting",
         "omni_kit.errors",
         "omni_kit.resources",
         "omni_kit.documents",

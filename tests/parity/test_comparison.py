@@ -27,7 +27,7 @@ def test_equal_tensors_are_equal() -> None:
 
     assert found.ok
     assert (found.max_abs, found.max_rel, found.compared) == (0.0, 0.0, 1)
-    assert found.reason("tensors") == ""
+    assert found.reason("tensor") == ""
 
 
 def test_one_changed_element_is_enough() -> None:
@@ -46,14 +46,14 @@ def test_names_on_one_side_only_are_listed_on_their_side() -> None:
 
     assert found.missing == ["b"]
     assert found.unexpected == ["c"]
-    assert found.reason("tensors") == "1 tensors missing: b; 1 tensors that the reference does not have: c"
+    assert found.reason("tensor") == "1 tensor missing: b; 1 tensor that the reference does not have: c"
 
 
 def test_nothing_to_compare_is_not_equality() -> None:
     found = compare_exactly({}, {})
 
     assert not found.ok
-    assert found.reason("tensors") == "no tensors to compare"
+    assert found.reason("tensor") == "no tensors to compare"
 
 
 @pytest.mark.parametrize("candidate", [EXPERTS.mT, EXPERTS.double()], ids=["shape", "dtype"])
@@ -67,7 +67,7 @@ def test_another_shape_or_dtype_differs_without_bound(candidate: torch.Tensor) -
 def test_shapes_are_compared_by_name() -> None:
     found = compare_shapes({"a": [4, 6, 5], "b": [3]}, {"a": [4, 5, 6], "b": [3]})
 
-    assert found.reason("tensors") == "1 of 2 tensors differ: a ([4, 5, 6] instead of [4, 6, 5])"
+    assert found.reason("tensor") == "1 of 2 tensors differ: a ([4, 5, 6] instead of [4, 6, 5])"
     assert compare_shapes({"a": [4]}, {"a": [4]}).ok
 
 

@@ -85,6 +85,13 @@ def test_check_all_below_the_root(world: World, tmp_path: Path) -> None:
     assert [c["status"] for c in data["configs"]] == ["ok"]
 
 
+def test_list_finds_imports_that_are_not_installed(world: World, tmp_path: Path) -> None:
+    world(UPSTREAM, "import no_such_package\n")
+    code, data = run("list", "--root", str(tmp_path))
+    assert (code, data["configs"][0]["status"]) == (1, "error")
+    assert data["configs"][0]["diagnostics"][0]["code"] == "config-import"
+
+
 def test_list_is_for_scripts_too(world: World, tmp_path: Path) -> None:
     world(UPSTREAM, CONFIG)
     code, data = run("list", "--root", str(tmp_path))

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from omni_kit.counting import counted
 from omni_kit.errors import OmniKitError
 from omni_kit.layout import LayoutVerdict, check_layout
 from omni_kit.layout.taxonomy import Converter, Disk
@@ -117,13 +118,16 @@ def _inspect(name: str) -> tuple[bool, str]:
     report = inspect(name)
     sites = report["targets"][TARGET]["patches"]
     patched = sum(1 for site in sites if site["decision"] == "patch")
-    return True, f"{report['kind']}, {report['experts']['count']} experts, {patched} of {len(sites)} sites to patch"
+    return (
+        True,
+        f"{report['kind']}, {counted(report['experts']['count'], 'expert')}, {patched} of {len(sites)} sites to patch",
+    )
 
 
 def _checkpoint(name: str, into: Path) -> tuple[bool, str]:
     made = make_toy_checkpoint(name, into)
     shards = len(list(made.glob("*.safetensors")))
-    return shards > 1, f"{shards} shards by transformers' save_pretrained"
+    return shards > 1, f"{counted(shards, 'shard')} by transformers' save_pretrained"
 
 
 def _layout(checkpoint: Path) -> tuple[bool, str]:
@@ -135,13 +139,13 @@ def _layout(checkpoint: Path) -> tuple[bool, str]:
 
 def _scaffold(name: str, checkpoint: Path, into: Path) -> tuple[bool, str]:
     scaffold = new_model(name, str(checkpoint), target=TARGET, into=into)
-    return not scaffold.refused, f"{len(scaffold.changes)} files"
+    return not scaffold.refused, counted(scaffold.changes, "file")
 
 
 def _patchgen(config: Path) -> tuple[bool, str]:
     result = run_config(config)
     errors = [item.message for item in result.diagnostics if item.severity == "error"]
-    figure = errors[0] if errors else f"{len(result.patches)} patches applied"
+    figure = errors[0] if errors else f"{counted(result.patches, 'patch')} applied"
     return result.status in {"written", "unchanged"}, figure
 
 
@@ -150,7 +154,7 @@ def _check(directory: Path) -> tuple[bool, str]:
 
     report = check([directory])
     errors = [finding for finding in report.findings if finding.severity == "error"]
-    figure = errors[0].message if errors else f"{len(report.rules)} rules, {len(report.findings)} findings"
+    figure = errors[0].message if errors else f"{counted(report.rules, 'rule')}, {counted(report.findings, 'finding')}"
     return not errors, figure
 
 

@@ -9,6 +9,7 @@ from omni_checkers.engine.cache import Cache
 from omni_checkers.engine.fix import apply_fixes
 from omni_checkers.engine.report import Report
 from omni_checkers.engine.run import check, models_of
+from omni_kit.counting import counted
 from omni_kit.diagnostics.baseline import Baseline
 from omni_kit.diagnostics.settings import find_settings, not_used, read_settings
 from omni_kit.files import cache_directory
@@ -62,7 +63,7 @@ def run_check(
     if report.stale:
         first = report.stale[0]
         report.notes.append(
-            f"{len(report.stale)} entries of the baseline fit nothing: {first['rule']} in {first['path']}"
+            f"{counted(report.stale, 'entry')} of the baseline without a finding: {first['rule']} in {first['path']}"
         )
     for file in not_used(paths, settings.file):
         report.notes.append(f"the settings in {file} do not count: stand there, or give --config")
@@ -81,5 +82,5 @@ def _mended(run: Callable[[], Report]) -> Report:
             break
         mended += len(done)
         report = run()
-    report.notes.append(f"mended {mended} findings")
+    report.notes.append(f"fixed {counted(mended, 'finding')}")
     return report

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from omni_kit.pysource.nodes import Node, rebuilt, remembered, walked, within
-from omni_kit.pysource.source import dotted, parse_file
+from omni_kit.pysource.source import dotted, parse_file, read_text
 
 __all__ = ["File", "functions", "read_file", "rebuilt", "remembered", "walked", "within"]
 
@@ -81,7 +81,7 @@ def read_file(path: Path) -> File:
         error = _refused(tree)
         return File(path, text, tree if error is None else None, error)
     except SyntaxError as why:
-        return File(path, path.read_text(encoding="utf-8", errors="replace"), None, why)
+        return File(path, read_text(path), None, why)
     except (OSError, UnicodeDecodeError) as why:
         return File(path, "", None, SyntaxError(str(why)))
 

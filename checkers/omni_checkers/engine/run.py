@@ -101,7 +101,7 @@ def find_models(paths: Sequence[Path], target: str | None = None) -> list[tuple[
         try:
             here = find_integrations(path, target)
         except BadInput as error:
-            what = f"nothing to check in {path}: {error.message}" if path.exists() else error.message
+            what = f"nothing to check: {error.message}" if path.exists() else error.message
             hint = "give the model's directory, or add --touched" if path.is_file() else error.hint
             raise BadInput(what, hint) from error
         for owner, integration in here:

@@ -54,11 +54,11 @@ def inputs(path: Path) -> list[Path]:
     """Every file that a verdict on the model at `path` depends on: its own, and those around it that speak of it."""
     from omni_checkers.veomni.facts.checkout import around
     from omni_kit.errors import BadInput
-    from omni_kit.targets.veomni.model_dir import find_model_dir
+    from omni_kit.targets.veomni.model_dir import find_model_dir, located
 
     own = [file for file in files_matching(path, "**/*") if file.suffix in _READ]
     try:
-        others = around(find_model_dir(path))
+        model_dir = find_model_dir(path)
     except BadInput:
-        others = []
-    return [*own, path.parent / "__init__.py", *others]
+        model_dir = located(path.resolve(), {})
+    return [*own, path.parent / "__init__.py", *around(model_dir)]

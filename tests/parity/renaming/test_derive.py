@@ -60,7 +60,7 @@ def test_everything_at_once_is_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_plain_port_needs_one_run(plain: Derived) -> None:
-    assert plain.notes == ("found in 1 runs",)
+    assert plain.notes == ("found in 1 run",)
     assert "blocks.{}.attn.to_q.weight <- blocks.{}.attn.qkv.weight [one.chunk(3)[0]]" in plain.rows
 
 

@@ -101,7 +101,7 @@ def test_a_plan_that_names_tokens_positions_and_what_answers_is_written(
 ) -> None:
     path = made(tmp_path, NET, "shared_net")
     command = ["check", str(path), "--level", "toy", "--select", "DFU704"]
-    assert "mended 1 finding" in CliRunner().invoke(app, [*command, "--fix"]).output
+    assert "fixed 1 finding" in CliRunner().invoke(app, [*command, "--fix"]).output
     monkeypatch.syspath_prepend(str(tmp_path))
     from diffusers.models._modeling_parallel import ContextParallelInput, ContextParallelOutput
 

@@ -12,6 +12,7 @@ from rich.markup import escape
 from omni_kit.cli.app import app
 from omni_kit.cli.gating import for_machines, ids
 from omni_kit.cli.options import FindingsFormat, FindingsFormatOption, FullOption
+from omni_kit.counting import counted
 from omni_kit.output import Format, Output
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def show_findings(report: "Report", data: dict[str, Any], console: Console) -> N
             if reason not in explained and one["why"]:
                 explained.add(reason)
                 console.print(f"      [dim]why: {escape(one['why'])}[/dim]", soft_wrap=True)
-    checked = ", ".join(f"{count} {what if count != 1 else what[:-1]}" for what, count in data["checked"].items())
+    checked = ", ".join(counted(count, what[:-1]) for what, count in data["checked"].items())
     counts = [f"{count} {kind}" for kind in _COLOURS if (count := _count(data["findings"], kind))]
     counts += [
         f"{count} {what}" for what, count in (("suppressed", report.suppressed), ("known", report.matched)) if count

@@ -22,6 +22,7 @@ from omni_kit.cli.options import (
     TransformersOption,
     WriteBaselineOption,
 )
+from omni_kit.counting import counted
 from omni_kit.errors import MissingRequirement
 from omni_kit.output import table
 
@@ -119,7 +120,7 @@ def _render(verdict: "LayoutVerdict", needed: "Loading", consumer: str | None, c
     if data["subtrees"]:
         console.print(rows)
     keys = data["keys"]
-    lost = f"{len(keys['unmapped'])} unmapped, {len(keys['missing'])} parameters missing"
+    lost = f"{len(keys['unmapped'])} unmapped, {counted(keys['missing'], 'parameter')} missing"
     console.print(f"keys      {keys['total']} total, {keys['expert']} expert, {keys['mapped']} mapped, {lost}")
     if consumer:
         console.print(f"for       {consumer}")

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import DiffusersOption, FormatOption, FullOption, SourceArgument, TransformersOption
+from omni_kit.counting import counted
 from omni_kit.output import Format, Output
 
 if TYPE_CHECKING:
@@ -62,7 +63,10 @@ def convert_command(
 def _render(done: "Converted", destination: Path, console: Console) -> None:
     tensors, resumed = done.tensors, " (resumed)" if done.resumed else ""
     shown = f"{tensors.passed_through} passed through, {tensors.converted} converted"
-    console.print(f"wrote     {destination}{resumed}: {tensors.written} tensors in {done.shards} files", soft_wrap=True)
+    console.print(
+        f"wrote     {destination}{resumed}: {counted(tensors.written, 'tensor')} in {counted(done.shards, 'file')}",
+        soft_wrap=True,
+    )
     console.print(f"tensors   {tensors.read} read, {shown}, {done.bytes / 1e9:.3f} GB")
     console.print(f"took      {done.seconds:.1f} s, at most {done.peak_rss_bytes / 2**20:.0f} MiB of memory")
     console.print(f"verified  {'every source tensor can be rebuilt from what was written' if done.verified else 'no'}")

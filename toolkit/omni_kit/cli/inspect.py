@@ -7,6 +7,7 @@ from rich.markup import escape
 
 from omni_kit.cli.app import app
 from omni_kit.cli.options import DiffusersOption, FormatOption, FullOption, SourceArgument, TransformersOption
+from omni_kit.counting import counted
 from omni_kit.output import Format, Output, table
 
 
@@ -36,7 +37,7 @@ def _render(report: dict[str, Any], console: Console) -> None:
     console.print(f"kind      {report['kind']}")
     console.print(f"classes   {', '.join(report['architectures'])}")
     if experts:
-        shown = f"{experts['count']} experts, top {experts['top_k']}, width {experts['intermediate_size']}"
+        shown = f"{counted(experts['count'], 'expert')}, top {experts['top_k']}, width {experts['intermediate_size']}"
         console.print(f"experts   {shown}, {experts['shared']} shared")
     for place, one in enumerate(report["nearest"]):
         shares = f"{one['kind']}, {len(one['shared'])} of {len(one['shared'] + one['missing'])} traits shared"

@@ -13,6 +13,7 @@ from rich.markup import escape
 from omni_kit.cli.app import app
 from omni_kit.cli.commands import Command
 from omni_kit.cli.options import DiffusersOption, FormatOption, FullOption, TransformersOption
+from omni_kit.counting import counted
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output, table
 
@@ -182,7 +183,7 @@ def show(console: Console, report: "ParityReport") -> None:
 
 def show_proof(console: Console, proof: "Proof") -> None:
     """Render how many injected faults were detected, and each that was missed or localised to another module."""
-    console.print(f"{proof.faults} faults injected: {proof.detected} detected, {proof.located} localised")
+    console.print(f"{counted(proof.faults, 'fault')} injected: {proof.detected} detected, {proof.located} localised")
     for what, names in (("missed", proof.missed), ("mislocated", proof.mislocated), ("idle", proof.idle)):
         for name in names:
             console.print(f"  {what:10} {escape(name)}", soft_wrap=True)

@@ -26,6 +26,7 @@ from omni_kit.cli.options import (
     TransformersOption,
     WriteBaselineOption,
 )
+from omni_kit.counting import counted
 from omni_kit.errors import BadInput
 from omni_kit.output import Format, Output
 
@@ -218,7 +219,7 @@ def drift_command(
     notes = list(report.notes)
     if output_dir is not None:
         written = [*write_targets(report, output_dir), *write_rename_maps(report.keys, output_dir)]
-        notes.append(f"{len(written)} files written below {output_dir}")
+        notes.append(f"{counted(written, 'file')} written below {output_dir}")
     answer, ok, human = drift_json(report, full), report.ok, partial(_render_drift, report, full)
     if apply is not None and into is not None:
         from omni_kit.convert import apply_renames
@@ -372,22 +373,23 @@ def _render_drift(report: "DriftReport", full: bool, console: Console) -> None:
     for config, why in report.failed:
         console.print(f"[red]error[/red] {escape(config)}: {escape(why)}", soft_wrap=True)
     counts = ", ".join(f"{n} {rank}" for rank, n in report.counts().items())
+    looked_at = f"{counted(report.configs, 'config')}, {counted(report.targets, 'target')}"
     proposed = sum(t.proposed is not None for t in report.targets)
-    console.print(f"{report.configs} configs, {len(report.targets)} targets: {counts}; {proposed} merges proposed")
+    console.print(f"{looked_at}: {counts}; {counted(proposed, 'merge')} proposed")
 
 
 def _render_applied(before: Callable[[Console], None], done: "RenamedCheckpoint", console: Console) -> None:
     """What drift says, then what became of the checkpoint."""
     before(console)
     verb, keys = "wrote" if done.written else "would write", done.keys
-    counted = f"{keys.renamed} of {keys.read} keys renamed as {done.model_type}'s, {keys.copied} copied"
-    console.print(f"{verb} {escape(done.into)} ({done.form}): {counted}", soft_wrap=True)
+    moved = f"{keys.renamed} of {keys.read} keys renamed as {done.model_type}'s, {keys.copied} copied"
+    console.print(f"{verb} {escape(done.into)} ({done.form}): {moved}", soft_wrap=True)
     for name in done.missing:
         console.print(f"  not in it: {escape(name)}", soft_wrap=True)
 
 
 def _drift_line(target: "TargetDrift") -> str:
-    copied = f"; {target.copied} changed lines are copied in the patch" if target.copied else ""
+    copied = f"; the patch copies {counted(target.copied, 'changed line')}" if target.copied else ""
     merged = "; clean merge" if target.proposed is not None else ""
     name = target.config_name.removesuffix("_patch_gen_config")
     return f"{target.target} [{name}] {target.detail}{copied}{merged}"

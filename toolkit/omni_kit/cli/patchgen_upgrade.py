@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from omni_kit.cli.options import DiffOption, DryRunOption, FormatOption, FullOption
 from omni_kit.cli.patchgen import AllOption, ConfigsArgument, RootOption, chosen_configs, patchgen_app
+from omni_kit.counting import counted
 from omni_kit.output import Format, Output
 
 if TYPE_CHECKING:
@@ -84,4 +85,4 @@ def _render(result: "UpgradeResult", diff: str, console: Console) -> None:
         for note in config.notes:
             console.print(f"  {escape(note)}", soft_wrap=True)
     total = ", ".join(f"{n} {one}" for one, n in result.counts.items())
-    console.print(f"{len(result.configs)} configs: {total}")
+    console.print(f"{counted(result.configs, 'config')}: {total}")

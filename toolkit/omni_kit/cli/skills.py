@@ -13,6 +13,7 @@ from omni_kit.cli.check import show_findings
 from omni_kit.cli.commands import Commands
 from omni_kit.cli.gating import for_machines, ids
 from omni_kit.cli.options import FindingsFormat, FormatOption, FullOption
+from omni_kit.counting import counted
 from omni_kit.output import Format, Output, table
 from omni_kit.skillpack import Agent, Place
 
@@ -177,10 +178,10 @@ def _finish(changes: "list[Change]", fmt: Format, full: bool) -> None:
             if change.action != "unchanged":
                 console.print(f"{change.action:9}  {escape(str(change.path))}", soft_wrap=True)
         names = sorted({change.skill for change in changes})
-        console.print(f"{len(names)} skills: {', '.join(names) or 'none'}", soft_wrap=True)
+        console.print(f"{counted(names, 'skill')}: {', '.join(names) or 'none'}", soft_wrap=True)
 
     kept = [change for change in changes if change.action == "kept"]
-    notes = [f"kept {len(kept)} edited files; move one away to install ours"] if kept else []
+    notes = [f"kept {counted(kept, 'edited file')}; move one away to install ours"] if kept else []
     Output("skills", fmt, full).finish(
         data, ok=not any(c.action == "conflict" for c in changes), human=render, notes=notes
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from omni_kit.counting import counted
 from omni_kit.diagnostics.baseline import Baseline
 from omni_kit.diagnostics.definition import Definition, Selection
 from omni_kit.diagnostics.finding import Finding
@@ -93,10 +94,10 @@ class Gate:
 
     def notes(self) -> list[str]:
         """What a person should know about findings that are not reported."""
-        counted = ((self.ignored, "ignored"), (self.matched, "known by the baseline"))
-        said = [f"{count} finding{'s' if count > 1 else ''} {what}" for count, what in counted if count]
+        hidden = ((self.ignored, "ignored"), (self.matched, "known by the baseline"))
+        said = [f"{counted(count, 'finding')} {what}" for count, what in hidden if count]
         left = self.known.known.total() if self.known is not None else 0
-        return said + ([f"{left} entries of the baseline fit nothing"] if left else [])
+        return said + ([f"{counted(left, 'entry')} of the baseline without a finding"] if left else [])
 
     def _commented(self, finding: Finding) -> bool:
         path = finding.path

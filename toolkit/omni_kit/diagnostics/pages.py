@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
+from omni_kit.counting import counted
 from omni_kit.diagnostics.definition import Definition, Example
 
 LONGEST = 40
@@ -83,7 +84,10 @@ def _of_file(path: str, wrong: Example, right: Example, context: int) -> Iterato
 
 def _cut(lines: list[str]) -> list[str]:
     left = len(lines) - LONGEST + 1
-    return [*lines[: LONGEST - 1], f"# {left} more lines: omni-kit rules explain shows both sides as a whole"]
+    return [
+        *lines[: LONGEST - 1],
+        f"# {counted(left, 'more line')}: omni-kit rules explain shows both sides as a whole",
+    ]
 
 
 def _short(line: str) -> str:

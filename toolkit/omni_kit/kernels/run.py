@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from omni_kit.counting import counted
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.isolation.worker import StepError
 from omni_kit.kernels.bench import UPSTREAM, Room
@@ -121,7 +122,7 @@ class _Work:
             )
             for choice in choices
         )
-        count = f"{sum(len(slot.kernels) for slot in slots)} kernels in {len(slots)} slots"
+        count = f"{counted(sum(len(slot.kernels) for slot in slots), 'kernel')} in {counted(slots, 'slot')}"
         notes = [
             f"nothing was measured: torch finds no {self._asked.device} device, on which {count} could be",
             "run it on such a machine, or see what a CPU can run: --device cpu",

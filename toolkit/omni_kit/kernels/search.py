@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from omni_kit.counting import counted
 from omni_kit.kernels.front import front
 from omni_kit.kernels.timing import Bench, Measured, interleaved
 
@@ -92,7 +93,7 @@ class Search:
             stopped = self._greedy(matters)
             self._time(self._together(matters, singles))
         if self._spent():
-            stopped = f"stopped after {len(self._measured)} choices and {self.clock() - self._begun:.0f} s"
+            stopped = f"stopped after {counted(self._measured, 'choice')} and {self.clock() - self._begun:.0f} s"
         return Found(
             dict(self._choices),
             dict(self._measured),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from omni_kit.counting import counted
 from omni_kit.layout.checkpoint import Checkpoint
 from omni_kit.layout.groups import ExpertGroup
 from omni_kit.layout.quantised import packs
@@ -77,7 +78,7 @@ def _split(group: ExpertGroup, checkpoint: Checkpoint) -> DiskReading:
     count = numbers[-1] + 1
     leaves = {plain(leaf): leaf for leaf in group.split}
     shown = f"{group.prefix}.{'expert_' if group.by_word else ''}{numbers[0]}"
-    evidence = (f"{shown}.{next(iter(group.split))} and {len(numbers) - 1} more experts",)
+    evidence = (f"{shown}.{next(iter(group.split))} and {counted(len(numbers) - 1, 'more expert')}",)
     if group.by_word:
         return DiskReading(Disk.module_dict, tuple(group.split), count, False, evidence)
     for names in TRIPLES:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from omni_kit.counting import counted
 from omni_kit.diagnostics.finding import Finding, Severity
 from omni_kit.layout.accounting import Accounting
 from omni_kit.layout.checkpoint import Checkpoint
@@ -137,14 +138,14 @@ def _keys(accounting: Accounting) -> Iterator[LayoutFinding]:
         yield LayoutFinding("extra-layers", "error", message)
     if accounting.unmapped:
         count, first = len(accounting.unmapped), accounting.unmapped[0]
-        yield LayoutFinding("unmapped-keys", "error", f"{count} keys feed no parameter, {first} first")
+        yield LayoutFinding("unmapped-keys", "error", f"{counted(count, 'key')} without a parameter, {first} first")
     unfit = {misfit.parameter.name for misfit in accounting.misfits}
     if lost := [name for name in accounting.missing if name not in unfit]:
-        message = f"{len(lost)} parameters are fed by no key and would be randomly initialised, {lost[0]} first"
+        message = f"{counted(lost, 'parameter')} without a key would be randomly initialised, {lost[0]} first"
         yield LayoutFinding("missing-parameters", "error", message)
     if accounting.not_judged:
         number, part = sum(item.count for item in accounting.not_judged), accounting.not_judged[0]
-        message = f"{number} keys are not judged: {part.reason}; {part.pattern} first"
+        message = f"{counted(number, 'key')} not judged: {part.reason}; {part.pattern} first"
         yield LayoutFinding("not-judged", "warning", message)
 
 

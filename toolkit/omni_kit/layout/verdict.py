@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from omni_kit.counting import counted
 from omni_kit.diagnostics.gate import Gate
 from omni_kit.errors import BadInput
 from omni_kit.layout.accounting import Accounting, account
@@ -82,7 +83,8 @@ class LayoutVerdict:
         if not self.load_proof.complete:
             return ""
         count, version = self.load_proof.parameters, self.model.library.version
-        return f"{count} parameters of {self.model.class_name} filled by the loader of transformers {version} on meta"
+        filled = f"{counted(count, 'parameter')} of {self.model.class_name} filled"
+        return f"{filled} by the loader of transformers {version} on meta"
 
     def _errors(self) -> bool:
         return any(finding.severity == "error" for finding in self.findings)
@@ -166,7 +168,7 @@ def _believe(model: Model, checkpoint: Checkpoint) -> None:
     for names, most in limits:
         found = config.find(*names)
         if found is not None and isinstance(found.value, int) and found.value > max(most, MOST_BELIEVED):
-            message = f"{found.evidence} is {found.value}, and {checkpoint.path.name} has {len(tensors)} tensors"
+            message = f"{found.evidence} is {found.value}, and {checkpoint.path.name} has {counted(tensors, 'tensor')}"
             raise BadInput(message, "give the config of this checkpoint")
 
 
@@ -184,7 +186,7 @@ def prove(verdict: LayoutVerdict, checkpoint: Checkpoint) -> LayoutVerdict:
         raise BadInput(f"--against-model proves models of transformers; {name} is none", "leave the option out")
     proof = prove_loading(checkpoint, verdict.model, verdict.accounting)
     found = [
-        LayoutFinding(f"load-{what}", "error", f"{len(names)} parameters {said}, {names[0]} first")
+        LayoutFinding(f"load-{what}", "error", f"{counted(names, 'parameter')} {said}, {names[0]} first")
         for what, said, names in (
             ("missing", "would be newly initialised", proof.missing),
             ("unexpected", "would be left over", proof.unexpected),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from omni_kit.counting import counted
 from omni_kit.parity.report.report import ParityReport
 from omni_kit.parity.run import run_parity
 
@@ -37,7 +38,9 @@ def explain(report: ParityReport) -> str:
             f"    upstream  {found.reference_source}",
         ]
     if report.prove and report.prove.missed:
-        lines.append(f"  {len(report.prove.missed)} planted faults went unnoticed, among them {report.prove.missed[0]}")
+        lines.append(
+            f"  {counted(report.prove.missed, 'planted fault')} not detected, among them {report.prove.missed[0]}"
+        )
     if report.again:
         lines.append(f"  rerun: {report.again} --work-dir parity-evidence")
     return "\n".join(lines)

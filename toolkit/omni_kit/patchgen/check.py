@@ -6,6 +6,7 @@ from pathlib import Path
 from omni_kit.diagnostics.gate import Gate
 from omni_kit.errors import BadInput
 from omni_kit.files import files_matching, write_atomic
+from omni_kit.patchgen.checks.imports import absent_imports
 from omni_kit.patchgen.codes import IDS
 from omni_kit.patchgen.diagnostics import error, has_errors
 from omni_kit.patchgen.loader import UNREADABLE, CannotLoad, load_config
@@ -13,6 +14,7 @@ from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.patchgen.project import find_configs, find_project
 from omni_kit.patchgen.result import ConfigResult, Listed, Orphan, Product
 from omni_kit.patchgen.run import may_be_written, prepare, stale_files
+from omni_kit.patchgen.source import read_source
 from omni_kit.patchgen.staleness import differences
 from omni_kit.patchgen.write import is_ours
 
@@ -74,7 +76,7 @@ def check_config(config: str | Path, out_dir: Path | None = None, *, transformer
 
 
 def list_configs(root: Path) -> list[ConfigResult]:
-    """Every config below `root`, loaded but not generated: status "ok", or "error" with the reason."""
+    """Every config below `root`, loaded but not generated: status "ok", or "error" with the reasons."""
     project = find_project(root)
     libraries = Libraries(roots=(project.import_root,) if project else ())
     results = []
@@ -86,7 +88,12 @@ def list_configs(root: Path) -> list[ConfigResult]:
             result.diagnostics.append(error(why.code, why.message, why.origin))
         else:
             result.stage = Listed(loaded, path.parent / "generated" / loaded.config.target_file)
-            result.status, result.notes = "ok", loaded.notes
+            result.notes = loaded.notes
+            own = Libraries(roots=(package_of(path)[0], *libraries.roots))
+            if own.file_of(loaded.config.source_module) is not None:
+                source = read_source(loaded.config.source_module, own)
+                result.diagnostics += absent_imports(loaded, own, source)
+            result.status = "error" if has_errors(result.diagnostics) else "ok"
         results.append(result)
     return results
 

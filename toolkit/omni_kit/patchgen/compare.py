@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Literal
 
+from omni_kit.counting import counted
 from omni_kit.patchgen.source import Definition, DefinitionNode, SourceModule
 from omni_kit.patchgen.spans import shift
 from omni_kit.pysource.nodes import rebuilt
@@ -113,7 +114,7 @@ def _undecorated(node: ast.AST) -> ast.AST | None:
 def _count(then: str, now: str) -> str:
     old, new = then.splitlines(), now.splitlines()
     same = sum(b.size for b in difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks())
-    return f"{len(old) - same} lines went, {len(new) - same} came"
+    return f"{counted(len(old) - same, 'line')} went, {len(new) - same} came"
 
 
 def _where_to(then: str, old: Definition, after: SourceModule, path: str) -> str:

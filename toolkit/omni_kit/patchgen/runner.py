@@ -23,6 +23,7 @@ from omni_kit.patchgen.loader import CannotLoad, LoadedConfig, loaded_config
 from omni_kit.patchgen.locate import Libraries, package_of
 from omni_kit.patchgen.spec import Origin
 from omni_kit.patchgen.transfer import as_json, place
+from omni_kit.pysource.source import read_text
 
 
 def reply(request: dict[str, Any]) -> dict[str, Any]:
@@ -116,11 +117,7 @@ def really_import(path: Path) -> ModuleType:
 
 def _dsl_names(path: Path) -> set[str]:
     """The modules that a file imports the DSL from, with the packages around them; ours need no stand-in."""
-    named = {
-        match[0]
-        for match in DSL.finditer(path.read_text(encoding="utf-8", errors="replace"))
-        if match["framework"] != OWN
-    }
+    named = {match[0] for match in DSL.finditer(read_text(path)) if match["framework"] != OWN}
     return {"patchgen", "patchgen.patch_spec", *named, *(name.removesuffix(".patch_spec") for name in named)}
 
 

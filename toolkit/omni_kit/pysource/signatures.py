@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Any
 
+from omni_kit.counting import counted
 from omni_kit.pysource.nodes import remembered
 from omni_kit.pysource.source import dotted
 
@@ -136,7 +137,7 @@ def misfit(signature: Signature, count: int, keywords: Iterable[str], partial: b
 
 def _worded(message: str, signature: Signature, count: int) -> str:
     if message.startswith("too many positional"):
-        return f"{count} positional arguments for {len(positional(signature))} parameters"
+        return f"{counted(count, 'positional argument')} for {counted(positional(signature), 'parameter')}"
     name = _NAME.search(message)
     words = next((said for start, said in _WORDS.items() if message.startswith(start)), None)
     return words.format(name[1]) if words is not None and name is not None else message

@@ -207,6 +207,19 @@ def read_source(library: Library, file: Path) -> SourceFile:
     return SourceFile(library, library.module_name(file), file, text, tree)
 
 
+def read_text(path: Path) -> str:
+    """Return the text of a Python file to search, in the encoding that it declares, without what cannot be decoded.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        with tokenize.open(path) as file:
+            return file.read()
+    except (LookupError, UnicodeError, SyntaxError):
+        return path.read_text(encoding="utf-8", errors="replace")
+
+
 def parse_file(path: Path) -> tuple[str, ast.Module]:
     """The text and the tree of a file; what was read before and has not changed since is not parsed again.
 

@@ -6,6 +6,7 @@ be loaded, or lacks what a target answers, is left out, and `faults` says why: t
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from importlib.metadata import entry_points
@@ -17,6 +18,7 @@ from omni_kit.targets.protocol import Integration, KindHandler, Target
 
 GROUP = "omni_kit.targets"
 _HERE = Path(__file__).parent
+_HINT = "give a model directory, or the root of a checkout"
 # What a target and each of its handlers must have: the names of their protocols.
 _OF_TARGET = tuple(name for name in vars(Target) if not name.startswith("_"))
 _OF_HANDLER = tuple(name for name in vars(KindHandler) if not name.startswith("_"))
@@ -116,7 +118,9 @@ def find_integrations(path: Path, target: str | None = None) -> list[tuple[Targe
         BadInput: the path does not exist, or there is none; what each framework misses.
     """
     if not path.exists():
-        raise BadInput(f"{path} does not exist", "give a model directory, or the root of a checkout")
+        raise BadInput(f"{path} does not exist", _HINT)
+    if path.is_dir() and not any(path.iterdir()):
+        raise BadInput(f"{path} is empty", _HINT)
     found: list[tuple[Target, Integration]] = []
     missed: dict[str, BadInput] = {}
     for owner in chosen(target):
@@ -135,5 +139,6 @@ def _nothing(path: Path, missed: dict[str, BadInput]) -> BadInput:
     """One error for what all targets miss; with one target, its own words."""
     if len(missed) == 1:
         return next(iter(missed.values()))
-    said = "; ".join(f"{name}: {error.message}" for name, error in missed.items())
-    return BadInput(f"{path} holds no integration: {said}", "give a model directory, or the root of a checkout")
+    places = re.compile(rf"({re.escape(str(path))}|{re.escape(str(path.resolve()))}) ")
+    said = "; ".join(f"{name}: {places.sub('', error.message, count=1)}" for name, error in missed.items())
+    return BadInput(f"{path} contains no integration: {said}", _HINT)

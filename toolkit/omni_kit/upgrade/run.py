@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from omni_checkers.engine.command import run_check
+from omni_kit.counting import counted
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.files import cache_directory, write_atomic
 from omni_kit.parity import run_parity
@@ -92,7 +93,7 @@ class _Run:
     def _merged(self, configs: Sequence[Path]) -> list[ConfigOutcome]:
         if not configs:
             return []
-        self.say(f"merging the patches of {len(configs)} configs")
+        self.say(f"merging the patches of {counted(configs, 'config')}")
         return upgrade_configs(list(configs), self.old, self.new, self.library, write=self.write).configs
 
     def _model(self, model: ModelUpgrade, folder: Path) -> None:
@@ -190,7 +191,7 @@ class _Run:
 def _checked(folder: Path) -> tuple[bool | None, str]:
     report = run_check([folder])
     errors = [one for one in report.findings if one.severity == "error"]
-    return report.ok, f"{len(errors)} errors, first {errors[0].rule}: {errors[0].message}" if errors else ""
+    return report.ok, f"{counted(errors, 'error')}, first {errors[0].rule}: {errors[0].message}" if errors else ""
 
 
 def _timed(name: str, run: Callable[[], tuple[bool | None, str]]) -> StageResult:

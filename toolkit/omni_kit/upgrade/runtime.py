@@ -12,7 +12,7 @@ from omni_kit.patchgen.locate import Libraries
 from omni_kit.patchgen.scopes import scopes_of
 from omni_kit.patchgen.source import read_module
 from omni_kit.pysource.signatures import misfit, signature
-from omni_kit.pysource.source import dotted, parse_file
+from omni_kit.pysource.source import dotted, parse_file, read_text
 from omni_kit.upgrade.result import Leftover
 
 _GENERATED = "generated"
@@ -111,9 +111,7 @@ class _Version:
         return name in bound
 
 
-@lru_cache(maxsize=8192)
-def _read(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="replace")
+_read = lru_cache(maxsize=8192)(read_text)
 
 
 def _broken(tree: ast.Module, old: _Version, new: _Version) -> Iterator[tuple[int, str]]:

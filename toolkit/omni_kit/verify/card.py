@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from omni_kit.counting import counted
 from omni_kit.documents import read_json
 from omni_kit.errors import BadInput
 from omni_kit.verify.review import Review
@@ -31,7 +32,7 @@ class Stage:
         command: what runs this stage alone.
         resumed: it passed in an earlier run on the same files, and was not run again.
         left_out: the options excluded it, so its "not tested" is no gap of this run.
-        untried: what a stage that ran did not try, each with the reason.
+        untried: config fields that a stage did not vary, each with the reason.
     """
 
     stage: str
@@ -84,7 +85,7 @@ class Card:
     def resumed(self) -> str:
         """How many stages were not run because they passed before, in words; empty for none."""
         count = sum(stage.resumed for stage in self.stages)
-        return f"{count} stage{'s' if count > 1 else ''} from an earlier run" if count else ""
+        return f"{counted(count, 'stage')} from an earlier run" if count else ""
 
     @property
     def left_out(self) -> list[str]:
@@ -109,10 +110,7 @@ class Card:
             "left_out": self.left_out,
             "suppressions": list(self.suppressions),
             "baseline": self.baseline,
-            "not_tried": {
-                "fields": [line for stage in self.stages for line in stage.untried],
-                "branches": [dict(one) for one in self.branches.get("untaken", ())],
-            },
+            "not_tried": {"branches": [dict(one) for one in self.branches.get("untaken", ())]},
             "branches": {name: value for name, value in self.branches.items() if name != "untaken"},
             "pins": dict(self.pins),
         }
@@ -124,7 +122,9 @@ class Card:
             return []
         untaken = found["untaken"]
         lines = [f"{one['path']}:{one['line']} not executed: {one['needs']}" for one in untaken[:most]]
-        more = [f"{len(untaken) - most} more branches not executed: see the JSON"] if len(untaken) > most else []
+        more = (
+            [f"{counted(len(untaken) - most, 'more branch')} not executed: see the JSON"] if len(untaken) > most else []
+        )
         apart = Counter(one["apart"] for one in found["apart"])
         left = ", ".join(f"{count} {reason}" for reason, count in apart.most_common())
         return [f"{found['figure']}{f'; not counted: {left}' if left else ''}", *lines, *more]
@@ -147,7 +147,7 @@ class Card:
             "|---|---|---|",
             *(f"| {stage.stage} | {_MARKS[stage.status]} {stage.status} | {_cell(stage)} |" for stage in self.stages),
             "",
-            f"{len(self.suppressions)} findings suppressed; baseline: {self.baseline or 'none'}.",
+            f"{counted(self.suppressions, 'finding')} suppressed; baseline: {self.baseline or 'none'}.",
             *(f"{_MARKUP.sub(_ESCAPED, line)}  " for line in self.not_executed()),
             "",
             "<details><summary>card</summary>",
@@ -196,7 +196,7 @@ def load_card(file: Path) -> LoadedCard:
         signature = str(body.pop("signature", ""))
         # Cards of earlier versions name the checksum "seal".
         checksum = body.pop("seal") if "seal" in body else body.pop("checksum")
-        stages = [Stage(**{**stage, "untried": list(stage.get("untried", ()))}) for stage in body["stages"]]
+        stages = [Stage(**stage) for stage in body["stages"]]
         # Cards of earlier versions say nothing of branches.
         untaken = body.get("not_tried", {}).get("branches", [])
         branches = {**body["branches"], "untaken": untaken} if body.get("branches") else {}

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from omni_kit.counting import counted
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.files import files_matching
 from omni_kit.parity.candidate import find_owned
@@ -192,12 +193,12 @@ class _Run:
 
         command = shlex.join(["omni-kit", "check-layout", self.weights])
         verdict = check_layout(self.weights)
-        figure = f"{verdict.total} keys, {verdict.verdict}"
+        figure = f"{counted(verdict.total, 'key')}, {verdict.verdict}"
         if verdict.untested:
             return Stage(LAYOUT, "not tested", "not all of it could be judged", figure, command=command)
         accounting = verdict.accounting
         lost = len([*accounting.unmapped, *accounting.missing, *accounting.misfits]) if accounting is not None else 0
-        wrong = "" if verdict.ok else f"layout {verdict.verdict}; {lost} keys or parameters do not fit"
+        wrong = "" if verdict.ok else f"layout {verdict.verdict}; keys or parameters that do not fit: {lost}"
         return Stage(LAYOUT, "failed" if wrong else "passed", wrong, figure, command=command)
 
     def _generated(self) -> Stage:
@@ -209,7 +210,7 @@ class _Run:
         results = check_configs(configs)
         wrong = next((f"{one.config or one.output}: {one.status}" for one in results if not one.ok), "")
         command = shlex.join(["omni-kit", "patchgen", "check", *map(str, configs)])
-        return Stage(GENERATED, "failed" if wrong else "passed", wrong, f"{len(configs)} files", command=command)
+        return Stage(GENERATED, "failed" if wrong else "passed", wrong, counted(configs, "file"), command=command)
 
     def _check(self) -> Stage:
         """All rules, with no settings but the defaults; what the files silence is named on the card."""
@@ -220,8 +221,8 @@ class _Run:
         self._suppressed.extend(silenced(self.candidate.path))
         self._findings.extend(Remark(one.rule, one.message, one.path, one.line) for one in report.findings)
         found = [one for one in report.findings if one.severity in SEVERITIES]
-        wrong = f"{len(found)} findings, {found[0].rule} first: {found[0].message}" if found else ""
-        figure = f"{len(report.rules)} rules at level {level}"
+        wrong = f"{counted(found, 'finding')}, {found[0].rule} first: {found[0].message}" if found else ""
+        figure = f"{counted(report.rules, 'rule')} at level {level}"
         command = shlex.join(["omni-kit", "check", str(self.path), "--strict", "--level", level])
         return Stage(CHECK, "failed" if wrong else "passed", wrong, figure, command=command)
 
@@ -302,7 +303,7 @@ def _proven(report: ParityReport | None, command: str) -> Stage:
     figure = f"{proof.detected} of {proof.faults} noticed, {proof.located} located"
     wrong = ""
     if len(proof.missed) > MISSED:
-        wrong = f"{len(proof.missed)} planted faults were missed: {'; '.join(proof.missed)}"
+        wrong = f"missed {counted(proof.missed, 'planted fault')}: {'; '.join(proof.missed)}"
     elif proof.located < LOCATED * proof.detected:
         wrong = f"only {proof.located} of {proof.detected} faults were blamed on the right module"
     return Stage(PROVE, "failed" if wrong else "passed", wrong, figure, command=command)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from omni_kit.pysource.library import Library
-from omni_kit.pysource.source import SourceFile
+from omni_kit.pysource.source import SourceFile, read_text
 
 _MARK = re.compile(r"^(?P<indent>\s*)# Copied from diffusers\.(?P<place>\S+)(?P<rest>.*)$")
 _CHANGE = re.compile(r"([^\s,]+)->([^\s,]+)")
@@ -62,7 +62,7 @@ def original_of(library: Library, place: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def _text(file: Path) -> tuple[str, ...]:
-    return tuple(file.read_text(encoding="utf-8", errors="replace").split("\n"))
+    return tuple(read_text(file).split("\n"))
 
 
 @lru_cache(maxsize=64)

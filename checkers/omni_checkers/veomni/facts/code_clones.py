@@ -20,7 +20,7 @@ from omni_checkers.veomni.facts.constants import installed_package, package_text
 from omni_checkers.veomni.facts.generated import PatchConfigFile
 from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library
-from omni_kit.pysource.source import parse_file
+from omni_kit.pysource.source import parse_file, read_text
 from omni_kit.targets.veomni.model_dir import ModelDir
 
 # Of the other's statements: where less is kept, what is missing may belong to what was written anew.
@@ -177,7 +177,7 @@ def _integrations(model_dir: ModelDir) -> tuple[tuple[Path, ...], tuple[Path, ..
     plugins: list[Path] = []
     if model_dir.style == "plugin":
         inits = files_matching(model_dir.path.parent, "*/__init__.py")
-        plugins = [one.parent for one in inits if _REGISTERS in one.read_text(encoding="utf-8", errors="replace")]
+        plugins = [one.parent for one in inits if _REGISTERS in read_text(one)]
     return _bundled(package) if package is not None else (), tuple(plugins)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from omni_checkers.symbolic import Evaluator, Module, Oracle, Program, Raised
 from omni_kit.files import files_matching
-from omni_kit.pysource.source import parse_file
+from omni_kit.pysource.source import parse_file, read_text
 from omni_kit.targets.veomni.model_dir import ModelDir
 
 _CONSTANTS = (str, int, float, tuple, list, dict, set, frozenset, re.Pattern)
@@ -32,10 +32,7 @@ def installed_package() -> Path | None:
 @lru_cache(maxsize=16)
 def package_texts(package: Path) -> dict[Path, str]:
     """The texts of a package's files, by their resolved paths."""
-    return {
-        path.resolve(): path.read_text(encoding="utf-8", errors="replace")
-        for path in files_matching(package, "**/*.py")
-    }
+    return {path.resolve(): read_text(path) for path in files_matching(package, "**/*.py")}
 
 
 @lru_cache(maxsize=256)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from omni_kit.counting import counted
 from omni_kit.parity.report.report import Worst
 
 
@@ -65,15 +66,17 @@ class Comparison:
         )
 
     def reason(self, what: str) -> str:
-        """One line that names what differs; empty when nothing does."""
+        """Return one line that names what differs, each called by the noun; empty when nothing does."""
         parts = []
         if self.missing:
-            parts.append(f"{len(self.missing)} {what} missing: {listed(self.missing)}")
+            parts.append(f"{counted(self.missing, what)} missing: {listed(self.missing)}")
         if self.unexpected:
-            parts.append(f"{len(self.unexpected)} {what} that the reference does not have: {listed(self.unexpected)}")
+            parts.append(
+                f"{counted(self.unexpected, what)} that the reference does not have: {listed(self.unexpected)}"
+            )
         if self.worst:
             named = [f"{worst.name} ({worst.why})" if worst.why else worst.name for worst in self.worst]
-            parts.append(f"{len(self.worst)} of {self.compared} {what} differ: {listed(named)}")
+            parts.append(f"{len(self.worst)} of {counted(self.compared, what)} differ: {listed(named)}")
         if not self.compared and not parts:
             parts.append(f"no {what} to compare")
         return "; ".join(parts)

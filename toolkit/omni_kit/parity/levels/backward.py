@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from omni_kit.counting import counted
 from omni_kit.parity.compare.comparison import listed
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.places import Places
@@ -23,10 +24,10 @@ class Backward(Level):
     def judge(self, case: "Case") -> LevelVerdict:
         """See `Level.judge`."""
         if idle := unexercised(case.pair.ran(), case.pair.results_of("reference", "gradients")):
-            case.note(f"the batch leaves {len(idle)} parameters without any gradient upstream: {listed(idle)}")
+            case.note(f"the batch leaves {counted(idle, 'parameter')} without any gradient upstream: {listed(idle)}")
         found = case.gradients
         if not found.ok:
             case.locate()
         place = "" if found.ok else Places(case).of_divergence(case.divergence)
         said = f"{found.compared} gradients"
-        return LevelVerdict(found, found.reason("gradients"), found.tolerance, said, place=place)
+        return LevelVerdict(found, found.reason("gradient"), found.tolerance, said, place=place)

@@ -22,7 +22,7 @@ class Forward(Level):
         if not found.ok:
             case.locate()
         attention = case.attention_differences()
-        reasons = [*filter(None, [found.reason("outputs")]), *attention[:1]]
+        reasons = [*filter(None, [found.reason("output")]), *attention[:1]]
         if len(attention) > 1:
             reasons[-1] += f", and {len(attention) - 1} more"
         said = f"{found.compared} outputs, and how attention is called"

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from omni_kit.counting import counted
 from omni_kit.parity.compare.comparison import compare_shapes
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.places import Places
@@ -26,12 +27,12 @@ class Keys(Level):
         found = compare_shapes(expected, case.pair.shapes())
         if not found.ok:
             place = Places(case).of_keys(found)
-            return LevelVerdict(found, found.reason("tensors"), said=f"{found.compared} tensors", place=place)
+            return LevelVerdict(found, found.reason("tensor"), said=counted(found.compared, "tensor"), place=place)
         if not case.thorough or case.pair.given is not None:
-            return LevelVerdict(found, found.reason("tensors"), said=f"{found.compared} tensors")
-        said = [f"{found.compared} tensors"]
+            return LevelVerdict(found, found.reason("tensor"), said=counted(found.compared, "tensor"))
+        said = [counted(found.compared, "tensor")]
         for what, one in case.pair.enlarged():
             said.append(f"{what} by name")
             if not one.ok:
-                return LevelVerdict(one, f"{what}: {one.reason('tensors of the converted checkpoint')}")
+                return LevelVerdict(one, f"{what}: {one.reason('converted tensor')}")
         return LevelVerdict(found, said=", ".join(said))

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from omni_kit.counting import counted
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.places import Places
@@ -25,7 +26,7 @@ class Modules(Level):
         right = case.right()
         blame = case.blame()
         found = Comparison(compared=len(case.evidence.recording().calls), max_rel=blame.added if blame else 0.0)
-        said = f"{found.compared} calls of modules"
+        said = f"{counted(found.compared, 'call')} of modules"
         if blame is None:
             return LevelVerdict(found, "", FLOAT32_TOLERANCE, said)
         where = f"{blame.call.module or blame.call.kind} adds {blame.added:.1e} to {blame.what}"

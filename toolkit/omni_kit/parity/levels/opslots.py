@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omni_kit.counting import counted
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
@@ -50,7 +51,7 @@ class Opslots(Level):
         found = Comparison()
         for one in tried:
             found.absorb(one.comparison)
-        said = f"{len(called)} slots, {sum(one.calls for one in tried)} calls"
+        said = f"{counted(called, 'slot')}, {counted(sum(one.calls for one in tried), 'call')}"
         return LevelVerdict(found, "; ".join([*wrong, *unknown]), found.tolerance, said)
 
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from omni_kit.counting import counted
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.places import Places
@@ -38,12 +39,12 @@ class Roundtrip(Level):
             case.note(_NOT_RECOGNISED)
         if not loaded.ok:
             return LevelVerdict(
-                loaded, f"loading: {loaded.reason('tensors')}", 0.0, place=Places(case).of_loading(loaded)
+                loaded, f"loading: {loaded.reason('tensor')}", 0.0, place=Places(case).of_loading(loaded)
             )
         if Ability.export not in case.offers:
             return LevelVerdict(loaded, tolerance=0.0, said="loading alone: there is nothing to export")
         exported = compare_exactly(state, case.evidence.exported())
-        wrong = case.evidence.exported_config() if exported.ok else exported.reason("tensors")
-        said = f"{exported.compared} tensors loaded and exported"
+        wrong = case.evidence.exported_config() if exported.ok else exported.reason("tensor")
+        said = f"{counted(exported.compared, 'tensor')} loaded and exported"
         place = Places(case).of_saving(exported) if wrong else ""
         return LevelVerdict(exported, f"saving: {wrong}" if wrong else "", 0.0, said, place=place)

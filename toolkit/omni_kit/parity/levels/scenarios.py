@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from omni_kit.counting import counted
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.backward import Backward
@@ -46,11 +47,11 @@ class Scenarios(Level):
         elif case.pair.given is None:
             results += [varied(name, pair, _loaded_and_run, found) for name, pair in case.pair.variants(together=True)]
         wrong = [one for one in results if one.status == "fail"]
-        counted = sum(one.status == "pass" for one in results)
+        passed = sum(one.status == "pass" for one in results)
         refused = [one.name for one in results if one.status == "refused"]
         fields = tuple(case.pair.fields)
         left_out = f"left out: {listed(refused)}" if refused else ""
-        said = "; ".join(filter(None, [f"{counted} scenarios", fields_said(fields), left_out]))
+        said = "; ".join(filter(None, [counted(passed, "scenario"), fields_said(fields), left_out]))
         reason = "; ".join(f"{one.name}: {one.reason}" for one in wrong)
         first = ways.get(wrong[0].name) if wrong else None
         place = (first.place or Places(case).of_way(first)) if first is not None else ""
@@ -80,7 +81,7 @@ def compared_way(case: "Case", called: "Called", found: Comparison, place: str =
     one = compare_closely(reference, {name: candidate[name] for name in candidate if name in reference}, nudged)
     found.absorb(one.under(called.name))
     return ScenarioResult(
-        called.name, "pass" if one.ok else "fail", "" if one.ok else one.reason("answers"), one.compared, one.max_rel
+        called.name, "pass" if one.ok else "fail", "" if one.ok else one.reason("answer"), one.compared, one.max_rel
     )
 
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from omni_kit.counting import counted
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
 from omni_kit.parity.levels.variants import varied
@@ -34,7 +35,7 @@ class Stages(Level):
         seen = closeness(
             case.feed.frames(case.pair.inputs(), reference_of(case)), case.feed.frames(case.pair.inputs(), answers)
         )
-        said = f"{len(answers)} answers in {len(scenarios)} scenarios{seen}"
+        said = f"{counted(answers, 'answer')} in {counted(scenarios, 'scenario')}{seen}"
         reason = "" if found.ok else _first(found) + seen
         results = [varied(name, pair, _served, found) for name, pair in case.pair.variants()] if case.thorough else []
         wrong = [f"{one.name}: {one.reason}" for one in results if one.status == "fail"]

@@ -27,7 +27,7 @@ class Steps(Level):
             without_lone_zeros(reference, candidate), without_lone_zeros(candidate, reference), stepped.nudged
         )
         lost = [name for name in stepped.lost if name not in stepped.lost_upstream]
-        reasons = [*filter(None, [found.reason("losses, norms and moves")])]
+        reasons = [*filter(None, [found.reason("training figure")])]
         reasons += [f"one step after resuming {listed(lost)} are others than without it"] if lost else []
         if stepped.lost_upstream:
             case.note(f"upstream itself does not resume exactly: {listed(stepped.lost_upstream)}")

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omni_kit.counting import counted
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.levels.level import Level, LevelVerdict
@@ -74,7 +75,7 @@ class _Training:
             self._tried.append("conditions stored")
             return
         steps = self._steps[run.name] = told[0]["steps"]
-        self._tried.append(f"{run.name}: {len(steps)} steps in {run.processes} process{'es' * (run.processes > 1)}")
+        self._tried.append(f"{run.name}: {counted(steps, 'step')} in {counted(run.processes, 'process')}")
         expected = list(range(run.first, _STEPS + 1))
         if [step.get("step") for step in steps] != expected:
             yield f"{run.name}: the trainer took steps {[step.get('step') for step in steps]}, not {expected}"
@@ -215,7 +216,7 @@ class _Training:
         trained = [name for name in final if "lora_" in name]
         saved = stored_dtypes(place)
         if len(saved) != len(trained) or not trained:
-            yield f"{run.name}: {len(trained)} adapters were trained, and {len(saved)} saved"
+            yield f"{run.name}: trained {counted(trained, 'adapter')} and saved {len(saved)}"
             return
         try:
             taken = self._case.pair.opened_adapter(Path(run.checkpoint), place)
@@ -225,7 +226,7 @@ class _Training:
         if isinstance(taken, str):
             self._untested.append(f"loading the adapter: {taken}")
         elif taken != len(trained):
-            yield f"{run.name}: {len(trained)} adapters were trained, and upstream takes {taken} of those saved"
+            yield f"{run.name}: trained {counted(trained, 'adapter')}, and upstream loads {taken} of those saved"
         else:
             self._tried.append("adapter loaded")
 

@@ -4,6 +4,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from omni_kit.counting import counted
 from omni_kit.errors import BadInput
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.candidate import find_candidate, require
@@ -60,10 +61,10 @@ def derive(path: Path, *, target: str | None = None, seconds: float = 120.0) -> 
 
 def _notes(said: "dict[str, object]") -> list[str]:
     rivals, unreached, unused = said["rivals"], said["unreached"], said["unused"]
-    notes = [f"found in {said['runs']} runs"]
     assert isinstance(rivals, dict)
     assert isinstance(unreached, list)
     assert isinstance(unused, list)
+    notes = [f"found in {counted(int(str(said['runs'])), 'run')}"]
     notes += [f"{module} could as well be made of {other}: no run tells them apart" for module, other in rivals.items()]
     notes += [f"{module} is reached by no run: nothing is known of its weights" for module in unreached]
     notes += [f"{name} goes nowhere" for name in unused]

@@ -11,6 +11,7 @@ from omni_kit.patchgen.diagnostics import Diagnostic, error, info, warning
 from omni_kit.patchgen.imports import absolute, bound_by
 from omni_kit.patchgen.source import SourceModule, read_module
 from omni_kit.pysource.signatures import bind, double_star, misfit, named, positional, required, signature, star
+from omni_kit.pysource.source import read_text
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -149,7 +150,7 @@ def _module_of(module: SourceModule, base: str, method: str, facts: Facts) -> So
         if isinstance(node, ast.ImportFrom) and any(bound_by(a, node) == base for a in node.names):
             dotted = absolute(node, module.name, module.path.name == "__init__.py")
             path = facts.libraries.file_of(dotted)
-            if path is not None and f"def {method}" in path.read_text(encoding="utf-8", errors="replace"):
+            if path is not None and f"def {method}" in read_text(path):
                 return read_module(dotted, path)
     return None
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from omni_kit.patchgen.apply import Applied
 from omni_kit.patchgen.checks.facts import Facts
 from omni_kit.patchgen.diagnostics import Diagnostic, warning
+from omni_kit.pysource.source import read_text
 
 _KNOWN = re.compile(r"^    (\w+) = \{", re.MULTILINE)
 _DOCUMENTED = re.compile(r"^\s*(\w+)\s*\(", re.MULTILINE)
@@ -51,4 +52,4 @@ def _described(function: ast.FunctionDef) -> set[str]:
 
 @lru_cache(maxsize=4)
 def _known_arguments(path: Path) -> frozenset[str]:
-    return frozenset(_KNOWN.findall(path.read_text(encoding="utf-8", errors="replace")))
+    return frozenset(_KNOWN.findall(read_text(path)))

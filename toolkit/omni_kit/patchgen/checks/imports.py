@@ -10,9 +10,11 @@ from omni_kit.patchgen.checks.facts import Facts
 from omni_kit.patchgen.diagnostics import Diagnostic, error, info, warning
 from omni_kit.patchgen.importing import DSL
 from omni_kit.patchgen.imports import absolute, bound_by, import_line
+from omni_kit.patchgen.loader import LoadedConfig
 from omni_kit.patchgen.locate import Libraries, is_installed, package_of
-from omni_kit.patchgen.source import read_module
+from omni_kit.patchgen.source import SourceModule, read_module
 from omni_kit.patchgen.spec import Origin
+from omni_kit.pysource.source import read_text
 
 _Binding = dict[str, str]
 
@@ -32,10 +34,18 @@ def missing(facts: Facts) -> Iterator[Diagnostic]:
 
 def config_imports(facts: Facts) -> Iterator[Diagnostic]:
     """The config itself imports what is not there: it was loaded without importing, so that nobody would notice."""
-    path = facts.made.loaded.path
-    libraries = Libraries(facts.libraries.unpacked, (package_of(path)[0], *facts.libraries.roots))
-    # Upstream's file imports these, too: where they are missing, no generated file runs.
-    expected = facts.made.loaded.frameworks | {module.split(".")[0] for module in _upstream_bindings(facts).values()}
+    yield from absent_imports(facts.made.loaded, facts.libraries, facts.source)
+
+
+def absent_imports(loaded: LoadedConfig, libraries: Libraries, source: SourceModule) -> Iterator[Diagnostic]:
+    """Yield an error for each module or name that a config imports and that is not installed.
+
+    Args:
+        source: upstream's module; where one of its own imports is missing, no generated file runs.
+    """
+    path = loaded.path
+    libraries = Libraries(libraries.unpacked, (package_of(path)[0], *libraries.roots))
+    expected = loaded.frameworks | {module.split(".")[0] for module in _upstream_bindings(source).values()}
     for node in read_module(path.stem, path).tree.body:
         origin = Origin(str(path), getattr(node, "lineno", 0))
         for top in dict.fromkeys(module.split(".")[0] for module in _modules(node)):
@@ -51,7 +61,7 @@ def config_imports(facts: Facts) -> Iterator[Diagnostic]:
 def collisions(facts: Facts) -> Iterator[Diagnostic]:
     """One name from two places: the later one silently wins."""
     dropped = facts.config.drop_imported_names
-    upstream = {n: source for n, source in _upstream_bindings(facts).items() if n not in dropped}
+    upstream = {n: source for n, source in _upstream_bindings(facts.source).items() if n not in dropped}
     own: _Binding = {}
     for spec in facts.config.additional_imports:
         own.update(_bindings(_top_imports(import_line(spec))))
@@ -71,7 +81,7 @@ def collisions(facts: Facts) -> Iterator[Diagnostic]:
                 "rename it, or leave upstream's out by exclude_from_output or drop_import_names"
             )
             yield error("import-collision", message, Origin(str(helper.path), helper.line), [helper.name])
-    unknown = sorted(dropped - set(_upstream_bindings(facts)))
+    unknown = sorted(dropped - set(_upstream_bindings(facts.source)))
     if unknown:
         message = f"drop_import_names: upstream imports no {', '.join(unknown)}"
         yield info("nothing-dropped", message, facts.config.origin, unknown)
@@ -128,9 +138,7 @@ def _may_have(path: Path, name: str) -> bool:
     return path.name == "__init__.py" and any(path.parent.glob(f"{name}*"))
 
 
-@lru_cache(maxsize=128)
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")
+_text = lru_cache(maxsize=128)(read_text)
 
 
 def _top_imports(text: str) -> list[ast.stmt]:
@@ -158,15 +166,15 @@ def _bindings(nodes: list[ast.stmt]) -> _Binding:
     return bound
 
 
-def _upstream_bindings(facts: Facts) -> _Binding:
-    is_package = facts.source.path.name == "__init__.py"
+def _upstream_bindings(source: SourceModule) -> _Binding:
+    is_package = source.path.name == "__init__.py"
     bound: _Binding = {}
-    for outer in facts.source.tree.body:
+    for outer in source.tree.body:
         if isinstance(outer, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         for node in ast.walk(outer):
             if isinstance(node, ast.ImportFrom):
-                module = absolute(node, facts.source.name, is_package)
+                module = absolute(node, source.name, is_package)
                 bound.update({bound_by(a, node): f"{module}.{a.name}" for a in node.names})
             elif isinstance(node, ast.Import):
                 bound.update(_bindings([node]))

@@ -9,6 +9,7 @@ from omni_kit.patchgen.checks.facts import Facts
 from omni_kit.patchgen.diagnostics import Diagnostic, error, warning
 from omni_kit.patchgen.spec import Origin
 from omni_kit.patchgen.upgrade.marks import BEGIN, marks_in
+from omni_kit.pysource.source import read_text
 
 
 def transformers_version(facts: Facts) -> Iterator[Diagnostic]:
@@ -36,7 +37,7 @@ def open_conflicts(facts: Facts) -> Iterator[Diagnostic]:
     """An upgrade left a conflict to a person, and its mark is still there."""
     loaded = facts.made.loaded
     for path in loaded.siblings or [loaded.path]:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_text(path)
         for mark in marks_in(text) if BEGIN in text else ():
             message = f"{mark.target}: the upgrade {mark.versions} left a conflict; decide, then delete its comment"
             yield warning("open-conflict", message, Origin(str(path), mark.line), [mark.target])

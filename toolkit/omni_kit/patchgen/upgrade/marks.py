@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from omni_kit.counting import counted
 from omni_kit.patchgen.upgrade.outcome import PatchOutcome
 
 BEGIN = "# <<<<<<< omni-kit patchgen upgrade:"
@@ -30,7 +31,7 @@ def _quoted(code: str) -> Iterable[str]:
     rows = code.rstrip().splitlines()
     yield from (f"#     {row}".rstrip() for row in rows[:_SHOWN])
     if len(rows) > _SHOWN:
-        yield f"#     ... {len(rows) - _SHOWN} more lines"
+        yield f"#     ... {counted(len(rows) - _SHOWN, 'more line')}"
 
 
 @dataclass(frozen=True)

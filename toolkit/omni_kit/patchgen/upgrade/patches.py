@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from omni_kit.counting import counted
 from omni_kit.patchgen.apply import Applied
 from omni_kit.patchgen.compare import body_text
 from omni_kit.patchgen.fragment import Fragment
@@ -366,7 +367,7 @@ def _how(ours: str, text: str, place: Place, applied: Applied) -> str:
     if text != ours:
         was, now = ours.splitlines(), text.splitlines()
         came, went = (sum(one not in other for one in side) for side, other in ((now, was), (was, now)))
-        parts.append(f"{came} lines of upstream's came in, {went} went")
+        parts.append(f"{counted(came, 'line')} of upstream's came in, {went} went")
     return "; ".join(parts)
 
 

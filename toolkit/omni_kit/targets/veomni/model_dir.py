@@ -54,10 +54,16 @@ def find_model_dir(path: Path) -> ModelDir:
     registered = _registrations(_parse(init)) or _of_a_pair(path)
     if not registered:
         raise BadInput(f"{init} registers nothing with {REGISTRY}", _HINT)
+    found = located(path, registered)
+    if strange := [part for part in found.import_name.split(".") if not part.isidentifier()]:
+        raise BadInput(f"{path} cannot be imported: '{strange[0]}' is no Python identifier", "rename the directory")
+    return found
+
+
+def located(path: Path, registered: Mapping[str, int]) -> ModelDir:
+    """Return a directory, whose `__init__.py` may be broken, by where it lies."""
     root = _outermost_package(path)
     parts = path.relative_to(root.parent).parts
-    if strange := [part for part in parts if not part.isidentifier()]:
-        raise BadInput(f"{path} cannot be imported: '{strange[0]}' is no Python identifier", "rename the directory")
     in_tree = parts[:2] == ("veomni", "models")
     return ModelDir(path, "in-tree" if in_tree else "plugin", ".".join(parts), root.parent, registered)
 

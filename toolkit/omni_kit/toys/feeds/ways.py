@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from omni_kit.counting import counted
 from omni_kit.toys.feeds.protocol import Fed, Way
 from omni_kit.toys.feeds.scenes import SCENES, Rows, with_kinds
 from omni_kit.toys.tensors import Tensors
@@ -117,7 +118,7 @@ def _lengths(tokens: list[int]) -> Iterator[Way]:
     for length in (1, 2, _LONG):
         row, many = _drawn(tokens, 1, length), length > 1
         fed = {**row, "labels": row["input_ids"]} if many else row
-        yield Way(f"{length} token{'s' if many else ''}", fed, backward=many)
+        yield Way(counted(length, "token"), fed, backward=many)
 
 
 def _padded(text: Tensors) -> Iterator[Way]:

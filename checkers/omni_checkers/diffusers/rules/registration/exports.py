@@ -11,7 +11,7 @@ from omni_checkers.engine.places import at
 from omni_checkers.engine.rule import Finding, Findings, Rule
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import Library
-from omni_kit.pysource.source import SourceFile, read_source
+from omni_kit.pysource.source import SourceFile, read_source, read_text
 from omni_kit.upstream.diffusers.package import package_root
 
 _HEAD = """\
@@ -112,7 +112,7 @@ def _undefined(source: SourceFile, exports: Exports) -> Iterator[Finding]:
 
 
 def _defines(library: Library, file: Path, name: str) -> bool:
-    text = file.read_text(encoding="utf-8", errors="replace")
+    text = read_text(file)
     if f"class {name}" in text or f"def {name}" in text or f"\n{name} = " in text:
         return True
     try:

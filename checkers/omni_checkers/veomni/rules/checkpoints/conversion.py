@@ -10,6 +10,7 @@ from omni_checkers.veomni.examples import CONVERTER, REGISTER
 from omni_checkers.veomni.facts.conversion import Factory, Rehearsal
 from omni_checkers.veomni.facts.experts import Experts
 from omni_checkers.veomni.facts.trial import Case, Trial
+from omni_kit.counting import counted
 from omni_kit.pysource.signatures import decorators
 from omni_kit.upstream.kinds import WITH_EXPERTS
 
@@ -94,8 +95,8 @@ def _complaints(rehearsal: Rehearsal, program: Program) -> Iterator[str]:
     """What is wrong with the tensors that a converter makes."""
     trial = rehearsal.run(program, [pair for case in rehearsal.cases for pair in case.disk])
     if trial.refused:
-        count, first = len(trial.refused), trial.refused[0]
-        yield f"{rehearsal.name}: the converter does not take {count} keys of a checkpoint, such as '{first}'"
+        keys, first = counted(trial.refused, "key"), trial.refused[0]
+        yield f"{rehearsal.name}: the converter does not take {keys} of a checkpoint, such as '{first}'"
         return
     if trial.wrong:
         yield f"{rehearsal.name}: {trial.wrong}"

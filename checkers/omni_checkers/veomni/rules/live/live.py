@@ -7,6 +7,7 @@ from typing import Any
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.veomni.examples import REGISTER
 from omni_checkers.veomni.facts.registry import MODELING, Registration
+from omni_kit.counting import counted
 from omni_kit.pysource.library import Library
 from omni_kit.upstream.transformers.configs import model_types
 
@@ -237,7 +238,7 @@ def _wrong_hooks(imported: Imported) -> Iterator[tuple[str, str]]:
         wrong.setdefault((hook, said.partition(":")[0]), []).append((name, said))
     for (hook, _), found in wrong.items():
         name, said = found[0]
-        more = f" (and {len(found) - 1} more classes)" if len(found) > 1 else ""
+        more = f" (and {counted(len(found) - 1, 'more class')})" if len(found) > 1 else ""
         yield hook, f"{name}{more}, {hook}: {said}"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from omni_kit.counting import counted
 from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.processes.executed import Arcs, execution
 from omni_kit.parity.processes.loaded import loaded_files
@@ -112,7 +113,9 @@ class SaveVariant(Step[None]):
         held, loaded = made.state_dict(), side.builder.load(self.out).state_dict()
         changed = [name for name in held.keys() & loaded.keys() if not torch.equal(held[name], loaded[name])]
         if changed:
-            raise ValueError(f"it does not load what it saved: {len(changed)} tensors differ, {min(changed)} first")
+            raise ValueError(
+                f"it does not load what it saved: {counted(changed, 'tensor')} not equal, {min(changed)} first"
+            )
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from omni_kit.counting import counted
+
 _RANK, _ALPHA = 4, 8
 # What the fused experts of every model are called in a training configuration.
 _EXPERT_TARGETS = ("gate_proj", "up_proj", "down_proj")
@@ -48,7 +50,7 @@ class Adapters:
                 found, count = self._way(shared, stacks, self.folder / way.replace(" ", "_"))
             except Exception as error:  # VeOmni's, or the model's
                 found, count = [f"{type(error).__name__}: {' '.join(str(error).split())[:300]} {_raised(error)}"], 0
-            said.append(f"{way}: {count} adapters")
+            said.append(f"{way}: {counted(count, 'adapter')}")
             wrong += [one for one in found if one not in wrong]
         chosen = [] if wrong else _few(self._first, stacks)  # a fault of all of them need not be said for each
         for names in chosen:
@@ -57,7 +59,7 @@ class Adapters:
             except Exception as error:
                 found = [f"{type(error).__name__}: {' '.join(str(error).split())[:300]} {_raised(error)}"]
             wrong += [f"{' and '.join(names)} alone: {one}" for one in found]
-        said += [f"{len(chosen)} choices of one projection or two"] if chosen else []
+        said += [f"{counted(chosen, 'choice')} of one projection or two"] if chosen else []
         if own := _with_own_forward(self._first):
             said.append(f"without {_listed(own)}: VeOmni adds adapters to the answer of a plain linear layer")
         return said, wrong

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from omni_kit.counting import counted
 from omni_kit.errors import BadInput
 from omni_kit.upstream.transformers.recipes.book import Recipe
 from omni_kit.upstream.transformers.recipes.expression import Expression
@@ -152,7 +153,9 @@ def _apply(bucket: _Bucket, target: str, shapes: Shapes) -> list[tuple[str, Expr
         except (ValueError, IndexError) as error:
             raise BadInput(f"{target}: {operation} does not fit: {error}") from error
     if len(slots) != len(names):
-        raise BadInput(f"{target}: {transform.operations[-1]} gives {len(slots)} tensors for {len(names)} names")
+        raise BadInput(
+            f"{target}: {transform.operations[-1]} gives {counted(slots, 'tensor')} for {counted(names, 'name')}"
+        )
     found: list[tuple[str, Expression]] = []
     for name, parts in zip(names, slots, strict=True):
         numbered = "*" in name
