@@ -130,6 +130,8 @@ def test_a_folder_of_integrations_is_walked(plugin: Path) -> None:
 
 
 def test_a_path_of_no_target_says_what_each_of_them_misses(tmp_path: Path) -> None:
+    assert run_cli("check", str(tmp_path))[1]["error"].endswith("is empty")
+    (tmp_path / "notes.txt").touch()
     code, answer = run_cli("check", str(tmp_path))
     assert code == 2
     assert "has no integration.json" in answer["error"]
