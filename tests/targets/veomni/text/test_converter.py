@@ -72,6 +72,15 @@ def test_split_experts(probe: Probe, model_type: str, copied: Callable[[str], Pa
     assert result["index"].keys() == truth.keys()
 
 
+@pytest.mark.parametrize("model_type", ["ernie4_5_moe", "gemma"])
+def test_a_head_whose_bias_the_config_switches_is_given_out_too(model_type: str, tmp_path: Path) -> None:
+    """VeOmni initialises a module anew that lacks a parameter, also what was loaded into it; gemma's has no bias."""
+    new_model("conv", model_type, target="veomni", into=tmp_path)
+    converter = tmp_path / "conv" / "checkpoint_tensor_converter.py"
+    text = converter.read_text(encoding="utf-8") if converter.exists() else ""
+    assert ('"model.embed_tokens.weight": "lm_head.weight"' in text) == (model_type != "gemma")
+
+
 def test_nested_text_config(probe: Probe, copied: Callable[[str], Path], tmp_path: Path) -> None:
     place = copied("olmoe")
     new_model("conv", str(place), target="veomni", into=tmp_path)

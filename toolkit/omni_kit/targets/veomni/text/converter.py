@@ -9,6 +9,7 @@ from omni_kit.errors import Refusal
 from omni_kit.layout import LayoutVerdict
 from omni_kit.layout.loading import Loading, loading
 from omni_kit.layout.taxonomy import Converter, Disk, plain
+from omni_kit.targets.veomni.text.plain_converter import copies_of_ties
 from omni_kit.targets.veomni.text.renaming import INSTEAD, about_experts, conversions, kept_names, renamings
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import (
@@ -54,6 +55,8 @@ class ConverterContext:
         count_name, width_name: how the config calls the number and the width of experts, below `text_parts`.
         renames, conversions: what the recipe does to keys and tensors besides the experts; `kept`, the names that no
             renaming may change.
+        copies: parameter that may be tied -> the one that the file then has instead, where the tied one shares its
+            module with others.
     """
 
     name: str
@@ -74,6 +77,7 @@ class ConverterContext:
     renames: Sequence[Any]
     kept: Sequence[str]
     conversions: Sequence[Any]
+    copies: Sequence[tuple[str, str]]
     text_parts: tuple[str, ...] = TEXT_PARTS
 
 
@@ -130,6 +134,7 @@ def converter_context(
         renames=renamings(model.recipe),
         kept=kept_names(model),
         conversions=conversions(model.recipe),
+        copies=copies_of_ties(model),
     )
 
 

@@ -5,10 +5,13 @@ that the same module holds (`_init_parameter` of `veomni.models.module_utils`). 
 embeddings to that of the input embeddings, and nothing else (`post_process_after_weight_loading`).
 """
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omni_kit.errors import Refusal
+from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.text.renaming import Conversion, Renaming, conversions, kept_names, renamings
 from omni_kit.upstream.transformers.models import UpstreamModel
 
@@ -54,7 +57,7 @@ def plain_context(model: UpstreamModel, name: str, class_name: str, veomni_model
         renames=renamings(model.recipe),
         kept=kept_names(model),
         conversions=conversions(model.recipe),
-        copies=_copies(model),
+        copies=copies_of_ties(model),
     )
 
 
@@ -79,11 +82,32 @@ def refuse_other_ties(model: UpstreamModel) -> None:
             )
 
 
-def _copies(model: UpstreamModel) -> list[tuple[str, str]]:
-    """Whether this config ties or not: another checkpoint of the same class may."""
+def copies_of_ties(model: UpstreamModel) -> list[tuple[str, str]]:
+    """Pairs (tied parameter, its source) whose module holds more than it, or does with another config.
+
+    Whether this config ties or not: another checkpoint of the same class may.
+    """
     held: dict[str, set[str]] = {}
     for parameter in model.skeleton.parameters:
         module, _, leaf = parameter.name.rpartition(".")
         held.setdefault(module, set()).add(leaf)
     ties = model.skeleton.tieable.items()
-    return [(tied, source) for tied, source in ties if len(held.get(tied.rpartition(".")[0], ())) > 1]
+    modules = {tied: tied.rpartition(".")[0] for tied, _ in ties}
+    shared = {
+        tied for tied, module in modules.items() if len(held.get(module, ())) > 1 or _may_have_bias(model, module)
+    }
+    return [(tied, source) for tied, source in ties if tied in shared]
+
+
+def _may_have_bias(model: UpstreamModel, module: str) -> bool:
+    """Whether the class that holds a module computes the `bias` that it makes it with."""
+    holder, _, name = module.rpartition(".")
+    names = {path: class_name for path, class_name, _ in model.skeleton.submodels}
+    found = model.source.resolve_class(names.get(holder, ""))
+    made = ClassRef(*found).method("__init__") if found is not None else None
+    if made is None:
+        return False
+    assigned = (node for node in ast.walk(made[1]) if isinstance(node, ast.Assign))
+    values = (one.value for one in assigned if any(dotted(place) == f"self.{name}" for place in one.targets))
+    keywords = (keyword for value in values if isinstance(value, ast.Call) for keyword in value.keywords)
+    return any(one.arg == "bias" and not isinstance(one.value, ast.Constant) for one in keywords)
