@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from omni_checkers.engine.command import run_check
+from omni_kit.cli import main
 from omni_kit.errors import MissingRequirement
 from omni_kit.pysource.library import find_library
 from omni_kit.scaffold import new_model
+from omni_kit.scaffold.answers import record_version
 from omni_kit.targets.protocol import Target
 from omni_kit.targets.recorded import other_version
 from omni_kit.targets.registry import get_target
@@ -154,7 +157,7 @@ def test_parity_names_the_dependency_that_blocks_a_given_library(
     assert "omni-kit-libraries" not in refusal.value.message
 
 
-def test_commands_and_notes_name_the_library_that_was_read(tmp_path: Path) -> None:
+def test_commands_and_notes_name_the_library_that_was_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import transformers
 
     place = tmp_path / "unpacked" / "transformers"
@@ -168,9 +171,25 @@ def test_commands_and_notes_name_the_library_that_was_read(tmp_path: Path) -> No
     assert made.notes == (f"{VEOMNI} pins transformers 5.9.0; 99.1 is read",)
     given = f"--transformers {place.parent}"
     assert [given in command for command in made.plan.next] == ["check" not in one for one in made.plan.next]
+    readme = (tmp_path / "foo" / "README.md").read_text(encoding="utf-8")
+    shown = [line.partition("#")[0] for line in readme.splitlines() if line.startswith("omni-kit")]
+    assert {line.split()[1]: given in line for line in shown} == {
+        "patchgen": True, "check": False, "parity": True, "doctor": False,
+    }  # fmt: skip
+    assert f"`omni-kit parity foo --levels train {given}`" in readme
     installed = find_library("transformers")
     assert other_version(tmp_path / "foo", installed).startswith("foo was made from transformers 99.1, and 5.9.0 is")
     assert other_version(tmp_path / "foo", find_library("transformers", place)) == ""
     head = f"# Based on: transformers=={installed.version}\n"
     (tmp_path / "foo" / "generated" / "patched.py").write_text(head, encoding="utf-8")
+    assert other_version(tmp_path / "foo", installed) == ""
+    (tmp_path / "foo" / "generated" / "patched.py").write_text("#  Based on: transformers==98.0\n", encoding="utf-8")
+    assert "made from transformers 98.0" in other_version(tmp_path / "foo", installed)
+    codes = {one.rule for one in run_check([tmp_path / "foo"]).findings}
+    assert codes == {"VEO412"}
+    main(["patchgen", "run", "--dry-run", str(tmp_path / "foo" / "foo_gpu_patch_gen_config.py")])
+    assert capsys.readouterr().out.startswith("note: foo was made from transformers 98.0")
+    assert record_version(tmp_path / "foo", "transformers", installed.version)
+    assert not record_version(tmp_path / "foo", "transformers", installed.version)
+    (tmp_path / "foo" / "generated" / "patched.py").unlink()
     assert other_version(tmp_path / "foo", installed) == ""

@@ -104,8 +104,8 @@ def run_command(
     )
     fine = ("stale",) if dry_run else ()
     notes = ["nothing was written: --dry-run"] if dry_run else notes
-    notes = [*_made_from_another(chosen, transformers), *notes]
-    _finish(gate, results, notes, output_format, full, fine, write_baseline)
+    before = _made_from_another(chosen, transformers)
+    _finish(gate, results, notes, output_format, full, fine, write_baseline, before)
 
 
 @patchgen_app.command("check")
@@ -302,10 +302,15 @@ def _finish(
     full: bool,
     fine: Sequence[str] = (),
     write_baseline: Path | None = None,
+    before: Sequence[str] = (),
 ) -> NoReturn:
-    """Ends the command; a status in `fine` is no fault of what was looked at."""
+    """End the command; a status in `fine` is not a fault, and the notes in `before` come first for a person."""
     from omni_kit.patchgen.report import as_json
 
+    if fmt is FindingsFormat.human:
+        Output("patchgen", Format.human).note(before)
+    else:
+        notes = [*before, *notes]
     gate.findings = [result.finding(one) for result in results for one in result.diagnostics]
     finish(
         "patchgen",

@@ -102,9 +102,13 @@ class Output:
             self._print_json({**head, **data, "notes": list(notes)})
         else:
             human(self.console)
-            for note in notes:
-                self.console.print(f"[dim]note:[/dim] {escape(note)}", soft_wrap=True)
+            self.note(notes)
         raise typer.Exit(code)
+
+    def note(self, notes: Sequence[str]) -> None:
+        """Prints one-line remarks for a person."""
+        for note in notes:
+            self.console.print(f"[dim]note:[/dim] {escape(note)}", soft_wrap=True)
 
     def fail(self, error: OmniKitError) -> int:
         """Prints an error in the contract's form; returns the exit code."""

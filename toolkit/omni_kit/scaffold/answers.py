@@ -4,13 +4,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import tomlkit
 
 from omni_kit import __version__
 from omni_kit.documents import read_json, read_toml
 from omni_kit.errors import BadInput
-from omni_kit.files import is_file
+from omni_kit.files import is_file, write_atomic
 from omni_kit.scaffold.write import digest
 
 ANSWERS = ".omni-kit.toml"
@@ -70,6 +71,21 @@ def load_answers(path: Path) -> Answers:
         return Answers(_texts(document, "answers"), _texts(document, "files"))
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read {path}: {error}", "restore it, or delete it and pass --force") from error
+
+
+def record_version(folder: Path, library: str, version: str) -> bool:
+    """Write the version of a library into the record of an integration that was made from another one.
+
+    Returns:
+        Whether the record changed; without one, or with one that names no version of the library, nothing does.
+    """
+    path = folder / ANSWERS
+    if load_answers(path).answers.get(library, version) == version:
+        return False
+    document = tomlkit.parse(path.read_text(encoding="utf-8"))
+    cast(dict[str, str], document["answers"])[library] = version
+    write_atomic(path, tomlkit.dumps(document))
+    return True
 
 
 def dump_base(files: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +31,9 @@ from omni_kit.targets.registry import get_target, targets
 from omni_kit.targets.versions import library_for, pins
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.subject import Subject, open_source
+
+_README = "README.md"
+_COMMAND = re.compile(r"(?:^|(?<=`))omni-kit \S+ [^`#\n]*?(?=\s*(?:#|`|$))", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,6 @@ def new_model(
     plan, files, edited = draft(
         name, source, target=target, style=style, into=into, kind=kind, kernels=kernels, run=not dry_run, **libraries
     )
-    plan = replace(plan, next=tuple(_reading(command, libraries) for command in plan.next))
     answers_path, base_path = (f"{plan.base}/{own}" for own in (ANSWERS, BASE))
     known = {**load_answers(inside(into, answers_path)).files, **_own(into, answers_path, base_path)}
     changes = compare(into, files, edited, known, force)
@@ -118,6 +121,11 @@ def _fitting_libraries(
         )
     found, note = library_for(owner, name, (into,))
     return {**given, name: found}, (note,) if note else ()
+
+
+def _readme(text: str, libraries: Mapping[str, Path | None]) -> str:
+    """A README whose commands read the given libraries."""
+    return _COMMAND.sub(lambda found: _reading(found.group(), libraries), text)
 
 
 def _reading(command: str, libraries: Mapping[str, Path | None]) -> str:
@@ -170,7 +178,10 @@ def draft(
     edited = _edited(into, plan)
     if plan.derived is not None:
         files |= render(plan.derived({**edited, **files}), templates_of(owner), plan.rules)
-    plan = replace(plan, todo=(*plan.todo, *left_open(files)))
+    read = {"transformers": transformers, "diffusers": diffusers}
+    files = {path: _readme(text, read) if path.endswith(_README) else text for path, text in files.items()}
+    commands = tuple(_reading(command, read) for command in plan.next)
+    plan = replace(plan, todo=(*plan.todo, *left_open(files)), next=commands)
     answers = {"name": name, "source": source, "target": owner.name, "style": style}
     answers = {**answers, subject.library.name: subject.library.version, **({"kind": kind} if kind else {})}
     answers |= {"kernels": json.dumps(request.kernels)} if request.kernels else {}

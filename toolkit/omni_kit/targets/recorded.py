@@ -1,5 +1,6 @@
 """What an integration was made from, as it is recorded beside it."""
 
+import re
 from pathlib import Path
 
 from omni_kit.documents import read_toml
@@ -12,6 +13,7 @@ SCHEDULER = "_scheduler"
 ALONE = "_alone"
 """Of that: the scheduler is of the integration itself, and compared without a model, too."""
 _ANSWERS = ".omni-kit.toml"
+_BASED = re.compile(r"^#\s+Based on:\s*(\w+)==([\w.]+)", re.MULTILINE)
 
 
 def recorded_source(path: Path) -> str:
@@ -23,13 +25,12 @@ def recorded_source(path: Path) -> str:
 def other_version(path: Path, library: Library) -> str:
     """Return one line where an integration was made from another version of a library than this one; else empty.
 
-    A generated file that names this version in its head counts for more than the record.
+    The versions that generated files name in their heads count for more than the record.
     """
-    made = _recorded(path, library.name)
-    if made in ("", library.version):
-        return ""
-    based = f"# Based on: {library.name}=={library.version}\n"
-    if any(based in _head(file) for file in (path / "generated").glob("*.py")):
+    heads = [_head(file) for file in sorted((path / "generated").glob("*.py"))]
+    stated = [found.group(2) for head in heads for found in _BASED.finditer(head) if found.group(1) == library.name]
+    made = stated[0] if stated else _recorded(path, library.name)
+    if made == "" or library.version in (made, *stated):
         return ""
     return (
         f"{path.resolve().name} was made from {library.name} {made}, and {library.version} is read here; "

@@ -20,7 +20,7 @@ from omni_kit.patchgen.upgrade.configs import upgrade_configs
 from omni_kit.patchgen.upgrade.outcome import ConfigOutcome
 from omni_kit.pysource.library import find_library
 from omni_kit.scaffold import update
-from omni_kit.scaffold.answers import ANSWERS
+from omni_kit.scaffold.answers import ANSWERS, record_version
 from omni_kit.targets.registry import find_integrations
 from omni_kit.upgrade.companions import follow_names
 from omni_kit.upgrade.result import Bump, Leftover, ModelUpgrade, StageResult
@@ -111,7 +111,7 @@ class _Run:
             return
         ran = []
         if model.configs:
-            ran.append(_timed("patchgen", lambda: self._generated(model)))
+            ran.append(_timed("patchgen", lambda: self._generated(model, folder)))
         ran.append(_timed("check", lambda: _checked(folder)))
         blocked = any(one.status == "failed" for one in ran if one.stage == "patchgen")
         ran.append(_timed("parity", lambda: self._compared(folder, blocked)))
@@ -138,11 +138,13 @@ class _Run:
             return False, f"both changed {', '.join(clashing)}: conflict markers are in the files"
         return done.ok, "; ".join(done.notes)
 
-    def _generated(self, model: ModelUpgrade) -> tuple[bool | None, str]:
+    def _generated(self, model: ModelUpgrade, folder: Path) -> tuple[bool | None, str]:
         results = run_configs(
             [one.path for one in model.configs], transformers=self.new if self.library == "transformers" else None
         )
         wrong = [one for one in results if not one.ok]
+        if not wrong and record_version(folder, self.library, find_library(self.library, self.new).version):
+            model.changed.append(self._shown(folder / ANSWERS))
         first = next((d for one in wrong for d in one.diagnostics if d.severity == "error"), None)
         return not wrong, f"{wrong[0].config}: {first.message}" if wrong and first else ""
 

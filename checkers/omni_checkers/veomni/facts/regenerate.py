@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from omni_checkers.engine.facts import fact
 from omni_checkers.engine.rule import NotApplicable
 from omni_checkers.veomni.facts.generated import Generated, PatchConfigFile
+from omni_kit.pysource.library import Library
 from omni_kit.pysource.same import same_statement
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Regenerated:
 
 
 @fact
-def regenerated(patch_configs: list[PatchConfigFile]) -> list[Regenerated]:
+def regenerated(patch_configs: list[PatchConfigFile], transformers: Library) -> list[Regenerated]:
     """Every patch config, read and generated in memory; nothing of it is run."""
     from omni_kit.patchgen import draft_configs
 
