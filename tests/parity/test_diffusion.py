@@ -15,6 +15,7 @@ from omni_kit.errors import BadInput
 from omni_kit.parity import DEFAULT_LEVELS, ParityReport, make_toy_checkpoint, run_parity
 from omni_kit.parity.candidate import find_candidate
 from omni_kit.parity.processes.workers import Sides
+from omni_kit.resources import resource_dir
 from omni_kit.toys.configs.denoiser import toy_denoiser
 
 from .conftest import Edits
@@ -263,6 +264,13 @@ def test_low_precision_that_upstream_avoids_is_seen_and_explained(denoisers: Pat
     assert "condition_embedder.time_embedder" in wan.level("dtype").reason
     assert any("keeps time_embedder" in note for note in wan.notes)
     assert qwen.ok, _show(qwen)
+
+
+def test_a_scaffold_keeps_in_float32_what_diffusers_keeps(sides: Sides) -> None:
+    report = run_parity(resource_dir("reference_models") / "veomni" / "wan", ["dtype", "opslots"], sides=sides)
+
+    assert report.level("dtype").status == "pass", report.level("dtype").reason
+    assert report.level("opslots").status == "skip", report.level("opslots").reason
 
 
 def test_both_sides_are_drawn(denoisers: Path, plant_denoiser: PlantDenoiser, sides: Sides, tmp_path: Path) -> None:

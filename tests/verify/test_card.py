@@ -1,6 +1,9 @@
 """The card: what it says, and that nobody can change what it says."""
 
+import hashlib
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +91,46 @@ def test_what_is_no_card_is_said_to_be_none(text: str, tmp_path: Path) -> None:
 
     with pytest.raises(BadInput, match="is not a card"):
         load_card(file)
+
+
+@pytest.mark.parametrize("change", [
+    {"path": 5}, {"path": "\ud800"}, {"options": [1]}, {"options": {"min_branches": "90"}},
+    {"options": {"device": ["cpu"]}}, {"options": {"weights": {}}}, {"pins": [1]}, {"pins": None}, {"suppressions": 7},
+    {"baseline": {}}, {"stages": {"check": "passed"}}, {"stages": ["passed"]},
+    {"stages": [{"stage": "check", "status": ["passed"]}]}, {"stages": [{"stage": "check", "status": "excellent"}]},
+    {"stages": [{"stage": {}, "status": "passed"}]}, {"stages": [{"stage": "check", "status": "passed", "reason": 5}]},
+    {"stages": [{"stage": "check", "status": "passed", "untried": 5}]}, {"not_tried": []}, {"branches": [1]},
+])  # fmt: skip
+def test_a_card_with_a_right_checksum_and_values_of_wrong_types_is_none(
+    change: dict[str, object], tmp_path: Path
+) -> None:
+    body = {**json.loads(card("passed").dumps()), **change}
+    del body["checksum"]
+    text = json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    checksum = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    file = tmp_path / "card.json"
+    file.write_text(json.dumps({**body, "checksum": checksum}), encoding="utf-8")
+
+    with pytest.raises(BadInput, match="is not a card"):
+        load_card(file)
+
+
+def test_a_card_is_read_from_regular_files_alone(tmp_path: Path) -> None:
+    pipe = tmp_path / "card.json"
+    os.mkfifo(pipe)
+
+    with pytest.raises(BadInput, match="not a regular file"):
+        load_card(pipe)
+
+
+def test_no_name_forges_a_line_of_the_block() -> None:
+    forged = "m`\n\n| train | ✓ passed | <img src=x> |"
+    found = replace(card("failed"), path=forged, baseline=forged)
+    before, after = found.markdown().splitlines(), card("failed").markdown().splitlines()
+
+    shown = before[: before.index("<details><summary>card</summary>")]
+    assert len(shown) == after.index("<details><summary>card</summary>")
+    assert not any("<img" in line.replace(r"\<", "") for line in shown)
 
 
 def test_the_block_for_a_pull_request_breaks_no_table() -> None:

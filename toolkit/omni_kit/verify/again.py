@@ -56,12 +56,14 @@ def verify_again(
     options = old.options
     path = Path(old.path)
     say(f"running the code in {_place(path, file, allow_path)}")
+    if weights := options.get("weights"):
+        say(f"reading the headers of {weights}")
     card = verify(
         path,
-        weights=str(options.get("weights") or "") or None,
+        weights=weights or None,
         quick=bool(options.get("quick")),
         fresh=True,
-        device=str(options.get("device") or "cpu"),
+        device=options.get("device") or "cpu",
         min_branches=options.get("min_branches"),
         say=say,
     )

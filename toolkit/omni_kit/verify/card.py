@@ -12,11 +12,17 @@ from typing import Any, Literal
 from omni_kit.counting import counted
 from omni_kit.documents import read_json
 from omni_kit.errors import BadInput
+from omni_kit.files import is_file
 from omni_kit.verify.review import Review
 from omni_kit.verify.signature import Signer, signer_of
 
 SCHEMA = "omni-kit/card/1"
 StageStatus = Literal["passed", "failed", "not tested", "not applicable"]
+_CARD = {"path": str, "options": dict, "stages": list, "suppressions": list, "baseline": str, "pins": dict}
+_OPTIONS = {"weights": str, "quick": bool, "device": str, "min_branches": int}
+_STAGE = {
+    "stage": str, "status": str, "reason": str, "figure": str, "command": str, "untried": list, "left_out": bool
+}  # fmt: skip
 _MARKUP = re.compile(r"[\\`*_\[\]<>|&~#!]")
 _ESCAPED = r"\\\g<0>"
 _MARKS: Mapping[str, str] = {"passed": "✓", "failed": "✗", "not tested": "?", "not applicable": "–"}
@@ -110,7 +116,10 @@ class Card:
             "left_out": self.left_out,
             "suppressions": list(self.suppressions),
             "baseline": self.baseline,
-            "not_tried": {"branches": [dict(one) for one in self.branches.get("untaken", ())]},
+            "not_tried": {
+                "fields": [line for stage in self.stages for line in stage.untried],
+                "branches": [dict(one) for one in self.branches.get("untaken", ())],
+            },
             "branches": {name: value for name, value in self.branches.items() if name != "untaken"},
             "pins": dict(self.pins),
         }
@@ -140,15 +149,18 @@ class Card:
         """The card as a block for a pull request."""
         word = "passed" if self.passed else "failed" if self.exit_code == 1 else "nothing passed"
         lines = [
-            f"**omni-kit verify**: `{self.path}` {word}{'' if self.complete else ', not complete'}"
+            f"**omni-kit verify**: {_plain(self.path)} {word}{'' if self.complete else ', not complete'}"
             f"{self.resumed and f', {self.resumed}'}",
             "",
             "| stage | | figure, or why |",
             "|---|---|---|",
-            *(f"| {stage.stage} | {_MARKS[stage.status]} {stage.status} | {_cell(stage)} |" for stage in self.stages),
+            *(
+                f"| {stage.stage} | {_MARKS[stage.status]} {stage.status} | {_plain(stage.reason or stage.figure)} |"
+                for stage in self.stages
+            ),
             "",
-            f"{counted(self.suppressions, 'finding')} suppressed; baseline: {self.baseline or 'none'}.",
-            *(f"{_MARKUP.sub(_ESCAPED, line)}  " for line in self.not_executed()),
+            f"{counted(self.suppressions, 'finding')} suppressed; baseline: {_plain(self.baseline) or 'none'}.",
+            *(f"{_plain(line)}  " for line in self.not_executed()),
             "",
             "<details><summary>card</summary>",
             "",
@@ -161,9 +173,9 @@ class Card:
         return "\n".join(lines) + "\n"
 
 
-def _cell(stage: Stage) -> str:
-    """Return a stage's reason or figure as one cell of a table: other processes' words, so no markup in it counts."""
-    return _MARKUP.sub(_ESCAPED, " ".join((stage.reason or stage.figure).split()))
+def _plain(words: str) -> str:
+    """Return other people's words as one line of Markdown in which no markup counts."""
+    return _MARKUP.sub(_ESCAPED, " ".join(words.split()))
 
 
 @dataclass(frozen=True)
@@ -185,10 +197,7 @@ def load_card(file: Path) -> LoadedCard:
         BadInput: the file is not a card, its checksum does not match its content, or its signature does not.
         MissingRequirement: the card is signed and `cryptography` is not installed.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {file}: {error}") from error
+    text = _text_of(file)
     if file.suffix == ".md":
         text = text.partition("```json\n")[2].partition("\n```")[0]
     try:
@@ -196,20 +205,52 @@ def load_card(file: Path) -> LoadedCard:
         signature = str(body.pop("signature", ""))
         # Cards of earlier versions name the checksum "seal".
         checksum = body.pop("seal") if "seal" in body else body.pop("checksum")
-        stages = [Stage(**stage) for stage in body["stages"]]
-        # Cards of earlier versions say nothing of branches.
-        untaken = body.get("not_tried", {}).get("branches", [])
-        branches = {**body["branches"], "untaken": untaken} if body.get("branches") else {}
-        card = Card(
-            body["path"], body["options"], stages, body["suppressions"], body["baseline"], body["pins"], branches
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        card = _read(body)
+        unchanged = checksum == _checksum(body)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadInput(f"{file} is not a card", "write one with `omni-kit verify PATH --card FILE`") from error
     derived = {"schema": SCHEMA, "passed": card.passed, "complete": card.complete, "left_out": card.left_out}
     # Cards of earlier versions have no "left_out".
-    if checksum != _checksum(body) or any(body.get(name, value) != value for name, value in derived.items()):
+    if not unchanged or any(body.get(name, value) != value for name, value in derived.items()):
         raise BadInput(f"{file} was changed after it was written: its checksum does not match", "verify again")
     return LoadedCard(card, signer_of(checksum, signature) if signature else "")
+
+
+def _text_of(file: Path) -> str:
+    if not is_file(file):
+        raise BadInput(f"cannot read {file}: it is not a regular file", "give the file of a card")
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read {file}: {error}") from error
+
+
+def _read(body: Mapping[str, Any]) -> Card:
+    """Return the card of a file's content.
+
+    Raises:
+        TypeError, KeyError: the content is not that of a card.
+    """
+    _check(body, _CARD)
+    _check({name: value for name, value in body["options"].items() if value is not None}, _OPTIONS)
+    stages = []
+    for one in body["stages"]:
+        _check(one, _STAGE)
+        stages.append(Stage(**{**one, "untried": list(one.get("untried", ()))}))
+    if strange := {stage.status for stage in stages} - _MARKS.keys():
+        raise TypeError(f"a stage is {strange.pop()}")
+    # Cards of earlier versions say nothing of branches.
+    untaken = body.get("not_tried", {}).get("branches", [])
+    branches = {**body["branches"], "untaken": untaken} if body.get("branches") else {}
+    return Card(body["path"], body["options"], stages, body["suppressions"], body["baseline"], body["pins"], branches)
+
+
+def _check(found: Any, kinds: Mapping[str, type]) -> None:
+    """Raise TypeError unless what is named in `kinds` is of that kind, as far as it is there."""
+    if not isinstance(found, Mapping):
+        raise TypeError(f"a mapping is needed, not {found!r}")
+    if strange := [name for name, kind in kinds.items() if name in found and type(found[name]) is not kind]:
+        raise TypeError(f"{strange[0]} is not of type {kinds[strange[0]].__name__}")
 
 
 def _checksum(body: Mapping[str, Any]) -> str:

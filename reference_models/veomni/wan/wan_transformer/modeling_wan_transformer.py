@@ -12,6 +12,7 @@ from diffusers import WanTransformer3DModel as _WanTransformer3DModel
 from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import ModelOutput
+from veomni.distributed.parallel_state import get_parallel_state
 
 from .attention import use_veomni_attention
 from .configuration_wan_transformer import WanTransformerConfig
@@ -43,6 +44,8 @@ class WanTransformer3DModel(PreTrainedModel, _InitShim):
     supports_gradient_checkpointing = True
     # PreTrainedModel's own None would hide diffusers' list, and FSDP would wrap no block.
     _no_split_modules = ["WanTransformerBlock"]
+    _keep_in_fp32_modules = _WanTransformer3DModel._keep_in_fp32_modules  # which PreTrainedModel's None would hide, too
+    dtype = _WanTransformer3DModel.dtype  # of the modules that are not kept in float32
     _supports_sdpa = True
     _supports_flash_attn = True
 
@@ -50,6 +53,7 @@ class WanTransformer3DModel(PreTrainedModel, _InitShim):
         PreTrainedModel.__init__(self, config, **kwargs)
         del self._internal_dict  # diffusers would add its config to this one
         _WanTransformer3DModel.__init__(self, **config.to_diffuser_dict())
+        self._keep_in_float32()
         self._become(config)
 
     def _become(self, config: WanTransformerConfig) -> None:
@@ -58,6 +62,18 @@ class WanTransformer3DModel(PreTrainedModel, _InitShim):
         self.config.tie_word_embeddings = False
         self._share = SequenceShare(self, _WanTransformer3DModel._cp_plan)
         use_veomni_attention(self, config._attn_implementation, self._share)
+
+    def _keep_in_float32(self) -> None:
+        """Cast what diffusers loads in float32 whatever the dtype of the others.
+
+        FSDP2 shards parameters of one dtype only: there the model has that of the others throughout.
+        """
+        state = get_parallel_state()
+        if state.dp_mode == "fsdp2" and state.fsdp_enabled:
+            return
+        for name, tensor in self.state_dict(keep_vars=True).items():
+            if tensor.is_floating_point() and not set(name.split(".")).isdisjoint(self._keep_in_fp32_modules):
+                tensor.data = tensor.data.float()
 
     @property
     def config(self):

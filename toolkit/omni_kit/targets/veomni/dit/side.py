@@ -84,6 +84,10 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         except Exception as error:  # the integration's own
             return [(GET, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")]
 
+    def lost_arguments(self, model: nn.Module, inputs: Tensors) -> list[str]:
+        """None: DiTTrainer passes nothing to the loss, which is the wrapper's own."""
+        return []
+
     def adapters(self, checkpoint: Path, inputs: Tensors, folder: Path) -> tuple[list[str], list[str]]:
         """By VeOmni's own LoRA, which its trainers use."""
         return Adapters(

@@ -50,6 +50,7 @@ class TransformerContext:
         streams: which streams attention joins, in order, as Python text; "None" where that cannot be told.
         checkpointing, blocks: whether upstream checkpoints, and the classes that must not be split.
         learned_variance: the answer has a variance behind the prediction.
+        keeps_float32: upstream loads some of its modules in float32, whatever the dtype of the others.
     """
 
     name: str
@@ -70,6 +71,7 @@ class TransformerContext:
     checkpointing: bool
     blocks: Sequence[str]
     learned_variance: bool
+    keeps_float32: bool
 
 
 def transformer_context(model: ComponentModel, request: Request) -> TransformerContext:
@@ -96,7 +98,13 @@ def transformer_context(model: ComponentModel, request: Request) -> TransformerC
         checkpointing=checkpoints(model) and not lost_by_checkpointing(model),
         blocks=block_classes(model.cls)[0],
         learned_variance=_learns_variance(model),
+        keeps_float32=_keeps_float32(model),
     )
+
+
+def _keeps_float32(model: ComponentModel) -> bool:
+    found = model.cls.assigned("_keep_in_fp32_modules")
+    return found is not None and isinstance(found[1], ast.List) and bool(found[1].elts)
 
 
 def has_plan(model: ComponentModel) -> bool:
