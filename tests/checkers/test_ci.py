@@ -154,6 +154,27 @@ class TestAction:
         assert (len(token), end) == (32, f"::{token}::")
         assert not [line for line in lines if token in line]
 
+    def test_a_finding_in_the_log_is_no_command_to_the_runner(self, repository: Path) -> None:
+        _break(repository)
+        file = repository / "plugins" / "olmoe" / "__init__.py"
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace('"olmo_e"', r'"olmo_e\n::add-mask::failed\n##[group]"'), encoding="utf-8")
+        (repository / "plugins" / "olmoe" / "##[warning]x.json").write_text("{", encoding="utf-8")
+        done = self.run(repository, paths="plugins/olmoe", format="human")
+        assert done.returncode == 1
+        start, *lines, end = done.stdout.splitlines()
+        assert end == f"::{start.removeprefix('::stop-commands::')}::"
+        assert not [line for line in lines if line.startswith(("::", "##"))]
+
+    @pytest.mark.parametrize(
+        "name", ["my model", 'it"s', "o'k", "$(touch pwned)", "`touch pwned`", "*", "-rf", "--help"]
+    )
+    def test_a_name_in_paths_is_no_shell_and_no_option(self, repository: Path, name: str) -> None:
+        (repository / "odd" / name).mkdir(parents=True)
+        for paths in (name, f"odd/{name}"):
+            assert self.run(repository, paths=paths, verify="quick").returncode == 2
+        assert not (repository / "pwned").exists()
+
     @pytest.mark.parametrize("ended", [0, 3])
     def test_no_card_is_a_failure(self, repository: Path, ended: int) -> None:
         first = self._program(repository, None, ended)

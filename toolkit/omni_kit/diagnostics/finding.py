@@ -44,6 +44,7 @@ class Finding:
     """One thing that is wrong.
 
     Attributes:
+        message: what is wrong, in one line.
         path: the file, absolute.
         line: from 1.
         column: from 1.
@@ -64,6 +65,11 @@ class Finding:
     edits: tuple[Edit, ...] = ()
     generated: tuple[Path, int] | None = None
     detector: str = field(default="", compare=False)  # `rule` has it as a number
+
+    def __post_init__(self) -> None:
+        """Keep the message to one line: what it quotes must not begin a line of a report."""
+        if len(lines := self.message.splitlines()) > 1:
+            object.__setattr__(self, "message", " ".join(filter(None, map(str.strip, lines))))
 
 
 def shown(path: Path, base: Path | None = None) -> str:
