@@ -162,8 +162,8 @@ class TestAction:
         (repository / "plugins" / "olmoe" / "##[warning]x.json").write_text("{", encoding="utf-8")
         done = self.run(repository, paths="plugins/olmoe", format="human")
         assert done.returncode == 1
-        start, *lines, end = done.stdout.splitlines()
-        assert end == f"::{start.removeprefix('::stop-commands::')}::"
+        start, *lines, end = done.stdout.partition("::stop-commands::")[2].splitlines()
+        assert end == f"::{start}::"
         assert not [line for line in lines if line.startswith(("::", "##"))]
 
     @pytest.mark.parametrize(

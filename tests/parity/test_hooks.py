@@ -1,11 +1,15 @@
 """What VeOmni asks of a model besides its answers."""
 
+from pathlib import Path
+
 import pytest
 
 from omni_kit.parity import run_parity
 from omni_kit.parity.processes.workers import Sides
+from omni_kit.patchgen import run_configs
+from omni_kit.scaffold import new_model
 
-from .conftest import MODELING, Edits, Plant
+from .conftest import CONVERTER, MODELING, Edits, Plant
 
 PLAN, REGISTRY = "parallel_plan.py", "__init__.py"
 FAULTS: dict[str, tuple[Edits, str]] = {
@@ -37,6 +41,10 @@ FAULTS: dict[str, tuple[Edits, str]] = {
         {REGISTRY: [('"model.layers.*.mlp.experts.gate_up_proj",', '"model.layers.*.mlp.experts.gate",')]},
         "_convert_lora_targets_to_parameters: ValueError",
     ),
+    "a converter keeps what it has given out": (
+        {CONVERTER: [("        del self._expert_buffer[buf_key]\n", ""), ("if self._expert_buffer:", "if False:")]},
+        "_create_checkpoint_tensor_converter: it keeps",
+    ),
     "everything in one shard": (
         {REGISTRY: [("staticmethod(convert_qwen3_moe_fqn_to_index_mapping)",
                      "staticmethod(lambda found: dict.fromkeys(convert_qwen3_moe_fqn_to_index_mapping(found), 1))")]},
@@ -64,6 +72,19 @@ FAULTS: dict[str, tuple[Edits, str]] = {
         "'qwen3_moe' gives Qwen3MoeForCausalLM for Qwen3MoeForTokenClassification, which it knows",
     ),
 }  # fmt: skip
+
+
+def test_experts_of_prediction_layers_are_not_stacked(tmp_path: Path, sides: Sides) -> None:
+    new_model("mine", "glm4_moe", target="veomni", into=tmp_path)
+    run_configs(sorted((tmp_path / "mine").glob("*_patch_gen_config.py")))
+    assert run_parity(tmp_path / "mine", ["hooks"], sides=sides).level("hooks").status == "pass"
+
+    converter = tmp_path / "mine" / CONVERTER
+    text = converter.read_text(encoding="utf-8")
+    converter.write_text(text.replace(" and match.group(1) in self._modules", ""), encoding="utf-8")
+    found = run_parity(tmp_path / "mine", ["hooks"], sides=sides).level("hooks")
+    assert found.status == "fail"
+    assert "of a prediction layer, which no parameter takes" in found.reason
 
 
 def test_the_copy_itself_passes(plant: Plant, sides: Sides) -> None:

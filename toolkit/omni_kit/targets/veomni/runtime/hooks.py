@@ -7,12 +7,14 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatch
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from omni_kit.targets.veomni.runtime.branches import registry_faults
+from omni_kit.targets.veomni.runtime.converting import converter_faults, prediction_faults
 from omni_kit.upstream.places import INDEX_SUFFIX
 from omni_kit.upstream.transformers.traits import EXPERT_COUNTS
 
@@ -148,8 +150,11 @@ def _converter(model: Any, checkpoint: Path) -> Iterator[str] | None:
     made = factory(model) if callable(factory) else factory
     if made is None:
         return iter([])
-    lacking = [name for name in ("can_handle", "convert") if not callable(getattr(made, name, None))]
-    return iter([f"what it returns has no '{name}': VeOmni ignores it with a line in its log" for name in lacking])
+    lacking = [name for name in ("can_handle", "convert", "finalize") if not callable(getattr(made, name, None))]
+    if lacking:
+        return iter([f"what it returns has no '{name}': VeOmni ignores it or ends there" for name in lacking])
+    other = factory(model) if callable(factory) else factory
+    return chain(converter_faults(model, made, checkpoint), prediction_faults(model, other, checkpoint))
 
 
 def _index(model: Any, checkpoint: Path) -> Iterator[str] | None:

@@ -7,6 +7,7 @@ from omni_kit.targets.protocol import Request
 from omni_kit.targets.veomni.checkout import MODELS, shipped_model_types
 from omni_kit.targets.veomni.text.converter import class_prefix
 from omni_kit.targets.veomni.text.patches import PatchSet
+from omni_kit.targets.veomni.text.replay import MONITOR, REPLAY
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import expert_parameters, stacked_parameters
 
@@ -22,7 +23,8 @@ class TextContext:
         veomni, veomni_models: what imports of VeOmni, and of its models, begin with.
         model_type: of the upstream model; `shipped`, that the installed VeOmni registers it itself.
         source_module: upstream's modeling module, of `library_version`.
-        patches, slots, outputs, import_lines: of the patch config.
+        patches, slots, outputs, functions, import_lines: of the patch config.
+        recorded: the classes of routers whose choices are counted by a call; `replayed`, that choices can be replayed.
         regenerate: the command that generates the modeling file.
         heads: the classes that are registered; `default_head` answers where no architecture is named.
         plan_keys: patterns of all that is stacked by expert, biases included.
@@ -46,6 +48,9 @@ class TextContext:
     patches: Sequence[object]
     slots: Sequence[object]
     outputs: Sequence[str]
+    functions: Sequence[object]
+    recorded: Sequence[str]
+    replayed: bool
     import_lines: Sequence[str]
     regenerate: str
     heads: Sequence[str]
@@ -67,8 +72,13 @@ def text_context(
     expert_parallel: bool,
     converter: bool,
     disk: str,
+    routers: Sequence[str] = (),
 ) -> TextContext:
-    """The context of one integration."""
+    """The context of one integration.
+
+    Args:
+        routers: the classes of the modules that VeOmni knows a layer's choice of experts by.
+    """
     name, in_tree, model_type = request.name, request.style == "in-tree", model.config.model_type
     heads = [head for head in model.heads if _registrable(head, model)]
     module = f"veomni.models.transformers.{name}" if in_tree else name
@@ -88,6 +98,9 @@ def text_context(
         patches=patches.patches,
         slots=patches.slots,
         outputs=patches.outputs,
+        functions=patches.functions,
+        recorded=list(routers) if any(module == MONITOR for module, _ in patches.functions) else [],
+        replayed=any(module == REPLAY for module, _ in patches.functions),
         import_lines=_import_lines(patches),
         regenerate=_regenerate(name, module, in_tree),
         heads=heads,
@@ -120,6 +133,7 @@ def _import_lines(patches: PatchSet) -> list[str]:
     lines = [
         f"from {module} import {', '.join(names)}" if names else f"import {module}" for module, names in patches.imports
     ]
+    lines += [f"from {module} import {', '.join(names)}" for module, names in patches.functions]
     return (
         [*lines, f"from veomni.utils.model_outputs import {', '.join(patches.outputs)}"] if patches.outputs else lines
     )

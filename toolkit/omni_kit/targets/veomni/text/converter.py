@@ -1,5 +1,6 @@
 """What the converter template needs to know: parts on disk, parameters in memory, renamings."""
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from omni_kit.errors import Refusal
 from omni_kit.layout import LayoutVerdict
 from omni_kit.layout.loading import Loading, loading
 from omni_kit.layout.taxonomy import Converter, Disk, plain
+from omni_kit.pysource.classes import ClassRef
 from omni_kit.targets.veomni.text.plain_converter import copies_of_ties
 from omni_kit.targets.veomni.text.renaming import INSTEAD, about_experts, conversions, kept_names, renamings
 from omni_kit.upstream.transformers.models import UpstreamModel
@@ -23,6 +25,10 @@ from omni_kit.upstream.transformers.traits import (
 _SPLIT = {Disk.per_expert, Disk.per_expert_no_gate, Disk.per_expert_two_width}
 _BIASED = {Disk.fused_transposed_bias, Disk.fused_transposed_interleaved}
 _TURNED = {Disk.fused_transposed} | _BIASED
+# Fields that count layers for further tokens, and what classes call the keys that they leave unread while they load.
+_PREDICTION = re.compile(r"nextn|mtp")
+_IGNORED = "_keys_to_ignore_on_load_unexpected"
+_LAYER = re.compile(r"layers\\?\.\d+|mtp")
 _SHOWN: Mapping[Disk, str] = {
     Disk.per_expert: "for each expert j {gate} [I, H], {up} [I, H], {down} [H, I]",
     Disk.per_expert_no_gate: "for each expert j {up} [I, H] and {down} [H, I]; there is no gate",
@@ -57,6 +63,7 @@ class ConverterContext:
             renaming may change.
         copies: parameter that may be tied -> the one that the file then has instead, where the tied one shares its
             module with others.
+        predicts: checkpoints may have layers that predict further tokens, which the model does not have.
     """
 
     name: str
@@ -78,6 +85,7 @@ class ConverterContext:
     kept: Sequence[str]
     conversions: Sequence[Any]
     copies: Sequence[tuple[str, str]]
+    predicts: bool
     text_parts: tuple[str, ...] = TEXT_PARTS
 
 
@@ -135,7 +143,19 @@ def converter_context(
         kept=kept_names(model),
         conversions=conversions(model.recipe),
         copies=copies_of_ties(model),
+        predicts=predicts(model),
     )
+
+
+def predicts(model: UpstreamModel) -> bool:
+    """Whether the config announces prediction layers, or a class of the file ignores their keys while it loads."""
+    config = text_config(model)
+    announced = (config.find(name) for name in {*config.given, *config.cls.defaults} if _PREDICTION.search(name))
+    if any(one is not None and isinstance(one.value, int) and one.value > 0 for one in announced):
+        return True
+    found = (ClassRef(model.source, node).assigned(_IGNORED) for node in model.source.classes.values())
+    ignored = [node for one in found if one is not None for node in ast.walk(one[1]) if isinstance(node, ast.Constant)]
+    return any(isinstance(node.value, str) and _LAYER.search(node.value) for node in ignored)
 
 
 def _expert_pattern(

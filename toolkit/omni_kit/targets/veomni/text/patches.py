@@ -22,6 +22,14 @@ from omni_kit.targets.veomni.text.loss import (
     standard_block,
     statement_of,
 )
+from omni_kit.targets.veomni.text.replay import (
+    MONITOR,
+    called_after,
+    called_before,
+    choices,
+    known_features,
+    watched_routers,
+)
 from omni_kit.targets.veomni.text.sites import SLOTS, Site
 from omni_kit.upstream.transformers.models import UpstreamModel
 
@@ -45,12 +53,17 @@ class Patch:
 
 @dataclass(frozen=True)
 class PatchSet:
-    """Everything that the patch config of a model declares."""
+    """Everything that the patch config of a model declares.
+
+    Attributes:
+        functions: module of VeOmni -> the functions of it that patches call.
+    """
 
     patches: tuple[Patch, ...]
     slots: tuple[tuple[str, str, str], ...]
     imports: tuple[tuple[str, tuple[str, ...]], ...]
     outputs: tuple[str, ...] = field(default=())
+    functions: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def derive_patches(model: UpstreamModel, sites: Sequence[Site]) -> PatchSet:
@@ -60,7 +73,10 @@ def derive_patches(model: UpstreamModel, sites: Sequence[Site]) -> PatchSet:
     patches += _own_initialisation(model)
     slots = tuple(SLOTS[name] for name in SLOTS if any(s.site == name and s.decision == "patch" for s in wanted))
     outputs = tuple(name for name in OUTPUTS.values() if any(re.search(rf"\b{name}\b", p.text) for p in patches))
-    return PatchSet(tuple(patches), slots, tuple(_imports(model.source, patches)), outputs)
+    called = {name for patch in patches for name in _free_names(patch.text)}
+    functions = [(module, tuple(sorted(names & called))) for module, names in known_features().items()]
+    imports = tuple(_imports(model.source, patches))
+    return PatchSet(tuple(patches), slots, imports, outputs, tuple(one for one in functions if one[1]))
 
 
 def _own_initialisation(model: UpstreamModel) -> Iterator[Patch]:
@@ -93,6 +109,8 @@ def _patch(model: UpstreamModel, site: Site, sites: Sequence[Site]) -> Iterator[
         yield _guarded_rotary(source, site)
     elif site.site == "experts":
         yield _guarded_experts(source, site)
+    elif site.site == "router-replay":
+        yield _replayed(source, site)
     elif site.site == "causal-lm-loss":
         balanced = any(other.site == "load-balancing-loss" for other in sites)
         yield _loss_patch(source, site, balanced)
@@ -132,6 +150,23 @@ def _guarded_experts(source: SourceFile, site: Site) -> Patch:
     text = re.sub(rf"^class {site.target}\b", f"class Patched{site.target}", text)
     description = "OpSlot guard for the fused MoE experts; upstream's experts decorator is dropped"
     return Patch("replace_class", site.target, description, text)
+
+
+def _replayed(source: SourceFile, site: Site) -> Patch:
+    class_name, _, method = site.target.rpartition(".")
+    node = source.method(class_name, method)
+    assert node is not None
+    edits = []
+    records = MONITOR in known_features() and site.router[0] not in watched_routers()
+    for choice in choices(node):
+        if before := called_before(choice):
+            edits.append(_Edit.before(source, choice.statement, before))
+        edits.append(_Edit.after(source, choice.statement, called_after(choice, site.router[1], records=records)))
+    text = _edited(source, node, edits)
+    description = "Replay and count the choice of experts"
+    return Patch(
+        "override_method", site.target, description, _renamed(text, method, f"{_snake(class_name)}_{method}_patched")
+    )
 
 
 def _loss_patch(source: SourceFile, site: Site, balanced: bool) -> Patch:
@@ -269,6 +304,14 @@ class _Edit:
         start = _span(source, node)[0]
         pad = " " * node.col_offset
         return cls(start, start, textwrap.indent(f"{block.strip()}\n", pad).lstrip(" ") + pad)
+
+    @classmethod
+    def after(cls, source: SourceFile, node: ast.stmt, block: str) -> "_Edit":
+        """Lines stand after a statement and what is said about it, indented as it is."""
+        data = source.text.encode()
+        end = data.find(b"\n", _span(source, node)[1])
+        end = end if end >= 0 else len(data)
+        return cls(end, end, "\n" + textwrap.indent(block.strip(), " " * node.col_offset))
 
     @classmethod
     def lines(cls, source: SourceFile, first: ast.stmt, last: ast.stmt, block: str) -> "_Edit":

@@ -138,6 +138,7 @@ class _Planner:
             expert_parallel=self.expert_parallel,
             converter=converter,
             disk=str(self.layout.disk),
+            routers=[site.router[0] for site in self.sites if site.site == "router-replay"],
         )
 
     @property

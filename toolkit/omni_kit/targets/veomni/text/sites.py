@@ -24,6 +24,7 @@ from omni_kit.targets.veomni.text.kernels import (
     rotary_difference,
 )
 from omni_kit.targets.veomni.text.loss import OUTPUTS, balancing_calls, own_loss, read_loss, recorded_logits
+from omni_kit.targets.veomni.text.replay import REPLAY, choices, known_features, routing_methods
 from omni_kit.targets.veomni.text.routing import Block, returns_logits, routing_block, routing_scheme
 from omni_kit.toys.modules import parts, small_model
 from omni_kit.upstream.construction import Module, Tensor
@@ -57,11 +58,12 @@ class Site:
     """One place where VeOmni could patch, and what was decided.
 
     Attributes:
-        site: a key of SLOTS; "router" or "attention", for which VeOmni has none.
+        site: a key of SLOTS; "router", "router-replay" or "attention", for which VeOmni has none.
         target: the upstream class, method or function; "" when the model has none.
-        decision: "patch", "adapt" (only to VeOmni's loss signature), "upstream" (VeOmni's functions take its place
-            without a patch) or "skip".
+        decision: "patch", "adapt" (VeOmni's loss signature, or its calls after a choice of experts), "upstream"
+            (VeOmni's functions take its place without a patch) or "skip".
         epsilon: the attribute of a norm that the kernel takes as its epsilon.
+        router: of a choice of experts, the class of the module that makes the logits, and the module as its code says.
         read: what reading it next to the kernel found; empty where the decision rests on something else.
     """
 
@@ -71,6 +73,7 @@ class Site:
     reason: str
     evidence: str
     epsilon: str = ""
+    router: tuple[str, str] = ("", "")
     read: Literal["", "alike", "different", "unreadable"] = ""
 
 
@@ -271,10 +274,23 @@ def _routers(model: UpstreamModel, profile: ModelProfile, small: Module) -> Iter
             told = f"by a rule that cannot be compared ({_told(error)})"
         reason = f"VeOmni has no slot for routers: upstream's code stays, which weighs experts {told}"
         yield Site("router", own.class_name, "skip", reason, where)
+        yield from _replayed(model, block)
         return
     if profile.kind is Kind.moe:
         reason = "VeOmni has no slot for routers: upstream's code stays, and no module was found that calls experts"
         yield Site("router", "", "skip", reason, profile.kind_evidence)
+
+
+def _replayed(model: UpstreamModel, block: Block) -> Iterator[Site]:
+    """Where experts are chosen, for VeOmni's calls after it; none where the installed VeOmni has no such functions."""
+    owners = [block.router.class_name, block.module.class_name]
+    for owner, method in routing_methods(model.source, owners) if REPLAY in known_features() else ():
+        held = (name for name, found in block.module.attributes.items() if block.router in found)
+        name = "self" if owner == block.router.class_name else f"self.{next(held)}"
+        reason = "VeOmni replays an earlier choice of experts, and counts how often each is chosen"
+        where = model.source.where(choices(method)[0].statement)
+        target = f"{owner}.{method.name}"
+        yield Site("router-replay", target, "adapt", reason, where, router=(block.router.class_name, name))
 
 
 def _attentions(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[Site]:
