@@ -2,6 +2,11 @@
 
 from veomni.lora.target_mapping import convert_fused_moe_lora_targets
 from veomni.models.loader import MODELING_REGISTRY
+from veomni.utils import moe_monitor, moe_router_replay
+
+# Where this model chooses experts, its code calls what counts them and what replays an earlier choice.
+moe_monitor.register_external_record_router("OlmoeTopKRouter")
+moe_router_replay.SUPPORTED_MOE_MODEL_TYPES |= {"olmoe"}
 
 
 def convert_olmoe_lora_targets(_model, lora_modules, target_parameter_patterns):

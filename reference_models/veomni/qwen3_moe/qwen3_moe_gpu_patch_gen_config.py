@@ -11,6 +11,7 @@ as it is. The slots are declared in the generated module, which is why this file
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache
 from transformers.modeling_outputs import MoeModelOutputWithPast
@@ -19,6 +20,7 @@ from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 from veomni.patchgen.patch_spec import PatchConfig
 from veomni.utils.model_outputs import MoeCausalLMOutputWithLogProbs
+from veomni.utils.moe_router_replay import get_active_replay, maybe_replay_indices
 
 config = PatchConfig(
     source_module="transformers.models.qwen3_moe.modeling_qwen3_moe",
@@ -27,6 +29,8 @@ config = PatchConfig(
 )
 
 config.add_import("veomni.utils.model_outputs", names=["MoeCausalLMOutputWithLogProbs"])
+
+config.add_import("veomni.utils.moe_router_replay", names=["get_active_replay", "maybe_replay_indices"])
 
 config.add_post_import_block(
     """
@@ -144,6 +148,25 @@ class PatchedQwen3MoeExperts(nn.Module):
             final_hidden_states.index_add_(0, token_idx, current_hidden_states.to(final_hidden_states.dtype))
 
         return final_hidden_states
+
+
+# Patch: Qwen3MoeTopKRouter.forward
+# 1. Replay and count the choice of experts.
+@config.override_method("Qwen3MoeTopKRouter.forward", description="Replay and count the choice of experts")
+def qwen3_moe_top_k_router_forward_patched(self, hidden_states):
+    hidden_states = hidden_states.reshape(-1, self.hidden_dim)
+    router_logits = F.linear(hidden_states, self.weight)  # (seq_len, num_experts)
+    router_probs = torch.nn.functional.softmax(router_logits, dtype=torch.float, dim=-1)
+    router_top_value, router_indices = torch.topk(router_probs, self.top_k, dim=-1)  # (seq_len, top_k)
+    # Modification: VeOmni may replay an earlier choice of experts, and counts how often each is chosen.
+    if get_active_replay() is not None:
+        router_indices = maybe_replay_indices(self, router_probs, router_indices)
+        router_top_value = router_probs.gather(-1, router_indices)
+    if self.norm_topk_prob:
+        router_top_value /= router_top_value.sum(dim=-1, keepdim=True)
+    router_top_value = router_top_value.to(router_logits.dtype)
+    router_scores = router_top_value
+    return router_logits, router_scores, router_indices
 
 
 # Patch: Qwen3MoeForCausalLM.forward

@@ -18,6 +18,9 @@
 #    - class_replacement: OlmoeExperts
 #      OpSlot guard for the fused MoE experts; upstream's experts decorator is dropped
 #      upstream=423c05e992c8 patch=1de388fdd944
+#    - method_override: OlmoeTopKRouter.forward
+#      Replay and count the choice of experts
+#      upstream=e4a79c7b17f1 patch=46a9a3f1de3b
 #    - method_override: OlmoeForCausalLM.forward
 #      VeOmni's loss contract: fused cross entropy through the OpSlot, or its loss function
 #      upstream=7476527f84b5 patch=dd9fae90fa77
@@ -76,6 +79,8 @@ from veomni.ops.dispatch import OpSlot
 
 # Additional imports for patches
 from veomni.utils.model_outputs import MoeCausalLMOutputWithLogProbs
+from veomni.utils.moe_monitor import record_router_indices
+from veomni.utils.moe_router_replay import get_active_replay, maybe_replay_indices
 
 
 veomni_rms_norm = OpSlot("rms_norm", "standard")
@@ -406,6 +411,10 @@ class OlmoeExperts(nn.Module):
         return final_hidden_states
 
 
+# ======================================================================
+# [MODIFIED CLASS] OlmoeTopKRouter
+# Methods patched: forward
+# ======================================================================
 class OlmoeTopKRouter(nn.Module):
     def __init__(self, config):
         super().__init__()
@@ -415,11 +424,18 @@ class OlmoeTopKRouter(nn.Module):
         self.hidden_dim = config.hidden_size
         self.weight = nn.Parameter(torch.zeros(self.num_experts, self.hidden_dim))
 
+    # Patch: OlmoeTopKRouter.forward
+    # 1. Replay and count the choice of experts.
     def forward(self, hidden_states):
         hidden_states = hidden_states.reshape(-1, self.hidden_dim)
         router_logits = F.linear(hidden_states, self.weight)  # (seq_len, num_experts)
         router_probs = torch.nn.functional.softmax(router_logits, dtype=torch.float, dim=-1)
         router_top_value, router_indices = torch.topk(router_probs, self.top_k, dim=-1)  # (seq_len, top_k)
+        # Modification: VeOmni may replay an earlier choice of experts, and counts how often each is chosen.
+        if get_active_replay() is not None:
+            router_indices = maybe_replay_indices(self, router_probs, router_indices)
+            router_top_value = router_probs.gather(-1, router_indices)
+        record_router_indices(self, router_indices)
         if self.norm_topk_prob:
             router_top_value /= router_top_value.sum(dim=-1, keepdim=True)
         router_top_value = router_top_value.to(router_logits.dtype)

@@ -21,6 +21,9 @@
 #    - class_replacement: Qwen3MoeExperts
 #      OpSlot guard for the fused MoE experts; upstream's experts decorator is dropped
 #      upstream=ffa3c2ecfa77 patch=6c9914025900
+#    - method_override: Qwen3MoeTopKRouter.forward
+#      Replay and count the choice of experts
+#      upstream=e4a79c7b17f1 patch=6e69bda1cac0
 #    - method_override: Qwen3MoeForCausalLM.forward
 #      VeOmni's loss contract: fused cross entropy through the OpSlot, or its loss function
 #      upstream=84004cfecdab patch=9310110bd1b2
@@ -87,6 +90,7 @@ from veomni.ops.dispatch import OpSlot
 
 # Additional imports for patches
 from veomni.utils.model_outputs import MoeCausalLMOutputWithLogProbs
+from veomni.utils.moe_router_replay import get_active_replay, maybe_replay_indices
 
 
 veomni_rms_norm = OpSlot("rms_norm", "standard")
@@ -323,6 +327,10 @@ class Qwen3MoeExperts(nn.Module):
         return final_hidden_states
 
 
+# ======================================================================
+# [MODIFIED CLASS] Qwen3MoeTopKRouter
+# Methods patched: forward
+# ======================================================================
 class Qwen3MoeTopKRouter(nn.Module):
     def __init__(self, config):
         super().__init__()
@@ -332,11 +340,17 @@ class Qwen3MoeTopKRouter(nn.Module):
         self.hidden_dim = config.hidden_size
         self.weight = nn.Parameter(torch.zeros(self.num_experts, self.hidden_dim))
 
+    # Patch: Qwen3MoeTopKRouter.forward
+    # 1. Replay and count the choice of experts.
     def forward(self, hidden_states):
         hidden_states = hidden_states.reshape(-1, self.hidden_dim)
         router_logits = F.linear(hidden_states, self.weight)  # (seq_len, num_experts)
         router_probs = torch.nn.functional.softmax(router_logits, dtype=torch.float, dim=-1)
         router_top_value, router_indices = torch.topk(router_probs, self.top_k, dim=-1)  # (seq_len, top_k)
+        # Modification: VeOmni may replay an earlier choice of experts, and counts how often each is chosen.
+        if get_active_replay() is not None:
+            router_indices = maybe_replay_indices(self, router_probs, router_indices)
+            router_top_value = router_probs.gather(-1, router_indices)
         if self.norm_topk_prob:
             router_top_value /= router_top_value.sum(dim=-1, keepdim=True)
         router_top_value = router_top_value.to(router_logits.dtype)

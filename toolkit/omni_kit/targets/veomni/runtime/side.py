@@ -23,6 +23,7 @@ from omni_kit.targets.veomni.runtime.hooks import INDEX, faults_of
 from omni_kit.targets.veomni.runtime.kernels import PLACE, bind, built_in, choices_of, eager_operations
 from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.loss_arguments import lost_arguments
+from omni_kit.targets.veomni.runtime.routers import router_faults
 from omni_kit.targets.veomni.runtime.saving import cast_while_saved
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, calls_seen, filled, find_slots
 from omni_kit.targets.veomni.runtime.stand_ins import stand_ins_used
@@ -216,10 +217,11 @@ class VeOmniBuilder:
         return calls_seen()
 
     def lost_arguments(self, model: nn.Module, inputs: Tensors) -> list[str]:
-        """Of VeOmni's loss, with each head's slot filled and without; of a batch with media, its first sample."""
+        """Of VeOmni's loss, with each head's slot filled and without, and of routers; of media, the first sample."""
         part = speaker_of(model)
         batch = samples_of(inputs)[0] if "mm_token_type_ids" in inputs else inputs
-        return lost_arguments(part, {**arguments(model, batch), "labels": batch["labels"]})
+        fed = {**arguments(model, batch), "labels": batch["labels"]}
+        return [*lost_arguments(part, fed), *router_faults(part, fed)]
 
     def settings_place(self) -> Sequence[str]:
         """As VeOmni's arguments are nested."""

@@ -1,0 +1,77 @@
+"""Features that VeOmni's own integrations of the same structure have: VEO518."""
+
+import ast
+from collections.abc import Iterator
+
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
+from omni_checkers.veomni.facts.generated import Generated
+from omni_kit.pysource.nodes import calls, last_name, within
+from omni_kit.pysource.source import dotted
+from omni_kit.targets.veomni.text.replay import REPLAY, REPLAYING, choices, known_features
+
+_EXPERTS = "self.experts"
+_ROUTED = """\
+
+
+{imports}@config.override_method("OlmoeTopKRouter.forward", description="choice of experts")
+def olmoe_top_k_router_forward(self, hidden_states):
+    hidden_states = hidden_states.reshape(-1, self.hidden_dim)
+    router_logits = F.linear(hidden_states, self.weight)
+    router_probs = torch.nn.functional.softmax(router_logits, dtype=torch.float, dim=-1)
+    router_top_value, router_indices = torch.topk(router_probs, self.top_k, dim=-1)
+{replay}    if self.norm_topk_prob:
+        router_top_value /= router_top_value.sum(dim=-1, keepdim=True)
+    router_top_value = router_top_value.to(router_logits.dtype)
+    return router_logits, router_top_value, router_indices
+"""
+_IMPORTS = (
+    'config.add_import("veomni.utils.moe_router_replay", names=["get_active_replay", "maybe_replay_indices"])\n\n\n'
+)
+_REPLAY = """\
+    if get_active_replay() is not None:
+        router_indices = maybe_replay_indices(self, router_probs, router_indices)
+        router_top_value = router_probs.gather(-1, router_indices)
+"""
+
+
+class FeaturesOfSiblings(Rule):
+    """Where experts are chosen, the model calls VeOmni's router replay, as VeOmni's own models do.
+
+    Why: the framework's recorder of routing decisions sees nothing of this model, without an error. Reinforcement
+    learning then trains with other experts than those that generated.
+
+    Fine when: the model is never trained with replayed routing; say so in its README.
+    """
+
+    id = "VEO518"
+    name = "features-of-sibling-models"
+    severity = Severity.info
+    target = "veomni"
+    BAD = ({GPU_CONFIG: patch_config(_ROUTED.format(imports="", replay=""))},)
+    GOOD = ({GPU_CONFIG: patch_config(_ROUTED.format(imports=_IMPORTS, replay=_REPLAY))},)
+
+    def check(self, generated: list[Generated]) -> Findings:
+        if REPLAY not in known_features():
+            raise NotApplicable("the installed VeOmni has no router replay")
+        for item in generated:
+            blocks = _blocks(item.file.tree)
+            called = {last_name(call.func) for block in blocks for call in calls(block)}
+            lost = [name for name in REPLAYING if name not in called]
+            if lost and (chosen := next(_chosen(blocks), None)):
+                message = f"{chosen[0].name}.{chosen[1].name} chooses experts and does not call {', '.join(lost)}"
+                yield Finding(f"{message}, as VeOmni's own models do", item.file.path, chosen[1].lineno)
+
+
+def _chosen(blocks: list[ast.ClassDef]) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
+    """The methods that choose experts by a statement that a call can follow."""
+    for block in blocks:
+        yield from ((block, item) for item in block.body if isinstance(item, ast.FunctionDef) and choices(item))
+
+
+def _blocks(tree: ast.Module | None) -> list[ast.ClassDef]:
+    """The classes that call experts, and those that choose them."""
+    nodes = list(within(tree, ast.ClassDef)) if tree is not None else []
+    calling = [node for node in nodes if any(dotted(call.func) == _EXPERTS for call in calls(node, "experts"))]
+    choosing = [node for node in nodes if node not in calling and any(True for _ in calls(node, "topk"))]
+    return [*calling, *choosing] if calling else []

@@ -1,0 +1,88 @@
+"""Whether VeOmni's replay of routing and its monitor of experts' load reach the routers of a model."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+Decide = Callable[[torch.Tensor, int], torch.Tensor]
+
+
+class _Watching:
+    """What VeOmni's hooks call: a manager of replays, and a monitor."""
+
+    _paused = False
+
+    def __init__(self, decide: Decide) -> None:
+        self._decide = decide
+        self.replayed: list[Any] = []
+        self.layers: list[Any] = []
+        self.recorded: list[Any] = []
+
+    def on_router_forward(self, module: Any, scores: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        self.replayed.append(module)
+        return self._decide(indices, scores.shape[-1])
+
+    def _register_layer(self, module: Any) -> None:
+        self.layers.append(module)
+
+    def record(self, module: Any, indices: torch.Tensor) -> None:
+        self.recorded.append(module)
+
+
+def router_faults(model: Any, fed: Mapping[str, Any]) -> Iterator[str]:
+    """What does not work of the replay that a model's type announces, and of the monitor that finds its routers.
+
+    Args:
+        model: in training mode.
+        fed: arguments of its forward, labels among them.
+    """
+    with suppress(ImportError):
+        from veomni.utils import moe_monitor, moe_router_replay
+
+        if getattr(model.config, "model_type", "") in moe_router_replay.SUPPORTED_MOE_MODEL_TYPES:
+            yield from _replaying(model, fed, moe_router_replay.set_active_replay)
+        yield from _recording(model, fed, moe_monitor)
+
+
+def _replaying(model: Any, fed: Mapping[str, Any], install: Callable[[Any], None]) -> Iterator[str]:
+    plain, same, other = _loss(model, fed), _Watching(lambda indices, _: indices), _Watching(_others)
+    replayed = [_during(install, one, model, fed) for one in (same, other)]
+    if not same.replayed:
+        yield "router replay: the model_type is among those that VeOmni supports, and no router asks for a choice"
+    elif not torch.equal(plain, replayed[0]):
+        yield "router replay: with the same choice of experts the loss is another"
+    elif torch.equal(plain, replayed[1]):
+        yield "router replay: with another choice of experts the loss stays the same, so the choice is not used"
+
+
+def _recording(model: Any, fed: Mapping[str, Any], monitor: Any) -> Iterator[str]:
+    watching = _Watching(lambda indices, _: indices)
+    if not monitor.attach_moe_router_monitor(model, watching):
+        return
+    _during(monitor.set_active_monitor, watching, model, fed)
+    silent = [one for one in watching.layers if one not in watching.recorded]
+    if silent:
+        yield f"load monitor: it finds {len(watching.layers)} routers, and {len(silent)} never say what they choose"
+    elif len(watching.recorded) > len(watching.layers):
+        yield "load monitor: a router says twice what it chooses, so that its load is counted twice"
+
+
+def _others(indices: torch.Tensor, experts: int) -> torch.Tensor:
+    return (indices + 1) % experts
+
+
+def _during(install: Callable[[Any], None], watching: _Watching, model: Any, fed: Mapping[str, Any]) -> torch.Tensor:
+    install(watching)
+    try:
+        return _loss(model, fed)
+    finally:
+        install(None)
+
+
+def _loss(model: Any, fed: Mapping[str, Any]) -> torch.Tensor:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        found: torch.Tensor = model(**fed, use_cache=False).loss
+    return found
