@@ -1,17 +1,19 @@
 """Small pipelines from a class alone."""
 
+import importlib.util
 from typing import Any
 
 import pytest
 import torch
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.pipelines import PipelineBuilder
 from omni_kit.toys.feeds.pipeline import PipelineFeed
 
 FITTED = ["LTXPipeline", "SanaPipeline", "ZImagePipeline"]
 MORE = ["FluxPipeline", "StableDiffusion3Pipeline", "WanPipeline", "QwenImagePipeline", "ChromaPipeline",
-        "Lumina2Pipeline", "CogView4Pipeline", "HunyuanVideoPipeline", "MochiPipeline"]  # fmt: skip
+        "Lumina2Pipeline", "CogView4Pipeline", "HunyuanVideoPipeline", "MochiPipeline", "HunyuanDiTPipeline",
+        "HunyuanImagePipeline", "EasyAnimatePipeline", "PRXPipeline"]  # fmt: skip
 
 
 def made(name: str) -> Any:
@@ -35,9 +37,31 @@ def test_it_is_the_same_each_time() -> None:
     assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
 
 
-@pytest.mark.parametrize(("name", "said"), [("OmniGenPipeline", "cannot be put together")])
+@pytest.mark.parametrize(("name", "said"), [("VQDiffusionPipeline", "VQDiffusionScheduler can be built")])
 def test_what_cannot_be_made_is_said_in_one_line(name: str, said: str) -> None:
     with pytest.raises(BadInput, match=f"no small {name} can be made: .*{said}") as raised:
         made(name)
     assert "\n" not in raised.value.message
     assert "--checkpoint" in raised.value.hint
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torchvision") is not None, reason="torchvision is installed")
+def test_a_package_that_the_pipeline_calls_is_named_with_its_command() -> None:
+    with pytest.raises(MissingRequirement, match="OmniGenPipeline calls torchvision") as raised:
+        made("OmniGenPipeline")
+    assert raised.value.hint == "pip install torchvision"
+
+
+def test_channels_of_a_learned_variance_and_a_table_of_frames_are_fitted() -> None:
+    config = made("LattePipeline").transformer.config
+    assert (config.out_channels, config.video_length) == (2 * config.in_channels, 16)
+
+
+def test_the_class_of_an_autoencoder_is_the_one_whose_config_the_pipeline_reads() -> None:
+    assert "scale_factor_temporal" in made("SanaVideoPipeline").vae.config
+
+
+def test_a_distilled_pipeline_gets_its_scheduler_its_switch_and_its_steps() -> None:
+    pipeline = made("SanaSprintPipeline")
+    assert type(pipeline.scheduler).__name__ == "SCMScheduler"
+    assert pipeline.transformer.config.guidance_embeds

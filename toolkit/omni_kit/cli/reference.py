@@ -1,4 +1,4 @@
-"""omni-kit reference: the finished integrations that come with omni-kit."""
+"""omni-kit reference: finished integrations, and small checkpoints of upstream models."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ from omni_kit.output import Format, Output, shown, table
 if TYPE_CHECKING:
     from omni_kit.examples import Example
 
-reference_app = Commands(help="List, show and copy finished integrations.", no_args_is_help=True)
+reference_app = Commands(help="List, show and copy finished integrations; write toy checkpoints.", no_args_is_help=True)
 app.add_typer(reference_app, name="reference")
 
 _NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of an example; see `reference list`.")]
@@ -81,6 +81,41 @@ def copy_command(
     Output("reference", fmt, full).finish(
         data, ok=True, human=lambda console: console.print(f"copied to {escape(str(place))}", soft_wrap=True)
     )
+
+
+@reference_app.command("toy")
+def toy_command(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A pipeline or transformer of diffusers, or a model_type.")
+    ],
+    into: Annotated[Path, typer.Option(metavar="DIR", help="Output directory; must be empty or not exist.")],
+    fmt: FormatOption = Format.human,
+    full: FullOption = False,
+) -> None:
+    """Write a small checkpoint with random weights, as upstream saves it.
+
+    The checkpoint has the model's decisions and small sizes, so that your own
+    tests run in seconds on a CPU. A pipeline is a directory with model_index.json,
+    as `DiffusionPipeline.from_pretrained` loads it. Parity compares on the same
+    toy. The same SOURCE and versions give the same weights.
+    """
+    from omni_kit.parity import make_toy_checkpoint
+
+    output = Output("reference", fmt, full)
+    with output.status(f"making a small {source}"):
+        place = make_toy_checkpoint(source, into)
+    files = [path for path in sorted(place.rglob("*")) if path.is_file()]
+    data = {
+        "source": source,
+        "path": str(place.resolve()),
+        "files": [str(path.relative_to(place)) for path in files],
+        "bytes": sum(path.stat().st_size for path in files),
+    }
+
+    def render(console: Console) -> None:
+        console.print(f"wrote {escape(str(place))}: {len(files)} files, {data['bytes'] / 1e6:.1f} MB", soft_wrap=True)
+
+    output.finish({"references": [], "toy": data}, ok=True, human=render)
 
 
 def _as_json(example: "Example", place: Path, file: str | None = None, text: str | None = None) -> dict[str, Any]:

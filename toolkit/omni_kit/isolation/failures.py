@@ -10,10 +10,13 @@ REQUESTED = "--- "
 
 
 def one_line(error: Exception) -> str:
-    """Return the last line of the traceback and its place, or the missing package and the command that installs it."""
+    """Return the last line of the traceback and its place, or the missing package and the command that installs it.
+
+    Of an error that says what to do, that is at the end of the line.
+    """
     text = " ".join(str(error).split()) or "no message"
     if isinstance(error, OmniKitError):
-        return text
+        return f"{text}; {error.hint}" if error.hint else text
     if package := lacking_package(error):
         return f"{missing(error, package)}: pip install {package}"
     frames = traceback.extract_tb(error.__traceback__)

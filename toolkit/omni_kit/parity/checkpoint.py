@@ -9,7 +9,7 @@ from omni_kit.isolation.limits import Limits
 from omni_kit.isolation.worker import StepError, Worker
 from omni_kit.parity.candidate import Layout, require
 from omni_kit.parity.processes.workers import SERVICE, Sides, preloaded
-from omni_kit.targets.sides import REFERENCES
+from omni_kit.targets.sides import PIPELINE, PIPELINES, REFERENCES
 from omni_kit.upstream.subject import open_source
 
 
@@ -22,7 +22,7 @@ def make_toy_checkpoint(
 
     Args:
         source: a model_type, a class of diffusers, a config.json to derive a toy from, or a toy_config.json to use as
-            it is.
+            it is. A pipeline is written as a whole, with model_index.json.
         out_dir: the directory to write; must be empty or absent.
         layout: "hub" as upstream saves it; "memory" with the names and shapes that its model has, experts fused.
         sides: processes to use and to leave running; None starts one and ends it.
@@ -38,7 +38,8 @@ def make_toy_checkpoint(
         raise BadInput(f"{out_dir} is not empty", "give a new directory")
     require({})
     path = str(source.resolve()) if isinstance(source, Path) else source
-    builder, feed = REFERENCES[open_source(path).library.name]
+    subject = open_source(path)
+    builder, feed = REFERENCES[subject.library.name] if subject.pipeline is None else (PIPELINES, PIPELINE)
     from omni_kit.parity.processes.steps import Open, SaveToy  # which import torch
 
     with ExitStack() as stack:

@@ -156,6 +156,10 @@ class PipelineFacts:
 
     def refuse_what_cannot_be_served(self) -> None:
         """Raises a Refusal where the pipeline is not one of text alone, with one denoiser and an autoencoder."""
+        if since := self.pipeline.retired:
+            successor = next(iter(self.pipeline.cls.node.bases), None)
+            hint = f"scaffold {ast.unparse(successor)}" if successor is not None else ""
+            raise Refusal(f"{self.class_name} is deprecated since diffusers {since}: its constructor raises", hint)
         if media := media_needed(Defaults(self.pipeline, self.scheduler.class_name)):
             raise Refusal(
                 f"{self.class_name} starts from {media[0]}: only pipelines that start from text are scaffolded"

@@ -12,16 +12,19 @@ from typing import Any
 import diffusers
 import torch
 
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.toys.configs.denoiser import HEAD_DIM, INNER
 from omni_kit.toys.configs.latents import channel_names
 from omni_kit.toys.pipelines import parts
+from omni_kit.toys.pipelines.missing import missing_package
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.profile import Component
 
 # Part -> arguments of its constructor.
 Changed = Mapping[str, Mapping[str, Any]]
-_TRIES = 12
+_TRIES = 16
+GIVE_ONE = "pass a small pipeline of that class to parity: --checkpoint DIR"
 # Errors of torch about widths: what came, and what the weights want.
 _WIDTHS = (
     re.compile(r"cannot be multiplied \(\d+x(?P<came>\d+) and (?P<wants>\d+)x\d+\)"),
@@ -31,13 +34,22 @@ _WIDTHS = (
     re.compile(r"size of tensor a \((?P<wants>\d+)\) must match the size of tensor b \((?P<came>\d+)\)"),
     re.compile(r"Expected size (?P<came>\d+) but got size (?P<wants>\d+)"),
 )
+_SIZE_MISMATCH = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
+_NO_ARGUMENT = re.compile(r"Scheduler\.(?P<method>\w+)\(\) got an unexpected keyword argument '(?P<argument>\w+)'")
+_UNEXPECTED = re.compile(r"unexpected keyword argument '(?P<argument>\w+)'")
+_UNEVEN = 2  # how much axes differ that share a head unevenly
+_TOKENS_HALVED = 4  # a picture halved along both sides
+_MEAN_AND_VARIANCE = 2
 _OF_TEXT = ("tokenizer", "text_encoder")
 _BEYOND = re.compile(r"index \d+ is out of bounds for dimension \d+ with size (?P<size>\d+)")
 _OF_LAYER = re.compile(r"hidden_states\w*\[")
+_LENGTH = 64  # of a text whose encoder is not known
 _LARGE = 64  # along each side of a table of positions
-_AUTOENCODERS = "/models/autoencoders/"
+_AUTOENCODERS, _SCHEDULERS = "/models/autoencoders/", "/schedulers/"
+_IS_ROPE = re.compile(r"rope|rotary")
+_THREE_AXES = 24  # the width of a head that three axes share evenly, each in pairs
 _IS_NO_WIDTH = re.compile(r"head|layer|patch|axes|depth|num_")
-_IS_LENGTH = re.compile(r"text_(seq_)?len(gth)?$")
+_IS_LENGTH = re.compile(r"text_(seq_)?len(gth)?(_\w+)?$")
 _PATCHES = (1, 4, 2, 8, 16)  # latents that lie in one patch
 
 
@@ -51,8 +63,10 @@ def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed 
 
     Raises:
         BadInput: a part cannot be made small, or the parts cannot be made to fit; what to give instead.
+        MissingRequirement: the pipeline's own code needs a package that is not installed.
     """
     torch.manual_seed(0)
+    getattr(diffusers, read.cls.node.name)  # its package may add classes to transformers
     try:
         made = _Parts(read, changed or {})
         for _ in range(_TRIES):
@@ -60,6 +74,7 @@ def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed 
             try:
                 ask(pipeline)
             except Exception as error:  # whatever it raises says what does not fit, or ends the search
+                _refuse_missing(read, error)
                 if _lacks_part(error) and not made.complete:  # it calls what its class says it can do without
                     made = _Parts(read, changed or {}, complete=True, deep=made.deep)
                 elif _reads_deeper(error) and not made.deep:  # it reads hidden states of layers that are not there
@@ -68,10 +83,12 @@ def toy_pipeline(read: Pipeline, ask: Callable[[Any], object], changed: Changed 
                     made.fit(error)
                 continue
             return pipeline
+    except ImportError as error:
+        _refuse_missing(read, error)
+        raise
     except BadInput as error:
-        raise BadInput(f"no small {read.cls.node.name} can be made: {error.message}",
-                       "give a small pipeline of that class with --checkpoint DIR") from error  # fmt: skip
-    raise BadInput(f"no small {read.cls.node.name} can be made: its parts do not fit after {_TRIES} tries")
+        raise BadInput(f"no small {read.cls.node.name} can be made: {error.message}", GIVE_ONE) from error
+    raise BadInput(f"no small {read.cls.node.name} can be made: its parts do not fit after {_TRIES} tries", GIVE_ONE)
 
 
 class _Parts:
@@ -84,6 +101,7 @@ class _Parts:
         self._asked = changed
         self._changed: dict[str, Any] = dict(changed.get(self._denoiser.name, {}))
         self._fitted: dict[str, dict[str, Any]] = {}  # arguments of parts between encoders and denoiser
+        self._levels = parts.LEVELS
         self._others = dict(self._made())
         self._multiples = list(_PATCHES)
 
@@ -94,11 +112,13 @@ class _Parts:
         for one in needed:
             if one.role == "tokenizer" or one.name.startswith("tokenizer"):  # a processor reads text by its tokenizer
                 reader = encoders.get(one.name.replace("tokenizer", "text_encoder"))
-                yield one.name, parts.tokenizer(parts.positions_of(reader) if reader is not None else 64)
+                yield one.name, parts.tokenizer(parts.positions_of(reader) if reader is not None else _LENGTH)
             elif one.role == "autoencoder":
-                yield one.name, parts.autoencoder(one, self._asked.get(one.name, {}))
+                yield one.name, parts.autoencoder(one, self._asked.get(one.name, {}), levels=self._levels)
             elif one.name == SCHEDULER:
                 yield one.name, parts.scheduler(one, self._asked.get(one.name, {}))
+            elif one.role == "processor":
+                yield one.name, parts.processor(one, parts.tokenizer(_LENGTH))
             elif one.role == "guider":
                 yield one.name, parts.guider(one)
             elif one.role != "encoder":
@@ -119,6 +139,7 @@ class _Parts:
             cls = getattr(diffusers, self._read.cls.node.name)
             made = cls(**self._given(), **{self._denoiser.name: denoiser})
         except Exception as error:  # whatever their constructors raise
+            _refuse_missing(self._read, error)
             raise BadInput(f"it cannot be put together: {parts.told(error)}") from error
         made.set_progress_bar_config(disable=True)
         return made
@@ -143,6 +164,19 @@ class _Parts:
             self._take_latents(self._multiples.pop(0))
             return
         config = {**parts.denoiser_config(self._denoiser), **self._changed}
+        if _passed_through(error, _SCHEDULERS) and self._answer(config, said):
+            return
+        if _in_rope(error) and (match := _SIZE_MISMATCH.search(said)):
+            came, wants = int(match[1]), int(match[2])
+            if self._halve_more(came, wants) or (abs(came - wants) <= _UNEVEN and self._widen_heads(config)):
+                return
+        if (match := _NO_ARGUMENT.search(said)) and self._take_scheduler(match["method"], match["argument"]):
+            return
+        if (match := _UNEXPECTED.search(said)) and self._switch_on(config, match["argument"]):
+            return
+        for pattern in _WIDTHS:
+            if (match := pattern.search(said)) and self._fill_table(config, int(match["wants"]), int(match["came"])):
+                return
         if (beyond := _BEYOND.search(said)) and self._enlarge(config, int(beyond["size"])):
             return
         for pattern in _WIDTHS:
@@ -163,6 +197,69 @@ class _Parts:
         self._changed[going_in] = channels * multiple
         if isinstance(toy.get(out), int):
             self._changed[out] = max(1, toy[out] * channels * multiple // toy[going_in])
+
+    def _answer(self, config: Mapping[str, Any], said: str) -> bool:
+        """Whether the scheduler takes fewer channels than the denoiser predicts: the rest is a learned variance.
+
+        The autoencoder's latents are tried first: pipelines tell a variance by comparing with their channels.
+        """
+        going_in, out = channel_names(config)
+        channels = parts.latent_channels(self._others)
+        if _SIZE_MISMATCH.search(said) is None or not isinstance(config.get(out), int):
+            return False
+        if going_in not in self._changed and config[going_in] != channels:
+            self._take_latents(1)
+            return True
+        doubled = config[going_in] * _MEAN_AND_VARIANCE
+        fits = config[out] < doubled
+        if fits:
+            self._changed[out] = doubled
+        return fits
+
+    def _take_scheduler(self, method: str, argument: str) -> bool:
+        """Whether a pipeline passes its scheduler an argument that another class takes, and the declared one does not."""
+        found = parts.scheduler_with(method, argument)
+        if found is None or SCHEDULER not in self._others:
+            return False
+        self._others[SCHEDULER] = found(**self._asked.get(SCHEDULER, {}))
+        return True
+
+    def _switch_on(self, config: Mapping[str, Any], argument: str) -> bool:
+        """Whether a switch of the denoiser's that is off is named for what it was passed: then it is on."""
+        names = [name for name, value in config.items() if value is False and name.startswith(f"{argument}_")]
+        self._changed |= dict.fromkeys(names, True)
+        return bool(names)
+
+    def _halve_more(self, came: int, wants: int) -> bool:
+        """Whether pictures have so many more tokens than positions, as the autoencoder halves them less than real ones.
+
+        Some pipelines write down by how much theirs does.
+        """
+        more = math.log(came / wants, _TOKENS_HALVED) if came > wants else 0.0
+        fits = more.is_integer() and more > 0 and self._levels == parts.LEVELS
+        if fits:
+            self._levels += int(more)
+            self._others = dict(self._made())
+        return fits
+
+    def _widen_heads(self, config: Mapping[str, Any]) -> bool:
+        """Whether heads have the width that toys have: then three axes share them evenly from now on."""
+        names = [name for name, value in config.items() if value == HEAD_DIM and "head_dim" in name]
+        names = [name for name in names if name not in self._changed]
+        whole = (
+            [name for name, value in config.items() if value == INNER and name not in self._changed] if names else []
+        )
+        self._changed |= dict.fromkeys(names, _THREE_AXES)
+        self._changed |= dict.fromkeys(whole, INNER // HEAD_DIM * _THREE_AXES)
+        return True
+
+    def _fill_table(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
+        """Whether one length of a text is that of a table, or one position shorter: then it is as long as the text."""
+        for name, value in config.items():
+            if _IS_LENGTH.search(name) and value in (wants, wants - 1) and name not in self._changed:
+                self._changed[name] = came - (wants - value)
+                return True
+        return False
 
     def _patch(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
         """Whether as many channels came as the denoiser takes, and a patch of the autoencoder's latents is wanted."""
@@ -209,6 +306,13 @@ class _Parts:
         return bool(names)
 
 
+def _refuse_missing(read: Pipeline, error: Exception) -> None:
+    """Raises MissingRequirement where an error comes from an import that diffusers left out."""
+    if package := missing_package(error):
+        what = f"{read.cls.node.name} calls {package}, which is not installed: no small one can be run"
+        raise MissingRequirement(what, f"pip install {package}") from error
+
+
 def _reads_deeper(error: Exception) -> bool:
     """Whether a pipeline reads the hidden states of a layer that a small encoder does not have."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -218,6 +322,11 @@ def _reads_deeper(error: Exception) -> bool:
 def _lacks_part(error: Exception) -> bool:
     """Whether a pipeline called a part that it does not have."""
     return isinstance(error, TypeError | AttributeError) and "NoneType" in str(error)
+
+
+def _in_rope(error: Exception) -> bool:
+    """Whether it was raised where positions turn queries and keys."""
+    return any(_IS_ROPE.search(frame.name) for frame in traceback.extract_tb(error.__traceback__)[-2:])
 
 
 def _passed_through(error: Exception, folder: str) -> bool:

@@ -1,6 +1,7 @@
 """A small component of each sort, by its class: real classes, random weights."""
 
 import inspect
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
@@ -22,12 +23,21 @@ _SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 _PAD, _BEGIN, _END = range(3)
 _LENGTH = 64  # of what a tokenizer makes; encoders with fewer positions have shorter ones
 _TEMPLATE = "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}assistant"
-_CHANNELS, _WIDTH, _LEVELS = 32, 8, 2  # some norms have 32 groups, whatever they are told
+LEVELS = 2  # of an autoencoder: it halves pictures once
+_CHANNELS, _WIDTH = 32, 8  # some norms have 32 groups, whatever they are told
 _BETWEEN = 142  # widths of models between others, which are none of the others' widths
 _BOUNDS: Mapping[str, float] = {"min_": 0.0, "max_": 512.0}
+_READS_TEXT = "tokenizer"
 _BASE, _ANY = "PreTrainedModel", "Llama"
 # What is neither shifted nor scaled by default is so in a toy: what a pipeline leaves out is seen then.
-_MEASURES: Mapping[str, tuple[Any, float]] = {"shift_factor": (None, 0.25), "scaling_factor": (1.0, 0.5)}
+_MEASURES: Mapping[str, tuple[tuple[Any, ...], float]] = {
+    "shift_factor": ((None,), 0.25), "scaling_factor": ((None, 1.0), 0.5)
+}  # fmt: skip
+# Arguments of an autoencoder that have no default: two levels, each half as large.
+_UNDECLARED: Mapping[str, Any] = {
+    "in_channels": 3, "out_channels": 3, "latent_channels": 4, "block_out_channels": (_CHANNELS,) * LEVELS,
+    "layers_per_block": 1, "spatial_compression_ratio": 2 ** (LEVELS - 1), "sample_size": 64, "scaling_factor": 0.5,
+}  # fmt: skip
 _LATENT_CHANNELS = ("latent_channels", "z_dim", "decoder_input_channels")
 _LAYERS_OF = ("layers_per_block", "num_res_blocks", "res_blocks")
 
@@ -54,10 +64,10 @@ def encoder(component: Component, *, deep: bool = False) -> Any:
     Raises:
         BadInput: transformers has no such class, or it cannot be built small.
     """
-    cls = getattr(transformers, _concrete(component.class_name), None)
+    cls = _of_transformers(_concrete(component.class_name))
     config_class = getattr(cls, "config_class", None)
-    if cls is None or config_class is None:
-        raise BadInput(f"transformers {transformers.__version__} has no model class '{component.class_name}'")
+    if config_class is None:
+        raise BadInput(f"{component.class_name} of transformers {transformers.__version__} is not a model")
     whole = config_class().to_dict()
     values = toy_config(whole)
     if deep:
@@ -65,10 +75,20 @@ def encoder(component: Component, *, deep: bool = False) -> Any:
     known = {"pad_token_id": _PAD, "bos_token_id": _BEGIN, "eos_token_id": _END}
     try:
         config = config_class.from_dict({**values, **{key: one for key, one in known.items() if key in values}})
-        made = cls._from_config(config, dtype=torch.float32)
+        made = _half_or_whole(cls, config)
     except Exception as error:  # whatever its class raises for a small config
         raise BadInput(f"no small {component.class_name} can be built: {told(error)}") from error
     return made.eval()
+
+
+def _half_or_whole(cls: Any, config: Any) -> Any:
+    """A model of a config; of the part for its encoder, where the class is only that half."""
+    try:
+        return cls._from_config(config, dtype=torch.float32)
+    except AttributeError:
+        if (half := getattr(config, "encoder", None)) is None:
+            raise
+        return cls._from_config(half, dtype=torch.float32)
 
 
 def _deepen(values: dict[str, Any], whole: Mapping[str, Any]) -> None:
@@ -93,19 +113,21 @@ def positions_of(model: Any) -> int:
     return min(_LENGTH, int(getattr(text, "max_position_embeddings", _LENGTH) or _LENGTH))
 
 
-def autoencoder(component: Component, changed: Mapping[str, Any] | None = None) -> Any:
+def autoencoder(component: Component, changed: Mapping[str, Any] | None = None, *, levels: int = LEVELS) -> Any:
     """An autoencoder with its default latents, few channels and few layers.
 
     Args:
         changed: other values for arguments of its constructor; those that it does not take are left out.
+        levels: of those that keep the size of pictures by default; each but the last halves them.
 
     Raises:
         BadInput: it cannot be built so.
     """
     cls = _class(component)
     values = {name: _shrunk(name, value) for name, value in constructor_defaults(cls).items()}
-    _level(values)
-    values |= {name: other for name, (plain, other) in _MEASURES.items() if name in values and values[name] == plain}
+    _level(values, levels)
+    values |= {name: one for name, one in _UNDECLARED.items() if name in _required(cls)}
+    values |= {name: other for name, (plain, other) in _MEASURES.items() if name in values and values[name] in plain}
     values |= {name: value for name, value in (changed or {}).items() if name in values}
     try:
         return cls(**values).eval()
@@ -125,7 +147,50 @@ def scheduler(component: Component, changed: Mapping[str, Any]) -> Any:
     several = getattr(diffusers.schedulers, component.class_name, None)
     if isinstance(several, type) and issubclass(several, Enum):
         component = replace(component, class_name=next(iter(several)).name)
-    return _class(component)(**changed)
+    try:
+        return _class(component)(**changed)
+    except TypeError as error:  # it has arguments without a default
+        raise BadInput(f"no {component.class_name} can be built: {told(error)}") from error
+
+
+def scheduler_with(method: str, argument: str) -> Any:
+    """The first class of a scheduler whose method takes an argument; None where there is none."""
+    classes = (getattr(diffusers, name, None) for name in dir(diffusers.schedulers) if name.endswith("Scheduler"))
+    asked = ((cls, inspect.getattr_static(cls, method, None)) for cls in classes)  # some only say what to install
+    return next((cls for cls, one in asked if one is not None and argument in inspect.signature(one).parameters), None)
+
+
+def processor(component: Component, reads: Any) -> Any:
+    """A processor of pictures, or of texts and pictures, as its class makes it.
+
+    Args:
+        reads: the tokenizer of those that read texts.
+
+    Raises:
+        BadInput: transformers has no such class, or it cannot be built.
+        ImportError: it needs a package that is not installed.
+    """
+    cls = _of_transformers(component.class_name)
+    try:
+        if not issubclass(cls, transformers.ProcessorMixin):
+            return cls()
+        sort = component.class_name.removesuffix("Processor")
+        parts = [name for name in cls.get_attributes() if name != _READS_TEXT]
+        made = {name: _of_transformers(sort + name.title().replace("_", ""))() for name in parts}
+        return cls(**made, **{_READS_TEXT: reads}, chat_template=reads.chat_template)
+    except (ImportError, BadInput):
+        raise
+    except Exception as error:  # whatever its constructor raises
+        raise BadInput(f"no {component.class_name} can be built: {told(error)}") from error
+
+
+def _of_transformers(name: str) -> Any:
+    """A class of transformers, or one that diffusers adds to it: to the module of that name that was there then."""
+    modules = (transformers, sys.modules["transformers"])
+    found = next((one for module in modules if (one := getattr(module, name, None)) is not None), None)
+    if found is None:
+        raise BadInput(f"transformers {transformers.__version__} has no class '{name}'")
+    return found
 
 
 def guider(component: Component) -> Any:
@@ -197,13 +262,13 @@ def _shrunk(name: str, value: Any) -> Any:
     return _WIDTH if name in ("base_dim", "decoder_base_dim", "dim") and isinstance(value, int) else value
 
 
-def _level(values: dict[str, Any]) -> None:
+def _level(values: dict[str, Any], levels: int) -> None:
     """Autoencoders that keep the size of pictures by default halve them once: fewer latents, and a scale that shows."""
     channels = values.get("block_out_channels")
     if isinstance(channels, tuple) and len(channels) == 1:
         for name, value in values.items():
             if isinstance(value, tuple) and len(value) == 1 and name.endswith(("block_types", "block_out_channels")):
-                values[name] = value * _LEVELS
+                values[name] = value * levels
 
 
 def told(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """Pipelines of diffusers: their components, read from the class's constructor and from model_index.json."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,6 +10,7 @@ from typing import Any
 from omni_kit.errors import BadInput
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.classes import (
     GUIDERS,
     MODELS,
@@ -131,8 +133,31 @@ class Pipeline:
     def _declared(self) -> Iterator[Component]:
         where = {argument.name: argument.where for argument in arguments(self.cls).values()}
         for name, classes, optional in self._asked():
-            library = str(self._of_library(classes[0]))
-            yield self._component(name, library, classes[0], where[name], optional)
+            chosen = self._with_config_read(name, classes)
+            yield self._component(name, str(self._of_library(chosen)), chosen, where[name], optional)
+
+    def _with_config_read(self, name: str, classes: list[str]) -> str:
+        """The first of several classes whose config has every value that the pipeline's code reads of it."""
+        prefix = f"self.{name}.config."
+        whole = (dotted(node) or "" for node in ast.walk(self.cls.node) if isinstance(node, ast.Attribute))
+        read = {text.removeprefix(prefix).partition(".")[0] for text in whole if text.startswith(prefix)}
+        for one in classes if len(classes) > 1 and read else ():
+            found = find_class(self.library, one)
+            if found is not None and read <= set(arguments(found)):
+                return one
+        return classes[0]
+
+    @cached_property
+    def retired(self) -> str:
+        """The version since which the constructor raises, as a class with another name took over; empty if none."""
+        found = self.cls.method("__init__")
+        for node in found[1].body if found is not None else ():
+            call = node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+            if call is not None and dotted(call.func) == "deprecate" and len(call.args) > 1:
+                since = call.args[1].value if isinstance(call.args[1], ast.Constant) else ""
+                if since and _release(str(since)) <= _release(self.library.version):
+                    return str(since)
+        return ""
 
     def _indexed(self) -> Iterator[Component]:
         asked = {name: optional for name, _, optional in self._asked()}
@@ -176,6 +201,10 @@ def find_pipeline(library: Library, class_name: str, values: Mapping[str, Any]) 
             f"{library.name} {library.version} has no pipeline {class_name}", "give another --diffusers, or a newer one"
         )
     return Pipeline(library, cls, values)
+
+
+def _release(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)[:3]]
 
 
 def _named(value: Any) -> tuple[str, str] | None:
