@@ -217,7 +217,7 @@ class _Parts:
         return fits
 
     def _take_scheduler(self, method: str, argument: str) -> bool:
-        """Whether a pipeline passes its scheduler an argument that another class takes, and the declared one does not."""
+        """Whether a pipeline passes its scheduler an argument that another class takes, unlike the declared one."""
         found = parts.scheduler_with(method, argument)
         if found is None or SCHEDULER not in self._others:
             return False
