@@ -13,7 +13,7 @@ from omni_kit.toys.feeds.pipeline import PipelineFeed
 FITTED = ["LTXPipeline", "SanaPipeline", "ZImagePipeline"]
 MORE = ["FluxPipeline", "StableDiffusion3Pipeline", "WanPipeline", "QwenImagePipeline", "ChromaPipeline",
         "Lumina2Pipeline", "CogView4Pipeline", "HunyuanVideoPipeline", "MochiPipeline", "HunyuanDiTPipeline",
-        "HunyuanImagePipeline", "EasyAnimatePipeline", "PRXPipeline"]  # fmt: skip
+        "HunyuanImagePipeline", "EasyAnimatePipeline"]  # fmt: skip
 
 
 def made(name: str) -> Any:

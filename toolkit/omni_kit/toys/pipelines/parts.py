@@ -75,20 +75,10 @@ def encoder(component: Component, *, deep: bool = False) -> Any:
     known = {"pad_token_id": _PAD, "bos_token_id": _BEGIN, "eos_token_id": _END}
     try:
         config = config_class.from_dict({**values, **{key: one for key, one in known.items() if key in values}})
-        made = _half_or_whole(cls, config)
+        made = cls._from_config(config, dtype=torch.float32)
     except Exception as error:  # whatever its class raises for a small config
         raise BadInput(f"no small {component.class_name} can be built: {told(error)}") from error
     return made.eval()
-
-
-def _half_or_whole(cls: Any, config: Any) -> Any:
-    """A model of a config; of the part for its encoder, where the class is only that half."""
-    try:
-        return cls._from_config(config, dtype=torch.float32)
-    except AttributeError:
-        if (half := getattr(config, "encoder", None)) is None:
-            raise
-        return cls._from_config(half, dtype=torch.float32)
 
 
 def _deepen(values: dict[str, Any], whole: Mapping[str, Any]) -> None:
