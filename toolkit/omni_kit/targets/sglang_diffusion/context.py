@@ -55,9 +55,24 @@ def pipeline_context(facts: PipelineFacts, reuses: bool) -> dict[str, Any]:
     """
     return {
         **_names(facts), **_denoiser(facts), **_guided(facts), **_decoded(facts, reuses),
-        "asked": [Text(name, ASKED[name]) for name in call_arguments(facts.pipeline) if name in ASKED],
+        "asked": [Text(name, _request(name, facts)) for name in call_arguments(facts.pipeline) if name in ASKED],
+        "images": facts.images, "tasks": tasks_of(facts), "task": tasks_of(facts)[0],
         "defaults": _defaults(facts), **_sizes(facts),
     }  # fmt: skip
+
+
+def tasks_of(facts: PipelineFacts) -> list[str]:
+    """SGLang's tasks that a pipeline does, the default one first."""
+    if facts.images_needed:
+        return ["I2V" if facts.video else "I2I"]
+    if not facts.images:
+        return ["T2V" if facts.video else "T2I"]
+    return ["T2V", "I2V"] if facts.video else ["TI2I"]
+
+
+def _request(name: str, facts: PipelineFacts) -> str:
+    """What a request has for an argument; sizes that it does not name follow images."""
+    return f'_chosen(batch, "{name}")' if facts.images and name in ("height", "width") else ASKED[name]
 
 
 def _names(facts: PipelineFacts) -> dict[str, Any]:

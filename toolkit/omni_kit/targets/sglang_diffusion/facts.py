@@ -7,11 +7,12 @@ from functools import cached_property
 from typing import Any
 
 from omni_kit.errors import BadInput, Refusal
-from omni_kit.upstream.diffusers.calling import call_arguments
+from omni_kit.upstream.diffusers.calling import call_arguments, images_of
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.decoding import Decoding, decoding_of
 from omni_kit.upstream.diffusers.defaults import Defaults, media_needed
 from omni_kit.upstream.diffusers.denoising import Denoising
+from omni_kit.upstream.diffusers.divided import Divided, divided
 from omni_kit.upstream.diffusers.finishing import unusual_ends
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
 from omni_kit.upstream.diffusers.handing import Handing, handing_of
@@ -154,15 +155,37 @@ class PipelineFacts:
         """What the autoencoder is asked with besides latents, and needs."""
         return [text for text in self.decoding.asked if self.needed_to_decode(text)]
 
+    @cached_property
+    def images(self) -> list[str]:
+        """The arguments of its call for the images of a request, in order."""
+        return images_of(self.pipeline)
+
+    @cached_property
+    def images_needed(self) -> list[str]:
+        """Those that it cannot be called without."""
+        return [name for name in self._media_needed if name in self.images]
+
+    @cached_property
+    def _media_needed(self) -> list[str]:
+        return media_needed(Defaults(self.pipeline, self.scheduler.class_name))
+
+    @cached_property
+    def divided(self) -> Divided | Refusal:
+        """Its call in parts, or why it cannot be divided."""
+        try:
+            return divided(self.pipeline)
+        except Refusal as why:
+            return why
+
     def refuse_what_cannot_be_served(self) -> None:
-        """Raises a Refusal where the pipeline is not one of text alone, with one denoiser and an autoencoder."""
+        """Raises a Refusal where the pipeline is not one of text and images, with one denoiser and an autoencoder."""
         if since := self.pipeline.retired:
             successor = next(iter(self.pipeline.cls.node.bases), None)
             hint = f"scaffold {ast.unparse(successor)}" if successor is not None else ""
             raise Refusal(f"{self.class_name} is deprecated since diffusers {since}: its constructor raises", hint)
-        if media := media_needed(Defaults(self.pipeline, self.scheduler.class_name)):
+        if others := [name for name in self._media_needed if name not in self.images]:
             raise Refusal(
-                f"{self.class_name} starts from {media[0]}: only pipelines that start from text are scaffolded"
+                f"{self.class_name} starts from {others[0]}: only pipelines that start from text and images are scaffolded"
             )
         others = [
             one.name
@@ -179,7 +202,7 @@ class PipelineFacts:
                 "which the scaffold has no loader for"
             )
         if "prompt" not in call_arguments(self.pipeline):
-            raise Refusal(f"{self.class_name} takes no prompt: only pipelines that start from text are scaffolded")
+            raise Refusal(f"{self.class_name} takes no prompt: only pipelines that start from text and images are scaffolded")
 
 
 def pipeline_facts(subject: Subject) -> PipelineFacts:

@@ -17,7 +17,7 @@ class PipelineHandler:
     """Scaffolds pipelines: SGLang's stages do what they can, and stages of the pipeline's own the rest."""
 
     templates = "pipeline"
-    ways = ("hybrid", "modular", "native")
+    ways = ("modular", "native", "hybrid", "whole")
 
     def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
         """A pipeline, its configs, its denoiser on BaseDiT and the stage before it."""

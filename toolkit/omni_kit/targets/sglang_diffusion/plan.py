@@ -13,6 +13,7 @@ from omni_kit.targets.sglang_diffusion.context import pipeline_context
 from omni_kit.targets.sglang_diffusion.distilled import distillation
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts, pipeline_facts
 from omni_kit.targets.sglang_diffusion.modules import compose, modular_context
+from omni_kit.targets.sglang_diffusion.parts import native_context
 from omni_kit.targets.sglang_diffusion.ways import DOES, Way, against_stages, choose_way
 from omni_kit.upstream.diffusers.traits import attention_kernels
 from omni_kit.upstream.hub import SCHEME
@@ -22,9 +23,10 @@ _PARTS = ("pipeline", "pipeline_config", "sampling_params", "dit_config", "vae_c
 _STAGE_PARTS = {
     Way.hybrid: ("before_denoising", "recording", "loaders"),
     Way.modular: ("prompts", "loaders"),
-    Way.native: ("generation", "loaders"),
+    Way.native: ("steps", "stages", "loaders"),
+    Way.whole: ("generation", "loaders"),
 }
-_OF_WAY = ("pipeline", "before_denoising", "recording", "prompts", "generation")  # with a template for each way
+_OF_WAY = ("pipeline", "before_denoising", "recording", "prompts", "steps", "stages", "generation")  # with a template for each way
 
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
@@ -93,16 +95,20 @@ class _Planner:
         name = self.request.name
         prefix = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
         more = modular_context(self.facts) if self.way is Way.modular else {}
-        found = pipeline_context(self.facts, reuses=self.way is not Way.native)
+        more |= native_context(self.facts) if self.way is Way.native else {}
+        own_vae = self.way is Way.whole or more.get("own_vae", False)
+        found = pipeline_context(self.facts, reuses=not own_vae)
         known = found.pop("known_vae")
         given = self.facts.subject.given
         return {
-            **found, **more, "name": name, "class_name": prefix, "dit": f"{prefix}DiT", "in_tree": self.in_tree,
+            **found, "name": name, "class_name": prefix, "dit": f"{prefix}DiT", "in_tree": self.in_tree,
             "modules": self._modules, "way": self.way.value, "does": DOES[self.way],
-            "unfit": against_stages(self.facts),
+            "unfit": against_stages(self.facts), "guides": self.way in (Way.hybrid, Way.modular),
+            "decodes": self.way is not Way.whole and more.get("end_fits", True),
+            "as_upstream": self.way in (Way.native, Way.whole),
             "vae_module": known.module if known is not None else self._modules["vae_config"],
             "vae_config": known.name if known is not None else f"{prefix}VAEConfig",
-            "hf_model_paths": [given.removeprefix(SCHEME)] if given.startswith(SCHEME) else [],
+            **more, "hf_model_paths": [given.removeprefix(SCHEME)] if given.startswith(SCHEME) else [],
         }  # fmt: skip
 
     def files(self) -> Iterator[NewFile]:

@@ -14,43 +14,42 @@ from omni_kit.upstream.diffusers.guidance import Formula
 class Way(StrEnum):
     """How much of a pipeline SGLang's own stages do."""
 
+    modular = "modular"
+    """SGLang's stages prepare noise and steps, denoise and decode; upstream's code encodes prompts."""
+    native = "native"
+    """SGLang's DenoisingStage runs the loop; upstream's code, in parts, prepares it and stands around each step."""
     hybrid = "hybrid"
     """Upstream's own code runs up to the denoiser; SGLang denoises and decodes."""
-    modular = "modular"
-    """SGLang's stages prepare noise and steps, too; upstream's code encodes prompts."""
-    native = "native"
-    """One stage of its own denoises and decodes."""
+    whole = "whole"
+    """One stage of its own runs the whole call."""
 
 
 DOES = {
-    Way.hybrid: "its own code runs up to its denoiser; SGLang denoises and decodes",
     Way.modular: "SGLang prepares noise and steps, denoises and decodes; its own code encodes prompts",
-    Way.native: "a stage of its own denoises and decodes",
+    Way.native: "SGLang runs the loop over steps; its own code stands before, around and after the steps",
+    Way.hybrid: "its own code runs up to its denoiser; SGLang denoises and decodes",
+    Way.whole: "a stage of its own denoises and decodes",
 }
 
 _ASKED_OF_SCHEDULERS = ("set_begin_index", "scale_model_input")  # by SGLang's DenoisingStage
 
 
 def against_stages(facts: PipelineFacts) -> list[str]:
-    """Why SGLang's DenoisingStage and DecodingStage cannot do the pipeline's work, each in one line with its place."""
-    return [*facts.loop_odd, *facts.end_odd, *_unread(facts)]
+    """Why SGLang's stages, as they are, cannot denoise and decode, each in one line with its place."""
+    return [*facts.loop_odd, *facts.end_odd, *_unread(facts), *_undecoded(facts)]
 
 
-def _unread(facts: PipelineFacts) -> Iterator[str]:
+def against_decoding(facts: PipelineFacts) -> list[str]:
+    """Why SGLang's DecodingStage cannot decode, each in one line with its place."""
+    decoding = facts.decoding
+    found = [*facts.end_odd, *_undecoded(facts)]
+    if facts.images:
+        found.append(f"may end otherwise where it starts from {facts.images[0]} ({decoding.where})")
+    return found
+
+
+def _undecoded(facts: PipelineFacts) -> Iterator[str]:
     denoising, decoding = facts.denoising, facts.decoding
-    scheduler = facts.scheduler
-    stepping = find_class(facts.model.library, scheduler.class_name)
-    own = scheduler.class_name in SAME_SCHEDULERS  # then SGLang's class steps
-    if stepping is not None and stepping.method("step") is not None and not own:
-        lacking = (name for name in _ASKED_OF_SCHEDULERS if stepping.method(name) is None)
-        yield from (f"steps by {scheduler.class_name}, without {name} ({scheduler.evidence})" for name in lacking)
-    if not facts.embeds:
-        yield f"hands its denoiser a prompt in a way that could not be read ({denoising.where})"
-    if denoising.step and denoising.unit is None:
-        yield f"tells its denoiser a step in a way that could not be read ({denoising.where})"
-    yield from (f"computes {name} anew for each step ({denoising.where})" for name in facts.handing.changing)
-    if facts.guidance.formula is Formula.unread:
-        yield f"makes one of two answers in a way that could not be read ({facts.guidance.where})"
     if denoising.scale.convention == "batch-norm statistics":
         yield f"scales latents by statistics of its autoencoder ({denoising.scale.where})"
     if decoding.unpack and not decoding.static:
@@ -59,17 +58,43 @@ def _unread(facts: PipelineFacts) -> Iterator[str]:
         yield f"asks its autoencoder with {asked}, too ({decoding.where})"
 
 
+def _unread(facts: PipelineFacts) -> Iterator[str]:
+    denoising, scheduler = facts.denoising, facts.scheduler
+    stepping = find_class(facts.model.library, scheduler.class_name)
+    own = scheduler.class_name in SAME_SCHEDULERS  # then SGLang's class steps
+    if stepping is not None and stepping.method("step") is not None and not own:
+        lacking = (name for name in _ASKED_OF_SCHEDULERS if stepping.method(name) is None)
+        yield from (f"steps by {scheduler.class_name}, without {name} ({scheduler.evidence})" for name in lacking)
+    if facts.images_needed:
+        yield f"starts from {facts.images_needed[0]} ({denoising.where})"
+    if not facts.embeds:
+        yield f"hands its denoiser a prompt in a way that could not be read ({denoising.where})"
+    if denoising.step and denoising.unit is None:
+        yield f"tells its denoiser a step in a way that could not be read ({denoising.where})"
+    yield from (f"computes {name} anew for each step ({denoising.where})" for name in facts.handing.changing)
+    if facts.guidance.formula is Formula.unread:
+        yield f"makes one of two answers in a way that could not be read ({facts.guidance.where})"
+
+
 def choose_way(facts: PipelineFacts, asked: str) -> Way:
-    """The way that was asked for, else the first that fits: hybrid, and native where SGLang's stages do too little.
+    """The way that was asked for, else the first that fits.
 
     Raises:
         Refusal: what was asked for does not fit; why, in one line.
     """
     reasons = against_stages(facts)
-    if asked == Way.modular and (odd := [*reasons, *compose(facts).against]):
+    odd = [*reasons, *compose(facts).against]
+    if asked == Way.modular and odd:
         raise Refusal(f"SGLang's standard stages do not fit: {facts.class_name} {odd[0]}", "leave --kind out")
-    if asked == Way.hybrid and not facts.embeds:
-        raise Refusal(f"{facts.class_name} {reasons[-1]}", f"--kind {Way.native} runs its own loop")
-    if not asked:
-        return Way.native if reasons else Way.hybrid
-    return Way(asked)
+    if asked == Way.native and isinstance(facts.divided, Refusal):
+        raise facts.divided
+    if asked == Way.hybrid and (not facts.embeds or facts.images_needed):
+        what = next(one for one in reasons if one.startswith(("hands its denoiser a prompt", "starts from")))
+        raise Refusal(f"{facts.class_name} {what}", f"--kind {Way.native} runs its own code around each step")
+    if asked:
+        return Way(asked)
+    if not odd and not facts.images:
+        return Way.modular
+    if not isinstance(facts.divided, Refusal):
+        return Way.native
+    return Way.whole if reasons else Way.hybrid

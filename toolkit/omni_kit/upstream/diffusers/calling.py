@@ -13,6 +13,8 @@ from omni_kit.upstream.diffusers.signatures import Argument, arguments
 _MEDIA = (
     "image", "images", "video", "videos", "mask_image", "control_image", "control_video", "image_embeds", "audio",
 )  # fmt: skip
+_PICTURES = ("PipelineImageInput", "PIL.Image", "Image.Image")
+_NO_PICTURES = ("adapter", "latents", "embeds", "video")
 
 
 def call_arguments(pipeline: Pipeline) -> Mapping[str, Argument]:
@@ -23,6 +25,16 @@ def call_arguments(pipeline: Pipeline) -> Mapping[str, Argument]:
 def media_of(pipeline: Pipeline) -> list[str]:
     """The arguments for pictures, films and sounds that a pipeline starts from."""
     return [name for name in call_arguments(pipeline) if name in _MEDIA]
+
+
+def images_of(pipeline: Pipeline) -> list[str]:
+    """The arguments for pictures that a call is handed, in order: as they are annotated, without adapters' pictures.
+
+    Adapters are loaded apart, and pictures that are already encoded are no pictures.
+    """
+    given = call_arguments(pipeline).values()
+    found = [one.name for one in given if any(word in one.annotation for word in _PICTURES)]
+    return [name for name in found if not any(word in name for word in _NO_PICTURES)]
 
 
 def size_of(pipeline: Pipeline, name: str, known: Mapping[str, Any]) -> tuple[int | None, str]:

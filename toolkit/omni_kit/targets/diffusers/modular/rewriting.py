@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from omni_kit.targets.diffusers.modular.names import own_names, tree
+from omni_kit.pysource.names import own_names
+from omni_kit.targets.diffusers.modular.names import tree
 from omni_kit.targets.diffusers.modular.opened import Method
 from omni_kit.targets.diffusers.porting.syntax import Node, own_attribute
 

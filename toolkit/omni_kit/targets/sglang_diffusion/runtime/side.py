@@ -184,10 +184,10 @@ def _counting(attended: Counter[str]) -> Iterator[None]:
 
 
 def _denoises(opened: Opened) -> bool:
-    """Whether the loop over steps is SGLang's own."""
+    """Whether SGLang's own stage asks and guides."""
     from sglang.multimodal_gen.runtime.pipelines_core.stages import DenoisingStage
 
-    return any(isinstance(stage, DenoisingStage) for stage in opened.pipeline.stages)
+    return any(type(stage) is DenoisingStage for stage in opened.pipeline.stages)
 
 
 def _class(part: Any) -> str:

@@ -1,0 +1,52 @@
+"""The native way: a pipeline's call in parts, in the words of SGLang's stages."""
+
+import ast
+from typing import Any
+
+from omni_kit.errors import Refusal
+from omni_kit.targets.sglang_diffusion.context import Text
+from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
+from omni_kit.targets.sglang_diffusion.ways import against_decoding
+from omni_kit.upstream.diffusers.divided import PREPARE
+from omni_kit.upstream.diffusers.guidance import Formula
+
+_COUNT = "step_index"  # where a loop does not count its steps
+_EXCHANGED = "attn_processor"  # attention that reads its batch as several answers
+
+
+def native_context(facts: PipelineFacts) -> dict[str, Any]:
+    """What the templates of the native way are rendered with.
+
+    Raises:
+        Refusal: the call cannot be divided.
+    """
+    found = facts.divided
+    if isinstance(found, Refusal):
+        raise found
+    unfit = against_decoding(facts)
+    unpacking = [Text(name, _of_state(text, "state", "steps")) for name, text in facts.decoding.arguments.items()]
+    guidance = facts.guidance
+    together = guidance.together and guidance.formula not in (Formula.unread, Formula.none)
+    return {
+        "parts": found.parts, "kept": found.kept, "signature": found.signature, "step_imports": found.imports,
+        "index": found.index or _COUNT, "time": found.time, "times": _of_state(found.times, "state", "steps"),
+        "latents": found.latents, "frames": found.frames, "called_where": found.where, "loop_where": found.loop_where,
+        "end_fits": not unfit, "unfit_end": unfit, "own_vae": bool(unfit or facts.images), "unpacking": unpacking,
+        "first": facts.denoising.latents, "halves": together and _EXCHANGED not in found.parts[PREPARE].text,
+    }  # fmt: skip
+
+
+def _of_state(text: str, state: str, pipeline: str) -> str:
+    """An expression of `__call__` in terms of its state and of the pipeline."""
+    return ast.unparse(_Words(state, pipeline).visit(ast.parse(text, mode="eval").body))
+
+
+class _Words(ast.NodeTransformer):
+    def __init__(self, state: str, pipeline: str) -> None:
+        self.state, self.pipeline = state, pipeline
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802
+        """`self` is the pipeline; a variable is an attribute of the state."""
+        if node.id == "self":
+            return ast.Name(self.pipeline)
+        return ast.Attribute(ast.Name(self.state), node.id)
