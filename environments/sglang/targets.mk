@@ -8,12 +8,14 @@ SGLANG_PIP   := $(SGLANG)/bin/python -m pip install --quiet --disable-pip-versio
 
 sglang-env: $(SGLANG)/.ready
 
-$(SGLANG)/.ready: pyproject.toml $(wildcard environments/sglang/*.txt)
+$(SGLANG)/.ready: pyproject.toml $(wildcard environments/sglang/*.txt environments/sglang/*.pth)
 	$(PYTHON) -m venv $(SGLANG)
 	$(SGLANG_PIP) torch==2.13.0
 	$(SGLANG_PIP) -r environments/sglang/requirements.txt
 	$(SGLANG_PIP) --no-deps -r environments/sglang/no-deps.txt
 	$(SGLANG_PIP) -e .
+	# SGLang's servers spawn processes, which find stand-ins for torchvision and torchaudio, too.
+	cp environments/sglang/omni_kit_stand_ins.pth $(SGLANG)/lib/python*/site-packages/
 	touch $@
 
 # Scaffolds that are run by SGLang's own engine, on a CPU, beside diffusers.

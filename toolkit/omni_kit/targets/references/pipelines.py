@@ -7,6 +7,7 @@ from typing import Any
 
 import diffusers
 import torch
+from PIL import Image
 from torch import nn
 
 from omni_kit.documents import read_mapping
@@ -19,9 +20,10 @@ from omni_kit.toys.feeds.protocol import Feed
 from omni_kit.toys.pipelines import GIVE_ONE, toy_pipeline
 from omni_kit.toys.pipelines.switches import switched
 from omni_kit.toys.tensors import Tensors
-from omni_kit.upstream.diffusers.calling import call_arguments
+from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, images_of
+from omni_kit.upstream.diffusers.defaults import Defaults, media_needed
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
-from omni_kit.upstream.diffusers.pipelines import INDEX, Pipeline, find_pipeline
+from omni_kit.upstream.diffusers.pipelines import INDEX, SCHEDULER, Pipeline, find_pipeline
 from omni_kit.upstream.diffusers.signatures import Argument
 
 _SCALE = 4.0  # of guidance
@@ -41,7 +43,7 @@ def asked(pipeline: Pipeline, guidance: Guidance, scenario: Scenario) -> dict[st
     taken = call_arguments(pipeline)
     wanted: dict[str, Any] = {
         "prompt": scenario.text, "height": scenario.rows, "width": scenario.columns,
-        "num_inference_steps": _steps(taken, scenario.steps), "num_frames": scenario.frames,
+        "num_inference_steps": _steps(taken, scenario.steps), **dict.fromkeys(FRAMES, scenario.frames),
     }  # fmt: skip
     if guidance.scale:
         wanted[guidance.scale] = _SCALE if scenario.guided else _UNGUIDED
@@ -53,6 +55,26 @@ def _steps(taken: Mapping[str, Argument], wanted: int) -> int:
     """So many steps, but never more than by default: distilled pipelines refuse them."""
     default = taken["num_inference_steps"].default if "num_inference_steps" in taken else wanted
     return min(wanted, default) if isinstance(default, int) else wanted
+
+
+def pictured(pipeline: Pipeline, scenario: Scenario) -> dict[str, Image.Image]:
+    """The images that a pipeline starts from in a scenario, by argument, in the order of its call.
+
+    A pipeline that needs none gets its first one where the scenario is guided, and none where it is not.
+    """
+    names = images_of(pipeline)
+    scheduler = next((one.class_name for one in pipeline.components if one.name == SCHEDULER), "")
+    needed = [place for place, name in enumerate(names) if name in media_needed(Defaults(pipeline, scheduler))]
+    count = max(needed) + 1 if needed else int(scenario.guided)
+    return {name: _picture(scenario, number) for number, name in enumerate(names[:count])}
+
+
+def _picture(scenario: Scenario, number: int) -> Image.Image:
+    """Colours that change across the picture, and are others for each number."""
+    drawn = torch.rand(1, 3, 4, 4, generator=torch.Generator().manual_seed(scenario.seed + number))
+    size = (scenario.rows, scenario.columns)
+    smooth = torch.nn.functional.interpolate(drawn, size=size, mode="bilinear", align_corners=True)[0]
+    return Image.fromarray((smooth * 255).round().to(torch.uint8).movedim(0, -1).numpy())
 
 
 class PipelineBuilder:
@@ -147,6 +169,7 @@ class PipelineBuilder:
         seeds = range(scenario.seed, scenario.seed + scenario.prompts * scenario.pictures)
         generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
         given = asked(self._read, guidance_of(self._read), scenario) | dict.fromkeys(_MANY, scenario.pictures)
+        given |= pictured(self._read, scenario)
         given |= {"generator": generators, "output_type": "pt", "return_dict": False, "use_resolution_binning": False}
         taken = inspect.signature(type(pipeline).__call__).parameters
         return {name: value for name, value in given.items() if name in taken}

@@ -16,7 +16,7 @@ _DISPATCH = "dispatch_attention_fn"
 _TAKEN = {"guidance": "embedded_guidance"}  # DenoisingStage hands over a `guidance` of its own
 ASKED = {
     "prompt": "batch.prompt", "negative_prompt": "batch.negative_prompt", "height": "batch.height",
-    "width": "batch.width", "num_frames": "batch.num_frames", "num_inference_steps": "batch.num_inference_steps",
+    "width": "batch.width", "num_frames": "batch.num_frames", "frames": "batch.num_frames", "num_inference_steps": "batch.num_inference_steps",
     "guidance_scale": "batch.guidance_scale", "true_cfg_scale": "batch.true_cfg_scale",
     "num_images_per_prompt": "batch.num_outputs_per_prompt", "num_videos_per_prompt": "batch.num_outputs_per_prompt",
     "max_sequence_length": "batch.max_sequence_length", "latents": "batch.latents", "generator": "batch.generator",
@@ -56,7 +56,7 @@ def pipeline_context(facts: PipelineFacts, reuses: bool) -> dict[str, Any]:
     return {
         **_names(facts), **_denoiser(facts), **_guided(facts), **_decoded(facts, reuses),
         "asked": [Text(name, _request(name, facts)) for name in call_arguments(facts.pipeline) if name in ASKED],
-        "images": facts.images, "tasks": tasks_of(facts), "task": tasks_of(facts)[0],
+        "images": facts.images, "images_needed": facts.images_needed, "tasks": tasks_of(facts), "task": tasks_of(facts)[0],
         "defaults": _defaults(facts), **_sizes(facts),
     }  # fmt: skip
 
@@ -95,7 +95,7 @@ def _names(facts: PipelineFacts) -> dict[str, Any]:
 
 
 def _denoiser(facts: PipelineFacts) -> dict[str, Any]:
-    denoising, model = facts.denoising, facts.model
+    denoising, model, kernels = facts.denoising, facts.model, attention_kernels(facts.model)
     values = {name: model.value(name)[0] for name in model.arguments}
     extra = {name: value for name, value in model.given.items() if name not in values}
     listed = _is_listed(facts, denoising.latents)
@@ -115,8 +115,9 @@ def _denoiser(facts: PipelineFacts) -> dict[str, Any]:
         "forward": list(facts.taken), "latents": denoising.latents, "latents_text": text, "step": denoising.step,
         "listed": listed, "unsqueezed": facts.handing.unsqueezed, "halved": facts.handing.halved,
         "sign": denoising.sign, "step_text": step_text(unit) if unit is not None else "",
+        "shared": bool(facts.plan_where and kernels), "plan_where": facts.plan_where,
         "step_where": denoising.where, "return_dict": "return_dict" in facts.taken,
-        "kernels": bool(attention_kernels(model)), "torchs": _DISPATCH not in attention_kernels(model),
+        "kernels": bool(kernels), "torchs": _DISPATCH not in kernels,
     }  # fmt: skip
 
 

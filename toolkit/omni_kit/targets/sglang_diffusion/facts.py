@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from omni_kit.errors import BadInput, Refusal
-from omni_kit.upstream.diffusers.calling import call_arguments, images_of
+from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, images_of
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.decoding import Decoding, decoding_of
 from omni_kit.upstream.diffusers.defaults import Defaults, media_needed
@@ -24,6 +24,7 @@ from omni_kit.upstream.places import read_json
 from omni_kit.upstream.profile import Component
 from omni_kit.upstream.subject import Subject
 
+_PLAN = "_cp_plan"
 _EMBEDS, _READS = "encoder_hidden_states", "text_encoder"
 
 
@@ -112,6 +113,12 @@ class PipelineFacts:
         return next((name for name, text in handed if "prompt_embeds" in text and "pooled" not in text), "")
 
     @cached_property
+    def plan_where(self) -> str:
+        """Where the denoiser's class says how devices share its tokens; empty where it does not."""
+        found = self.model.cls.assigned(_PLAN)
+        return found[0].source.where(found[1]) if found is not None and isinstance(found[1], ast.Dict) else ""
+
+    @cached_property
     def taken(self) -> Mapping[str, Argument]:
         """The arguments of the denoiser's forward."""
         return arguments(self.model.cls, "forward")
@@ -119,7 +126,7 @@ class PipelineFacts:
     @cached_property
     def video(self) -> bool:
         """Whether it makes films."""
-        return "num_frames" in call_arguments(self.pipeline)
+        return not set(FRAMES).isdisjoint(call_arguments(self.pipeline))
 
     @cached_property
     def vae_given(self) -> dict[str, Any]:

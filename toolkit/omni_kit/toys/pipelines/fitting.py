@@ -104,6 +104,7 @@ class _Parts:
         self._levels = parts.LEVELS
         self._others = dict(self._made())
         self._multiples = list(_PATCHES)
+        self._said = ""  # by the first error that names no width
 
     def _made(self) -> Iterator[tuple[str, Any]]:
         needed = [one for one in self._read.components if self._needs(one) and one.name != self._denoiser.name]
@@ -157,7 +158,7 @@ class _Parts:
         """Changes what an error says does not fit.
 
         Raises:
-            BadInput: it names no width of the denoiser's.
+            BadInput: it names no width of the denoiser's, and every number of latents in a patch was tried.
         """
         said = " ".join(str(error).split())
         if _passed_through(error, _AUTOENCODERS) and self._multiples:
@@ -188,7 +189,10 @@ class _Parts:
         for pattern in _WIDTHS:
             if (match := pattern.search(said)) and self._lengthen(config, int(match["came"]) - int(match["wants"])):
                 return
-        raise BadInput(f"it fails with {parts.told(error)}")
+        self._said = self._said or parts.told(error)
+        if not self._multiples:
+            raise BadInput(f"it fails with {self._said}")
+        self._take_latents(self._multiples.pop(0))  # images are packed before anything else sees their latents
 
     def _take_latents(self, multiple: int) -> None:
         """The denoiser takes the autoencoder's latents, so many of them in a patch, and answers in the same measure."""

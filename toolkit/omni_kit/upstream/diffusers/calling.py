@@ -13,8 +13,12 @@ from omni_kit.upstream.diffusers.signatures import Argument, arguments
 _MEDIA = (
     "image", "images", "video", "videos", "mask_image", "control_image", "control_video", "image_embeds", "audio",
 )  # fmt: skip
+FRAMES = ("num_frames", "frames")
+"""What calls that make films call the number of their frames."""
 _PICTURES = ("PipelineImageInput", "PIL.Image", "Image.Image")
-_NO_PICTURES = ("adapter", "latents", "embeds", "video")
+_NOFRAMES = ("num_frames", "frames")
+"""What calls that make films call the number of their frames."""
+_PICTURES = ("adapter", "latents", "embeds", "video")
 
 
 def call_arguments(pipeline: Pipeline) -> Mapping[str, Argument]:

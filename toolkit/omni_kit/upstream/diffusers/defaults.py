@@ -9,7 +9,7 @@ from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN, Frame, Native, OpenDomain, Scope, Unknown
 from omni_kit.pysource.source import dotted
-from omni_kit.upstream.diffusers.calling import call_arguments, media_of
+from omni_kit.upstream.diffusers.calling import call_arguments, images_of, media_of
 from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
 
 _KNOWN = {"XLA_AVAILABLE": False, "use_resolution_binning": False}  # sizes are taken as they are asked for
@@ -64,12 +64,22 @@ class _Values(OpenDomain):
 def media_needed(defaults: Defaults) -> list[str]:
     """The pictures, films and sounds that a pipeline cannot be called without: required, or worked on by default."""
     given = call_arguments(defaults.pipeline)
-    named = media_of(defaults.pipeline)
+    named = list(dict.fromkeys([*media_of(defaults.pipeline), *images_of(defaults.pipeline)]))
     found = defaults.pipeline.cls.method("__call__")
     used = (
         {name for node in _taken(defaults, found[1].body) for name in _worked_on(node)} if found is not None else set()
     )
-    return [name for name in named if given[name].required or name in used]
+    made = {name for node in ast.walk(found[1]) for name in _made_where_absent(node)} if found is not None else set()
+    return [name for name in named if given[name].required or name in used - made]
+
+
+def _made_where_absent(node: ast.AST) -> Iterator[str]:
+    """The variable that `if x is None: x = ...` fills in: a call that leaves it out has it, too."""
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.Is):
+        name = dotted(node.test.left) or ""
+        stored = {one.id for inner in node.body for one in ast.walk(inner)
+                  if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}  # fmt: skip
+        yield from {name} & stored
 
 
 def _taken(defaults: Defaults, nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:

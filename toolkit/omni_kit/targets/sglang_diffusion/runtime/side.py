@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import diffusers
@@ -14,7 +15,7 @@ from torch import nn
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import find_library
-from omni_kit.targets.references.pipelines import asked, read_pipeline
+from omni_kit.targets.references.pipelines import asked, pictured, read_pipeline
 from omni_kit.targets.references.stages import Noted, noting
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sglang_diffusion.runtime.engine import Opened, open_pipeline
@@ -27,6 +28,7 @@ from omni_kit.upstream.diffusers.guidance import guidance_of
 from omni_kit.upstream.diffusers.models import component_model
 
 _FILM = 5
+_OF_REQUESTS = {"frames": "num_frames"}  # what a request calls it
 
 
 class SGLangPipelineBuilder:
@@ -133,9 +135,14 @@ class SGLangPipelineBuilder:
     def _noted(self, model: Any, scenario: Scenario) -> tuple[Noted, torch.Tensor]:
         opened, read = self._require(), read_pipeline(self._name)
         given = asked(read, guidance_of(read), scenario)
+        given = {_OF_REQUESTS.get(name, name): value for name, value in given.items()}
         upstream = getattr(diffusers, str(model.hf_config.get("_class_name") or read.denoiser.class_name))
         scheduler = type(opened.pipeline.get_module("scheduler"))
-        with noting(upstream, scheduler) as noted, _counting(self._attended):
+        with noting(upstream, scheduler) as noted, _counting(self._attended), TemporaryDirectory() as folder:
+            paths = [str(Path(folder, f"{name}.png")) for name in (images := pictured(read, scenario))]
+            for path, image in zip(paths, images.values(), strict=True):
+                image.save(path)
+            given |= {"image_path": paths} if paths else {}
             try:
                 picture = opened.generate(**given, seed=scenario.seed, num_outputs_per_prompt=scenario.pictures)
             except Exception as error:
