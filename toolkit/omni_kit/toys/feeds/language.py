@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from omni_kit.errors import BadInput
 from omni_kit.toys.feeds.protocol import Batch, Fed, Run, Way
-from omni_kit.toys.feeds.scenes import APART, SHARED, Rows, with_kinds
-from omni_kit.toys.feeds.vision import kinds_taken, media_inputs, samples_of
+from omni_kit.toys.feeds.scenes import APART, SHARED, with_kinds
+from omni_kit.toys.feeds.vision import BY_TOKEN, kinds_taken, media_inputs, samples_of
 from omni_kit.toys.feeds.ways import media_ways, text_beside_media, text_ways
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator
@@ -19,7 +20,6 @@ from omni_kit.toys.weights import generator
 _IGNORED = -100
 Arguments = Callable[[Any, Tensors], dict[str, Any]]
 BATCH, LENGTH, PADDED = 2, 22, 3
-_BY_TOKEN = ("input_ids", "attention_mask", "labels", "mm_token_type_ids")
 _WHOLE = 4  # a length that 2 and 4 processes share without padding
 
 
@@ -30,10 +30,7 @@ class LanguageFeed:
         """Two rows, the second one padded on the left; see `text_inputs` and `media_inputs`."""
         part = speaker_of(model)
         tokens = text_tokens(part.config)
-        if not hasattr(part.config, "vision_config"):
-            return text_inputs(tokens)
-        whole = media_inputs(part, part.config, tokens, video_by_frame=False)
-        return whole if _accepts(run, whole) else media_inputs(part, part.config, tokens, video_by_frame=True)
+        return media_inputs(part, tokens) if _sees(part) else text_inputs(tokens)
 
     def mask(self, batch: Tensors) -> torch.Tensor:
         """Tokens that are not padding."""
@@ -63,43 +60,38 @@ class LanguageFeed:
     def ways(self, model: Any) -> Sequence[Way]:
         """Text alone in every way that forward has arguments for, and packed; with media, every scene and switch."""
         part = speaker_of(model)
-        if not hasattr(part.config, "vision_config"):
-            packed = Way("packed", text_inputs(text_tokens(part.config)), backward=True, fed=Fed.packed)
-            return [*text_ways(part, text_tokens(part.config)), packed]
-        of_media = media_ways(_Stage(part).batch, kinds_taken(part.config), part)
-        return [*text_beside_media(part, text_tokens(part.config)), *of_media]
+        tokens = text_tokens(part.config)
+        if not _sees(part):
+            packed = Way("packed", text_inputs(tokens), backward=True, fed=Fed.packed)
+            return [*text_ways(part, tokens), packed]
+        of_media = media_ways(lambda rows: media_inputs(part, tokens, rows=rows), kinds_taken(part, tokens), part)
+        return [*text_beside_media(part, tokens), *of_media]
 
     def staged(self, model: Any, parts: int) -> Mapping[str, Batch]:
         """Scenes with media, where the model reads them: shared by all processes, or one a process."""
         part = speaker_of(model)
-        if not hasattr(part.config, "vision_config"):
+        if not _sees(part):
             return {}
-        stage, scenes = _Stage(part), SHARED if parts == 1 else APART
+        tokens, scenes = text_tokens(part.config), SHARED if parts == 1 else APART
+        taken = kinds_taken(part, tokens)
         return {
-            name: [samples_of(stage.batch(rows)) for rows in of_parts]
+            name: [samples_of(media_inputs(part, tokens, rows=rows)) for rows in of_parts]
             for name, of_parts in scenes.items()
-            if len(of_parts) == parts and all(with_kinds(rows, kinds_taken(part.config)) for rows in of_parts)
+            if len(of_parts) == parts and all(with_kinds(rows, taken) for rows in of_parts)
         }
 
 
-class _Stage:
-    """Makes batches with media for one model."""
+def _sees(part: Any) -> bool:
+    """Whether the part that answers in text takes pictures, of which the feed knows how to make some.
 
-    def __init__(self, part: Any) -> None:
-        self._part, self._tokens = part, text_tokens(part.config)
-        films = self._made(("TVT",), by_frame=False) if "V" in kinds_taken(part.config) else None
-        self._by_frame = films is not None and not _accepts(self._run, films)
-
-    def batch(self, rows: Rows) -> Tensors:
-        """What stands in the rows, as upstream takes it."""
-        return self._made(rows, by_frame=self._by_frame)
-
-    def _made(self, rows: Rows, *, by_frame: bool) -> Tensors:
-        return media_inputs(self._part, self._part.config, self._tokens, video_by_frame=by_frame, rows=rows)
-
-    def _run(self, batch: Tensors) -> Tensors:
-        example = next(self._part.parameters())
-        return language_model(self._part, {k: v.to(example.device) for k, v in batch.items()}, as_named, loss_only=True)
+    Raises:
+        BadInput: it takes pictures in a form that the feed does not know.
+    """
+    if not hasattr(part.config, "vision_config") or not hasattr(part, "get_image_features"):
+        return False
+    if not kinds_taken(part, text_tokens(part.config)):
+        raise BadInput(f"no pictures could be derived that {type(part).__name__} accepts")
+    return True
 
 
 def text_inputs(tokens: list[int]) -> Tensors:
@@ -130,27 +122,17 @@ def text_tokens(config: Any) -> list[int]:
     return [token for token in range(config.get_text_config().vocab_size) if token not in special]
 
 
-def _accepts(run: Run, batch: Tensors) -> bool:
-    """Whether the model can make positions of the batch: some want each frame of a film to be a run of its own."""
-    try:
-        with torch.no_grad():
-            run(batch)
-    except (StopIteration, ValueError, RuntimeError, IndexError):
-        return False
-    return True
-
-
 def _shortened(sample: Tensors, drop: int) -> Tensors:
     """Without its last tokens, which are text."""
     length = sample["input_ids"].shape[1] - drop
-    return {name: tensor[:, :length] if name in _BY_TOKEN else tensor for name, tensor in sample.items()}
+    return {name: tensor[:, :length] if name in BY_TOKEN else tensor for name, tensor in sample.items()}
 
 
 def _text_alone(sample: Tensors) -> Tensors:
     """The tokens that have a label or come first, without any media."""
     kept = sample["labels"][0] != _IGNORED
     kept[0] = True
-    return {name: sample[name][:, kept] for name in _BY_TOKEN if name in sample}
+    return {name: sample[name][:, kept] for name in BY_TOKEN if name in sample}
 
 
 def speaker_of(model: Any) -> Any:

@@ -1,21 +1,21 @@
 """A batch with pictures, a film and sound, for models that read them as runs of placeholder tokens."""
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
+from omni_kit.toys.feeds.pictures import Form, forms
 from omni_kit.toys.feeds.scenes import EVERYTHING, Rows
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator, shuffled_ramp
 
-# Frames, rows and columns of patches. No two sizes are alike, and rows differ from columns. Of one kind, the n-th of a
-# batch has the n-th size.
-_IMAGES = ((1, 4, 6), (1, 8, 6), (1, 6, 10))
-_FILMS = ((3, 4, 6), (2, 6, 4))
+BY_TOKEN = ("input_ids", "attention_mask", "labels", "mm_token_type_ids", "token_type_ids")
+_BESIDE = ("input_features", "feature_attention_mask", "films_before", "video_second_per_grid")
 _SOUNDS = (2.5, 1.8, 3.0)  # in windows; how much of the last one is left, too, differs
-_SECONDS = (2.0, 1.0)  # between two frames of a film
 _TEXT, _LONG = (6, 3, 4, 5), 23  # tokens of the pieces of text in a row
 
 
@@ -61,46 +61,123 @@ class MediaTokens:
         )
 
 
-def media_inputs(
-    model: Any, config: Any, text_tokens: list[int], *, video_by_frame: bool, rows: Rows = EVERYTHING
-) -> Tensors:
+def media_inputs(model: Any, text_tokens: list[int], *, rows: Rows = EVERYTHING) -> Tensors:
     """A batch with media, its rows padded on the left to the length of the longest.
 
     Args:
-        model: the part of the model that holds the audio tower.
-        config: that part's config, with vision_config and perhaps audio_config.
+        model: the part of the model that holds the towers.
         text_tokens: ids to draw text from.
-        video_by_frame: each frame of a film is a run of its own, as models with time stamps in the text have it.
         rows: what stands in each; media that the model does not take are left out.
 
     Returns:
-        input_ids, attention_mask, labels, mm_token_type_ids [rows, length]; with images, pixel_values, image_grid_thw
-        and image_rows, the row of each; with films, pixel_values_videos, video_grid_thw, video_second_per_grid and
-        video_rows; with sounds, input_features [sounds, mel bins, frames], feature_attention_mask [sounds, frames],
-        audio_rows, and films_before, how many films stand before each in its row.
+        input_ids, attention_mask, labels, mm_token_type_ids [rows, length], and token_type_ids where the model takes
+        them; the tensors of pictures and films that the model takes, several joined along their first dimension; with
+        sounds, input_features [sounds, mel bins, frames], feature_attention_mask [sounds, frames] and films_before, how
+        many films stand before each in its row; and for each of these, the row that each of its entries belongs to, as
+        `rows.NAME`, or `batched.NAME` where upstream wants the pictures of a row in a dimension of their own.
     """
-    writer = _Writer(MediaTokens.of(config), _Drawer(text_tokens), model, config, video_by_frame)
+    return _written(_media_of(model, text_tokens), rows)
+
+
+def kinds_taken(model: Any, text_tokens: list[int]) -> str:
+    """The letters of the media that a model takes: those with a placeholder, of which it accepted one in a text."""
+    return "".join(_media_of(model, text_tokens).taken)
+
+
+@dataclass(frozen=True)
+class _Medium:
+    """How a model takes pictures, or films.
+
+    Attributes:
+        getter: the method that makes features of them.
+        by_frame: each frame of a film is a run of its own, as models with time stamps in the text have it.
+    """
+
+    form: Form
+    getter: str
+    by_frame: bool = False
+
+
+@dataclass
+class _Media:
+    """The media of one model: letter -> how it takes them."""
+
+    model: Any
+    text: list[int]
+    taken: dict[str, _Medium | None] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> MediaTokens:
+        return MediaTokens.of(self.model.config)
+
+
+_KNOWN: WeakKeyDictionary[Any, _Media] = WeakKeyDictionary()
+_GETTERS = {"I": "get_image_features", "V": "get_video_features"}
+
+
+def _media_of(model: Any, text: list[int]) -> _Media:
+    """What a model takes, found by trying, once."""
+    if model not in _KNOWN:
+        media = _Media(model, text)
+        for letter, token in (("I", media.tokens.image), ("V", media.tokens.video)):
+            if token is not None:
+                media.taken |= _first_accepted(media, letter)
+        if {*media.taken} == {*"IV"} and not _accepted(model, _written(media, ("TITVT",))):
+            del media.taken["V"]
+        if media.tokens.audio is not None and _window(model.config) is not None:
+            media.taken["S"] = None
+        _KNOWN[model] = media
+    return _KNOWN[model]
+
+
+def _first_accepted(media: _Media, letter: str) -> dict[str, _Medium | None]:
+    """The first form of a kind of which the model accepts one and two in a text; nothing where it accepts none."""
+    for form in forms(media.model, _GETTERS[letter]):
+        for by_frame in (False, True) if letter == "V" else (False,):
+            tried = {letter: _Medium(form, _GETTERS[letter], by_frame)}
+            one = _Media(media.model, media.text, {**tried})
+            try:
+                batches = [_written(one, (f"T{letter}T",)), _written(one, (f"T{letter}T{letter}",))]
+            except _REFUSED:
+                continue
+            if all(_accepted(media.model, batch) for batch in batches):
+                return {**tried}
+    return {}
+
+
+_REFUSED = (AttributeError, AssertionError, IndexError, KeyError, RuntimeError, StopIteration, TypeError, ValueError)
+
+
+def _accepted(model: Any, batch: Tensors) -> bool:
+    """Whether the model answers to a batch."""
+    (sample,) = samples_of(batch)
+    named = inspect.signature(model.forward).parameters
+    device = next(model.parameters()).device
+    fed = {name: tensor.to(device) for name, tensor in sample.items() if name in named and name != "labels"}
+    try:
+        with torch.no_grad():
+            model(**fed, use_cache=False)
+    except _REFUSED:
+        return False
+    return True
+
+
+def _written(media: _Media, rows: Rows) -> Tensors:
+    writer = _Writer(media)
     for row in rows:
         writer.write(row)
-    return _batch(writer.rows) | writer.pictures() | writer.sounds()
-
-
-def kinds_taken(config: Any) -> str:
-    """The letters of the media that a model takes."""
-    tokens = MediaTokens.of(config)
-    heard = tokens.audio is not None and _window(config) is not None
-    return (
-        ("I" if tokens.image is not None else "") + ("V" if tokens.video is not None else "") + ("S" if heard else "")
-    )
+    batch = _batch(writer.rows) | writer.pictures() | writer.sounds()
+    if "token_type_ids" in inspect.signature(media.model.forward).parameters:
+        batch["token_type_ids"] = batch["mm_token_type_ids"].clamp(max=1)
+    return batch
 
 
 class _Writer:
     """Writes rows, and remembers which media stand in them."""
 
-    def __init__(self, tokens: MediaTokens, draw: "_Drawer", model: Any, config: Any, by_frame: bool) -> None:
+    def __init__(self, media: _Media) -> None:
         self.rows: list[_Row] = []
-        self._tokens, self._draw, self._by_frame = tokens, draw, by_frame
-        self._model, self._config, self._taken = model, config, kinds_taken(config)
+        self._media, self._tokens, self._draw = media, media.tokens, _Drawer(media.text)
         self._owners: dict[str, list[int]] = {"I": [], "V": [], "S": []}
         self._films_before: list[int] = []
 
@@ -111,24 +188,30 @@ class _Writer:
         for place, piece in enumerate(pieces):
             if piece in "TL":
                 row.add(self._draw(_LONG if piece == "L" else _TEXT[(place // 2 + len(self.rows) - 1) % len(_TEXT)]))
-            elif piece in self._taken:
+            elif piece in self._media.taken:
                 {"I": self._image, "V": self._film, "S": self._sound}[piece](row)
                 self._owners[piece].append(len(self.rows) - 1)
 
     def _image(self, row: _Row) -> None:
-        count = _patches(self._grid("I", _IMAGES)) // self._merge
-        self._run(row, self._tokens.image, count, 1, (self._tokens.vision_start, self._tokens.vision_end))
+        around = (self._tokens.vision_start, self._tokens.vision_end)
+        self._run(row, self._tokens.image, self._count("I"), 1, around)
 
     def _film(self, row: _Row) -> None:
-        grid = self._grid("V", _FILMS)
-        runs = grid[0] if self._by_frame else 1
+        medium, count = self._media.taken["V"], self._count("V")
+        grids = medium.form.piece(len(self._owners["V"])) if medium is not None and medium.by_frame else {}
+        runs = next((int(one[0, 0]) for name, one in grids.items() if name.endswith("grid_thw")), 1)
         for _ in range(runs):
-            count = _patches(grid) // self._merge // runs
-            self._run(row, self._tokens.video, count, 2, (self._tokens.vision_start, self._tokens.vision_end))
+            around = (self._tokens.vision_start, self._tokens.vision_end)
+            self._run(row, self._tokens.video, count // runs, 2, around)
             row.add(self._draw(1))
 
+    def _count(self, letter: str) -> int:
+        medium = self._media.taken[letter]
+        assert medium is not None
+        return medium.form.tokens(self._media.model, medium.getter, len(self._owners[letter]))
+
     def _sound(self, row: _Row) -> None:
-        count = _heard(self._model, self._config, self._frames(len(self._owners["S"])))
+        count = _heard(self._media.model, self._media.model.config, self._frames(len(self._owners["S"])))
         self._films_before.append(self._owners["V"].count(len(self.rows) - 1))
         self._run(row, self._tokens.audio, count, 3, (self._tokens.audio_start, self._tokens.audio_end))
 
@@ -138,43 +221,42 @@ class _Writer:
         row.add([token] * count if token is not None else [], kind)
         row.add([end] if end is not None else [])
 
-    @property
-    def _merge(self) -> int:
-        return int(self._config.vision_config.spatial_merge_size**2)
-
-    def _grid(self, kind: str, sizes: tuple[tuple[int, int, int], ...]) -> tuple[int, int, int]:
-        return sizes[len(self._owners[kind]) % len(sizes)]
-
     def _frames(self, number: int) -> int:
-        window = _window(self._config) or 0
+        window = _window(self._media.model.config) or 0
         return int(_SOUNDS[number % len(_SOUNDS)] * 2 * window)
 
     def pictures(self) -> Tensors:
-        """Patches as the processors of this family cut them, and the grids that they come from."""
-        vision = self._config.vision_config
-        channels = getattr(vision, "in_channels", None) or getattr(vision, "in_chans", 3)
-        width = channels * vision.temporal_patch_size * vision.patch_size**2
+        """Pictures and films in the form that the model takes, and whose they are."""
         found: Tensors = {}
-        for kind, name, pixels, sizes in (
-            ("I", "image", "pixel_values", _IMAGES),
-            ("V", "video", "pixel_values_videos", _FILMS),
-        ):
-            if owners := self._owners[kind]:
-                grids = [sizes[number % len(sizes)] for number in range(len(owners))]
-                found[pixels] = shuffled_ramp(pixels, (sum(map(_patches, grids)), width))
-                found[f"{name}_grid_thw"] = torch.tensor(grids)
-                found[f"{name}_rows"] = torch.tensor(owners)
-        if films := self._owners["V"]:
-            seconds = [_SECONDS[number % len(_SECONDS)] for number in range(len(films))]
-            found["video_second_per_grid"] = torch.tensor(seconds)
+        for letter, medium in self._media.taken.items():
+            owners = self._owners[letter]
+            if medium is None or not owners:
+                continue
+            pieces = [medium.form.piece(number) | medium.form.aside(number) for number in range(len(owners))]
+            for name in pieces[0]:
+                parts = [piece[name] for piece in pieces]
+                found[name] = torch.cat(_evened(parts))
+                rows = [torch.full((len(part),), owner) for part, owner in zip(parts, owners, strict=True)]
+                found[f"{'batched' if medium.form.together else 'rows'}.{name}"] = torch.cat(rows)
         return found
 
     def sounds(self) -> Tensors:
         """A spectrogram for each sound, all padded to the longest."""
         if not (owners := self._owners["S"]):
             return {}
-        clips = _spectrograms(self._config, [self._frames(number) for number in range(len(owners))])
-        return clips | {"audio_rows": torch.tensor(owners), "films_before": torch.tensor(self._films_before)}
+        clips = _spectrograms(self._media.model.config, [self._frames(number) for number in range(len(owners))])
+        clips |= {"films_before": torch.tensor(self._films_before)}
+        return clips | {f"rows.{name}": torch.tensor(owners) for name in clips}
+
+
+def _evened(parts: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors padded at the end of each dimension but the first, to the largest of them."""
+    sizes = [max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)]
+    padded = []
+    for part in parts:
+        room = [(0, size - own) for size, own in zip(sizes, part.shape[1:], strict=True)]
+        padded.append(torch.nn.functional.pad(part, [one for pair in reversed(room) for one in pair]))
+    return padded
 
 
 class _Drawer:
@@ -187,10 +269,6 @@ class _Drawer:
     def __call__(self, count: int) -> list[int]:
         picks = torch.randint(len(self._tokens), (count,), generator=self._generator)
         return [self._tokens[pick] for pick in picks.tolist()]
-
-
-def _patches(grid: tuple[int, int, int]) -> int:
-    return grid[0] * grid[1] * grid[2]
 
 
 def _batch(rows: list[_Row]) -> Tensors:
@@ -236,25 +314,22 @@ def samples_of(inputs: Tensors) -> list[Tensors]:
     return [_sample(inputs, row) for row in range(len(inputs["input_ids"]))]
 
 
+def media_of_sample(sample: Tensors) -> Tensors:
+    """The tensors of pictures and films of a sample: neither a token's nor a sound's."""
+    return {name: tensor for name, tensor in sample.items() if name not in (*BY_TOKEN, *_BESIDE)}
+
+
 def _sample(inputs: Tensors, row: int) -> Tensors:
     kept = inputs["attention_mask"][row].bool()
-    by_token = ("input_ids", "attention_mask", "labels", "mm_token_type_ids")
-    sample = {name: inputs[name][row : row + 1, kept] for name in by_token if name in inputs}
-    for pixels, grid, rows in (
-        ("pixel_values", "image_grid_thw", "image_rows"),
-        ("pixel_values_videos", "video_grid_thw", "video_rows"),
-    ):
-        if rows in inputs and bool((mine := inputs[rows] == row).any()):
-            sample[pixels] = inputs[pixels][torch.repeat_interleave(mine, inputs[grid].prod(-1))]
-            sample[grid] = inputs[grid][mine]
-            if rows == "video_rows":
-                sample["video_second_per_grid"] = inputs["video_second_per_grid"][mine]
-    if "audio_rows" in inputs and bool((mine := inputs["audio_rows"] == row).any()):
-        mask = inputs["feature_attention_mask"][mine]
+    sample = {name: inputs[name][row : row + 1, kept] for name in BY_TOKEN if name in inputs}
+    for name, owners in inputs.items():
+        how, _, owned = name.partition(".")
+        if owned and bool((mine := owners == row).any()):
+            sample[owned] = inputs[owned][mine][None] if how == "batched" else inputs[owned][mine]
+    if (mask := sample.get("feature_attention_mask")) is not None:
         longest = int(mask.sum(-1).max())
-        sample["input_features"] = inputs["input_features"][mine][..., :longest]
+        sample["input_features"] = sample["input_features"][..., :longest]
         sample["feature_attention_mask"] = mask[:, :longest]
-        sample["films_before"] = inputs["films_before"][mine]
     return sample
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from omni_kit.toys.feeds.language import as_named, speaker_of
-from omni_kit.toys.feeds.vision import modality_masks, samples_of
+from omni_kit.toys.feeds.vision import media_of_sample, modality_masks, samples_of
 from omni_kit.toys.tensors import Tensors
 
 # What the pipeline writes in place of placeholder tokens before it asks for positions.
@@ -82,8 +82,7 @@ def sample_of(model: Any, inputs: Tensors) -> Tensors:
 
 def _media(inputs: Tensors, config: Any) -> Tensors:
     """Pictures and films as they are; sound as its frames alone, [frames, mel bins], as soon as there could be any."""
-    names = ("pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw")
-    media = {name: inputs[name] for name in names if name in inputs}
+    media = media_of_sample(inputs)
     device = inputs["input_ids"].device
     if "feature_attention_mask" in inputs:
         media["input_features"] = inputs["input_features"].permute(0, 2, 1)[inputs["feature_attention_mask"].bool()]

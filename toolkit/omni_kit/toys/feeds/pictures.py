@@ -1,0 +1,211 @@
+"""How a class takes pictures and films: which tensors, in what shapes, and how many tokens each becomes.
+
+The arguments of `get_image_features` and `get_video_features` say which tensors there are. Shapes are tried, the
+likeliest first; the model is asked how many tokens a picture becomes, because formulas in configs and towers disagree.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from omni_kit.toys.tensors import Tensors
+from omni_kit.toys.weights import shuffled_ramp
+
+# Frames, rows and columns of patches. No two sizes are alike, and rows differ from columns. Of one kind, the n-th of a
+# batch has the n-th size.
+_IMAGES = ((1, 4, 6), (1, 8, 6), (1, 6, 10))
+_FILMS = ((3, 4, 6), (2, 6, 4))
+_PAIRED_FILMS = ((4, 4, 6), (2, 6, 4))  # where two frames become one
+_NATIVE = ((2, 3), (3, 2), (3, 1))  # rows and columns of merged patches
+_SHAPES = ((1, 2), (2, 1), (1, 1))  # of a picture in tiles, in tiles
+_FRAMES = (3, 2)
+_MOST_TILES = 12
+_MERGE = 2
+_SECONDS = (2.0, 1.0)  # between two frames of a film
+
+Piece = Callable[[int], Tensors]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way of handing over pictures, or films.
+
+    Attributes:
+        piece: the tensors of the n-th piece; those of several are joined along the first dimension.
+        together: a row of the batch holds all of its pictures, in a dimension behind that of rows.
+        aside: tensors of the n-th piece that the tower does not take.
+    """
+
+    piece: Piece
+    together: bool = False
+    aside: Piece = lambda _: {}
+
+    def tokens(self, model: Any, getter: str, number: int) -> int:
+        """How many tokens the n-th piece becomes."""
+        pieces = self.piece(number)
+        device = next(model.parameters()).device
+        fed = {name: (one[None] if self.together else one).to(device) for name, one in pieces.items()}
+        with torch.no_grad():
+            return _count(getattr(model, getter)(**fed, return_dict=True))
+
+
+def _count(answer: Any) -> int:
+    """The tokens in what a tower answers, a tensor or one for each picture."""
+    found = answer
+    if hasattr(answer, "last_hidden_state"):
+        pooled = getattr(answer, "pooler_output", None)
+        found = pooled if pooled is not None else answer.last_hidden_state
+    if isinstance(found, torch.Tensor):
+        return found.numel() // found.shape[-1]
+    return sum(_count(one) for one in found)
+
+
+def forms(model: Any, getter: str) -> Iterator[Form]:
+    """The forms that the names of a getter's arguments allow, the likeliest first."""
+    asked = getattr(model, getter, None)
+    if asked is None:
+        return
+    names = list(inspect.signature(asked).parameters)
+    pixels, film = names[0], "video" in getter
+    make = _Maker(pixels, model.config)
+    grid = next((name for name in names if name.endswith("grid_thw")), None)
+    if grid is not None:
+        merges = next((name for name in names if name.endswith("merge_sizes")), None)
+        for sizes in (_FILMS, _PAIRED_FILMS) if film else (_IMAGES,):
+            for width in make.widths():
+                yield Form(make.patches(grid, merges, sizes, width), aside=make.seconds(sizes) if film else _nothing)
+    elif film:
+        yield Form(make.frames())
+    elif "spatial_shapes" in names:
+        yield Form(make.shaped())
+    elif "pixel_attention_mask" in names:
+        yield Form(make.masked("pixel_attention_mask"), together=True)
+    elif "pixel_mask" in names:
+        yield Form(make.masked("pixel_mask"))
+    elif "image_sizes" in names:
+        yield Form(make.native())
+        yield from (Form(make.tiles(count)) for count in range(1, _MOST_TILES))
+    else:
+        others = {name: side for name in names[1:] if (side := make.side_of(name)) is not None}
+        yield Form(make.squares(others))
+        yield Form(make.squares(others, tiled=True))
+
+
+def _nothing(_: int) -> Tensors:
+    return {}
+
+
+class _Maker:
+    """Makes tensors of the sizes that a config names."""
+
+    def __init__(self, pixels: str, config: Any) -> None:
+        self._pixels, self._config, self._vision = pixels, config, config.vision_config
+        self._channels = _first(self._vision, "num_channels", "in_channels", "in_chans") or 3
+        self._patch = _side(getattr(self._vision, "patch_size", None)) or 1
+        self._merge = _first(config, "spatial_merge_size") or _first(self._vision, "spatial_merge_size") or _MERGE
+
+    @property
+    def _size(self) -> int:
+        return _side(getattr(self._vision, "image_size", None)) or self._patch * 2 * self._merge
+
+    def side_of(self, name: str) -> int | None:
+        """The side of further pixels of another resolution, by the config that is called after them."""
+        other = getattr(self._config, f"{name.removesuffix('_pixel_values')}_vision_config", None)
+        return _side(getattr(other, "image_size", None)) if name.endswith("pixel_values") else None
+
+    def widths(self) -> Iterator[tuple[int, ...]]:
+        """What one patch may look like: flat, of several frames or of one, or as a small picture."""
+        flat = self._channels * self._patch**2
+        if frames := _first(self._vision, "temporal_patch_size"):
+            yield (flat * frames,)
+        yield (flat,)
+        yield (self._channels, self._patch, self._patch)
+
+    def patches(
+        self, grid: str, merges: str | None, sizes: tuple[tuple[int, int, int], ...], width: tuple[int, ...]
+    ) -> Piece:
+        def piece(number: int) -> Tensors:
+            frames, rows, columns = sizes[number % len(sizes)]
+            found = {
+                self._pixels: self._values(number, (frames * rows * columns, *width)),
+                grid: torch.tensor([[frames, rows, columns]]),
+            }
+            return found | ({merges: torch.tensor([self._merge])} if merges is not None else {})
+
+        return piece
+
+    def seconds(self, sizes: tuple[tuple[int, int, int], ...]) -> Piece:
+        return lambda number: {"video_second_per_grid": torch.tensor([_SECONDS[number % len(_SECONDS)]])}
+
+    def frames(self) -> Piece:
+        shape = (self._channels, self._size, self._size)
+        return lambda number: {self._pixels: self._values(number, (1, _FRAMES[number % len(_FRAMES)], *shape))}
+
+    def shaped(self) -> Piece:
+        def piece(number: int) -> Tensors:
+            rows, columns = (self._merge * one for one in _NATIVE[number % len(_NATIVE)])
+            return {
+                self._pixels: self._values(number, (1, rows * columns, self._channels * self._patch**2)),
+                "spatial_shapes": torch.tensor([[rows, columns]]),
+                "pixel_attention_mask": torch.ones(1, rows * columns, dtype=torch.long),
+            }
+
+        return piece
+
+    def masked(self, name: str) -> Piece:
+        """Every second picture does not fill its square."""
+
+        def piece(number: int) -> Tensors:
+            mask = torch.ones(1, self._size, self._size, dtype=torch.bool)
+            mask[..., self._size - self._patch * (number % 2) :] = False
+            return {**self.squares({})(number), name: mask}
+
+        return piece
+
+    def native(self) -> Piece:
+        def piece(number: int) -> Tensors:
+            rows, columns = (self._patch * self._merge * one for one in _NATIVE[number % len(_NATIVE)])
+            return {
+                self._pixels: self._values(number, (1, self._channels, rows, columns)),
+                "image_sizes": torch.tensor([[rows, columns]]),
+            }
+
+        return piece
+
+    def tiles(self, count: int) -> Piece:
+        def piece(number: int) -> Tensors:
+            shape = _SHAPES[number % len(_SHAPES)]
+            return {
+                self._pixels: self._values(number, (1, count, self._channels, self._size, self._size)),
+                "image_sizes": torch.tensor([[side * self._size - 2 * self._patch * place for place, side in enumerate(shape)]]),
+            }
+
+        return piece
+
+    def squares(self, others: Mapping[str, int], *, tiled: bool = False) -> Piece:
+        def piece(number: int) -> Tensors:
+            sides = {self._pixels: self._size, **others}
+            tiles = (1,) if tiled else ()
+            return {
+                name: self._values(number, (1, *tiles, self._channels, side, side), name)
+                for name, side in sides.items()
+            }
+
+        return piece
+
+    def _values(self, number: int, shape: tuple[int, ...], name: str = "") -> torch.Tensor:
+        return shuffled_ramp(f"{name or self._pixels} {number}", shape)
+
+
+def _first(config: Any, *names: str) -> int | None:
+    return next((int(value) for name in names if isinstance(value := getattr(config, name, None), int)), None)
+
+
+def _side(size: Any) -> int | None:
+    """The side of a square that a config names by one number or by two."""
+    if isinstance(size, (list, tuple)):
+        return int(size[0])
+    return int(size) if isinstance(size, int) else None
