@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
-from omni_kit.toys.configs.layers import shrink_layers
+from omni_kit.toys.configs.layers import COUNTS, shrink_layers
 from omni_kit.toys.configs.sizes import (
     AT_MOST,
     AUDIO,
@@ -73,7 +73,26 @@ def _toy(config: Mapping[str, Any], role: str, name: str = "") -> dict[str, Any]
     _silence(toy)
     for key, part in parts.items():
         toy[key] = _toy(part, _role(key, part, role), key)
+    if isinstance(toy.get("vision_config"), dict):
+        _fit_pictures(toy, config["vision_config"])
     return toy
+
+
+def _fit_pictures(toy: dict[str, Any], vision: Mapping[str, Any]) -> None:
+    """What a whole says about its tower: widths, resolutions, and which of its layers are read."""
+    small = toy["vision_config"]
+    for key in TO_TEXT_WIDTH:
+        _set_size(toy, key, HIDDEN)
+    if isinstance(toy.get("image_grid_pinpoints"), list) and _is_size(vision.get("image_size")):
+        shrunk = [[side * small["image_size"] // vision["image_size"] for side in one] for one in toy["image_grid_pinpoints"]]
+        toy["image_grid_pinpoints"] = [list(one) for one in dict.fromkeys(map(tuple, shrunk))]
+    states = 1 + next((small[key] for key in COUNTS if _is_size(small.get(key))), 0)
+    for key in ("vision_feature_layer", "vision_feature_layers"):
+        if isinstance(toy.get(key), list):
+            toy[key] = [layer % states if layer >= 0 else -(-layer - 1) % states - states for layer in toy[key]]
+    if isinstance(toy.get("projector_patch_to_query_dict"), dict):
+        patches = (small["image_size"] // small["patch_size"]) ** 2
+        toy["projector_patch_to_query_dict"] = {patches: patches // 4}
 
 
 def _parts(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -199,7 +218,8 @@ def _fit_rope(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
             if isinstance(rope.get(key), list):
                 rope[key] = rope[key][:pairs]
         if isinstance(rope.get("mrope_section"), list) or toy.get("model_type") in THREE_AXES:
-            rope["mrope_section"] = _sections(rope.get("mrope_section") or [2, 3, 3], pairs)
+            axes = THREE_AXES.get(str(toy.get("model_type")), (2, 3, 3))
+            rope["mrope_section"] = _sections(list(rope.get("mrope_section") or axes), pairs)
     if original := toy.get("original_max_position_embeddings"):
         toy["original_max_position_embeddings"] = max(8, int(original * shrunk))
 

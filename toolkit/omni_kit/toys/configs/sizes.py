@@ -91,6 +91,11 @@ SIZES: Mapping[str, int] = {
     "chunk_size": 8,
     "attention_hidden_size": 2 * HIDDEN,
     "time_step_rank": 6,
+    "alignment_intermediate_size": 136,
+    "mm_tokens_per_image": 9,
+    "num_embeddings": 60,
+    "image_token_embed_dim": 52,
+    "num_query_tokens": 6,
 }
 # What a tower is given instead; its width is not the text model's, so that a missing projection shows.
 VISION: Mapping[str, int] = {
@@ -139,6 +144,8 @@ COMPLETED: Mapping[str, Mapping[str, Any]] = {
     "qwen2_5_omni_thinker": {"vision_start_token_id": 151652, "vision_end_token_id": 151653},
     "qwen3_omni_moe_thinker": {"vision_start_token_id": 151652, "vision_end_token_id": 151653},
     "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 768},
+    "blip-2": {"image_token_index": 50265},
+    "instructblip": {"image_token_index": 50265},
     "attn_config": {"rope_theta": 500000.0, "clip_qkv": 8.0},
     "talker_config": {"spatial_merge_size": 2},
     "lfm2_moe": {"layer_types": (["conv", "conv", "full_attention"] * 11)[:32]},
@@ -149,12 +156,27 @@ COMPLETED: Mapping[str, Mapping[str, Any]] = {
         "indexer_compress_ratio": 16,
     },
 }  # fmt: skip
-# Their positions have three axes, and the config must say how the head is divided among them.
-THREE_AXES = frozenset(
-    {"qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen2_5_omni_talker", "ernie4_5_vl_moe_text"}
-)
+# Their positions have three axes, and the config must say how the head is divided among them: in these proportions.
+_AXES = (2, 3, 3)
+THREE_AXES: Mapping[str, tuple[int, int, int]] = {
+    "qwen2_vl_text": _AXES,
+    "qwen2_5_vl_text": _AXES,
+    "qwen2_5_omni_text": _AXES,
+    "qwen2_5_omni_talker": _AXES,
+    "glm4v_text": _AXES,
+    "glm4v_moe_text": _AXES,
+    "glm_ocr_text": _AXES,
+    "paddleocr_vl_text": _AXES,
+    "ernie4_5_vl_moe_text": (3, 3, 2),
+}
 # transformers counts the tokens of this encoder for windows of a hundred frames, whatever the config says.
-FIXED: Mapping[str, Mapping[str, int]] = {"qwen3_omni_moe_audio_encoder": {"n_window": 50, "n_window_infer": 100}}
+FIXED: Mapping[str, Mapping[str, int]] = {
+    "qwen3_omni_moe_audio_encoder": {"n_window": 50, "n_window_infer": 100},
+    # its adapter joins four patches of 80 into one
+    "llama4_vision_model": {
+        "intermediate_size": 320, "projector_input_dim": 64, "projector_output_dim": 64, "vision_output_dim": 64,
+    },
+}  # fmt: skip
 # A tower ends in the width of the text model, whatever its own.
 TO_TEXT_WIDTH = (
     "out_hidden_size",

@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 from omni_kit.errors import BadInput
+from omni_kit.toys.feeds.pictures import tower
 from omni_kit.toys.feeds.protocol import Batch, Fed, Run, Way
 from omni_kit.toys.feeds.scenes import APART, SHARED, with_kinds
-from omni_kit.toys.feeds.vision import BY_TOKEN, kinds_taken, media_inputs, samples_of
+from omni_kit.toys.feeds.vision import BY_TOKEN, GETTERS, kinds_taken, media_inputs, samples_of
 from omni_kit.toys.feeds.ways import media_ways, text_beside_media, text_ways
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import generator
@@ -87,7 +88,7 @@ def _sees(part: Any) -> bool:
     Raises:
         BadInput: it takes pictures in a form that the feed does not know.
     """
-    if not hasattr(part.config, "vision_config") or not hasattr(part, "get_image_features"):
+    if not hasattr(part.config, "vision_config") or tower(part, GETTERS["I"]) is None:
         return False
     if not kinds_taken(part, text_tokens(part.config)):
         raise BadInput(f"no pictures could be derived that {type(part).__name__} accepts")

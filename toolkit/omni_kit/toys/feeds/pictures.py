@@ -48,8 +48,10 @@ class Form:
         pieces = self.piece(number)
         device = next(model.parameters()).device
         fed = {name: (one[None] if self.together else one).to(device) for name, one in pieces.items()}
+        pixels, *others = fed.values()
+        named = dict(zip(list(fed)[1:], others, strict=True)) | _unsaid(model, getter)
         with torch.no_grad():
-            return _count(getattr(model, getter)(**fed, return_dict=True))
+            return _count(tower(model, getter)(pixels, **named, return_dict=True))
 
 
 def _count(answer: Any) -> int:
@@ -65,11 +67,10 @@ def _count(answer: Any) -> int:
 
 def forms(model: Any, getter: str) -> Iterator[Form]:
     """The forms that the names of a getter's arguments allow, the likeliest first."""
-    asked = getattr(model, getter, None)
-    if asked is None:
+    if tower(model, getter) is None:
         return
-    names = list(inspect.signature(asked).parameters)
-    pixels, film = names[0], "video" in getter
+    names, film = _taken(model, getter), "video" in getter
+    pixels = _pixels(model, names[0], film)
     make = _Maker(pixels, model.config)
     grid = next((name for name in names if name.endswith("grid_thw")), None)
     if grid is not None:
@@ -92,6 +93,32 @@ def forms(model: Any, getter: str) -> Iterator[Form]:
         others = {name: side for name in names[1:] if (side := make.side_of(name)) is not None}
         yield Form(make.squares(others))
         yield Form(make.squares(others, tiled=True))
+
+
+def tower(model: Any, getter: str) -> Any:
+    """The method of a model, or of the model inside of it, that makes features; None where neither has one."""
+    return getattr(model, getter, None) or getattr(getattr(model, "model", None), getter, None)
+
+
+def _taken(model: Any, getter: str) -> list[str]:
+    """The names of a getter's arguments: the method of a whole hands on what it does not name itself."""
+    owners = (one for one in (model, getattr(model, "model", None)) if hasattr(one, getter))
+    named = (inspect.signature(getattr(owner, getter)).parameters.values() for owner in owners)
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return list(dict.fromkeys(one.name for parameters in named for one in parameters if one.kind in kinds))
+
+
+def _pixels(model: Any, name: str, film: bool) -> str:
+    """What forward calls the first argument of a getter: methods for films may call theirs after pictures."""
+    named = inspect.signature(model.forward).parameters
+    return f"{name}_videos" if film and f"{name}_videos" in named else name
+
+
+def _unsaid(model: Any, getter: str) -> dict[str, Any]:
+    """Settings that forward takes from the tower's config, and the getter has to be given."""
+    vision, needed = model.config.vision_config, inspect.signature(tower(model, getter)).parameters.values()
+    return {one.name: getattr(vision, one.name) for one in needed
+            if one.default is one.empty and hasattr(vision, one.name)}  # fmt: skip
 
 
 def _nothing(_: int) -> Tensors:

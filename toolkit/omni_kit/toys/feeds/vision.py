@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -90,11 +91,13 @@ class _Medium:
 
     Attributes:
         getter: the method that makes features of them.
+        token: what stands in the text for each feature: films may take that of pictures.
         by_frame: each frame of a film is a run of its own, as models with time stamps in the text have it.
     """
 
     form: Form
     getter: str
+    token: int
     by_frame: bool = False
 
 
@@ -112,16 +115,16 @@ class _Media:
 
 
 _KNOWN: WeakKeyDictionary[Any, _Media] = WeakKeyDictionary()
-_GETTERS = {"I": "get_image_features", "V": "get_video_features"}
+GETTERS = {"I": "get_image_features", "V": "get_video_features"}
 
 
 def _media_of(model: Any, text: list[int]) -> _Media:
     """What a model takes, found by trying, once."""
     if model not in _KNOWN:
         media = _Media(model, text)
-        for letter, token in (("I", media.tokens.image), ("V", media.tokens.video)):
-            if token is not None:
-                media.taken |= _first_accepted(media, letter)
+        image, video = media.tokens.image, media.tokens.video
+        media.taken |= _first_accepted(media, "I", [image])
+        media.taken |= _first_accepted(media, "V", [video, image]) if video is not None else {}
         if {*media.taken} == {*"IV"} and not _accepted(model, _written(media, ("TITVT",))):
             del media.taken["V"]
         if media.tokens.audio is not None and _window(model.config) is not None:
@@ -130,11 +133,12 @@ def _media_of(model: Any, text: list[int]) -> _Media:
     return _KNOWN[model]
 
 
-def _first_accepted(media: _Media, letter: str) -> dict[str, _Medium | None]:
+def _first_accepted(media: _Media, letter: str, tokens: list[int | None]) -> dict[str, _Medium | None]:
     """The first form of a kind of which the model accepts one and two in a text; nothing where it accepts none."""
-    for form in forms(media.model, _GETTERS[letter]):
-        for by_frame in (False, True) if letter == "V" else (False,):
-            tried = {letter: _Medium(form, _GETTERS[letter], by_frame)}
+    known = [token for token in tokens if token is not None]
+    for form in forms(media.model, GETTERS[letter]):
+        for token, by_frame in product(known, (False, True) if letter == "V" else (False,)):
+            tried = {letter: _Medium(form, GETTERS[letter], token, by_frame)}
             one = _Media(media.model, media.text, {**tried})
             try:
                 batches = [_written(one, (f"T{letter}T",)), _written(one, (f"T{letter}T{letter}",))]
@@ -194,21 +198,22 @@ class _Writer:
 
     def _image(self, row: _Row) -> None:
         around = (self._tokens.vision_start, self._tokens.vision_end)
-        self._run(row, self._tokens.image, self._count("I"), 1, around)
+        self._run(row, *self._counted("I"), 1, around)
 
     def _film(self, row: _Row) -> None:
-        medium, count = self._media.taken["V"], self._count("V")
+        medium, (token, count) = self._media.taken["V"], self._counted("V")
         grids = medium.form.piece(len(self._owners["V"])) if medium is not None and medium.by_frame else {}
         runs = next((int(one[0, 0]) for name, one in grids.items() if name.endswith("grid_thw")), 1)
         for _ in range(runs):
             around = (self._tokens.vision_start, self._tokens.vision_end)
-            self._run(row, self._tokens.video, count // runs, 2, around)
+            self._run(row, token, count // runs, 2, around)
             row.add(self._draw(1))
 
-    def _count(self, letter: str) -> int:
+    def _counted(self, letter: str) -> tuple[int, int]:
+        """The placeholder of the next piece, and how many of it."""
         medium = self._media.taken[letter]
         assert medium is not None
-        return medium.form.tokens(self._media.model, medium.getter, len(self._owners[letter]))
+        return medium.token, medium.form.tokens(self._media.model, medium.getter, len(self._owners[letter]))
 
     def _sound(self, row: _Row) -> None:
         count = _heard(self._media.model, self._media.model.config, self._frames(len(self._owners["S"])))
