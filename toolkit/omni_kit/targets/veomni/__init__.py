@@ -17,7 +17,7 @@ from omni_kit.targets.veomni.installing import (
     exporting_torch,
 )
 from omni_kit.targets.veomni.pinned import pinned_versions
-from omni_kit.targets.veomni.text.handler import MultimodalHandler, TextHandler
+from omni_kit.targets.veomni.text.handler import TextHandler
 from omni_kit.upstream.kinds import MULTIMODAL, Kind
 from omni_kit.upstream.transformers.models import UpstreamModel
 
@@ -49,7 +49,7 @@ class VeOmni:
         Kind.llm: TextHandler(),
         Kind.moe: TextHandler(),
         Kind.other: TextHandler(),
-        **dict.fromkeys(sorted(MULTIMODAL), MultimodalHandler()),
+        **dict.fromkeys(sorted(MULTIMODAL), TextHandler()),
         Kind.dit: DitHandler(),
     }
 

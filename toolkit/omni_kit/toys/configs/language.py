@@ -84,7 +84,9 @@ def _fit_pictures(toy: dict[str, Any], vision: Mapping[str, Any]) -> None:
     for key in TO_TEXT_WIDTH:
         _set_size(toy, key, HIDDEN)
     if isinstance(toy.get("image_grid_pinpoints"), list) and _is_size(vision.get("image_size")):
-        shrunk = [[side * small["image_size"] // vision["image_size"] for side in one] for one in toy["image_grid_pinpoints"]]
+        shrunk = [
+            [side * small["image_size"] // vision["image_size"] for side in one] for one in toy["image_grid_pinpoints"]
+        ]
         toy["image_grid_pinpoints"] = [list(one) for one in dict.fromkeys(map(tuple, shrunk))]
     states = 1 + next((small[key] for key in COUNTS if _is_size(small.get(key))), 0)
     for key in ("vision_feature_layer", "vision_feature_layers"):

@@ -207,7 +207,9 @@ class _Maker:
             shape = _SHAPES[number % len(_SHAPES)]
             return {
                 self._pixels: self._values(number, (1, count, self._channels, self._size, self._size)),
-                "image_sizes": torch.tensor([[side * self._size - 2 * self._patch * place for place, side in enumerate(shape)]]),
+                "image_sizes": torch.tensor(
+                    [[side * self._size - 2 * self._patch * place for place, side in enumerate(shape)]]
+                ),
             }
 
         return piece

@@ -11,6 +11,9 @@ from omni_kit.upstream.transformers.configs import ConfigClass, named_config_cla
 
 # The table of what the library calls a causal language model.
 CAUSAL_TABLE = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"
+# Those of what it calls models that answer in text to pictures, and to media of any kind.
+IMAGE_TEXT_TABLE = "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES"
+MULTIMODAL_TABLE = "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES"
 
 
 @cache

@@ -12,7 +12,14 @@ from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.skeleton import Skeleton, build_skeleton
-from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table, class_anywhere, find_class
+from omni_kit.upstream.transformers.autoclasses import (
+    CAUSAL_TABLE,
+    IMAGE_TEXT_TABLE,
+    MULTIMODAL_TABLE,
+    auto_table,
+    class_anywhere,
+    find_class,
+)
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.configs import ModelConfig, Value
 from omni_kit.upstream.transformers.recipes.book import Recipe
@@ -20,8 +27,8 @@ from omni_kit.upstream.transformers.recipes.reading import recipe_book
 
 _TABLES = (
     CAUSAL_TABLE,
-    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
-    "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES",
+    IMAGE_TEXT_TABLE,
+    MULTIMODAL_TABLE,
     "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
     "MODEL_MAPPING_NAMES",
 )
@@ -105,7 +112,7 @@ def upstream_model(library: Library, config: ModelConfig) -> UpstreamModel:
     Raises:
         BadInput: the library has no modeling class for it.
     """
-    named = _named_by_tables(library, config.model_type)
+    named = _named_by_tables(library, config)
     beside = ((name, find_class(config.cls, name)) for name in (*config.architectures, *named))
     elsewhere = ((name, class_anywhere(library, name)) for name in named)
     for name, found in chain(beside, elsewhere):
@@ -114,6 +121,9 @@ def upstream_model(library: Library, config: ModelConfig) -> UpstreamModel:
     raise BadInput(f"{library.name} {library.version} has no modeling class for model_type '{config.model_type}'")
 
 
-def _named_by_tables(library: Library, model_type: str) -> list[str]:
-    tables = (auto_table(library, table) for table in _TABLES)
-    return [table[model_type] for table in tables if model_type in table]
+def _named_by_tables(library: Library, config: ModelConfig) -> list[str]:
+    """The classes of a model_type; of one that sees, that which takes pictures comes first."""
+    sees = config.has("vision_config")
+    order = sorted(_TABLES, key=lambda table: table != IMAGE_TEXT_TABLE) if sees else _TABLES
+    tables = (auto_table(library, table) for table in order)
+    return [table[config.model_type] for table in tables if config.model_type in table]

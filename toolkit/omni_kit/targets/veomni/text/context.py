@@ -32,6 +32,7 @@ class TextContext:
             of down.
         expert_parallel: the experts' code can do with a part of them, so there is a plan that cuts them.
         converter: a converter is written, for experts that lie `disk` where there are some.
+        media: what the generated module takes from the integration's module for media; nothing for text alone.
     """
 
     name: str
@@ -61,6 +62,7 @@ class TextContext:
     expert_parallel: bool
     converter: bool
     disk: str
+    media: Sequence[str]
 
 
 def text_context(
@@ -73,6 +75,7 @@ def text_context(
     converter: bool,
     disk: str,
     routers: Sequence[str] = (),
+    media: Sequence[str] = (),
 ) -> TextContext:
     """The context of one integration.
 
@@ -111,6 +114,7 @@ def text_context(
         expert_parallel=expert_parallel,
         converter=converter,
         disk=disk,
+        media=media,
     )
 
 

@@ -24,6 +24,7 @@ _VOCABULARY = (
     SELF.attribute("vocab_size"),
     _CONFIG.attribute("vocab_size"),
     Term("call", (_CONFIG.attribute("get_text_config"), (), {})).attribute("vocab_size"),
+    _CONFIG.attribute("text_config").attribute("vocab_size"),
     HEAD.attribute("out_features"),
 )
 

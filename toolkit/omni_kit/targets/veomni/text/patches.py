@@ -6,14 +6,12 @@ Nothing is written from memory: every patched function is the upstream function,
 import ast
 import builtins
 import re
-import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from omni_kit.pysource.match import body_without_docstring
 from omni_kit.pysource.source import SourceFile
+from omni_kit.targets.veomni.text.editing import Edit, edited, renamed, snake, span
 from omni_kit.targets.veomni.text.loss import (
     OUTPUTS,
     Loss,
@@ -65,6 +63,11 @@ class PatchSet:
     outputs: tuple[str, ...] = field(default=())
     functions: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
+    def extended(self, source: SourceFile, patches: Iterable[Patch]) -> "PatchSet":
+        """Return the set with further patches, and with what they need imported."""
+        whole = (*self.patches, *patches)
+        return replace(self, patches=whole, imports=tuple(_imports(source, whole)))
+
 
 def derive_patches(model: UpstreamModel, sites: Sequence[Site]) -> PatchSet:
     """The patches for the sites that were decided to be patched or adapted."""
@@ -90,7 +93,7 @@ def _own_initialisation(model: UpstreamModel) -> Iterator[Patch]:
     loader = model.library.root / "modeling_utils.py"
     if not base or not reaches or "is_custom_code" not in loader.read_text(encoding="utf-8"):
         return
-    text = f"""def {_snake(base)}_initialize_weights_patched(self, module, is_custom_code=False):
+    text = f"""def {snake(base)}_initialize_weights_patched(self, module, is_custom_code=False):
     # Modification: generated from upstream's own code, so initialised as that is.
     PreTrainedModel._initialize_weights(self, module)
 """
@@ -123,7 +126,7 @@ def _guarded_method(source: SourceFile, site: Site, call: str, description: str)
     first = node.args.args[1].arg
     text = _with_guard(source, node, call.split("(")[0], call.format(x=first))
     return Patch(
-        "override_method", site.target, description, _renamed(text, method, f"{_snake(class_name)}_{method}_patched")
+        "override_method", site.target, description, renamed(text, method, f"{snake(class_name)}_{method}_patched")
     )
 
 
@@ -136,7 +139,7 @@ def _guarded_rotary(source: SourceFile, site: Site) -> Patch:
         "replace_function",
         site.target,
         "OpSlot guard for the fused RoPE",
-        _renamed(text, site.target, f"{site.target}_patched"),
+        renamed(text, site.target, f"{site.target}_patched"),
     )
 
 
@@ -146,7 +149,7 @@ def _guarded_experts(source: SourceFile, site: Site) -> Patch:
     forward = next(item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "forward")
     names = ", ".join(arg.arg for arg in forward.args.args)
     guard = _guard(source, "veomni_moe_experts_forward", f"veomni_moe_experts_forward({names})", forward)
-    text = _edited(source, node, [guard])
+    text = edited(source, node, [guard])
     text = re.sub(rf"^class {site.target}\b", f"class Patched{site.target}", text)
     description = "OpSlot guard for the fused MoE experts; upstream's experts decorator is dropped"
     return Patch("replace_class", site.target, description, text)
@@ -160,12 +163,12 @@ def _replayed(source: SourceFile, site: Site) -> Patch:
     records = MONITOR in known_features() and site.router[0] not in watched_routers()
     for choice in choices(node):
         if before := called_before(choice):
-            edits.append(_Edit.before(source, choice.statement, before))
-        edits.append(_Edit.after(source, choice.statement, called_after(choice, site.router[1], records=records)))
-    text = _edited(source, node, edits)
+            edits.append(Edit.before(source, choice.statement, before))
+        edits.append(Edit.after(source, choice.statement, called_after(choice, site.router[1], records=records)))
+    text = edited(source, node, edits)
     description = "Replay and count the choice of experts"
     return Patch(
-        "override_method", site.target, description, _renamed(text, method, f"{_snake(class_name)}_{method}_patched")
+        "override_method", site.target, description, renamed(text, method, f"{snake(class_name)}_{method}_patched")
     )
 
 
@@ -180,16 +183,16 @@ def _loss_patch(source: SourceFile, site: Site, balanced: bool) -> Patch:
         edits += [*_fused_loss_edits(source, node, loss), *_output_edits(source, loss)]
     else:
         edits += [_adapted_loss_edit(source, node, call) for call in loss.calls]
-    text = _edited(source, node, edits)
+    text = edited(source, node, edits)
     if site.decision == "patch":
         text = _new_annotation(text, loss.output)
     description = "VeOmni's loss contract: fused cross entropy through the OpSlot, or its loss function"
     return Patch(
-        "override_method", site.target, description, _renamed(text, method, f"{_snake(class_name)}_{method}_patched")
+        "override_method", site.target, description, renamed(text, method, f"{snake(class_name)}_{method}_patched")
     )
 
 
-def _fused_loss_edits(source: SourceFile, node: ast.FunctionDef, loss: Loss) -> "Iterator[_Edit]":
+def _fused_loss_edits(source: SourceFile, node: ast.FunctionDef, loss: Loss) -> Iterator[Edit]:
     """Loss and logits by VeOmni's kernel: for the three statements that most models have, else before lm_head."""
     assert node.args.kwarg is not None
     rest, standard = node.args.kwarg.arg, standard_block(node, loss)
@@ -197,49 +200,49 @@ def _fused_loss_edits(source: SourceFile, node: ast.FunctionDef, loss: Loss) -> 
         hidden = ast.unparse(loss.heads[0][1])
         block = _FUSED_LOSS.format(hidden=hidden, given="hidden_states", loss="loss", logits="logits", rest=rest)
         block = block.replace("hidden_states = hidden_states\n", "")
-        yield _Edit.lines(source, standard[0], standard[-1], block)
+        yield Edit.lines(source, standard[0], standard[-1], block)
         return
     names = {"given": "head_inputs", "loss": "head_loss", "logits": "head_logits"}
     for head, hidden_states in loss.heads:
         block = _FUSED_LOSS.format(hidden=ast.unparse(hidden_states), rest=rest, **names)
-        yield _Edit.before(source, statement_of(node, head), block)
-        yield _Edit.at(source, head, names["logits"])
+        yield Edit.before(source, statement_of(node, head), block)
+        yield Edit.at(source, head, names["logits"])
     for call in loss.calls:
-        yield _Edit.at(source, call, names["loss"])
+        yield Edit.at(source, call, names["loss"])
 
 
-def _output_edits(source: SourceFile, loss: Loss) -> "Iterator[_Edit]":
+def _output_edits(source: SourceFile, loss: Loss) -> Iterator[Edit]:
     """The output carries what the kernel returns besides loss and logits."""
     data = source.text.encode()
     for call in loss.outputs:
-        yield _Edit.at(source, call.func, OUTPUTS[loss.output])
-        end = _span(source, call)[1] - 1
+        yield Edit.at(source, call.func, OUTPUTS[loss.output])
+        end = span(source, call)[1] - 1
         before = data[:end].rstrip(b" \n")
         last = b"\n" in data[len(before) : end]
         pad = " " * (source.lines[(call.end_lineno or call.lineno) - 1].index(")") if last else 0)
         added = "fused_linear_aux=fused_linear_aux"
         text = f"\n{pad}    {added},\n{pad}" if last else f", {added}"
         text = text if before.endswith(b",") or not last else f",{text}"
-        yield _Edit(len(before), end, text)
+        yield Edit(len(before), end, text)
 
 
-def _adapted_loss_edit(source: SourceFile, node: ast.FunctionDef, call: ast.Call) -> "_Edit":
+def _adapted_loss_edit(source: SourceFile, node: ast.FunctionDef, call: ast.Call) -> Edit:
     statement = statement_of(node, call)
     if isinstance(statement, ast.Assign) and statement.value is call:
         comment = "# Modification: VeOmni's loss function returns (loss, logits, fused_linear_aux)."
         assignment = f"{ast.unparse(statement.targets[0])}, _, _ = {ast.unparse(call)}"
-        return _Edit.lines(source, statement, statement, f"{comment}\n{assignment}")
-    return _Edit.at(source, call, f"{ast.unparse(call)}[0]")
+        return Edit.lines(source, statement, statement, f"{comment}\n{assignment}")
+    return Edit.at(source, call, f"{ast.unparse(call)}[0]")
 
 
-def _balancing_edit(source: SourceFile, node: ast.FunctionDef, call: ast.Call) -> "_Edit":
+def _balancing_edit(source: SourceFile, node: ast.FunctionDef, call: ast.Call) -> Edit:
     slot, statement = "veomni_load_balancing_loss", statement_of(node, call)
     arguments = [ast.unparse(arg) for arg in call.args]
     arguments += [ast.unparse(keyword) for keyword in call.keywords]
     inner = ", ".join(arguments)
     if not isinstance(statement, ast.Assign) or statement.value is not call:
         function = f"({slot} if {slot}.use_non_eager_impl else load_balancing_loss_func)"
-        return _Edit.at(source, call.func, function)
+        return Edit.at(source, call.func, function)
     target = ast.unparse(statement.targets[0])
     lines = [
         "# Modification: the load-balancing kernel bound to this slot, if any.",
@@ -248,7 +251,7 @@ def _balancing_edit(source: SourceFile, node: ast.FunctionDef, call: ast.Call) -
         "else:",
         f"    {target} = load_balancing_loss_func({inner})",
     ]
-    return _Edit.lines(source, statement, statement, "\n".join(lines))
+    return Edit.lines(source, statement, statement, "\n".join(lines))
 
 
 _FUSED_LOSS = """
@@ -285,84 +288,17 @@ else:
 """
 
 
-@dataclass(frozen=True)
-class _Edit:
-    """The bytes `start` to `end` of a file become `text`."""
-
-    start: int
-    end: int
-    text: str
-
-    @classmethod
-    def at(cls, source: SourceFile, node: ast.expr, text: str) -> "_Edit":
-        """An expression becomes another."""
-        return cls(*_span(source, node), text)
-
-    @classmethod
-    def before(cls, source: SourceFile, node: ast.stmt, block: str) -> "_Edit":
-        """Lines stand before a statement, indented as it is."""
-        start = _span(source, node)[0]
-        pad = " " * node.col_offset
-        return cls(start, start, textwrap.indent(f"{block.strip()}\n", pad).lstrip(" ") + pad)
-
-    @classmethod
-    def after(cls, source: SourceFile, node: ast.stmt, block: str) -> "_Edit":
-        """Lines stand after a statement and what is said about it, indented as it is."""
-        data = source.text.encode()
-        end = data.find(b"\n", _span(source, node)[1])
-        end = end if end >= 0 else len(data)
-        return cls(end, end, "\n" + textwrap.indent(block.strip(), " " * node.col_offset))
-
-    @classmethod
-    def lines(cls, source: SourceFile, first: ast.stmt, last: ast.stmt, block: str) -> "_Edit":
-        """Lines replace statements, indented as these are."""
-        text = textwrap.indent(block.strip(), " " * first.col_offset).lstrip(" ")
-        return cls(_span(source, first)[0], _span(source, last)[1], text)
-
-
-def _span(source: SourceFile, node: ast.stmt | ast.expr) -> tuple[int, int]:
-    """The bytes of a file that a node takes, its decorators not among them."""
-    starts = _starts(source)
-    return starts[node.lineno] + node.col_offset, starts[node.end_lineno or 0] + (node.end_col_offset or 0)
-
-
-@cache
-def _starts(source: SourceFile) -> list[int]:
-    """Where each line begins, by its number."""
-    return [0, *accumulate((len(line.encode()) + 1 for line in source.lines), initial=0)]
-
-
-def _edited(source: SourceFile, node: ast.FunctionDef | ast.ClassDef, edits: Sequence[_Edit]) -> str:
-    """The text of a definition without its decorators, edited and dedented."""
-    data = source.text.encode()
-    start, end = _span(source, node)
-    end = data.find(b"\n", end) if b"\n" in data[end:] else len(data)
-    for edit in sorted(edits, key=lambda one: -one.start):
-        data = data[: edit.start] + edit.text.encode() + data[edit.end :]
-        end += len(edit.text.encode()) - (edit.end - edit.start)
-    text = " " * node.col_offset + data[start:end].decode()
-    return textwrap.dedent(text) + "\n"
-
-
 def _with_guard(source: SourceFile, node: ast.FunctionDef, slot: str, call: str) -> str:
-    return _edited(source, node, [_guard(source, slot, call, node)])
+    return edited(source, node, [_guard(source, slot, call, node)])
 
 
-def _guard(source: SourceFile, slot: str, call: str, node: ast.FunctionDef) -> _Edit:
+def _guard(source: SourceFile, slot: str, call: str, node: ast.FunctionDef) -> Edit:
     block = f"{_GUARD}\nif {slot}.use_non_eager_impl:\n    return {call}"
-    return _Edit.before(source, body_without_docstring(node)[0], block)
+    return Edit.before(source, body_without_docstring(node)[0], block)
 
 
 def _new_annotation(text: str, old: str) -> str:
     return re.sub(rf"(\)\s*->[^:]*)\b{old}\b", rf"\1{OUTPUTS[old]}", text, count=1)
-
-
-def _renamed(text: str, old: str, new: str) -> str:
-    return re.sub(rf"^def {old}\b", f"def {new}", text)
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def _imports(source: SourceFile, patches: Sequence[Patch]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -12,6 +12,11 @@ from omni_kit.layout.expected import expect
 from omni_kit.layout.loading import Loading
 from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, ListEntry, NewFile, Request, Todo
 from omni_kit.targets.veomni.checkout import MODELS, find_checkout, registrants, shipped_model_types
+from omni_kit.targets.veomni.media.context import TEMPLATE as MEDIA_TEMPLATE
+from omni_kit.targets.veomni.media.context import media_context
+from omni_kit.targets.veomni.media.merging import Merging, find_merging, refuse_encoder_decoder
+from omni_kit.targets.veomni.media.patches import IMPORTED as MEDIA_IMPORTS
+from omni_kit.targets.veomni.media.patches import media_patches
 from omni_kit.targets.veomni.text.context import TextContext, models_package, text_context
 from omni_kit.targets.veomni.text.converter import class_prefix, converter_context, layout_of
 from omni_kit.targets.veomni.text.patches import derive_patches
@@ -20,6 +25,7 @@ from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
 from omni_kit.targets.veomni.text.sites import Site, answers_with_a_loss, causal_head, find_sites
 from omni_kit.targets.veomni.text.training import TrainingContext, training_context
 from omni_kit.toys.modules import small_config, with_experts
+from omni_kit.upstream.kinds import MULTIMODAL
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.subject import Subject
 from omni_kit.upstream.transformers.models import UpstreamModel
@@ -74,7 +80,10 @@ class _Planner:
                 ties.
         """
         model_type, name = self.model.config.model_type, self.model.class_name
-        if causal_head(self.model) != name:
+        if self.subject.kind in MULTIMODAL:
+            refuse_encoder_decoder(self.model)
+            _ = self.merging  # which raises where it is not recognised
+        elif causal_head(self.model) != name:
             raise Refusal(
                 f"{model_type} is of kind '{self.subject.kind}', and {name} does not answer in text, token after token",
                 "name a class that does as architectures in config.json, or give the model_type",
@@ -82,6 +91,11 @@ class _Planner:
         if not answers_with_a_loss(self.model):
             raise Refusal(f"no loss from labels was recognised in {name}.forward: there is nothing to train by")
         refuse_other_ties(self.model)
+
+    @cached_property
+    def merging(self) -> Merging | None:
+        """Where media come into the text; None for a model of text alone."""
+        return find_merging(self.model) if self.subject.kind in MULTIMODAL else None
 
     @property
     def moe(self) -> bool:
@@ -130,6 +144,8 @@ class _Planner:
     def context(self) -> TextContext:
         converter = self.layout.needs_converter or self.plain.needed
         patches = derive_patches(self.model, self.sites)
+        if self.merging is not None:
+            patches = patches.extended(self.model.source, media_patches(self.model, self.merging))
         return text_context(
             self.model,
             self.request,
@@ -139,6 +155,7 @@ class _Planner:
             converter=converter,
             disk=str(self.layout.disk),
             routers=[site.router[0] for site in self.sites if site.site == "router-replay"],
+            media=MEDIA_IMPORTS if self.merging is not None else (),
         )
 
     @property
@@ -163,6 +180,9 @@ class _Planner:
             yield NewFile(f"{base}/{module}", TEMPLATE, context=vars(self.plain))
         if self.expert_parallel:
             yield NewFile(f"{base}/parallel_plan.py", "parallel_plan.py.jinja", context=context)
+        if self.merging is not None:
+            media = vars(media_context(self.model, self.merging))
+            yield NewFile(f"{base}/media.py", MEDIA_TEMPLATE, context={**context, **media})
         yield NewFile(f"{base}/generated/__init__.py", text="")
         yield from self._training_files()
         yield NewFile(self.context.test_path, "test_parity.py.jinja", context=context)

@@ -71,7 +71,7 @@ def _past_attention(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obs
         yield f"{other.target} {other.reason}", other.evidence
     if not re.search(r"_supports_flash_attn\w*\s*=\s*True", source.text):
         yield "upstream does not declare flash attention, which VeOmni's is made of", place
-    for name in _built(source, model.class_name):
+    for name in built_classes(source, model.class_name):
         if (call := _withheld(source.method(name, "forward"))) is not None:
             yield f"{name}.forward does not hand on where sequences begin, with its other keywords", source.where(call)
     forward = source.method(model.class_name, "forward")
@@ -80,7 +80,7 @@ def _past_attention(model: UpstreamModel, sites: Sequence[Site]) -> Iterator[Obs
         yield "no position_ids are taken, so whatever a process has is counted on from zero", place
 
 
-def _built(source: SourceFile, name: str) -> list[str]:
+def built_classes(source: SourceFile, name: str) -> list[str]:
     """The classes of the file that a class builds, itself first, and that those build."""
     found = [name]
     for each in found:

@@ -32,7 +32,7 @@ from omni_kit.upstream.construction.frame import construct
 from omni_kit.upstream.kinds import Kind
 from omni_kit.upstream.profile import ModelProfile
 from omni_kit.upstream.torch.agreement import Difference
-from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table
+from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE, auto_table
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import (
     CAUSAL_ENDINGS,
@@ -313,7 +313,10 @@ def _attentions(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[S
 
 def causal_head(model: UpstreamModel) -> str | None:
     """The class that answers in tokens of text: the model's own, else the first of its file."""
-    known = auto_table(model.library, CAUSAL_TABLE).values()
+    tables = (
+        (CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE) if model.config.has("vision_config") else (CAUSAL_TABLE,)
+    )
+    known = {name for table in tables for name in auto_table(model.library, table).values()}
     names = (model.class_name, *model.heads)
     return next((name for name in names if name.endswith(CAUSAL_ENDINGS) or name in known), None)
 

@@ -1,0 +1,138 @@
+"""The smallest input of each kind of media that a class takes, as expressions over its config.
+
+Under FSDP a process that has no picture must run the tower all the same: the others wait for its part of the weights.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from omni_kit.targets.veomni.media.merging import Features, Merging
+from omni_kit.upstream.transformers.config_view import ConfigView
+from omni_kit.upstream.transformers.models import UpstreamModel
+
+_CHANNELS = ("num_channels", "in_channels", "in_chans")
+_MERGES = ("spatial_merge_size", "downsample_factor", "merge_size")
+_SMALL_PICTURES = re.compile(r"(\w+, ){4}\w+ = \w+\.shape")
+
+
+@dataclass(frozen=True)
+class Dummy:
+    """The smallest input of one kind.
+
+    Attributes:
+        inputs: argument of forward -> the expression of its value; `config` and `options` are known to it.
+    """
+
+    kind: str
+    inputs: Mapping[str, str]
+
+    @property
+    def lines(self) -> list[str]:
+        """The statements that return it."""
+        return ["return (", *(f"    {value}," for value in self.inputs.values()), ")"]
+
+
+def dummies_of(model: UpstreamModel, merging: Merging) -> list[Dummy]:
+    """Those of a class; a kind whose inputs are not known is left out."""
+    found = (Dummy(one.kind, dict(_inputs(model, one))) for one in merging.features if one.placed is not None)
+    return [one for one in found if one.inputs]
+
+
+def batched(one: Features) -> bool:
+    """Whether the pictures of a row lie in a dimension of their own, behind that of rows."""
+    return "pixel_attention_mask" in one.inputs and "spatial_shapes" not in one.inputs
+
+
+def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
+    if one.kind == "audio" or not one.inputs or not model.config.has("vision_config"):
+        return
+    pixels, names, film = one.inputs[0], set(one.inputs), one.kind == "video"
+    vision = _Vision(model)
+    grid = next((name for name in one.inputs if name.endswith("grid_thw")), None)
+    square = f"{vision.channels}, {vision.size}, {vision.size}"
+    if grid is not None:
+        frames = 2 if film else 1
+        rows = f"{frames} * {vision.merge} ** 2"
+        yield pixels, f"torch.ones({rows}, {vision.width}, **options)"
+        yield grid, f'torch.tensor([[{frames}, {vision.merge}, {vision.merge}]], device=options["device"])'
+        for name in (name for name in one.inputs if name.endswith("merge_sizes")):
+            yield name, f'torch.tensor([{vision.merge}], device=options["device"])'
+    elif film:
+        yield pixels, f"torch.ones(1, 1, {square}, **options)"
+    elif "spatial_shapes" in names:
+        yield pixels, f"torch.ones(1, {vision.merge} ** 2, {vision.channels} * {vision.patch} ** 2, **options)"
+        yield "spatial_shapes", f'torch.tensor([[{vision.merge}, {vision.merge}]], device=options["device"])'
+        yield "pixel_attention_mask", f'torch.ones(1, {vision.merge} ** 2, dtype=torch.long, device=options["device"])'
+    elif batched(one):
+        yield pixels, f"torch.ones(1, 1, {square}, **options)"
+        yield "pixel_attention_mask", _ones(f"1, 1, {vision.size}, {vision.size}")
+    elif model.config.has("image_grid_pinpoints"):
+        tiles = f"1 + max(h * w for h, w in config.image_grid_pinpoints) // {vision.size} ** 2"
+        yield pixels, f"torch.ones(1, {tiles}, {square}, **options)"
+        yield "image_sizes", f'torch.tensor([[{vision.size}, {vision.size}]], device=options["device"])'
+    elif "image_sizes" in names and _takes_sizes(model, one):
+        side = f"{vision.merge} * {vision.patch}"
+        yield pixels, f"torch.ones(1, {vision.channels}, {side}, {side}, **options)"
+        yield "image_sizes", f'torch.tensor([[{side}, {side}]], device=options["device"])'
+    else:
+        yield pixels, f"torch.ones(1, {square}, **options)"
+        if "pixel_mask" in names:
+            yield "pixel_mask", _ones(f"1, {vision.size}, {vision.size}")
+        for name in sorted(name for name in names - {pixels} if name.endswith("pixel_values")):
+            other = f"side_of(config.{name.removesuffix('_pixel_values')}_vision_config.image_size)"
+            yield name, f"torch.ones(1, {vision.channels}, {other}, {other}, **options)"
+
+
+def _ones(shape: str) -> str:
+    return f'torch.ones({shape}, dtype=torch.bool, device=options["device"])'
+
+
+def _takes_sizes(model: UpstreamModel, one: Features) -> bool:
+    """Whether the method that makes features names the sizes of pictures, and does not only hand them on."""
+    getter = f"get_{one.kind}_features"
+    methods = (model.source.method(name, getter) for name in model.source.classes)
+    return any("image_sizes" in {argument.arg for argument in node.args.args} for node in methods if node is not None)
+
+
+class _Vision:
+    """Expressions for what a config says of its tower."""
+
+    def __init__(self, model: UpstreamModel) -> None:
+        config = model.built_config
+        vision = config.get("vision_config")
+        self._model, self._whole, self._part = model, config, vision if isinstance(vision, ConfigView) else config
+
+    def _named(self, *names: str) -> str | None:
+        for name in names:
+            if self._part.has(name):
+                return f"config.vision_config.{name}"
+            if self._whole.has(name):
+                return f"config.{name}"
+        return None
+
+    @property
+    def channels(self) -> str:
+        return self._named(*_CHANNELS) or "3"
+
+    @property
+    def patch(self) -> str:
+        return f"side_of({self._named('patch_size')})"
+
+    @property
+    def size(self) -> str:
+        return f"side_of({self._named('image_size')})"
+
+    @property
+    def merge(self) -> str:
+        return self._named(*_MERGES) or "2"
+
+    @property
+    def width(self) -> str:
+        """The dimensions of one patch: flat, of one frame or several, or as a small picture."""
+        frames = self._named("temporal_patch_size")
+        if frames is None and _SMALL_PICTURES.search(ast.unparse(self._model.source.tree)):
+            return f"{self.channels}, {self.patch}, {self.patch}"
+        flat = f"{self.channels} * {self.patch} ** 2"
+        return f"{flat} * {frames}" if frames is not None else flat

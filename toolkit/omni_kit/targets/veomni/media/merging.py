@@ -1,0 +1,182 @@
+"""Finds where a model of transformers puts the features of media among the embeddings of its text.
+
+The method that merges calls `get_image_features`, `get_video_features` or `get_audio_features` of its own class, and
+puts what they return where placeholder tokens stand.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from omni_kit.errors import Refusal
+from omni_kit.pysource.source import dotted
+from omni_kit.targets.veomni.text.sequence import built_classes
+from omni_kit.upstream.transformers.models import UpstreamModel
+
+KINDS = {"get_image_features": "image", "get_video_features": "video", "get_audio_features": "audio"}
+POSITIONS = "get_rope_index"
+_MASK = "get_placeholder_mask"
+
+
+@dataclass(frozen=True)
+class Features:
+    """The features of one kind of media on their way into the embeddings.
+
+    Attributes:
+        kind: "image", "video" or "audio".
+        call: the call that makes them.
+        inputs: the arguments of forward that it takes, that of the pixels or the sound first.
+        name: the variable that holds them when they are placed; empty where that was not recognised.
+        placed: the first statement that needs to know how many there are.
+        layers: what assigns features of further layers, which go to the same places; by variable.
+    """
+
+    kind: str
+    call: ast.Call
+    inputs: tuple[str, ...]
+    name: str
+    placed: ast.stmt | None
+    layers: tuple[tuple[str, ast.stmt], ...] = ()
+
+
+@dataclass(frozen=True)
+class Merging:
+    """The method that merges.
+
+    Attributes:
+        owner: its class.
+        features: of each kind that it merges, in the order of the source.
+        positions: the class computes positions on several axes.
+    """
+
+    owner: str
+    forward: ast.FunctionDef
+    features: tuple[Features, ...]
+    positions: bool
+
+
+def find_merging(model: UpstreamModel) -> Merging:
+    """Return where a model merges media into text.
+
+    Raises:
+        Refusal: no such method was recognised, or it does not take what VeOmni's data pipeline hands over.
+    """
+    source = model.source
+    for owner in built_classes(source, model.class_name):
+        forward = source.method(owner, "forward")
+        calls = list(_calls(forward)) if forward is not None else []
+        if forward is None or not calls:
+            continue
+        where = source.where(forward)
+        taken = {argument.arg for argument in (*forward.args.args, *forward.args.kwonlyargs)}
+        if "input_ids" not in taken:
+            raise Refusal(f"{owner}.forward ({where}) takes no input_ids, in which placeholders stand")
+        if forward.args.kwarg is None:
+            raise Refusal(
+                f"{owner}.forward ({where}) takes no further arguments, such as VeOmni's masks of placeholders"
+            )
+        if (call := _not_handed_on(model, owner)) is not None:
+            raise Refusal(
+                f"`{ast.unparse(call.func)}` ({source.where(call)}) gets no further arguments: masks are lost"
+            )
+        features = tuple(_features(forward, call, taken) for call in calls)
+        return Merging(owner, forward, features, source.method(owner, POSITIONS) is not None)
+    head = source.method(model.class_name, "forward")
+    where = source.where(head or source.classes[model.class_name])
+    raise Refusal(
+        f"{model.class_name} ({where}) calls none of {', '.join(KINDS)}: how it merges media into text is not recognised"
+    )
+
+
+def refuse_encoder_decoder(model: UpstreamModel) -> None:
+    """Raises for a model whose text is made by a decoder of what an encoder has read.
+
+    Raises:
+        Refusal: it is one; with the line that says so.
+    """
+    found = model.config.find("is_encoder_decoder")
+    if found is not None and found.value is True:
+        raise Refusal(f"{model.class_name} is an encoder-decoder ({found.evidence}): VeOmni trains decoders alone")
+    source = model.source
+    forward = source.method(model.class_name, "forward")
+    taken = next((a for a in forward.args.args if a.arg == "decoder_input_ids"), None) if forward is not None else None
+    if forward is not None and taken is not None:
+        where = source.where(taken)
+        raise Refusal(f"{model.class_name}.forward takes decoder_input_ids ({where}): VeOmni trains decoders alone")
+
+
+def _calls(forward: ast.FunctionDef) -> Iterator[ast.Call]:
+    """The calls that make features, in the order of the source."""
+    found = [node for node in ast.walk(forward) if isinstance(node, ast.Call) and _kind(node)]
+    yield from sorted(found, key=lambda node: node.lineno)
+
+
+def _kind(call: ast.Call) -> str:
+    name = dotted(call.func) or ""
+    return KINDS.get(name.removeprefix("self."), "") if name.startswith("self.") else ""
+
+
+def _not_handed_on(model: UpstreamModel, owner: str) -> ast.Call | None:
+    """The call of the merging module by the head, where it leaves out the head's further arguments."""
+    if owner == model.class_name:
+        return None
+    head = model.source.method(model.class_name, "forward")
+    for node in ast.walk(head) if head is not None else ():
+        if isinstance(node, ast.Call) and dotted(node.func) in {"self.model", "self.thinker"}:
+            return node if all(keyword.arg is not None for keyword in node.keywords) else None
+    return None
+
+
+def _features(forward: ast.FunctionDef, call: ast.Call, taken: set[str]) -> Features:
+    kind = _kind(call)
+    given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg is not None)]
+    names = (node.id for value in given for node in ast.walk(value) if isinstance(node, ast.Name))
+    inputs = tuple(name for name in dict.fromkeys(names) if name in taken and not name.startswith("vision_feature"))
+    block = _block_of(forward, call)
+    name, placed = _placed(block, kind)
+    outputs = {ast.unparse(target) for one in block if isinstance(one, ast.Assign | ast.AnnAssign)
+               and call in ast.walk(one) for target in _targets(one)}  # fmt: skip
+    return Features(kind, call, inputs, name, placed, tuple(_layers(block, outputs)))
+
+
+def _block_of(forward: ast.FunctionDef, call: ast.Call) -> list[ast.stmt]:
+    """The statements that follow the one of a call in its block, itself first."""
+    blocks = [value for node in ast.walk(forward) for value in (getattr(node, "body", None), getattr(node, "orelse", None))
+              if isinstance(value, list)]  # fmt: skip
+    for block in reversed(blocks):
+        for place, statement in enumerate(block):
+            if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr) and call in ast.walk(statement):
+                return block[place:]
+    return []
+
+
+def _targets(statement: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+
+
+def _placed(block: list[ast.stmt], kind: str) -> tuple[str, ast.stmt | None]:
+    """The variable of features, and the first statement that asks for their places or scatters them."""
+    for statement in block:
+        for node in ast.walk(statement):
+            if not isinstance(node, ast.Call):
+                continue
+            called = (dotted(node.func) or "").rpartition(".")[2]
+            named = next((k.value for k in node.keywords if k.arg == f"{kind}_features"), None)
+            if called == _MASK and isinstance(named, ast.Name):
+                return named.id, statement
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "masked_scatter" and len(node.args) == 2:
+                source = next((n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)), "")
+                return source, statement
+    return "", None
+
+
+def _layers(block: list[ast.stmt], outputs: set[str]) -> Iterator[tuple[str, ast.stmt]]:
+    """What is taken out of a tower's output besides its features, as those of earlier layers for later ones of text."""
+    for statement in block:
+        value = statement.value if isinstance(statement, ast.Assign) else None
+        if (
+            isinstance(value, ast.Attribute)
+            and ast.unparse(value.value) in outputs
+            and value.attr.startswith("deepstack")
+        ):
+            yield ast.unparse(statement.targets[0]), statement

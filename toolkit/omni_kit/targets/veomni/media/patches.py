@@ -1,0 +1,84 @@
+"""The patches of a media model: upstream's own text, with a door for what VeOmni's data pipeline hands over."""
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from omni_kit.pysource.match import body_without_docstring
+from omni_kit.targets.veomni.media.dummies import Dummy, dummies_of
+from omni_kit.targets.veomni.media.merging import Features, Merging
+from omni_kit.targets.veomni.text.editing import Edit, edited, renamed, snake
+from omni_kit.targets.veomni.text.patches import Patch
+from omni_kit.upstream.transformers.models import UpstreamModel
+
+IMPORTED = ("from_pipeline", "tower_arguments", "positions_of", "collate_infos")
+"""What the generated module takes from the integration's `media` module."""
+
+
+def media_patches(model: UpstreamModel, merging: Merging) -> Iterator[Patch]:
+    """The method that merges, and what VeOmni asks a model with media for."""
+    yield _merging_patch(model, merging, dummies_of(model, merging))
+    head = model.class_name
+    yield Patch(
+        "override_method",
+        f"{head}.get_position_id_func",
+        "Added: VeOmni's data pipeline makes positions with it, in processes of its own",
+        f"""def {snake(head)}_get_position_id_func(self):
+    return positions_of({merging.owner}, self.config)
+""",
+    )
+    yield Patch(
+        "override_method",
+        f"{head}.get_extra_collate_infos",
+        "Added: how VeOmni's collator joins the media of several samples",
+        f"""def {snake(head)}_get_extra_collate_infos(self):
+    return collate_infos()
+""",
+    )
+
+
+def _merging_patch(model: UpstreamModel, merging: Merging, dummies: Sequence[Dummy]) -> Patch:
+    source, forward = model.source, merging.forward
+    assert forward.args.kwarg is not None
+    rest = forward.args.kwarg.arg
+    edits = [Edit.before(source, body_without_docstring(forward)[0], _door(merging, dummies, rest))]
+    for one in merging.features:
+        edits += _own(model, one, rest)
+    text = edited(source, forward, edits)
+    return Patch(
+        "override_method",
+        f"{merging.owner}.forward",
+        "VeOmni's masks of placeholders, dummy media, and each process's own features",
+        renamed(text, "forward", f"{snake(merging.owner)}_forward_patched"),
+    )
+
+
+def _door(merging: Merging, dummies: Sequence[Dummy], rest: str) -> str:
+    taken = {argument.arg for argument in merging.forward.args.args}
+    positions = "position_ids" if "position_ids" in taken else "None"
+    target = positions if positions != "None" else "_"
+    lines = [
+        "# Modification: VeOmni's pipeline blanks placeholders and passes masks of them; see media.py.",
+        f"media, input_ids, {target}, {rest} = from_pipeline(self, input_ids, {positions}, {rest})",
+    ]
+    for one in dummies:
+        names = list(one.inputs)
+        lines += [
+            f'if {names[0]} is None and media.needs_dummy("{one.kind}"):',
+            f'    {", ".join(names)}{"," if len(names) == 1 else ""} = media.dummy("{one.kind}")',
+        ]
+    return "\n".join(lines)
+
+
+def _own(model: UpstreamModel, one: Features, rest: str) -> Iterator[Edit]:
+    """Towers get no bounds of texts, and each process places its own features."""
+    source = model.source
+    for keyword in one.call.keywords:
+        if keyword.arg is None and ast.unparse(keyword.value) == rest:
+            yield Edit.at(source, keyword.value, f"tower_arguments({rest})")
+    if one.placed is None:
+        return
+    yield Edit.before(source, one.placed, f'{one.name} = media.own("{one.kind}", {one.name})')
+    for name, statement in one.layers:
+        value = ast.unparse(statement)
+        own = f'{name} = [media.own("{one.kind}", layer) for layer in {name}]'
+        yield Edit.lines(source, statement, statement, f"{value}\n{own}")
