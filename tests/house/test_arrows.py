@@ -19,7 +19,7 @@ TIERS = (
         "omni_kit.keyed",
         "omni_kit.stopping",
     ),
-    ("omni_kit.diagnostics", "omni_kit.isolation", "omni_kit.pysource"),
+    ("omni_kit.diagnostics", "omni_kit.isolation", "omni_kit.pysource", "omni_kit.standins"),
     ("omni_kit.upstream", "omni_kit.output", "omni_kit.formatting"),
     ("omni_kit.layout", "omni_kit.patchgen", "omni_kit.skillpack"),
     ("omni_kit.toys", "omni_kit.convert"),

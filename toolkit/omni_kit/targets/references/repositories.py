@@ -1,10 +1,9 @@
 """The reference side of a model that no library has yet: its authors' repository, imported here and nowhere else."""
 
-import importlib
 import json
-import sys
 import traceback
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +12,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from omni_kit.documents import read_mapping
-from omni_kit.errors import BadInput
+from omni_kit.errors import BadInput, OmniKitError
+from omni_kit.targets.references.authors import Authors
 from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
 from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.feeds.protocol import Feed
@@ -41,6 +41,7 @@ class RepositoryBuilder:
     def __init__(self) -> None:
         self._device = "cpu"
         self._told = ""
+        self._authors: Authors | None = None
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Says the version of torch: the authors' code has none.
@@ -88,8 +89,9 @@ class RepositoryBuilder:
         return denoised(samples_of(cast_), lambda sample: ask(model, sample))
 
     def notes(self) -> list[str]:
-        """Nothing is done otherwise than in real life."""
-        return []
+        """Names the packages that stand-ins stood for."""
+        used = ", ".join(self._authors.used) if self._authors is not None else ""
+        return [f"the authors' code ran with stand-ins for packages that are not installed: {used}"] if used else []
 
     def make_toy(self, source: str, feed: Feed) -> nn.Module:
         """A toy with deterministic weights, float32, in training mode, from a toy_config.json."""
@@ -98,11 +100,21 @@ class RepositoryBuilder:
         fill(model)
         return model
 
+    def importing_files(self) -> AbstractContextManager[None]:
+        """Let imports find the authors' modules."""
+        return self._authors.importing_files() if self._authors is not None else nullcontext()
+
+    def _authors_of(self, reference: Reference) -> Authors:
+        """What imports their files: the same for every model of one repository."""
+        if self._authors is None or self._authors.repository != reference.repository:
+            self._authors = Authors(reference)
+        return self._authors
+
     def _built(self, file: Path) -> nn.Module:
         values = read_mapping(file)
         reference = find_reference(self._told) if self._told else recorded_reference(file)
         given = {name: value for name, value in values.items() if not name.startswith("_")}
-        model = made(reference, given)
+        model = made(reference, given, self._authors_of(reference))
         setattr(
             model,
             ARGUMENTS,
@@ -116,7 +128,7 @@ def values_of(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name != SIGNED}
 
 
-def made(reference: Reference, given: Mapping[str, Any]) -> nn.Module:
+def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn.Module:
     """The authors' class with these arguments, or with these values in its dataclass.
 
     Raises:
@@ -126,11 +138,11 @@ def made(reference: Reference, given: Mapping[str, Any]) -> nn.Module:
     values = {name: _as_by_default(reference, name, value) for name, value in given.items()}
     settings = reference.settings
     try:
-        cls = _imported(reference, reference.cls.source.module, reference.class_name)
+        cls = authors.get(reference.cls.source.module, reference.class_name)
         if settings is None:
             return cast(nn.Module, cls(**values))
-        return cast(nn.Module, cls(_imported(reference, settings.cls.source.module, settings.cls.node.name)(**values)))
-    except (ImportError, BadInput):
+        return cast(nn.Module, cls(authors.get(settings.cls.source.module, settings.cls.node.name)(**values)))
+    except (ImportError, OmniKitError):
         raise
     except Exception as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())
@@ -143,10 +155,3 @@ def _as_by_default(reference: Reference, name: str, value: Any) -> Any:
     """A list where the authors have one, a tuple where they have that: JSON knows one of the two."""
     known = reference.arguments.get(name)
     return tuple(value) if isinstance(value, list) and known is not None and isinstance(known.default, tuple) else value
-
-
-def _imported(reference: Reference, module: str, name: str) -> Any:
-    for place in reversed(reference.repository.places):
-        if str(place) not in sys.path:
-            sys.path.insert(0, str(place))
-    return getattr(importlib.import_module(module), name)

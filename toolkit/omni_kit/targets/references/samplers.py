@@ -71,7 +71,8 @@ class SamplerBuilder(RepositoryBuilder):
             assert spec is not None
             assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
+            with self.importing_files():
+                spec.loader.exec_module(module)
             if not hasattr(module, FUNCTION):
                 raise BadInput(f"{self._file} has no {FUNCTION}(model, noise, steps, text, against, scale)")
             self._sample = getattr(module, FUNCTION)

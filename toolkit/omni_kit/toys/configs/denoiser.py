@@ -65,8 +65,16 @@ AT_MOST: Mapping[str, int] = {
     "multiple_of": 24,
     "motion_encoder_size": 16,
 }
-_IS_LAYERS = re.compile(r"(layers|depth|_blocks|num_scale)$")
-_IS_HEADS = re.compile(r"(^|_)(num|n)(_\w+)?_heads$")
+# How large pictures are, as authors call it: a model may have positions for that size alone.
+IS_SIDE = re.compile(r"^(input|img|image|latent)_(size|resolution)$|^resolution$")
+_SIDE = 4  # in patches
+# How many words a text has, or how many frames a film, where a model has parameters for so many.
+IS_TEXT_LENGTH = re.compile(
+    r"^(num_(clip|text|txt|cond|context)_tokens?|token_num|model_max_length|max_(seq|text)_len)$"
+)
+_TEXT_LENGTH, _FRAMES = 9, 3
+_IS_LAYERS = re.compile(r"(layers|depths?|_blocks|num_scale|n_layer)$")
+_IS_HEADS = re.compile(r"(^|_)(num|n)(_\w+)?_heads$|^n_head$|^heads$")
 _IS_FEW_HEADS = re.compile(r"(kv|key_value)(_\w+)?_heads$")
 _IS_HEAD_DIM = re.compile(r"(head_dim|dim_head|d_kv)$")
 _IS_WIDTH = re.compile(r"(^|_)(dims?\d?|channels|ff|size|querie|token)(_\w+)?$")
@@ -116,6 +124,8 @@ def _shrunk(key: str, value: Any, free: Iterator[int]) -> Any:
         return type(value)(layer for layer in value if layer < _LAYERS)
     if key.endswith("max_resolution") and isinstance(value, (list, tuple)):
         return type(value)(min(side, AT_MOST["sample_size"]) for side in value)
+    if IS_SIDE.search(key) and isinstance(value, (list, tuple)):
+        return type(value)([_SIDE * _PATCH] * len(value))
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         return value
     rule = next((rule for matches, rule in _RULES if matches(key)), None)
@@ -126,6 +136,9 @@ _Rule = Callable[[str, int, Iterator[int]], int]
 # The first whose test a name passes.
 _RULES: Sequence[tuple[Callable[[str], Any], _Rule]] = (
     (AT_MOST.__contains__, lambda key, value, free: min(value, AT_MOST[key])),
+    (IS_SIDE.search, lambda key, value, free: _SIDE * _PATCH),
+    (IS_TEXT_LENGTH.search, lambda key, value, free: min(value, _TEXT_LENGTH)),
+    ("num_frames".__eq__, lambda key, value, free: min(value, _FRAMES)),
     (_IS_LAYERS.search, lambda key, value, free: _LAYERS),
     (_IS_FEW_HEADS.search, lambda key, value, free: _FEW_HEADS),
     (_IS_HEADS.search, lambda key, value, free: HEADS),

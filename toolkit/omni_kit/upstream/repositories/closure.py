@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from omni_kit.pysource.source import dotted
-from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.names import Defined, in_stand_ins, resolve
 
 
 @dataclass
@@ -52,6 +52,8 @@ def _add(one: Defined, found: Closure) -> None:
     found.uses[one], found.foreign[one] = {}, {}
     for name in dict.fromkeys(names_in(one.node)):
         meant = resolve(one.source, name)
+        if isinstance(meant, str):
+            meant = in_stand_ins(meant) or meant
         if isinstance(meant, str):
             found.foreign[one][name] = meant
         elif meant is not None and meant != one:

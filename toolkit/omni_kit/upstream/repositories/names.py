@@ -3,7 +3,9 @@
 import ast
 from dataclasses import dataclass
 
+from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile, absolute_module, dotted, read_source
+from omni_kit.standins import ROOT, STAND_INS, stand_ins
 
 MODULES = ("torch.nn.Module", "torch.nn.modules.module.Module")
 STAR = "*"
@@ -73,6 +75,19 @@ def _starred(source: SourceFile, name: str, seen: frozenset[tuple[str, str]]) ->
             file = source.library.module_file(absolute_module(source.package, node))
             if file is not None and (found := resolve(read_source(source.library, file), name, seen)) is not None:
                 return found
+    return None
+
+
+def in_stand_ins(name: str) -> Defined | None:
+    """What a stand-in defines under an absolute name ("timm.layers.Mlp"); None without one."""
+    parts = name.split(".")
+    if parts[0] not in stand_ins():
+        return None
+    library = Library(STAND_INS, ROOT)
+    for cut in range(len(parts) - 1, 0, -1):
+        if (file := library.module_file(".".join([STAND_INS, *parts[:cut]]))) is not None:
+            found = resolve(read_source(library, file), ".".join(parts[cut:]))
+            return found if isinstance(found, Defined) else None
     return None
 
 

@@ -97,6 +97,10 @@ def find_reference(given: str) -> Reference:
     if len(found) > 1:
         files = ", ".join(repository.show(one.source.path) for one in found[:3])
         raise BadInput(f"{place} has {len(found)} classes '{name}': {files}", f"write FILE{BETWEEN}{name}")
+    if BETWEEN in given and repository.own is None:  # imports may start further in
+        repository = repository_of(found[0].source.path, repository.root)
+        source = read_source(repository, found[0].source.path)
+        found = [ClassRef(source, source.classes[found[0].node.name])]
     return _checked(Reference(given, repository, found[0], loop))
 
 

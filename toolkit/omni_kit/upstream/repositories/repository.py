@@ -1,13 +1,20 @@
 """A repository as a library to be read: modules are found below its root, whatever they are called."""
 
+import ast
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library
+from omni_kit.pysource.source import parse_file
 
 REPOSITORY = "repository"
+_OF_ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "README.md", "LICENSE", "environment.yml")
+_DEEPEST = 8  # folders between a file and its repository's root
+_NEAR = 64  # files of one folder that are looked at
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
 
 
@@ -52,6 +59,11 @@ class Repository(Library):
                     return candidate
         return None
 
+    def folders(self, module: str) -> list[Path]:
+        """The folders of a dotted package that has no file of its own, below the places."""
+        found = [place.joinpath(*module.split(".")) for place in self.places]
+        return [one for one in found if module and one.is_dir() and not (one / "__init__.py").is_file()]
+
     def module_name(self, file: Path) -> str:
         """The dotted name of a file, from the innermost of the places."""
         place = next(place for place in reversed(self.places) if file.is_relative_to(place))
@@ -63,10 +75,44 @@ def _skipped(place: Path) -> bool:
     return any(part in _SKIPPED or part.startswith(".") for part in place.parts)
 
 
-def repository_of(file: Path) -> Repository:
-    """The repository that a file belongs to: the folder above its outermost package."""
-    folder = file.resolve().parent
-    while (folder / "__init__.py").is_file() and folder != folder.parent:
-        folder = folder.parent
-    above = folder.parent
-    return Repository(REPOSITORY, above if folder.name == "src" else folder)
+def repository_of(file: Path, within: Path | None = None) -> Repository:
+    """The repository that a file belongs to, with the root that most of its imports start from.
+
+    That is the folder above its outermost package, or one above that, up to where the repository itself begins.
+
+    Args:
+        within: no folder above this one.
+    """
+    package = file.resolve().parent
+    while (package / "__init__.py").is_file() and package != package.parent:
+        package = package.parent
+    ends = within.resolve() if within is not None else _outermost(package)
+    roots = [package, *(above for above in package.parents if above.is_relative_to(ends))]
+    wanted = _imported(file)
+    candidates = [Repository(REPOSITORY, _without_src(root)) for root in roots]
+    return max(candidates, key=lambda one: sum(one.module_file(name) is not None for name in wanted))
+
+
+def _without_src(root: Path) -> Path:
+    return root.parent if root.name == "src" else root
+
+
+def _outermost(folder: Path) -> Path:
+    """Where a repository begins: what git says, or else the outermost of a few folders that have what a root has."""
+    near = [folder, *folder.parents][:_DEEPEST]
+    if (of_git := next((one for one in near if (one / ".git").exists()), None)) is not None:
+        return of_git
+    return next((one for one in reversed(near) if any((one / name).is_file() for name in _OF_ROOTS)), folder)
+
+
+def _imported(file: Path) -> set[str]:
+    """The modules that a file, and those next to it, import by absolute names."""
+    found: set[str] = set()
+    for one in sorted(file.parent.glob("*.py"))[:_NEAR]:
+        with suppress(OSError, SyntaxError, UnicodeDecodeError):
+            for node in ast.walk(parse_file(one)[1]):
+                if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                    found.add(node.module)
+                elif isinstance(node, ast.Import):
+                    found |= {alias.name for alias in node.names}
+    return {name for name in found if name.partition(".")[0] not in sys.stdlib_module_names}

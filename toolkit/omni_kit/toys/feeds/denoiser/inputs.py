@@ -48,7 +48,7 @@ def _sample(model: Any, index: int, before: Chosen | None) -> tuple[Tensors, tor
 
     def make(chosen: Chosen) -> Tensors:
         layout: Layout = choices[latents][chosen[latents]]
-        laid = replace(sizes, film=layout.film, square=layout.square)
+        laid = replace(sizes, film=layout.film, square=layout.square, fixed=layout.fixed)
         options = ((name, choices[name][at]) for name, at in chosen.items())
         made = {name: option(laid) for name, option in options if option is not None}
         return _placed({name + where: one for name, parts in made.items() for where, one in parts.items()}, model)
@@ -109,7 +109,7 @@ def _arguments(model: Any) -> list[Argument]:
     return [
         Argument(
             one.name,
-            str(one.annotation),
+            _annotated(one),
             one.default is one.empty,
             sigmas,
             _expected(type(model), one.name) or _rank(forward, one.name),
@@ -117,6 +117,13 @@ def _arguments(model: Any) -> list[Argument]:
         for one in parameters
         if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
     ]
+
+
+def _annotated(one: inspect.Parameter) -> str:
+    """The annotation; the type of a plain default without one."""
+    if one.annotation is one.empty and isinstance(one.default, (bool, int, float, str)):
+        return type(one.default).__name__
+    return str(one.annotation)
 
 
 _NOISY = re.compile(r"^(hidden_states|x|sample|latents|decoder_input_tokens)$")

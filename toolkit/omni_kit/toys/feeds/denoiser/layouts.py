@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from omni_kit.toys.feeds.denoiser.arguments import SHAPES
 from omni_kit.toys.feeds.denoiser.options import Argument
-from omni_kit.toys.feeds.denoiser.sizes import PICTURES, Sizes, is_film, patch_of
+from omni_kit.toys.feeds.denoiser.sizes import PICTURES, Sizes, is_film, patch_of, side_of
 from omni_kit.toys.tensors import Tensors
 
 _CHANNELS = ("in_channels", "in_visual_dim", "input_dims", "embedding_dim", "latent_channels")
@@ -26,6 +26,7 @@ class Layout:
         axes: what the axes are: 1, c(hannels), f(rames), h (rows), w (columns), n (patches), p (patches of pictures).
         inside: "[0]" where the latents are the only item of a list.
         square: as many rows as columns.
+        fixed: as many rows and columns as the config says.
     """
 
     axes: str
@@ -33,6 +34,7 @@ class Layout:
     channels: int
     inside: str = ""
     square: bool = False
+    fixed: bool = False
 
     def __call__(self, sizes: Sizes) -> Tensors:
         """The latents of a sample."""
@@ -55,7 +57,9 @@ def layouts(argument: Argument, sizes: Sizes, names: Sequence[str]) -> list[Layo
     whole = math.prod(patch_of(sizes.config))  # a layer may take whole patches
     of_patches = [width // whole for width in sizes.widths[:_OTHER_WIDTHS] if width % whole == 0]
     widths = dict.fromkeys([*named, *sizes.widths[:_OTHER_WIDTHS], *of_patches])
-    return [replace(way, channels=width, square=square) for square in (False, True) for width in widths for way in ways]
+    shapes = [{"fixed": True}] if side_of(sizes.config) is not None else []
+    shapes += [{}, {"square": True}]
+    return [replace(way, channels=width, **shape) for shape in shapes for width in widths for way in ways]
 
 
 def _ways(argument: Argument, film: bool, names: Sequence[str]) -> Iterator[Layout]:

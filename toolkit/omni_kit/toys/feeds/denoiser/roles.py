@@ -30,6 +30,7 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"(input|token)_ids?$", scalars.tokens),
         (r"(^|_)ids$|coords$", positions.ids),
         (r"^class_labels$|^style$|^additional_t_cond$", scalars.label),
+        (r"^(y|c|cond|context|labels?|class(es)?|class_(ids?|idx))$", scalars.label_or_text),
         (r"_drop$", masks.dropped),
         (r"^(audio_)?(num_frames|height|width)$", scalars.number),
         (r"^fps$", scalars.fps),

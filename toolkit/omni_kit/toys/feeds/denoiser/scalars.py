@@ -1,9 +1,11 @@
 """Single numbers: times, strengths, classes, sizes."""
 
+import re
 from collections.abc import Iterator
 
 import torch
 
+from omni_kit.toys.feeds.denoiser.embeddings import embedding
 from omni_kit.toys.feeds.denoiser.options import Argument, Dim, Fill, Option, frames, option, patches, words
 from omni_kit.toys.feeds.denoiser.sizes import PICTURES, Sizes
 from omni_kit.toys.tensors import Tensors
@@ -13,6 +15,7 @@ _TIMESTEPS = (250, 812)
 _SIGMAS = (0.25, 0.8125)
 _GUIDANCE = (3.5, 5.0)
 _FPS = (30, 12)  # none is the usual 24, which is what many models take without it
+_CLASSES = re.compile(r"(^|_)(num|n)_?(class(es)?|labels?)($|_)|class_(dropout|embed)")
 _PIXELS = 8.0  # for each patch
 
 
@@ -36,6 +39,13 @@ def label(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """A class; the only one where there is one."""
     yield option(_of((0, 1)), 1)
     yield option(_of((0, 0)), 1)
+
+
+def label_or_text(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """A class, or an embedding: first what the config speaks of."""
+    texts = list(embedding(argument, sizes))
+    labels = list(label(argument, sizes))
+    yield from [*labels, *texts] if any(map(_CLASSES.search, sizes.config)) else [*texts, *labels]
 
 
 def tokens(argument: Argument, sizes: Sizes) -> Iterator[Option]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from omni_kit.toys.configs.denoiser import IS_SIDE, IS_TEXT_LENGTH
 from omni_kit.toys.weights import shuffled_ramp
 
 # Frames, rows and columns of patches, and the length of the text. No two sizes of a sample are alike.
@@ -41,6 +42,7 @@ class Sizes:
         widths: what the model's layers take, in the order of the layers.
         film: latents have frames.
         square: they have as many rows as columns.
+        fixed: they have the size that the config says, of which a model may have positions.
     """
 
     index: int
@@ -48,6 +50,7 @@ class Sizes:
     widths: tuple[int, ...]
     film: bool = False
     square: bool = False
+    fixed: bool = False
 
     @property
     def grid(self) -> tuple[int, int, int]:
@@ -55,7 +58,9 @@ class Sizes:
         frames, rows, columns = _GRIDS[self.index]
         if self.square:
             rows = columns = _SIDES[self.index]
-        fixed = self.config.get("video_length")  # as many as there are positions for
+        if self.fixed and (sides := side_of(self.config)):
+            rows, columns = (max(1, side // step) for side, step in zip(sides, patch_of(self.config)[1:], strict=True))
+        fixed = self.config.get("video_length") or self.config.get("num_frames")  # as many as there are positions for
         return (fixed or frames) if self.film else 1, rows, columns
 
     @property
@@ -75,6 +80,9 @@ class Sizes:
         fixed = next((key for pattern, key in _FIXED if pattern.search(name) and self.config.get(key)), None)
         if fixed:
             return int(self.config[fixed])
+        length = next((value for key, value in self.config.items() if IS_TEXT_LENGTH.search(key)), None)
+        if isinstance(length, int):
+            return length
         return _TEXT[self.index] + (_LONGER if _SECOND.search(name) else 0)
 
     def values(self, name: str, shape: Sequence[int]) -> torch.Tensor:
@@ -86,6 +94,16 @@ class Sizes:
         """How many blocks the model has, of all kinds that follow each other."""
         keys = ("num_layers", "num_single_layers")
         return sum(self.config.get(key) or 0 for key in keys)
+
+
+def side_of(config: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Rows and columns of the latents that a config says; None where it says none."""
+    said = next((value for key, value in config.items() if IS_SIDE.search(key)), None)
+    if isinstance(said, int):
+        return said, said
+    if isinstance(said, (list, tuple)) and len(said) >= 2 and all(isinstance(one, int) for one in said):
+        return said[-2], said[-1]
+    return None
 
 
 def patch_of(config: Mapping[str, Any]) -> tuple[int, int, int]:

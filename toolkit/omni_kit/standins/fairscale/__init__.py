@@ -1,0 +1,1 @@
+"""Layers of fairscale, on one process."""

@@ -1,0 +1,5 @@
+"""A logger."""
+
+import logging
+
+logger = logging.getLogger("loguru")

@@ -1,0 +1,1 @@
+"""Layers of timm, where models import them."""

@@ -1,0 +1,3 @@
+"""Operations of xformers."""
+
+from . import ops as ops

@@ -1,0 +1,5 @@
+"""Attention as xformers has it."""
+
+from . import fmha as fmha
+from .fmha import LowerTriangularMask as LowerTriangularMask
+from .fmha import memory_efficient_attention as memory_efficient_attention

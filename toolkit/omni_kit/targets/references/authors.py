@@ -1,0 +1,268 @@
+"""Importing what a model's authors wrote, file by file: no package's `__init__` runs, and missing packages do not matter
+until something of them is used.
+"""
+
+import ast
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from omni_kit.errors import MissingRequirement
+from omni_kit.pysource.source import read_source
+from omni_kit.standins import stand_ins
+from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.reference import Reference
+from omni_kit.upstream.repositories.repository import Repository
+from omni_kit.upstream.repositories.traits import foreign
+
+_INSTEAD = "__omni_kit_instead__"  # how a module of the authors calls `Authors.instead`
+_STAND_INS = "omni_kit.standins"
+
+
+class Missing:
+    """What could not be imported. Nothing happens until it is used; then it says which packages are missing.
+
+    While files are still being imported a call gives another of these, and a decorator gives what it decorates.
+    """
+
+    def __init__(self, name: str, authors: "Authors") -> None:
+        self._name = name
+        self._authors = authors
+
+    def __getattr__(self, name: str) -> "Missing":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Missing(f"{self._name}.{name}", self._authors)
+
+    def __getitem__(self, key: Any) -> "Missing":
+        return self
+
+    def __or__(self, other: Any) -> "Missing":
+        return self
+
+    __ror__ = __or__
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __instancecheck__(self, one: Any) -> bool:
+        return False
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        missing, name = self._authors, self._name
+
+        class Base:
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                raise missing.lacking(name)
+
+        return (Base,)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._authors.importing:
+            raise self._authors.lacking(self._name)
+        decorates = len(args) == 1 and not kwargs and (inspect.isclass(args[0]) or inspect.isfunction(args[0]))
+        return args[0] if decorates else self
+
+
+class Authors(importlib.abc.MetaPathFinder):
+    """Imports a repository's files for one class.
+
+    Attributes:
+        importing: files are being imported: nothing of the model runs yet.
+        used: the packages of which a stand-in was imported.
+    """
+
+    def __init__(self, reference: Reference) -> None:
+        self._reference = reference
+        self.repository: Repository = reference.repository
+        self.importing = False
+        self.used: dict[str, None] = {}
+        self._why: dict[str, str] = {}
+
+    def get(self, module: str, name: str) -> Any:
+        """Return what a module of theirs defines."""
+        with self.importing_files():
+            return getattr(importlib.import_module(module), name)
+
+    @contextmanager
+    def importing_files(self) -> Iterator[None]:
+        """Let imports find their modules; nothing of the model runs within."""
+        if self not in sys.meta_path:
+            for other in [one for one in sys.meta_path if isinstance(one, Authors)]:
+                other.forget()
+            sys.meta_path.insert(0, self)
+        self.importing = True
+        try:
+            yield
+        finally:
+            self.importing = False
+
+    def forget(self) -> None:
+        """Drop every module of theirs: another repository may have modules of the same names."""
+        sys.meta_path.remove(self)
+        for name, module in [*sys.modules.items()]:
+            if getattr(getattr(module, "__loader__", None), "authors", None) is self:
+                del sys.modules[name]
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """See `MetaPathFinder`: the authors' own modules, and folders of theirs."""
+        file = self.repository.module_file(fullname)
+        if file is not None:
+            package = [str(file.parent)] if file.name == "__init__.py" else None
+            loader = _Package(self, fullname, file) if package else _Module(self, fullname, str(file))
+            return importlib.util.spec_from_file_location(
+                fullname, file, loader=loader, submodule_search_locations=package
+            )
+        folders = [str(one) for one in self.repository.folders(fullname)]
+        if not folders or importlib.machinery.PathFinder.find_spec(fullname, path) is not None:
+            return None
+        spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
+        spec.submodule_search_locations = folders
+        return spec
+
+    def instead(self, error: Exception, module: str, name: str = "") -> Any:
+        """Return what stands for something that could not be imported."""
+        package = module.partition(".")[0]
+        if package in stand_ins() and _not_installed(package):
+            with suppress(ImportError, AttributeError):
+                found: Any = importlib.import_module(f"{_STAND_INS}.{module}")
+                if name:
+                    found = getattr(found, name)
+                self.used[package] = None
+                return found
+        whole = f"{module}.{name}" if name else module
+        self._why.setdefault(whole, f"{type(error).__name__}: {error}")
+        return Missing(whole, self)
+
+    def lacking(self, name: str) -> Exception:
+        """Return the error of a use: one list of all packages that the class needs and that are not there."""
+        package = name.partition(".")[0]
+        if not package or not _not_installed(package):
+            why = next((text for whole, text in self._why.items() if name.startswith(whole)), "")
+            return ImportError(f"{name} cannot be imported: {why}", name=package)
+        needed = [one for one in foreign(self._reference) if one not in stand_ins() and _not_installed(one)]
+        every = list(dict.fromkeys([package, *needed]))
+        return MissingRequirement(
+            f"{self._reference.class_name} needs packages that are not installed: {', '.join(every)}. "
+            f"Install them: pip install {' '.join(every)}"
+        )
+
+
+def _not_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is None
+    except (ImportError, ValueError):
+        return True
+
+
+class _Module(importlib.machinery.SourceFileLoader):
+    """A file in which every plain import of a package that may be missing has something to fall back on."""
+
+    def __init__(self, authors: Authors, fullname: str, path: str) -> None:
+        super().__init__(fullname, path)
+        self.authors = authors
+
+    def get_code(self, fullname: str) -> CodeType:
+        """See `SourceFileLoader`: never from a cache, whose code is that of the file as it is."""
+        text = Path(self.path).read_bytes()
+        tree = ast.fix_missing_locations(_Guarded().visit(ast.parse(text, self.path)))
+        return compile(tree, self.path, "exec", dont_inherit=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """See `Loader`."""
+        vars(module)[_INSTEAD] = self.authors.instead
+        super().exec_module(module)
+
+
+class _Package(_Module):
+    """A package whose `__init__` runs only where something is asked for that cannot be found without."""
+
+    def __init__(self, authors: Authors, fullname: str, file: Path) -> None:
+        super().__init__(authors, fullname, str(file))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """See `Loader`."""
+        whole = super().exec_module
+        ran: list[bool] = []
+
+        def found(name: str) -> Any:
+            if name.startswith("__") and name != "__all__":
+                raise AttributeError(name)
+            with suppress(ModuleNotFoundError):
+                inner = f"{self.name}.{name}"
+                if self.authors.repository.module_file(inner) or self.authors.repository.folders(inner):
+                    return importlib.import_module(inner)
+            source = read_source(self.authors.repository, Path(self.path))
+            meant = resolve(source, name)
+            if isinstance(meant, Defined) and meant.source is not source:
+                return getattr(importlib.import_module(meant.source.module), meant.name)
+            if not ran:
+                ran.append(True)
+                whole(module)
+            try:
+                return vars(module)[name]
+            except KeyError:
+                raise AttributeError(f"module {self.name!r} has no attribute {name!r}") from None
+
+        vars(module)["__getattr__"] = found
+
+
+class _Guarded(ast.NodeTransformer):
+    """Puts plain imports under a `try`; those that the authors guard themselves stay as they are."""
+
+    def visit_Try(self, node: ast.Try) -> ast.AST:
+        """The body is guarded already."""
+        for part in (*node.handlers, *node.orelse, *node.finalbody):
+            self.generic_visit(part)
+        node.orelse = [inner for one in node.orelse for inner in self._listed(one)]
+        return node
+
+    def _listed(self, node: ast.stmt) -> list[ast.stmt]:
+        changed = self.visit(node) if isinstance(node, ast.Import | ast.ImportFrom) else node
+        return changed if isinstance(changed, list) else [changed]
+
+    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
+        """Each alias by itself."""
+        return [
+            _tried(node, ast.Import([one]), _bound(one), one.name if one.asname else _head(one)) for one in node.names
+        ]
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
+        """Each name by itself; stars as they are."""
+        if node.module == "__future__" or node.names[0].name == "*":
+            return node
+        module = "." * node.level + (node.module or "")
+        return [
+            _tried(node, ast.ImportFrom(node.module, [one], node.level), one.asname or one.name, module, one.name)
+            for one in node.names
+        ]
+
+
+def _head(alias: ast.alias) -> str:
+    return alias.name.partition(".")[0]
+
+
+def _bound(alias: ast.alias) -> str:
+    return alias.asname or _head(alias)
+
+
+def _tried(old: ast.stmt, new: ast.stmt, bound: str, module: str, name: str = "") -> ast.stmt:
+    """`try: import a` with `a = instead(error, "a")` where it cannot be imported, on the line of the old statement."""
+    fallback = ast.parse(f"{bound} = {_INSTEAD}(_omni_kit_error, {module!r}, {name!r})").body
+    handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), "_omni_kit_error", fallback)
+    made = ast.Try([new], [handler], [], [])
+    for one in ast.walk(made):
+        if isinstance(one, ast.stmt | ast.expr | ast.ExceptHandler | ast.alias):
+            one.lineno = one.end_lineno = old.lineno
+            one.col_offset = one.end_col_offset = old.col_offset
+    return made
