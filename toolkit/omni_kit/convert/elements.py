@@ -52,6 +52,10 @@ class Placement:
         """What was converted, as it was before. Tensors of which nothing is given are left out; what of others is not
         given is zero.
         """
+        kinds = dict.fromkeys(tensor.dtype for tensor in tensors.values())
+        if len(kinds) > 1:  # weights, and buffers of whole numbers
+            apart = (self.back({name: t for name, t in tensors.items() if t.dtype == kind}) for kind in kinds)
+            return {name: tensor for found in apart for name, tensor in found.items()}
         example = next(iter(tensors.values()), torch.zeros(0))
         whole = torch.zeros(sum(map(math.prod, self.shapes.values())), dtype=example.dtype, device=example.device)
         given = torch.zeros(len(whole), dtype=torch.bool)

@@ -1,5 +1,6 @@
-"""Importing what a model's authors wrote, file by file: no package's `__init__` runs, and missing packages do not matter
-until something of them is used.
+"""Importing what a model's authors wrote, file by file.
+
+No package's `__init__` runs, and missing packages do not matter until something of them is used.
 """
 
 import ast

@@ -14,6 +14,7 @@ from torch import nn
 from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, OmniKitError
 from omni_kit.targets.references.authors import Authors
+from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
 from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.feeds.protocol import Feed
@@ -137,6 +138,7 @@ def made(reference: Reference, given: Mapping[str, Any], authors: Authors) -> nn
     """
     values = {name: _as_by_default(reference, name, value) for name, value in given.items()}
     settings = reference.settings
+    stay_on_cpu()
     try:
         cls = authors.get(reference.cls.source.module, reference.class_name)
         if settings is None:

@@ -109,6 +109,7 @@ def toy_denoiser(config: Mapping[str, Any]) -> dict[str, Any]:
     _fit_heads(toy, config)
     fit_channels(toy, config, _SECOND)
     _fit_widths(toy, config)
+    _fit_sides(toy)
     _fit_layers_of_text(toy)
     if "time_position_encoding_type" in toy:
         toy["attention_head_dim"] = _EIGHTHS
@@ -124,8 +125,6 @@ def _shrunk(key: str, value: Any, free: Iterator[int]) -> Any:
         return type(value)(layer for layer in value if layer < _LAYERS)
     if key.endswith("max_resolution") and isinstance(value, (list, tuple)):
         return type(value)(min(side, AT_MOST["sample_size"]) for side in value)
-    if IS_SIDE.search(key) and isinstance(value, (list, tuple)):
-        return type(value)([_SIDE * _PATCH] * len(value))
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         return value
     rule = next((rule for matches, rule in _RULES if matches(key)), None)
@@ -136,7 +135,6 @@ _Rule = Callable[[str, int, Iterator[int]], int]
 # The first whose test a name passes.
 _RULES: Sequence[tuple[Callable[[str], Any], _Rule]] = (
     (AT_MOST.__contains__, lambda key, value, free: min(value, AT_MOST[key])),
-    (IS_SIDE.search, lambda key, value, free: _SIDE * _PATCH),
     (IS_TEXT_LENGTH.search, lambda key, value, free: min(value, _TEXT_LENGTH)),
     ("num_frames".__eq__, lambda key, value, free: min(value, _FRAMES)),
     (_IS_LAYERS.search, lambda key, value, free: _LAYERS),
@@ -190,6 +188,16 @@ def _fit_widths(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
         if toy.get("caption_channels") and toy.get(f"{second}cross_attention_dim"):
             # Captions are projected to the width of the whole before the blocks look at them.
             toy[f"{second}cross_attention_dim"] = HEADS * (_SECOND_HEAD_DIM if second else HEAD_DIM)
+
+
+def _fit_sides(toy: dict[str, Any]) -> None:
+    """Pictures are a few patches high and wide."""
+    patch = toy.get("patch_size")
+    patch = patch[-1] if isinstance(patch, (list, tuple)) and patch else patch
+    side = _SIDE * (patch if isinstance(patch, int) else _PATCH)
+    for key, value in toy.items():
+        if IS_SIDE.search(key) and value:
+            toy[key] = type(value)([side] * len(value)) if isinstance(value, (list, tuple)) else side
 
 
 def _fit_layers_of_text(toy: dict[str, Any]) -> None:

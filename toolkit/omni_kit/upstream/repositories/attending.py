@@ -1,9 +1,10 @@
 """Where the authors compute attention, and by what."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.repositories.closure import Closure
 from omni_kit.upstream.repositories.names import Defined, absolute
 
@@ -37,7 +38,12 @@ class Attending:
 
 def attending_in(closure: Closure) -> list[Attending]:
     """Every place in what a class needs."""
-    return [found for one in closure.definitions for function in functions_in(one) for found in _in(one, function)]
+    return [
+        found
+        for one in closure.definitions
+        for function in functions_in(one)
+        for found in _in(one, function, closure.uses[one])
+    ]
 
 
 def functions_in(one: Defined) -> list[ast.FunctionDef]:
@@ -47,10 +53,10 @@ def functions_in(one: Defined) -> list[ast.FunctionDef]:
     return [item for item in getattr(one.node, "body", []) if isinstance(item, ast.FunctionDef)]
 
 
-def _in(one: Defined, function: ast.FunctionDef) -> Iterator[Attending]:
+def _in(one: Defined, function: ast.FunctionDef, uses: Collection[str]) -> Iterator[Attending]:
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
     for call in calls:
-        name = absolute(one.source, call.func)
+        name = absolute(one.source, call.func) if dotted(call.func) not in uses else ""  # else it is defined here
         if name.endswith(SDPA):
             yield Attending(one, function, SDPA, call)
         elif name.endswith(_MODULE) or any(kernel in name for kernel in _KERNELS):

@@ -52,8 +52,8 @@ def _add(one: Defined, found: Closure) -> None:
     found.uses[one], found.foreign[one] = {}, {}
     for name in dict.fromkeys(names_in(one.node)):
         meant = resolve(one.source, name)
-        if isinstance(meant, str):
-            meant = in_stand_ins(meant) or meant
+        if isinstance(meant, str) and (stood := _stood_for(one, name)) is not None:
+            name, meant = stood
         if isinstance(meant, str):
             found.foreign[one][name] = meant
         elif meant is not None and meant != one:
@@ -61,6 +61,17 @@ def _add(one: Defined, found: Closure) -> None:
                 found.uses[one][name] = meant
             _add(meant, found)
     found.definitions.append(one)
+
+
+def _stood_for(one: Defined, name: str) -> tuple[str, Defined] | None:
+    """The part of a dotted name that a stand-in defines, and what it defines: of `ops.Mask.of` that is `ops.Mask`."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        part = ".".join(parts[:cut])
+        meant = resolve(one.source, part)
+        if isinstance(meant, str) and (found := in_stand_ins(meant)) is not None:
+            return part, found
+    return None
 
 
 def names_in(node: ast.AST) -> Iterator[str]:

@@ -4,6 +4,7 @@ import importlib
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -52,8 +53,7 @@ class ConvertedBuilder:
     def shapes(self, config_dir: Path) -> dict[str, list[int]]:
         """The shapes of the authors' tensors of which the model takes every element; what else it has, as it is."""
         placement = self._placement(config_dir)
-        with torch.device("meta"):
-            own = {name: list(tensor.shape) for name, tensor in self._built(config_dir).state_dict().items()}
+        own = {name: list(tensor.shape) for name, tensor in self._empty(config_dir).state_dict().items()}
         fitting = {name for name, numbers in placement.numbers.items() if own.get(name) == list(numbers.shape)}
         lost = {*Placement(placement.shapes, {name: placement.numbers[name] for name in fitting}).lost()}
         taken = {name: list(shape) for name, shape in placement.shapes.items() if name not in lost}
@@ -118,12 +118,17 @@ class ConvertedBuilder:
         self._names = values.get(_NAMES, {})
         return self._class.from_config({name: one for name, one in values.items() if not name.startswith("_")})
 
+    def _empty(self, checkpoint: Path) -> Any:
+        """The model without weights; with them where its constructor computes with tensors outside of torch."""
+        with suppress(TypeError, NotImplementedError, RuntimeError), torch.device("meta"):
+            return self._built(checkpoint)
+        return self._built(checkpoint)
+
     def _placement(self, checkpoint: Path) -> Placement:
         if checkpoint not in self._placements:
             with safe_open(checkpoint / WEIGHTS, "pt") as file:
                 shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
-            with torch.device("meta"):
-                config = self._built(checkpoint).config
+            config = self._empty(checkpoint).config
             self._placements[checkpoint] = placement_of(partial(self._convert, config=config), shapes)
         return self._placements[checkpoint]
 

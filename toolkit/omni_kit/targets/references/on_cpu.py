@@ -1,0 +1,61 @@
+"""Running code that expects a GPU on a machine, or in a process, without one."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_CUDA = re.compile(r"^cuda(:\d+)?$")
+# What authors ask a GPU at import or in a constructor, and what they get: one of the A100's kind.
+_REPLIES: Mapping[str, Any] = {
+    "current_device": 0,
+    "get_device_capability": (8, 0),
+    "get_device_name": "cpu",
+    "synchronize": None,
+    "empty_cache": None,
+    "set_device": None,
+}
+
+
+class OnCpu(TorchFunctionMode):
+    """Makes on the CPU what is to be made on, or moved to, a GPU."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """See `TorchFunctionMode`."""
+        if func is torch.Tensor.cuda:
+            return args[0]
+        placed = {name: _here(value) if name == "device" else value for name, value in (kwargs or {}).items()}
+        moved = [args[0], *map(_here, args[1:])] if func is torch.Tensor.to else args
+        return func(*moved, **placed)
+
+
+def _here(value: Any) -> Any:
+    named = isinstance(value, str) and _CUDA.match(value)
+    return torch.device("cpu") if named or (isinstance(value, torch.device) and value.type == "cuda") else value
+
+
+_mode: list[OnCpu] = []
+
+
+def stay_on_cpu() -> None:
+    """From now on run everything of this process on the CPU, and uncompiled; once is enough."""
+    if _mode or torch.cuda.is_available():
+        return
+    _mode.append(OnCpu())
+    _mode[0].__enter__()
+    for name, reply in _REPLIES.items():
+        setattr(torch.cuda, name, _replying(reply))
+    torch.compile = _uncompiled  # type: ignore[assignment]
+
+
+def _replying(reply: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: reply
+
+
+def _uncompiled(model: Any = None, **kwargs: Any) -> Any:
+    """Return what `torch.compile` is given, also where it is a decorator with options."""
+    return model if model is not None else lambda one: one
