@@ -48,7 +48,9 @@ def test_attention_gets_a_processor_and_the_usual_names(tmp_path: Path) -> None:
     assert "scaled_dot_product_attention" not in found.text
     assert "attn.to_out[1](attn.to_out[0](" in found.text
     assert [row.names for row in found.rows] == [
-        (r"\1.to_q.\2",), (r"\1.to_k.\2",), (r"\1.to_v.\2",), (r"\1.to_out.0.\2",)
+        (r"transformer_blocks.\1.to_q.\2",), (r"transformer_blocks.\1.to_k.\2",),
+        (r"transformer_blocks.\1.to_v.\2",), (r"transformer_blocks.\1.to_out.0.\2",),
+        (r"transformer_blocks.\1",),
     ]  # fmt: skip
     assert not found.todo
 
@@ -146,11 +148,15 @@ HEADS = "q, k, v = (f(x).unflatten(-1, (2, -1)).transpose(1, 2) for f in (self.q
     ("a = (q @ k.transpose(-2, -1)) * 0.5\na = a.softmax(dim=-1)\ny = a @ v", "scale=0.5"),
     ("a = F.softmax(q @ k.mT / d, dim=-1)\ny = torch.matmul(a, v)", "scale=1.0 / d"),
     ("a = torch.matmul(q, k.transpose(2, 3))\na = a * self.s\na = torch.softmax(a, -1)\ny = a @ v", "scale=attn.s"),
+    ("a = q @ k.mT\na = (a * 0.5).softmax(-1)\na = self.drop(a)\ny = a @ v", "dropout_p=attn.drop.p if attn.training else 0.0"),
+    ("a = q @ k.mT * 0.5\nm = x.mean()\na += m\na = a.softmax(-1, dtype=torch.float32)\ny = a @ v", "attn_mask=m"),
+    ("a = torch.einsum('b h i d, b h j d -> b h i j', q, k) * 0.5\na = a.softmax(-1)\n"
+     "y = torch.einsum('b h i j, b h j d -> b i h d', a, v)", "scale=0.5"),
     ("a = q.mul(d) @ k.swapaxes(-1, -2)\na = a.softmax(-1)\ny = (a @ v)", "scale=1.0"),
 ])  # fmt: skip
 def test_attention_that_is_written_out_becomes_a_call(written: str, scale: str, tmp_path: Path) -> None:
     own = f"d = 2\n{HEADS}{written}\nreturn self.o(y.transpose(1, 2).flatten(2))"
-    found = ported(tmp_path, attention(f"{SPLIT}\nself.s = 0.5", own))
+    found = ported(tmp_path, attention(f"{SPLIT}\nself.s = 0.5\nself.drop = nn.Dropout(0.1)", own))
     assert scale in found.text
     assert "softmax" not in found.text
     assert "class TinyAttnProcessor:" in found.text
@@ -158,7 +164,7 @@ def test_attention_that_is_written_out_becomes_a_call(written: str, scale: str, 
 
 
 @pytest.mark.parametrize("written", [
-    "a = (q @ k.mT).softmax(-1)\na = self.drop(a)\ny = a @ v",
+    "a = (q @ k.mT).softmax(-1)\na = self.other(a)\ny = a @ v",
     "a = (q @ k.mT).masked_fill(m, -1e9).softmax(-1)\ny = a @ v",
     "a = (q @ k.mT).softmax(-2)\ny = a @ v",
     "a = (q @ k.mT).softmax(-1)\ny = a @ v\nself.seen = a",
@@ -190,3 +196,110 @@ def test_keys_and_values_are_shared_where_each_is_repeated_alike(repeated: str, 
     found = ported(tmp_path, attention(SPLIT, own))
     assert ("enable_gqa=True" in found.text) is shared
     assert ("repeat" not in found.text.replace("_repeated_blocks", "")) is shared
+
+
+FLASH = "try:\n    import flash_attn\n    MODE = 'flash'\nexcept ImportError:\n    MODE = 'own'\n\n\n"
+KERNELS = """if {test}:
+    y = flash_attn.flash_attn_func(q, k, v)
+elif self.mode == 'own':
+    y = (q @ k.mT).softmax(-1) @ v
+else:
+    y = F.scaled_dot_product_attention(q, k, v, scale=0.25)
+return self.o(y.transpose(1, 2).flatten(2))"""
+
+
+@pytest.mark.parametrize(("test", "mode", "kept"), [
+    ("MODE == 'flash'", "'own'", "scale=1.0"),
+    ("MODE == 'flash'", "'other'", "scale=0.25"),
+    ("unknown()", "'own'", "scale=0.25"),
+])  # fmt: skip
+def test_of_kernels_that_may_not_be_there_the_one_that_runs_is_kept(
+    test: str, mode: str, kept: str, tmp_path: Path
+) -> None:
+    own = f"{HEADS}{KERNELS.format(test=test)}"
+    head = f"{HEAD}{FLASH}def unknown():\n    return torch.cuda.is_available()\n\n\n"
+    found = ported(tmp_path, attention(f"{SPLIT}\nself.mode = {mode}", own), head)
+    assert "flash_attn" not in found.text
+    assert kept in found.text
+
+
+@pytest.mark.parametrize("test", ["x.shape[1] > 3", "self.mode is None"])
+def test_branches_that_depend_on_the_input_or_call_one_kernel_are_kept(test: str, tmp_path: Path) -> None:
+    again = "F.scaled_dot_product_attention(q, k, v)"
+    other = "flash_attn.flash_attn_func(q, k, v)" if "x" in test else f"{again} * 2"
+    own = f"{HEADS}if {test}:\n    y = {other}\nelse:\n    y = {again}\nreturn self.o(y)"
+    found = ported(tmp_path, attention(f"{SPLIT}\nself.mode = None", own), f"{HEAD}import flash_attn\n")
+    assert "if " in found.text.partition("__call__")[2].partition("class ")[0]
+
+
+NAMED = """
+class Norm(nn.LayerNorm):
+    pass
+
+
+class Mixer(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.qn = nn.LayerNorm(dim)
+        self.kn = nn.LayerNorm(dim)
+        self.o = nn.Linear(dim, dim)
+
+    def forward(self, x, y):
+        q, k, v = self.qn(self.q(x)), self.kn(self.k(y)), self.v(y)
+        return self.o(F.scaled_dot_product_attention(q, k, v))
+
+
+class Layer(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.before = nn.LayerNorm(dim)
+        self.mix = Mixer(dim)
+        self.between = nn.LayerNorm(dim)
+        self.read = Mixer(dim)
+        self.last = nn.LayerNorm(dim)
+        self.net = nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.Linear(dim, dim))
+
+    def forward(self, x, y):
+        h = self.before(x)
+        x = x + self.mix(h, h)
+        x = x + self.read(self.between(x), y)
+        return x + self.net(self.last(x))
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8, depth=2):
+        super().__init__()
+        self.inner = nn.Linear(dim, dim)
+        self.clock = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
+        self.words = nn.Linear(dim, dim)
+        self.stack = nn.ModuleList([Layer(dim) for _ in range(depth)])
+        self.ending = nn.LayerNorm(dim)
+        self.out = nn.Linear(dim, dim)
+
+    def forward(self, x, t, context):
+        y = self.words(context)
+        x = self.inner(x) + self.clock(t)
+        for block in self.stack:
+            x = block(x, y)
+        return self.out(self.ending(x))
+"""
+
+
+def test_modules_are_named_by_the_part_that_they_play(tmp_path: Path) -> None:
+    found = ported(tmp_path, NAMED)
+    rows = {row.pattern: row.names for row in found.rows}
+    assert rows[r"stack\.(\d+)\.mix\.qn\.(.+)"] == (r"transformer_blocks.\1.attn1.norm_q.\2",)
+    assert rows[r"stack\.(\d+)\.read\.(.+)"] == (r"transformer_blocks.\1.attn2.\2",)
+    assert rows[r"stack\.(\d+)\.last\.(.+)"] == (r"transformer_blocks.\1.norm3.\2",)
+    assert rows[r"stack\.(\d+)\.net\.(.+)"] == (r"transformer_blocks.\1.ff.\2",)
+    own = ("patch_embed", "time_embed", "context_embedder", "norm_out", "proj_out")
+    assert {names[0].partition(".")[0] for names in rows.values()} == {"transformer_blocks", *own}
+
+
+@pytest.mark.parametrize("more", [
+    "        self.transformer_blocks = 3\n", "        getattr(self, 'stack')\n", "        self.made = [Layer]\n",
+])  # fmt: skip
+def test_names_that_are_taken_or_written_as_texts_stay(more: str, tmp_path: Path) -> None:
+    found = ported(tmp_path, NAMED.replace("        self.inner =", f"{more}        self.inner ="))
+    assert "self.stack" in found.text or "self.between" in found.text

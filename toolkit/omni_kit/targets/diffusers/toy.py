@@ -24,7 +24,7 @@ def toy_of(arguments: Mapping[str, Argument]) -> tuple[dict[str, Any], list[str]
     for name, one in arguments.items():
         value = _value(one)
         if value is UNKNOWN:
-            unknown.append(name)
+            unknown += [name] if one.required else []
         else:
             given[aliases[name]] = value
     small = toy_denoiser(given)

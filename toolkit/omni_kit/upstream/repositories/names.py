@@ -109,7 +109,7 @@ def guarded(source: SourceFile) -> dict[str, Defined]:
     """
     found: dict[str, Defined] = {}
     for node in source.tree.body:
-        if not isinstance(node, ast.Try | ast.If):
+        if not isinstance(node, ast.Try | ast.If) or _is_program(node):
             continue
         imported = [one for one in ast.walk(node) if isinstance(one, ast.Import | ast.ImportFrom)]
         own = any(source.library.module_file(name) is not None for one in imported for name in _modules(source, one))
@@ -121,6 +121,11 @@ def guarded(source: SourceFile) -> dict[str, Defined]:
         names = [*stored, *(alias.asname or alias.name.partition(".")[0] for alias in aliases)]
         found |= dict.fromkeys(names, Defined(source, names[0], node)) if names else {}
     return found
+
+
+def _is_program(node: ast.stmt) -> bool:
+    """Whether a statement is what a file does when it is run: an importer sees nothing of it."""
+    return isinstance(node, ast.If) and any(getattr(one, "id", "") == "__name__" for one in ast.walk(node.test))
 
 
 def _modules(source: SourceFile, node: ast.Import | ast.ImportFrom) -> list[str]:

@@ -14,6 +14,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     code,
     expression,
     own_attribute,
+    parameters,
     statement,
     visited,
     with_method,
@@ -50,6 +51,7 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
     stolen = sorted(_assigned(node) & set(taken))
     root.node = visited(node, _Away({name: f"{name}_" for name in stolen}))
     odd = [one for one in reference.arguments.values() if not one.required and not is_plain(one.default)]
+    odd = [one for one in odd if one.name not in _fixed(reference)]
     todo = [f"{one.name} is no value that a config can hold: {one.annotation or 'an object'}" for one in odd]
     return todo + [f"its own '{name}' would hide a model's: called {name}_ here" for name in stolen]
 
@@ -87,9 +89,32 @@ def _registered(init: cst.FunctionDef, parts: Parts, reference: Reference) -> cs
         at = after_docstring(body)
         body.insert(at, statement(f"{settings.argument} = {made.name}({given})"))
         init = init.with_changes(params=_flat(list(settings.fields.values())))
+    fixed = _fixed(reference) if settings is None else ()
+    at = after_docstring(body)
+    body[at:at] = [statement(f"{one.name.value} = {code(one.default)}")  # type: ignore[arg-type]
+                   for one in parameters(init) if one.name.value in fixed]  # fmt: skip
+    init = _without(init, fixed)
     body.append(statement("self.gradient_checkpointing = False"))
     decorated = [cst.Decorator(cst.Name("register_to_config"))]
     return init.with_changes(body=cst.IndentedBlock(body), decorators=decorated)
+
+
+def _fixed(reference: Reference) -> frozenset[str]:
+    """The arguments whose default is a class, a function or another object: a config cannot hold it, so it stays."""
+    if reference.settings is not None:
+        return frozenset()
+    return frozenset(one.name for one in reference.arguments.values() if not one.required and one.default is UNKNOWN)
+
+
+def _without(init: cst.FunctionDef, names: Collection[str]) -> cst.FunctionDef:
+    """The constructor without some of its arguments."""
+    given = init.params
+    lists = {kind: [one for one in getattr(given, kind) if one.name.value not in names]
+             for kind in ("posonly_params", "params", "kwonly_params")}  # fmt: skip
+    star = given.star_arg if lists["kwonly_params"] else cst.MaybeSentinel.DEFAULT
+    if isinstance(given.star_arg, cst.Param):
+        star = given.star_arg
+    return init.with_changes(params=given.with_changes(star_arg=star, **lists))
 
 
 def _flat(fields: Sequence[Argument]) -> cst.Parameters:

@@ -3,51 +3,89 @@
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
+from omni_kit.targets.diffusers.porting.naming import Names
 from omni_kit.targets.diffusers.porting.parts import Parts
 
 _CONTAINERS = ("ModuleList", "Sequential", "ModuleDict")
 _DEEPEST = 12
-_NUMBER = r"\.\d+"
-_NAME = r"\.\w+"
+_NUMBER = r"\.(\d+)"
+_NAME = r"\.(\w+)"
+_Held = dict[tuple[str, str], list[str]]
 
 
-def places_of(parts: Parts, others: Mapping[str, str]) -> dict[str, list[str]]:
-    """The class, as it is called in the file -> patterns of the paths at which the model has it.
+@dataclass(frozen=True)
+class Place:
+    """Where a class stands.
+
+    Attributes:
+        pattern: of the authors' path, with a group for every number or name in it.
+        path: the path here, in terms of these groups.
+    """
+
+    pattern: str = ""
+    path: str = ""
+
+    @property
+    def groups(self) -> int:
+        """How many groups the pattern has."""
+        return re.compile(self.pattern).groups
+
+    def below(self, attribute: str, name: str, inside: str = "") -> "Place":
+        """A module that the class has.
+
+        Args:
+            attribute, name: what the authors call it, and what it is called here.
+            inside: the pattern of what stands between the attribute and the module.
+        """
+        more = "".join(f".\\{self.groups + number}" for number in range(1, re.compile(inside).groups + 1))
+        return Place(_joined(self.pattern, re.escape(attribute), r"\.") + inside, _joined(self.path, name, ".") + more)
+
+
+def _joined(path: str, name: str, between: str) -> str:
+    return f"{path}{between}{name}" if path else name
+
+
+def places_of(parts: Parts, others: Mapping[str, str], names: Names) -> dict[str, list[Place]]:
+    """The class, as it is called in the file -> the paths at which the model has it.
 
     Args:
         others: what classes of torch's are called in the file where another stands in their place.
+        names: what modules are called here.
     """
-    names = {part.definition.name: part.name for part in parts.parts if part.cls is not None} | dict(others)
-    held = {part.name: dict(_held(part.definition.node, names)) for part in parts.parts if part.cls is not None}
+    known = {part.definition.name: part.name for part in parts.parts if part.cls is not None} | dict(others)
+    held = {part.name: _held(part.definition.node, known) for part in parts.parts if part.cls is not None}
     for part in parts.parts:  # what a base makes, a class has, too
         for base in getattr(part.definition.node, "bases", []):
-            held[part.name] = held.get(names.get(getattr(base, "id", ""), ""), {}) | held[part.name]
-    found: dict[str, list[str]] = {}
-    for path, name in _walked(parts.root.name, held, "", 0):
-        found.setdefault(name, []).append(path)
+            held[part.name] = held.get(known.get(getattr(base, "id", ""), ""), {}) | held[part.name]
+    found: dict[str, list[Place]] = {parts.root.name: [Place()]}
+    for place, name in _walked(parts.root.name, held, names, Place(), 0):
+        found.setdefault(name, []).append(place)
     return found
 
 
-def _walked(name: str, held: Mapping[str, Mapping[str, list[str]]], path: str, depth: int) -> Iterator[tuple[str, str]]:
-    for step, classes in held.get(name, {}).items() if depth < _DEEPEST else ():
-        inner = f"{path}\\.{step}" if path else step
+def _walked(
+    name: str, held: Mapping[str, _Held], names: Names, place: Place, depth: int
+) -> Iterator[tuple[Place, str]]:
+    for (attribute, inside), classes in held.get(name, {}).items() if depth < _DEEPEST else ():
+        inner = place.below(attribute, names.get(name, {}).get(attribute, attribute), inside)
         for cls in classes:
             yield inner, cls
-            yield from _walked(cls, held, inner, depth + 1)
+            yield from _walked(cls, held, names, inner, depth + 1)
 
 
-def _held(node: ast.stmt, names: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
-    """The attributes of a class that hold modules of the file: a pattern of the name, and the classes."""
-    found: dict[str, list[str]] = {}
+def _held(node: ast.stmt, names: Mapping[str, str]) -> _Held:
+    """The attributes of a class that hold modules of the file, with what stands between, and the classes."""
+    found: _Held = {}
     for one in ast.walk(node):
         if isinstance(one, ast.Assign | ast.AnnAssign) and one.value is not None:
             target = one.targets[0] if isinstance(one, ast.Assign) else one.target
             if (attribute := _own(target)) and (classes := _made(one.value, names)):
-                found.setdefault(attribute + _inside(one.value), []).extend(classes)
+                found.setdefault((attribute, _inside(one.value)), []).extend(classes)
         elif isinstance(one, ast.Call) and (attribute := _appended(one)) and (classes := _made(one.args[-1], names)):
-            found.setdefault(attribute + _NUMBER, []).extend(classes)
-    yield from ((name, list(dict.fromkeys(classes))) for name, classes in found.items())
+            found.setdefault((attribute, _NUMBER), []).extend(classes)
+    return {name: list(dict.fromkeys(classes)) for name, classes in found.items()}
 
 
 def _appended(call: ast.Call) -> str:
@@ -69,7 +107,7 @@ def _made(value: ast.expr, names: Mapping[str, str]) -> list[str]:
 
 def _own(node: ast.expr) -> str:
     own = isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self"
-    return re.escape(node.attr) if own and isinstance(node, ast.Attribute) else ""
+    return node.attr if own and isinstance(node, ast.Attribute) else ""
 
 
 def _last(node: ast.expr) -> str:

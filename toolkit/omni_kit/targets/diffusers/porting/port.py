@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,10 +10,12 @@ import libcst as cst
 
 from omni_kit.formatting import format_python
 from omni_kit.pysource.library import Library
+from omni_kit.targets.diffusers.porting.alternatives import chosen
 from omni_kit.targets.diffusers.porting.attention import Attended, port_attention
 from omni_kit.targets.diffusers.porting.constructor import attributes_taken, port_constructor
 from omni_kit.targets.diffusers.porting.forward import Forward, lists_of_blocks, port_forward
 from omni_kit.targets.diffusers.porting.multihead import port_multihead
+from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
 from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect
 from omni_kit.targets.diffusers.porting.places import places_of
 from omni_kit.targets.diffusers.porting.rearranging import WithoutEinops
@@ -82,7 +84,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
         Refusal: something cannot be taken out of its file.
     """
     name = f"{prefix}Transformer2DModel"
-    closure = as_calls(reference.closure)
+    closure = as_calls(chosen(reference.closure))
     parts = collect(closure, prefix, name)
     left = _without_einops(parts)
     places_wanted, todo_joined = port_multihead(parts, prefix)
@@ -93,6 +95,8 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
     own = port_constructor(parts, reference, _taken(library))
     if not found:
         own.append("no attention was found in the authors' own code: give it a class with a processor")
+    others = {"MultiheadAttention": places_wanted} if places_wanted else {}
+    names = _named(parts, forward, attention, others)
     _say_what_it_supports(parts.root, forward, _patterns(parts))
     for what in [*forward.todo, *own, *_unlooped(blocks, forward)]:
         _mark(parts.root, what)
@@ -100,10 +104,20 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
         for part in parts.parts:
             if part.name == definition:
                 _mark(part, what)
-    others = {"MultiheadAttention": places_wanted} if places_wanted else {}
-    rows = rows_of(attention.projections, places_of(parts, others), places_wanted)
+    rows = rows_of(attention.projections, names, places_of(parts, others, names), places_wanted)
     text = _assembled(parts, package, rules)
     return Port(text, name, attention, forward, rows, tuple(todo_in(text)))
+
+
+def _named(parts: Parts, forward: Forward, attention: Attended, others: Mapping[str, str]) -> Names:
+    """Gives modules diffusers' names, where it is known of each at which places of the model it stands."""
+    names = named(parts, forward.blocks)
+    places = places_of(parts, others, names)
+    if any(name not in places for name in (*attention.projections, *others.values())):
+        return {}
+    names = {name: one for name, one in names.items() if name in places}
+    renamed(parts, names)
+    return names
 
 
 def todo_in(text: str) -> Iterator[tuple[int, str]]:

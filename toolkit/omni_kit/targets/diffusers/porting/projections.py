@@ -124,7 +124,7 @@ def _thrice(made: ast.Call) -> ast.expr | None:
 
 def _order(forward: ast.FunctionDef, name: str) -> Order | None:
     """How queries, keys and values follow each other in the rows of a fused layer; None where it cannot be read."""
-    holders = {holder for holder, value in _assigned(forward) if _called(value) == name}
+    holders = {holder for holder, value in assigned(forward) if _called(value) == name}
     for node in ast.walk(forward):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
@@ -197,7 +197,7 @@ def _known_before(order: Order, forward: ast.FunctionDef, name: str) -> bool:
     asked = min(lines, default=0)
     told = order.heads or order.size
     names = {one.id for one in ast.walk(told) if isinstance(one, ast.Name)} - {"self"} if told is not None else set()
-    there = {known for known, value in _assigned(forward) if value.lineno < asked}
+    there = {known for known, value in assigned(forward) if value.lineno < asked}
     given = {one.arg for one in (*forward.args.posonlyargs, *forward.args.args, *forward.args.kwonlyargs)}
     return names <= there | given
 
@@ -214,7 +214,7 @@ def _sizes(node: ast.Call) -> list[ast.expr]:
     return list(given)
 
 
-def _assigned(forward: ast.FunctionDef) -> list[tuple[str, ast.expr]]:
+def assigned(forward: ast.FunctionDef) -> list[tuple[str, ast.expr]]:
     """Each variable and what is assigned to it, tuples taken apart as one."""
     found: list[tuple[str, ast.expr]] = []
     for node in ast.walk(forward):
@@ -253,7 +253,7 @@ class _Flow:
         self.forward = forward
         self.linear = linear
         self.call = call
-        self.assigned = sorted(_assigned(forward), key=lambda pair: pair[1].lineno)
+        self.assigned = sorted(assigned(forward), key=lambda pair: pair[1].lineno)
 
     def layers(self, node: ast.expr) -> set[str]:
         """The linear layers of `self` that an expression comes from: the last ones on the way to attention."""

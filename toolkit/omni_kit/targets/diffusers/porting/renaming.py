@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from omni_kit.targets.diffusers.porting import multihead
+from omni_kit.targets.diffusers.porting.naming import Names
+from omni_kit.targets.diffusers.porting.places import Place
 from omni_kit.targets.diffusers.porting.projections import Projections
 
-_ANYWHERE = r".+"
+_ANYWHERE = Place(r"(.+)", r"\1")
 _KINDS = r"(weight|bias)"
 _WHOLE = ("1", "-1")
 _QKV = ("to_q", "to_k", "to_v")
@@ -32,34 +34,48 @@ class Row:
         return self.groups == _WHOLE
 
 
-def rows_of(projections: Mapping[str, Projections], places: Mapping[str, list[str]], joined: str) -> list[Row]:
-    """The table of a model.
+def rows_of(
+    projections: Mapping[str, Projections], names: Names, places: Mapping[str, list[Place]], joined: str
+) -> list[Row]:
+    """The table of a model: of two rows that fit a name the first one holds.
 
     Args:
         projections: class -> what its layers are called now.
-        places: class -> patterns of where it stands.
+        names: class -> what its modules are called now.
+        places: class -> where it stands.
         joined: the class that stands in the place of torch's attention; empty without one.
     """
     found = [row for name, one in projections.items() for row in _of_class(one, places.get(name, [_ANYWHERE]))]
     if joined:
         found += [row for place in places.get(joined, [_ANYWHERE]) for row in _of_multihead(place)]
+    moved = [(place.below(old, new), place) for cls, one in names.items() for old, new in one.items()
+             for place in places[cls]]  # fmt: skip
+    for inner, _ in sorted(moved, key=lambda pair: -pair[0].pattern.count(r"\.")):  # the innermost first
+        found.append(Row(rf"{inner.pattern}\.(.+)", (_then(inner, ""),)))
     return list(dict.fromkeys(found))
 
 
-def _of_class(one: Projections, places: list[str]) -> Iterator[Row]:
+def _then(place: Place, name: str) -> str:
+    """What a row's pattern ends with, below a name at a place."""
+    between = f".{name}." if name else "."
+    return f"{place.path}{between}\\{place.groups + 1}"
+
+
+def _of_class(one: Projections, places: list[Place]) -> Iterator[Row]:
     for place in places:
         if one.fused:
-            yield Row(rf"({place})\.{one.fused}\.{_KINDS}", tuple(rf"\1.{part}.\2" for part in _QKV), one.groups)
+            parts = tuple(_then(place, part) for part in _QKV)
+            yield Row(rf"{place.pattern}\.{one.fused}\.{_KINDS}", parts, one.groups)
         for old, new in one.renamed.items():
             if old != new:
-                yield Row(rf"({place})\.{old}\.{_KINDS}", (rf"\1.{new}.\2",))
+                yield Row(rf"{place.pattern}\.{old}\.{_KINDS}", (_then(place, new),))
         if one.out:
-            yield Row(rf"({place})\.{one.out}\.{_KINDS}", (r"\1.to_out.0.\2",))
+            yield Row(rf"{place.pattern}\.{one.out}\.{_KINDS}", (_then(place, "to_out.0"),))
 
 
-def _of_multihead(place: str) -> Iterator[Row]:
+def _of_multihead(place: Place) -> Iterator[Row]:
     for old, kind in multihead.SPLIT.items():
-        yield Row(rf"({place})\.{old}", tuple(rf"\1.{part}.{kind}" for part in _QKV))
+        yield Row(rf"{place.pattern}\.{old}", tuple(f"{place.path}.{part}.{kind}" for part in _QKV))
     for old, new in multihead.RENAMED.items():
-        yield Row(rf"({place})\.{old}", (rf"\1.{new}",))
-    yield Row(rf"({place})\.{multihead.OUT}\.{_KINDS}", (r"\1.to_out.0.\2",))
+        yield Row(rf"{place.pattern}\.{old}", (f"{place.path}.{new}",))
+    yield Row(rf"{place.pattern}\.{multihead.OUT}\.{_KINDS}", (_then(place, "to_out.0"),))

@@ -3,13 +3,13 @@
 import ast
 import copy
 import re
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
-from omni_kit.pysource.source import SourceFile
+from omni_kit.targets.diffusers.porting.rewritten import rewritten
 from omni_kit.upstream.repositories.closure import Closure
-from omni_kit.upstream.repositories.names import Defined, definitions
+from omni_kit.upstream.repositories.names import Defined
 
 _SDPA = "torch.nn.functional.scaled_dot_product_attention"
 # How queries get heads in front of tokens: only then are the axes those that the kernel takes.
@@ -26,9 +26,11 @@ def as_calls(closure: Closure) -> Closure:
     changed: dict[Defined, Defined] = {}
     for one in closure.definitions:
         if isinstance(one.node, ast.ClassDef | ast.FunctionDef):
-            functions = [node for node in ast.walk(copy.deepcopy(one.node)) if isinstance(node, ast.FunctionDef)]
-            if found := [function for function in functions if _attends(function)]:
-                changed[one] = _rewritten(one, found)
+            node = copy.deepcopy(one.node)
+            functions = [inner for inner in ast.walk(node) if isinstance(inner, ast.FunctionDef)]
+            dropouts = _dropouts(node)
+            if found := [function for function in functions if _attends(function, dropouts)]:
+                changed[one] = rewritten(one, found)
     if not changed:
         return closure
     every = {one: changed.get(one, one) for one in closure.definitions}
@@ -40,55 +42,109 @@ def as_calls(closure: Closure) -> Closure:
     return Closure(list(every.values()), uses, foreign)
 
 
-def _rewritten(one: Defined, functions: Sequence[ast.FunctionDef]) -> Defined:
-    """The definition as if its file had the new text of these functions."""
-    lines = list(one.source.lines)
-    for node in sorted(functions, key=lambda function: -function.lineno):
-        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 1
-        lines[first : node.end_lineno] = textwrap.indent(ast.unparse(node), " " * node.col_offset).split("\n")
-    text = "\n".join(lines)
-    source: SourceFile = replace(one.source, text=text, tree=ast.parse(text))
-    return Defined(source, one.name, definitions(source)[one.name])
-
-
 @dataclass
 class _Scores:
-    """What softmax is taken of."""
+    """What softmax is taken of.
+
+    Attributes:
+        bias: what is added to the scaled products; None without one.
+        dropout: the share of weights that is left out; None where none is.
+    """
 
     query: ast.expr
     key: ast.expr
     scale: ast.expr
+    bias: ast.expr | None = None
+    dropout: ast.expr | None = None
+
+    @property
+    def more(self) -> list[ast.keyword]:
+        """What the kernel is told beside queries, keys and values."""
+        told = {"attn_mask": self.bias, "dropout_p": self.dropout, "scale": self.scale}
+        return [ast.keyword(name, one) for name, one in told.items() if one is not None]
 
 
-def _attends(function: ast.FunctionDef) -> bool:
+def _dropouts(node: ast.stmt) -> dict[str, ast.expr]:
+    """A call of a dropout that a class has, as written -> the share that it leaves out."""
+    made = [one for one in ast.walk(node) if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)]
+    names = [ast.unparse(one.targets[0]) for one in made if _is(one.value, "Dropout")]  # type: ignore[arg-type]
+    share = "{0}.p if self.training else 0.0"
+    return {name: ast.parse(share.format(name), mode="eval").body for name in names if name.startswith("self.")}
+
+
+def _attends(function: ast.FunctionDef, dropouts: Mapping[str, ast.expr]) -> bool:
     """Rewrites the attention of a function, where its form is known; whether it did."""
     text = ast.unparse(function)
-    if not _HEADED.search(text) or _TOGETHER.search(text):
+    if not (_HEADED.search(text) or "einsum" in text) or _TOGETHER.search(text):
         return False
     body = function.body
     for place, statement in enumerate(body):
         name = _target(statement)
         if not name or not isinstance(statement, ast.Assign):
             continue
-        weights, end = statement.value, place + 1
-        while end < len(body) and _target(body[end]) == name and isinstance(body[end], ast.Assign):
-            weights = _Put(name, weights).visit(copy.deepcopy(body[end].value))  # type: ignore[attr-defined]
+        weights, between, end = statement.value, list[ast.stmt](), place + 1
+        while (end < len(body) and _softmaxed(weights) is None) or (end < len(body) and _target(body[end]) == name):
+            if _target(body[end]) == name:
+                weights = _Put(name, weights).visit(copy.deepcopy(_value(body[end])))
+            elif _named(name, body[end]) or _stored(body[end]) & {*_read(weights)}:
+                break
+            else:
+                between.append(body[end])
             end += 1
-        scores, rest = _scores(weights), body[end:]
+        scores, rest = _scores(weights, dropouts), body[end:]
         if scores is None or [_named(name, one) for one in rest[:1]] != [1] or any(_named(name, o) for o in rest[1:]):
             continue
         put = _Attended(name, scores)
-        used = put.visit(rest[0])
-        if put.done:
-            function.body = [*body[:place], used, *rest[1:]]
+        used = put.visit(copy.deepcopy(rest[0]))
+        if put.done and (_HEADED.search(text) or put.by_letters):
+            function.body = [*body[:place], *between, used, *rest[1:]]
             ast.fix_missing_locations(function)
             return True
+    return _attends_at_once(function, dropouts)
+
+
+def _attends_at_once(function: ast.FunctionDef, dropouts: Mapping[str, ast.expr]) -> bool:
+    """The same where weights have no name of their own."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            left = node.left
+        elif isinstance(node, ast.Call) and _is(node, "matmul", "bmm", "einsum") and len(node.args) >= 2:
+            left = node.args[-2]
+        else:
+            continue
+        scores = _scores(left, dropouts)
+        if scores is not None:
+            put = _Attended("", scores, left)
+            changed = put.visit(function)
+            function.body = changed.body
+            ast.fix_missing_locations(function)
+            return put.done
     return False
 
 
 def _target(node: ast.stmt) -> str:
-    targets = node.targets if isinstance(node, ast.Assign) else []
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if _adds(node) else []
     return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else ""
+
+
+def _adds(node: ast.stmt) -> TypeGuard[ast.AugAssign]:
+    return isinstance(node, ast.AugAssign)
+
+
+def _value(node: ast.stmt) -> ast.expr:
+    """What a statement assigns, in terms of what stood there before."""
+    if isinstance(node, ast.AugAssign):
+        return ast.BinOp(ast.Name(ast.unparse(node.target), ast.Load()), node.op, node.value)
+    assert isinstance(node, ast.Assign)
+    return node.value
+
+
+def _stored(node: ast.stmt) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+
+
+def _read(node: ast.expr) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 def _named(name: str, node: ast.AST) -> int:
@@ -109,10 +165,10 @@ class _Put(ast.NodeTransformer):
 class _Attended(ast.NodeTransformer):
     """The call in the place of weights times values."""
 
-    done = False
+    done = by_letters = False
 
-    def __init__(self, name: str, scores: _Scores) -> None:
-        self.name, self.scores = name, scores
+    def __init__(self, name: str, scores: _Scores, weights: ast.expr | None = None) -> None:
+        self.name, self.scores, self.weights = name, scores, weights
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         """`weights @ values`."""
@@ -122,23 +178,73 @@ class _Attended(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """`torch.matmul(weights, values)`."""
         self.generic_visit(node)
+        if (letters := _letters(node)) is not None:
+            return self._summed(node, *letters)
         product = _is(node, "matmul", "bmm") and len(node.args) == 2
         return self._call(node, *node.args) if product else node
 
+    def _summed(self, node: ast.Call, weights: str, values: str, out: str) -> ast.AST:
+        """Weights [batch, heads, queries, keys] times values, with heads in front of tokens or behind them."""
+        last = "".join(set(values) - set(weights))
+        forms = {f"{weights[:2]}{weights[3]}{last}": False, f"{weights[0]}{weights[3]}{weights[1]}{last}": True}
+        answers = {f"{weights[:3]}{last}": False, f"{weights[0]}{weights[2]}{weights[1]}{last}": True}
+        if len(last) != 1 or values not in forms or out not in answers:
+            return node
+        found = self._call(node, node.args[1], _heads_first(node.args[2], forms[values]))
+        self.by_letters = self.done
+        return _heads_first(found, answers[out]) if self.done and isinstance(found, ast.expr) else found
+
     def _call(self, node: ast.AST, left: ast.expr, right: ast.expr) -> ast.AST:
-        if not isinstance(left, ast.Name) or left.id != self.name:
+        if left is not self.weights and (not isinstance(left, ast.Name) or left.id != self.name):
             return node
         self.done = True
         given = [self.scores.query, self.scores.key, right]
-        return ast.Call(ast.parse(_SDPA, mode="eval").body, given, [ast.keyword("scale", self.scores.scale)])
+        return ast.Call(ast.parse(_SDPA, mode="eval").body, given, self.scores.more)
 
 
-def _scores(weights: ast.expr) -> _Scores | None:
-    """What is attended with: None where there is more than a softmax over keys of scaled products."""
-    if not isinstance(weights, ast.Call) or not _is(weights, "softmax") or not _over_keys(weights):
+def _heads_first(node: ast.expr, turned: bool) -> ast.expr:
+    """A tensor with heads and tokens the other way round, where that is needed."""
+    return ast.parse(f"({ast.unparse(node)}).transpose(1, 2)", mode="eval").body if turned else node
+
+
+def _letters(node: ast.Call) -> tuple[str, str, str] | None:
+    """The axes of both operands and of the result of a sum of products over four axes each."""
+    if not _is(node, "einsum") or len(node.args) != 3 or not isinstance(node.args[0], ast.Constant):
         return None
-    own = isinstance(weights.func, ast.Attribute) and not _is_module(weights.func.value)
-    inner = weights.func.value if own and isinstance(weights.func, ast.Attribute) else weights.args[0]
+    given, _, out = str(node.args[0].value).replace(" ", "").partition("->")
+    one, _, other = given.partition(",")
+    return (one, other, out) if [len(one), len(other), len(out)] == [4, 4, 4] else None
+
+
+def _softmaxed(weights: ast.expr) -> ast.Call | None:
+    """The softmax in an expression for weights, casts of what it gives left out."""
+    while (
+        isinstance(weights, ast.Call)
+        and _is(weights, "to", "type_as", "type", "float")
+        and isinstance(weights.func, ast.Attribute)
+    ):
+        weights = weights.func.value
+    return weights if isinstance(weights, ast.Call) and _is(weights, "softmax") else None
+
+
+def _scores(weights: ast.expr, dropouts: Mapping[str, ast.expr]) -> _Scores | None:
+    """What is attended with: None where there is more than a softmax over keys of scaled products."""
+    if isinstance(weights, ast.Call) and (share := dropouts.get(ast.unparse(weights.func))) is not None:
+        found = _scores(weights.args[0], {}) if len(weights.args) == 1 else None
+        return replace(found, dropout=share) if found is not None else None
+    softmax = _softmaxed(weights)
+    if softmax is None or not _over_keys(softmax):
+        return None
+    own = isinstance(softmax.func, ast.Attribute) and not _is_module(softmax.func.value)
+    inner = softmax.func.value if own and isinstance(softmax.func, ast.Attribute) else softmax.args[0]
+    if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Add):
+        found = _scaled(inner.left)
+        return replace(found, bias=inner.right) if found is not None else None
+    return _scaled(inner)
+
+
+def _scaled(inner: ast.expr) -> _Scores | None:
+    """Queries, keys and the scale of scaled products."""
     scale: ast.expr = ast.Constant(1.0)
     if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult | ast.Div):
         product, factor = inner.left, inner.right
@@ -156,10 +262,24 @@ def _product(node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
         left, right = node.left, node.right
     elif isinstance(node, ast.Call) and _is(node, "matmul") and len(node.args) == 2:
         left, right = node.args
+    elif isinstance(node, ast.Call) and (letters := _letters(node)) is not None:
+        return _products(node, *letters)
     else:
         return None
     key = _turned(right)
     return (left, key) if key is not None else None
+
+
+def _products(node: ast.Call, one: str, other: str, out: str) -> tuple[ast.expr, ast.expr] | None:
+    """Queries and keys of a sum over their last axis, with heads in front of tokens or behind them."""
+    batch, heads, rows, columns = out
+    forms = []
+    for letters, tokens, given in ((one, rows, node.args[1]), (other, columns, node.args[2])):
+        first = letters[:3] == batch + heads + tokens
+        if (not first and letters[:3] != batch + tokens + heads) or letters[3] in out or one[3] != other[3]:
+            return None
+        forms.append(_heads_first(given, not first))
+    return forms[0], forms[1]
 
 
 def _turned(node: ast.expr) -> ast.expr | None:
@@ -177,7 +297,8 @@ def _turned(node: ast.expr) -> ast.expr | None:
 
 def _over_keys(call: ast.Call) -> bool:
     told = [*call.args, *(word.value for word in call.keywords if word.arg == "dim")]
-    return bool(told) and ast.unparse(told[-1]) in ("-1", "3") and all(word.arg == "dim" for word in call.keywords)
+    known = all(word.arg in ("dim", "dtype") for word in call.keywords)  # kernels weigh in float32, too
+    return bool(told) and ast.unparse(told[-1]) in ("-1", "3") and known
 
 
 def _is(call: ast.Call, *names: str) -> bool:

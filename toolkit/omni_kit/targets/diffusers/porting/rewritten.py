@@ -1,0 +1,20 @@
+"""A definition of the authors with other functions in it."""
+
+import ast
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+
+from omni_kit.pysource.source import SourceFile
+from omni_kit.upstream.repositories.names import Defined, definitions
+
+
+def rewritten(one: Defined, functions: Sequence[ast.FunctionDef]) -> Defined:
+    """The definition as if its file had the new text of these functions."""
+    lines = list(one.source.lines)
+    for node in sorted(functions, key=lambda function: -function.lineno):
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) - 1
+        lines[first : node.end_lineno] = textwrap.indent(ast.unparse(node), " " * node.col_offset).split("\n")
+    text = "\n".join(lines)
+    source: SourceFile = replace(one.source, text=text, tree=ast.parse(text))
+    return Defined(source, one.name, definitions(source)[one.name])
