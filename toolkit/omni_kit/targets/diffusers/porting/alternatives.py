@@ -45,7 +45,7 @@ def reached(closure: Closure, changed: dict[Defined, Defined]) -> Closure:
         one = wanted.pop()
         if one not in needed:
             needed.add(one)
-            meant = (resolve(one.source, name) for name in named[one])
+            meant = (closure.uses[one].get(name) or resolve(one.source, name) for name in named[one])
             wanted += [other for other in meant if isinstance(other, Defined) and other in every]
     kept = [every[one] for one in closure.definitions if one in needed]
     uses = {every[one]: {name: every[other] for name, other in closure.uses[one].items() if name in named[one]}

@@ -9,6 +9,7 @@ import libcst as cst
 from omni_kit.pysource.eval import Unreadable
 from omni_kit.targets.diffusers.porting.dispatch import BACKEND, DISPATCH, Dispatched, NotTwice
 from omni_kit.targets.diffusers.porting.grouped import with_groups
+from omni_kit.targets.diffusers.porting.heads import with_heads_apart
 from omni_kit.targets.diffusers.porting.layers import with_layers
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.projections import Projections, layers, projections_of
@@ -181,7 +182,7 @@ def _with_processor(
     done.todo += [(part.name, f"name the layers to_q, to_k, to_v: {why}") for why in projections.unsure]
     functions = _written_functions(part, closure, helpers)
     processor, holder = _apart(part.cls, name, functions)
-    part.before.append(processor)
+    part.before.append(with_heads_apart(processor))
     part.node = holder
     done.processors.append(name)
 

@@ -148,14 +148,24 @@ class _Loops(cst.CSTTransformer):
         for name in lists:  # over one list, the last name is the block; over several at once, each has its own
             self.variables[names[-1] if len(lists) == 1 else names[lists.index(name) - len(lists)]] = name
 
+    def visit_Assign(self, node: cst.Assign) -> None:  # noqa: N802
+        """`block, other = self.blocks[i : i + 2]`."""
+        value = node.value
+        if isinstance(value, cst.Subscript) and (name := own_attribute(value.value)) in self.blocks:
+            self.variables |= {one.value: name for one in walk(node.targets[0].target) if isinstance(one, cst.Name)}
+
     def leave_SimpleStatementLine(  # noqa: N802
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.BaseStatement:
         small = updated_node.body[0]
         call = small.value if isinstance(small, cst.Assign) else None
-        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name):
+        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name | cst.Subscript):
             return updated_node
-        name = self.variables.get(call.func.value)
+        if isinstance(call.func, cst.Subscript):  # self.blocks[i](x)
+            held = own_attribute(call.func.value)
+            name = held if held in self.blocks else None
+        else:
+            name = self.variables.get(call.func.value)
         if name is None:
             return updated_node
         self.found[name] = self.blocks[name]

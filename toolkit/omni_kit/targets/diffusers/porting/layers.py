@@ -21,7 +21,53 @@ _PARTS = ("to_q", "to_k", "to_v")
 def with_layers(node: cst.ClassDef, found: Projections) -> cst.ClassDef:
     """The class with its layers under diffusers' names."""
     node = with_method(node, "__init__", lambda init: _renamed_init(init, found))
-    return visited(node, _Layers(found))
+    node = visited(node, _Layers(found))
+    dropout = _dropout(node) if found.out else None
+    return visited(node, _WithDropout(*dropout)) if dropout is not None else node
+
+
+def _dropout(node: cst.ClassDef) -> tuple[str, str] | None:
+    """The dropout right behind the layer that takes the answer, and its share."""
+    tree = ast.parse(code(node))
+    made = {ast.unparse(one.targets[0]): one.value for one in ast.walk(tree)
+            if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)
+            and ast.unparse(one.value.func) == "nn.Dropout" and len(one.value.args) == 1}  # fmt: skip
+    asked = [one for one in ast.walk(tree) if isinstance(one, ast.Call) and ast.unparse(one.func) in made]
+    if len(asked) != 1 or len(asked[0].args) != 1:
+        return None
+    name, given = ast.unparse(asked[0].func), ast.unparse(asked[0].args[0])
+    before = [one for one in ast.walk(tree) if isinstance(one, ast.Assign) and one.lineno < asked[0].lineno
+              and ast.unparse(one.targets[0]) == given]  # fmt: skip
+    answer = ast.unparse(before[-1].value) if before else given
+    read = sum(isinstance(one, ast.Attribute) and ast.unparse(one) == name for one in ast.walk(tree))
+    share = made[name]
+    assert isinstance(share, ast.Call)
+    return (name, ast.unparse(share.args[0])) if answer.startswith("self.to_out[1]") and read == 2 else None
+
+
+class _WithDropout(cst.CSTTransformer):
+    """The dropout as the second of the layers that take the answer."""
+
+    def __init__(self, name: str, share: str) -> None:
+        self.name, self.share = name, share
+
+    def leave_SimpleStatementLine(  # noqa: N802
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
+        """Where it is made, and where a variable would be assigned to itself."""
+        small = original_node.body[0]
+        target = code(small.targets[0].target) if isinstance(small, cst.Assign) else ""
+        changed = updated_node.body[0]
+        same = isinstance(changed, cst.Assign) and small is not changed and code(changed.value) == target
+        return cst.RemoveFromParent() if target and (target == self.name or same) else updated_node
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """Where it is asked."""
+        if code(original_node.func) == self.name:
+            return updated_node.args[0].value
+        if code(updated_node) == "nn.Dropout(0.0)":
+            return expression(f"nn.Dropout({self.share})")
+        return updated_node
 
 
 def _renamed_init(init: cst.FunctionDef, found: Projections) -> cst.FunctionDef:

@@ -14,6 +14,7 @@ from omni_kit.targets.diffusers.porting.alternatives import chosen
 from omni_kit.targets.diffusers.porting.attention import Attended, port_attention
 from omni_kit.targets.diffusers.porting.constructor import attributes_taken, port_constructor
 from omni_kit.targets.diffusers.porting.forward import Forward, lists_of_blocks, port_forward
+from omni_kit.targets.diffusers.porting.initialising import without_initial_weights
 from omni_kit.targets.diffusers.porting.multihead import port_multihead
 from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
 from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect
@@ -32,6 +33,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
     with_body,
     with_mark,
 )
+from omni_kit.targets.diffusers.porting.tidying import tidied
 from omni_kit.targets.diffusers.porting.written_out import as_calls
 from omni_kit.upstream.repositories.attending import attending_in
 from omni_kit.upstream.repositories.reference import Reference
@@ -86,6 +88,8 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
     name = f"{prefix}Transformer2DModel"
     closure = as_calls(chosen(reference.closure))
     parts = collect(closure, prefix, name)
+    tidied(parts, _methods(library))
+    without_initial_weights(parts)
     left = _without_einops(parts)
     places_wanted, todo_joined = port_multihead(parts, prefix)
     blocks = _blocks(parts, reference)
@@ -154,6 +158,15 @@ def _taken(library: Library) -> set[str]:
     files = (library.root / place for place in _OWN)
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
     return attributes_taken(trees, ("ModelMixin", "ConfigMixin", "AttentionMixin"))
+
+
+def _methods(library: Library) -> set[str]:
+    """What a model of the library can do by itself."""
+    files = (library.root / place for place in _OWN)
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
+    classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    mixins = [node for node in classes if node.name in ("ModelMixin", "ConfigMixin", "AttentionMixin")]
+    return {item.name for node in mixins for item in node.body if isinstance(item, ast.FunctionDef)}
 
 
 def _unlooped(blocks: dict[str, str], forward: Forward) -> list[str]:

@@ -1,0 +1,158 @@
+"""Without what only the authors' own surroundings need: their checkpointing, their decorators, their one device."""
+
+import re
+from collections.abc import Collection
+
+import libcst as cst
+
+from omni_kit.targets.diffusers.porting.parts import Parts
+from omni_kit.targets.diffusers.porting.syntax import (
+    body_of,
+    chain,
+    code,
+    expression,
+    visited,
+    walk,
+    with_body,
+)
+
+_KEPT = re.compile(
+    r"^(staticmethod|classmethod|property|\w+\.(setter|getter|deleter)|(torch\.)?(no_grad|inference_mode)|dataclass"
+    r"|(\w+\.)*autocast|functools\.\w+|abstractmethod|abc\.\w+|contextmanager|(\w+\.)*custom_(fwd|bwd))$"
+)
+_CHECKPOINT = re.compile(r"(^|[._])(checkpoint|auto_grad_checkpoint|gradient_checkpointing_func)$")
+_FLAG = re.compile(r"checkpoint", re.IGNORECASE)
+# What diffusers reads of a model's class, and what other libraries read of theirs.
+_SAID = re.compile(
+    r"^(_supports_gradient_checkpointing|_no_split_modules|_repeated_blocks|_skip_layerwise_casting_patterns"
+    r"|_keep_in_fp32_modules|_cp_plan|_skip_keys|config_class|base_model_prefix|model_type|main_input_name"
+    r"|supports_gradient_checkpointing|_keys_to_ignore_on_load\w*|_tied_weights_keys)$"
+)
+
+
+def tidied(parts: Parts, taken: Collection[str]) -> None:
+    """Tidies every part.
+
+    Args:
+        taken: the methods that a model of diffusers has: the authors' own would hide them.
+    """
+    for part in parts.parts:
+        part.node = visited(part.node, _Unwrapped(), _Undecorated(), _OnAnyDevice())
+    root = parts.root
+    assert root.cls is not None
+    asked = {one.attr.value for part in parts.parts for one in walk(part.node) if isinstance(one, cst.Attribute)}
+    body = [one for one in body_of(root.cls) if not _says(one) and not _hides(one, taken, asked)]
+    root.node = with_body(root.cls, body)
+
+
+def _says(one: cst.BaseStatement) -> bool:
+    small = one.body[0] if isinstance(one, cst.SimpleStatementLine) else None
+    targets = [target.target for target in small.targets] if isinstance(small, cst.Assign) else []
+    targets += [small.target] if isinstance(small, cst.AnnAssign) else []
+    return any(isinstance(target, cst.Name) and _SAID.match(target.value) for target in targets)
+
+
+def _hides(one: cst.BaseStatement, taken: Collection[str], asked: Collection[str]) -> bool:
+    """Whether a method stands in the place of one that every model has, or serves the authors' optimizer alone."""
+    if not isinstance(one, cst.FunctionDef):
+        return False
+    name = one.name.value
+    own = name in taken and not name.startswith("__") and name != "forward"
+    return own or (name not in asked and bool(re.search(r"no_weight_decay|set_gradient_checkpointing", name)))
+
+
+class _Unwrapped(cst.CSTTransformer):
+    """Calls as they are without a checkpoint: the model's own forward checkpoints its blocks."""
+
+    def leave_If(  # noqa: N802
+        self, original_node: cst.If, updated_node: cst.If
+    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
+        """Of two branches, the one without."""
+        if not _FLAG.search(code(original_node.test)) or not isinstance(updated_node.orelse, cst.Else):
+            return updated_node
+        if not any(
+            isinstance(one, cst.Call) and _CHECKPOINT.search(chain(one.func)) for one in walk(original_node.body)
+        ):
+            return updated_node
+        if any(isinstance(one, cst.Call) and _CHECKPOINT.search(chain(one.func)) for one in walk(updated_node.orelse)):
+            return updated_node
+        body = updated_node.orelse.body.body
+        return cst.FlattenSentinel([one for one in body if isinstance(one, cst.BaseStatement)])
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """`checkpoint(block, x, use_reentrant=False)` is `block(x)`."""
+        if not _CHECKPOINT.search(chain(updated_node.func)) or not updated_node.args:
+            return updated_node
+        first, *rest = updated_node.args
+        called = first.value
+        while isinstance(called, cst.Call) and len(called.args) == 1:  # a wrapper around the block
+            called = called.args[0].value
+        if first.keyword is not None or not isinstance(called, cst.Name | cst.Attribute | cst.Subscript):
+            return updated_node
+        own = ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug")
+        given = [one for one in rest if one.keyword is None or one.keyword.value not in own]
+        return cst.Call(called, [one.with_changes(comma=cst.MaybeSentinel.DEFAULT) for one in given])
+
+
+class _Undecorated(cst.CSTTransformer):
+    """Without decorators that compile, script or register."""
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
+        """Of a function."""
+        return updated_node.with_changes(decorators=_decorators(updated_node.decorators))
+
+    def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:  # noqa: N802
+        """Of a class."""
+        return updated_node.with_changes(decorators=_decorators(updated_node.decorators))
+
+
+def _decorators(given: Collection[cst.Decorator]) -> list[cst.Decorator]:
+    return [one for one in given if _KEPT.match(_decorator(one.decorator))]
+
+
+def _decorator(node: cst.BaseExpression) -> str:
+    return chain(node.func) if isinstance(node, cst.Call) else chain(node)
+
+
+class _OnAnyDevice(cst.CSTTransformer):
+    """On the device of what a function is handed, or of the model as it is built."""
+
+    def __init__(self) -> None:
+        self.given: list[str] = []
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
+        """Its first argument is a tensor, but for a constructor's."""
+        names = [one.name.value for one in [*node.params.params] if one.name.value not in ("self", "cls")]
+        first = names[0] if names and node.name.value != "__init__" else ""
+        self.given.append(first)
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
+        """Its argument is gone."""
+        self.given.pop()
+        return updated_node
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """`x.cuda()`, and `device="cuda"`."""
+        first = self.given[-1] if self.given else ""
+        func = updated_node.func
+        if isinstance(func, cst.Attribute) and func.attr.value == "cuda" and len(updated_node.args) <= 1:
+            if chain(func.value) == "torch":
+                return updated_node
+            return expression(f"{code(func.value)}.to({first}.device)") if first else func.value
+        given = []
+        for one in updated_node.args:
+            if one.keyword is not None and one.keyword.value == "device" and _is_cuda(one.value):
+                if first:
+                    given.append(one.with_changes(value=expression(f"{first}.device")))
+                continue
+            given.append(one)
+        if len(given) == len(updated_node.args) and all(a is b for a, b in zip(given, updated_node.args, strict=True)):
+            return updated_node
+        if given:
+            given[-1] = given[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        return updated_node.with_changes(args=given)
+
+
+def _is_cuda(node: cst.BaseExpression) -> bool:
+    return bool(re.fullmatch(r"""["']cuda(:\d+)?["']|torch\.cuda\.current_device\(\)|torch\.device\(["']cuda.*\)""",
+                             code(node)))  # fmt: skip
