@@ -38,22 +38,19 @@ class LumenAttnProcessor:
 
     def __call__(self, attn: "LumenSelfAttention", x, angles):
         b, n, c = x.shape
-        qkv = (
-            torch.cat([attn.to_q(x), attn.to_k(x), attn.to_v(x)], dim=-1)
-            .reshape(b, n, 3, attn.num_heads, c // attn.num_heads)
-            .permute(2, 0, 3, 1, 4)
-        )
-        q, k, v = qkv.unbind(0)
+        q = attn.to_q(x).unflatten(-1, (attn.num_heads, -1)).transpose(1, 2)
+        k = attn.to_k(x).unflatten(-1, (attn.num_heads, -1)).transpose(1, 2)
+        v = attn.to_v(x).unflatten(-1, (attn.num_heads, -1))
         q, k = attn.norm_q(q), attn.norm_k(k)
         q, k = apply_rope(q, angles), apply_rope(k, angles)
         out = dispatch_attention_fn(
             q.transpose(1, 2),
             k.transpose(1, 2),
-            v.transpose(1, 2),
+            v,
             backend=self._attention_backend,
             parallel_config=self._parallel_config,
-        ).transpose(1, 2)
-        return attn.to_out[1](attn.to_out[0](out.transpose(1, 2).reshape(b, n, c)))
+        )
+        return attn.to_out[1](attn.to_out[0](out.reshape(b, n, c)))
 
 
 class LumenSelfAttention(nn.Module, AttentionModuleMixin):
@@ -94,13 +91,13 @@ class LumenBlock(nn.Module):
         self.norm2 = LumenRMSNorm(dim)
         self.norm1 = LumenRMSNorm(dim)
         self.attn = LumenSelfAttention(dim, num_heads)
-        self.mlp = LumenGatedMLP(dim, int(dim * mlp_ratio))
+        self.ff = LumenGatedMLP(dim, int(dim * mlp_ratio))
         self.ada = nn.Sequential(nn.SiLU(), nn.Linear(dim, 6 * dim))
 
     def forward(self, x, cond, angles):
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.ada(cond)[:, None].chunk(6, dim=-1)
         x = x + gate_a * self.attn(self.norm2(x) * (1 + scale_a) + shift_a, angles)
-        x = x + gate_m * self.mlp(self.norm1(x) * (1 + scale_m) + shift_m)
+        x = x + gate_m * self.ff(self.norm1(x) * (1 + scale_m) + shift_m)
         return x
 
 
@@ -150,12 +147,12 @@ class LumenTransformer2DModel(
         self.head_dim = dim // num_heads
         self.rope_theta = rope_theta
         self.x_in = nn.Linear(in_channels * patch_size**2, dim)
-        self.text_in = nn.Sequential(LumenRMSNorm(text_dim), nn.Linear(text_dim, dim))
-        self.time_in = nn.Sequential(nn.Linear(freq_dim, dim), nn.SiLU(), nn.Linear(dim, dim))
-        self.blocks = nn.ModuleList([LumenBlock(dim, num_heads, mlp_ratio) for _ in range(depth)])
-        self.final_norm = LumenRMSNorm(dim)
+        self.context_embedder = nn.Sequential(LumenRMSNorm(text_dim), nn.Linear(text_dim, dim))
+        self.time_embed = nn.Sequential(nn.Linear(freq_dim, dim), nn.SiLU(), nn.Linear(dim, dim))
+        self.transformer_blocks = nn.ModuleList([LumenBlock(dim, num_heads, mlp_ratio) for _ in range(depth)])
+        self.norm_out = LumenRMSNorm(dim)
         self.final_ada = nn.Linear(dim, 2 * dim)
-        self.final = nn.Linear(dim, in_channels * patch_size**2)
+        self.proj_out = nn.Linear(dim, in_channels * patch_size**2)
         self.gradient_checkpointing = False
 
     def patchify(self, x):
@@ -172,17 +169,17 @@ class LumenTransformer2DModel(
     def forward(self, hidden_states, timestep, encoder_hidden_states, return_dict: bool = True):
         h, w = hidden_states.shape[-2] // self.patch_size, hidden_states.shape[-1] // self.patch_size
         angles = rope_table(h, w, self.head_dim, self.rope_theta, hidden_states.device)
-        cond = self.time_in(timestep_embedding(timestep, self.freq_dim).to(hidden_states.dtype))
-        text = self.text_in(encoder_hidden_states)
+        cond = self.time_embed(timestep_embedding(timestep, self.freq_dim).to(hidden_states.dtype))
+        text = self.context_embedder(encoder_hidden_states)
         hidden_states = torch.cat([text, self.x_in(self.patchify(hidden_states))], dim=1)
-        for block in self.blocks:
+        for block in self.transformer_blocks:
             if torch.is_grad_enabled() and self.gradient_checkpointing:
                 hidden_states = self._gradient_checkpointing_func(block, hidden_states, cond, angles)
             else:
                 hidden_states = block(hidden_states, cond, angles)
         hidden_states = hidden_states[:, text.shape[1] :]
         scale, shift = self.final_ada(cond)[:, None].chunk(2, dim=-1)
-        hidden_states = self.final(self.final_norm(hidden_states) * (1 + scale) + shift)
+        hidden_states = self.proj_out(self.norm_out(hidden_states) * (1 + scale) + shift)
         sample = self.unpatchify(hidden_states, h, w)
         if not return_dict:
             return (sample,)

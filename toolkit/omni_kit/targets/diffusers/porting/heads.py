@@ -16,7 +16,7 @@ _ORDER = "permute(2, 0, 3, 1, 4)"
 class HeadsApart(cst.CSTTransformer):
     """`qkv = cat([q, k, v]).reshape(b, n, 3, h, d).permute(2, 0, 3, 1, 4)`, taken apart in the next statement."""
 
-    def leave_IndentedBlock(
+    def leave_IndentedBlock(  # noqa: N802
         self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
     ) -> cst.IndentedBlock:
         """The statements of a function."""
