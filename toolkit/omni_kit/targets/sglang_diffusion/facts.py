@@ -209,7 +209,9 @@ class PipelineFacts:
                 "which the scaffold has no loader for"
             )
         if "prompt" not in call_arguments(self.pipeline):
-            raise Refusal(f"{self.class_name} takes no prompt: only pipelines that start from text and images are scaffolded")
+            raise Refusal(
+                f"{self.class_name} takes no prompt: only pipelines that start from text and images are scaffolded"
+            )
 
 
 def pipeline_facts(subject: Subject) -> PipelineFacts:

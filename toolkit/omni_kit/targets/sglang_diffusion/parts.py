@@ -45,7 +45,7 @@ class _Words(ast.NodeTransformer):
     def __init__(self, state: str, pipeline: str) -> None:
         self.state, self.pipeline = state, pipeline
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         """`self` is the pipeline; a variable is an attribute of the state."""
         if node.id == "self":
             return ast.Name(self.pipeline)

@@ -26,7 +26,15 @@ _STAGE_PARTS = {
     Way.native: ("steps", "stages", "loaders"),
     Way.whole: ("generation", "loaders"),
 }
-_OF_WAY = ("pipeline", "before_denoising", "recording", "prompts", "steps", "stages", "generation")  # with a template for each way
+_OF_WAY = (
+    "pipeline",
+    "before_denoising",
+    "recording",
+    "prompts",
+    "steps",
+    "stages",
+    "generation",
+)  # with a template for each way
 
 
 def make_plan(subject: Subject, request: Request) -> IntegrationPlan:

@@ -16,9 +16,7 @@ _MEDIA = (
 FRAMES = ("num_frames", "frames")
 """What calls that make films call the number of their frames."""
 _PICTURES = ("PipelineImageInput", "PIL.Image", "Image.Image")
-_NOFRAMES = ("num_frames", "frames")
-"""What calls that make films call the number of their frames."""
-_PICTURES = ("adapter", "latents", "embeds", "video")
+_NO_PICTURES = ("adapter", "latents", "embeds", "video")
 
 
 def call_arguments(pipeline: Pipeline) -> Mapping[str, Argument]:

@@ -9,8 +9,8 @@ from functools import cached_property
 from omni_kit.errors import Refusal
 from omni_kit.pysource.names import marked, of_tree
 from omni_kit.pysource.source import Imported, SourceFile, dotted
-from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
 from omni_kit.upstream.diffusers.denoising import denoiser_calls
+from omni_kit.upstream.diffusers.pipelines import SCHEDULER, Pipeline
 
 PREPARE, ENTER, PREDICT, LEAVE, FINISH = (
     "before_steps", "before_denoiser", "ask_denoiser", "after_denoiser", "after_steps",

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from omni_kit.targets.diffusers.modular.dividing import Division, Part
 from omni_kit.pysource.names import Names, of_tree
+from omni_kit.targets.diffusers.modular.dividing import Division, Part
 from omni_kit.targets.diffusers.modular.names import tree
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.source import dotted
 from omni_kit.pysource.names import of_tree
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.opened import Method, Opened
 from omni_kit.upstream.diffusers.classes import find_class
 

@@ -8,9 +8,9 @@ import libcst as cst
 
 from omni_kit.errors import Refusal
 from omni_kit.pysource.classes import ClassRef
+from omni_kit.pysource.names import of_tree
 from omni_kit.pysource.signatures import defaults, named, signature
 from omni_kit.pysource.source import SourceFile, dotted
-from omni_kit.pysource.names import of_tree
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.pipelines import Pipeline
 

@@ -139,7 +139,8 @@ class SGLangPipelineBuilder:
         upstream = getattr(diffusers, str(model.hf_config.get("_class_name") or read.denoiser.class_name))
         scheduler = type(opened.pipeline.get_module("scheduler"))
         with noting(upstream, scheduler) as noted, _counting(self._attended), TemporaryDirectory() as folder:
-            paths = [str(Path(folder, f"{name}.png")) for name in (images := pictured(read, scenario))]
+            images = pictured(read, scenario)
+            paths = [str(Path(folder, f"{name}.png")) for name in images]
             for path, image in zip(paths, images.values(), strict=True):
                 image.save(path)
             given |= {"image_path": paths} if paths else {}
