@@ -1,10 +1,12 @@
 """The search, with stand-in kernels of known cost."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from omni_kit.kernels.front import front
-from omni_kit.kernels.search import DEFAULT, MOST, Search
-from omni_kit.kernels.timing import Measured
+from omni_kit.kernels.search import DEFAULT, MOST, Found, Search
+from omni_kit.kernels.timing import Measured, Rounds
 
 from .stand_ins import StandIns
 
@@ -69,6 +71,38 @@ def test_what_helps_only_together_is_found() -> None:
     given = {"a": ["off", "on"], "b": ["no", "yes"]}
     found = Search(bench, {"a": "off", "b": "no"}, given, rounds=2, clock=bench.clock).run()
     assert found.choices[found.recommended] == {"a": "on", "b": "yes"}
+
+
+def _found(recommended: str, **ms: tuple[float, float]) -> Found:
+    """A search whose choices have these milliseconds and GB, each with one kernel other than the default."""
+    measured = {name: Measured(one, gb, one - ms[DEFAULT][0]) for name, (one, gb) in ms.items()}
+    choices = {name: {"slot": name} for name in ms}
+    return Found(choices, measured, {}, 0.5, frozenset({"slot"}), recommended, "", 1.0, front(measured))
+
+
+def _rounds(noise: float, **ms: tuple[float, float]) -> Rounds[Mapping[str, str]]:
+    base = ms.pop(DEFAULT)
+    return Rounds(
+        Measured(*base, 0.0), noise, {name: Measured(one, gb, one - base[0]) for name, (one, gb) in ms.items()}, {}
+    )
+
+
+def test_a_recommendation_that_loses_when_measured_again_gives_way_to_the_runner_up() -> None:
+    found = _found("a", default=(69.7, 10.0), a=(64.0, 10.5), b=(65.8, 10.3), c=(90.0, 9.0))
+    assert found.finalists(11.3) == ["a", "b", "c"]
+    again = found.confirmed(_rounds(0.4, default=(69.7, 10.0), a=(71.8, 10.5), b=(65.9, 10.3)), 11.3)
+    assert again.recommended == "b"
+    assert (again.measured["a"].ms, again.measured["b"].ms) == (71.8, 65.9)
+
+
+def test_a_tie_with_the_default_keeps_the_default() -> None:
+    found = _found("a", default=(70.0, 10.0), a=(66.0, 10.5))
+    assert found.confirmed(_rounds(0.4, default=(70.0, 10.0), a=(69.8, 10.5)), None).recommended == DEFAULT
+
+
+def test_runners_up_fit_into_memory() -> None:
+    found = _found("a", default=(70.0, 10.0), a=(66.0, 10.5), b=(60.0, 20.0))
+    assert found.finalists(11.0) == ["a"]
 
 
 def test_nothing_beyond_noise_leaves_everything_as_it_was() -> None:

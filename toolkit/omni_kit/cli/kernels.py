@@ -42,7 +42,7 @@ def kernels_command(
     steps: Annotated[int, typer.Option("--steps", min=1, help="Timed steps per measurement.")] = 6,
     seconds: Annotated[
         float, typer.Option("--seconds", min=1, help="Start no new measurement after this time.")
-    ] = 240.0,
+    ] = 100.0,
     write_yaml: Annotated[
         Path | None, typer.Option("--write-yaml", metavar="FILE", help="Write the choice into this training YAML.")
     ] = None,

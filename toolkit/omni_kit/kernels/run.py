@@ -42,7 +42,7 @@ class Asked:
     memory: float | None = None
     steps: int = 5
     rounds: int = 3
-    seconds: float = 240.0
+    seconds: float = 100.0
     timeout: float = 180.0
 
 
@@ -142,11 +142,11 @@ class _Work:
         try:
             upstream = self._upstream(default)
             found = self._search(default, proven, upstream).run()
-            final = self._final(default, found)
+            found, upstream = self._confirmed(default, found, upstream)
         except Broken as error:
             self._notes.append(f"the default gives no time: {error}")
             return replace(report, slots=tuple(untimed(choices, proven)), notes=self._notes)
-        return self._report(report, choices, proven, found, final, upstream)
+        return self._report(report, choices, proven, found, upstream)
 
     def _frame(self, source: str) -> KernelReport:
         """What is known before anything runs."""
@@ -217,28 +217,32 @@ class _Work:
         }
         called = {setting for setting, results in proven.items() if all(one.status != "not called" for one in results)}
 
-        def limit(gb: float) -> float | None:
-            if asked.memory is not None:
-                return asked.memory
-            return None if upstream is None else max(gb, upstream.gb)
-
         return Search(
             self._room,
             default,
             {setting: names if setting in called else [default[setting]] for setting, names in kernels.items()},
-            limit,
+            lambda gb: self._limit(gb, upstream),
             rounds=asked.rounds,
             seconds=max(0.0, asked.seconds - (time.monotonic() - self._begun)),
             say=self._say,
         )
 
-    def _final(self, default: Mapping[str, str], found: Found) -> dict[str, Measured]:
-        """Default, recommended and upstream once more, side by side and for longer."""
-        contenders = {"upstream": UPSTREAM}
-        if found.recommended != DEFAULT:
-            contenders["recommended"] = found.choices[found.recommended]
-        last = interleaved(self._room, default, contenders, rounds=_FINAL_ROUNDS)
-        return {DEFAULT: last.baseline, "recommended": last.baseline, **last.measured}
+    def _confirmed(
+        self, default: Mapping[str, str], found: Found, upstream: Measured | None
+    ) -> tuple[Found, Measured | None]:
+        """Measure the default, the recommended choice, its runners-up and upstream once more, in the same rounds."""
+        limit = self._limit(found.measured[DEFAULT].gb, upstream)
+        contenders = {name: found.choices[name] for name in found.finalists(limit)}
+        zero = found.measured[DEFAULT].ms
+        last = interleaved(self._room, default, {"upstream": UPSTREAM, **contenders}, rounds=_FINAL_ROUNDS, zero=zero)
+        upstream = last.measured.get("upstream", upstream)
+        return found.confirmed(last, self._limit(last.baseline.gb, upstream)), upstream
+
+    def _limit(self, gb: float, upstream: Measured | None) -> float | None:
+        """Return the GB that a choice may take, given what the default takes; None for no limit."""
+        if self._asked.memory is not None:
+            return self._asked.memory
+        return None if upstream is None else max(gb, upstream.gb)
 
     def _report(
         self,
@@ -246,7 +250,6 @@ class _Work:
         choices: Sequence[KernelChoice],
         proven: Mapping[str, Sequence[KernelResult]],
         found: Found,
-        final: Mapping[str, Measured],
         upstream: Measured | None,
     ) -> KernelReport:
         asked, base = self._asked, found.measured[DEFAULT]
@@ -256,9 +259,8 @@ class _Work:
             one = found.measured[name]
             return Point(name, one.ms, one.gb, dict(found.choices[name]))
 
-        best = final["recommended"]
-        upstream = final.get("upstream", upstream)
-        limit = asked.memory if asked.memory is not None else None if upstream is None else max(base.gb, upstream.gb)
+        best = found.measured[found.recommended]
+        limit = self._limit(base.gb, upstream)
         if limit is not None and best.gb > limit:
             self._notes.append(f"nothing that was measured fits into {limit:.2f} GB: the smallest is recommended")
         if asked.device == "cpu":
@@ -268,8 +270,8 @@ class _Work:
             run={**report.run, "device": self._room.device_name},
             slots=tuple(slot_result(choice, proven[choice.setting], found, chosen) for choice in choices),
             upstream=upstream,
-            default=Point(DEFAULT, final[DEFAULT].ms, final[DEFAULT].gb, dict(found.choices[DEFAULT])),
-            recommended=Point(found.recommended, best.ms, best.gb, dict(chosen)),
+            default=point(DEFAULT),
+            recommended=point(found.recommended),
             front=tuple(map(point, found.front)),
             measured=tuple(map(point, found.measured)),
             limit=limit,

@@ -7,17 +7,18 @@ that it was given. Slots that make no difference beyond noise keep the default.
 import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from omni_kit.counting import counted
 from omni_kit.kernels.front import front
-from omni_kit.kernels.timing import Bench, Measured, interleaved
+from omni_kit.kernels.timing import Bench, Measured, Rounds, interleaved
 
 Choice = Mapping[str, str]
 MOST = 48
 _TOGETHER = 3  # slots
 _BEST = 3  # kernels of each of them
 _AT_ONCE = 8
+_FINALISTS = 3  # that are measured again beside the default
 _NOISE_SHARE = 0.005  # of a step: what is closer is not told apart, however quiet the machine was
 _NOISE_GB = 0.05
 DEFAULT = "default"
@@ -47,6 +48,26 @@ class Found:
     stopped: str
     seconds: float
     front: Sequence[str] = field(default_factory=list)
+
+    def finalists(self, limit: float | None) -> list[str]:
+        """Return the choices to measure again: the recommended one, then the fastest others within `limit` GB."""
+        fitting = [name for name, one in self.measured.items() if limit is None or one.gb <= limit]
+        ranked = sorted(fitting, key=lambda name: self.measured[name].ms)
+        names = dict.fromkeys([self.recommended, *ranked])
+        return [name for name in names if name != DEFAULT][:_FINALISTS]
+
+    def confirmed(self, last: Rounds[Choice], limit: float | None) -> "Found":
+        """Return the search with the figures of its last rounds, and the recommendation that follows from these.
+
+        Only choices of these rounds compete, all measured side by side. One that gains no more than noise over the
+        default loses to it, unless the default does not fit and the choice is smaller.
+        """
+        again = {DEFAULT: last.baseline, **{name: one for name, one in last.measured.items() if name in self.choices}}
+        noise = max(last.noise, _NOISE_SHARE * last.baseline.ms)
+        measured = {**self.measured, **again}
+        changes = {name: _changes(self.choices[name], self.choices[DEFAULT]) for name in again}
+        best = _recommended(again, changes, limit, noise)
+        return replace(self, measured=measured, noise=noise, recommended=best, front=front(measured))
 
 
 @dataclass
@@ -197,10 +218,7 @@ class Search:
         return [name for name, own in alone.items() if not any(beats(one, own) for one in alone.values())][:_BEST]
 
     def _rank(self, name: str) -> tuple[float, float]:
-        """What does not fit comes last, the largest last of all."""
-        found = self._measured[name]
-        limit = self.limit(self._measured[DEFAULT].gb)
-        return (0.0 if limit is None else max(0.0, found.gb - limit)), found.ms
+        return _rank(self._measured[name], self.limit(self._measured[DEFAULT].gb))
 
     def _better(self, name: str, other: str) -> bool:
         over, ms = self._rank(name)
@@ -208,15 +226,29 @@ class Search:
         return over < before - _NOISE_GB or (over <= before and ms < earlier - self._noise)
 
     def _recommended(self) -> str:
-        """Of those that fit, and are as fast as the fastest, the one that changes least; then the smallest."""
-        over, fastest = min(map(self._rank, self._measured))
-        alike = [n for n in self._measured if self._rank(n)[0] <= over and self._rank(n)[1] <= fastest + self._noise]
-        return min(alike, key=lambda name: (self._changes(name), self._measured[name].gb, self._measured[name].ms))
-
-    def _changes(self, name: str) -> int:
-        return sum(kernel != self.default[slot] for slot, kernel in self._choices[name].items())
+        changes = {name: _changes(self._choices[name], self.default) for name in self._measured}
+        return _recommended(self._measured, changes, self.limit(self._measured[DEFAULT].gb), self._noise)
 
     def _spent(self) -> bool:
         return bool(self._measured) and (
             len(self._measured) + len(self._broken) >= MOST or self.clock() - self._begun > self.seconds
         )
+
+
+def _rank(found: Measured, limit: float | None) -> tuple[float, float]:
+    """Return GB over the limit, then ms: what does not fit comes last, the largest last of all."""
+    return (0.0 if limit is None else max(0.0, found.gb - limit)), found.ms
+
+
+def _recommended(
+    measured: Mapping[str, Measured], changes: Mapping[str, int], limit: float | None, noise: float
+) -> str:
+    """Return, of those that fit and are as fast as the fastest, the one that changes least; then the smallest."""
+    ranks = {name: _rank(one, limit) for name, one in measured.items()}
+    over, fastest = min(ranks.values())
+    alike = [name for name, (own, ms) in ranks.items() if own <= over and ms <= fastest + noise]
+    return min(alike, key=lambda name: (changes[name], measured[name].gb, measured[name].ms))
+
+
+def _changes(choice: Choice, default: Choice) -> int:
+    return sum(kernel != default[slot] for slot, kernel in choice.items())
