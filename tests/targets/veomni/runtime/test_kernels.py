@@ -14,7 +14,7 @@ from omni_kit.kernels.proof import errors_of
 from omni_kit.kernels.steps import batch_for
 from omni_kit.parity.candidate import find_candidate
 from omni_kit.targets.sides import Choosing, KernelCall
-from omni_kit.targets.veomni.runtime.kernels import built_in, setting_of
+from omni_kit.targets.veomni.runtime.kernels import bring_kernels, built_in, setting_of
 from omni_kit.targets.veomni.runtime.side import VeOmniBuilder
 
 OLMOE = Path(__file__).parents[4] / "reference_models" / "veomni" / "olmoe"
@@ -112,3 +112,52 @@ def test_choices_give_the_loss_that_plain_code_gives(built: tuple[VeOmniBuilder,
     )
     losses = [float(builder.choose(model, chosen)(**batch).loss.detach()) for chosen in choices]
     assert losses == pytest.approx([losses[0]] * 4, rel=1e-5)
+
+
+@pytest.mark.parametrize("merged", [True, False])
+@pytest.mark.parametrize("limit", [None, 0.5])
+def test_grouped_products_are_those_of_each_expert(merged: bool, limit: float | None) -> None:
+    """Forward and gradients against a loop over tokens and experts in float64; one expert gets no token."""
+    bring_kernels()
+    forward = sys.modules["omni_kit_grouped_mm"].grouped_mm_forward
+    torch.manual_seed(0)
+    experts, width, inner, top = 5, 16, 8, 2
+    given = {"x": torch.randn(7, width), "gate_up": torch.randn(experts, 2 * inner, width) / 4,
+             "down": torch.randn(experts, width, inner) / 4, "weights": torch.rand(7, top)}  # fmt: skip
+    chosen = torch.stack([torch.randperm(experts - 1)[:top] for _ in range(7)])
+
+    def run(kernel: bool) -> dict[str, torch.Tensor]:
+        dtype = torch.bfloat16 if kernel else torch.float64
+        own = {name: value.to(torch.bfloat16).to(dtype).requires_grad_() for name, value in given.items()}
+        gate, up = own["gate_up"].chunk(2, dim=1)
+        if kernel:
+            parts = (None, None, own["down"], own["gate_up"]) if merged else (gate, up, own["down"], None)
+            out = forward(experts, own["weights"], chosen, own["x"], *parts, limit)
+        else:
+            rows = [
+                sum(own["weights"][row, place] * (own["down"][one] @ _swiglu(gate[one] @ x, up[one] @ x, limit))
+                    for place, one in enumerate(chosen[row].tolist()))
+                for row, x in enumerate(own["x"])
+            ]  # fmt: skip
+            out = torch.stack(rows)
+        (out * torch.linspace(-1, 1, out.numel(), dtype=dtype).view_as(out)).sum().backward()
+        return {"out": out.detach(), **{name: value.grad for name, value in own.items() if value.grad is not None}}
+
+    expected, found = run(False), run(True)
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        error = (found[name].double() - value).norm() / value.norm()
+        assert error < 0.02, name
+    assert not found["gate_up"][experts - 1].any()
+
+
+def _swiglu(gate: torch.Tensor, up: torch.Tensor, limit: float | None) -> torch.Tensor:
+    if limit is not None:
+        gate, up = gate.clamp(max=limit), up.clamp(min=-limit, max=limit)
+    return torch.nn.functional.silu(gate) * up
+
+
+def test_the_brought_kernel_can_be_chosen(built: tuple[VeOmniBuilder, Any, Path]) -> None:
+    found = {choice.setting: choice for choice in built[0].choices(built[2])}
+    (kernel,) = [one for one in found["moe_implementation"].kernels if one.name == "fused_grouped_mm"]
+    assert bool(kernel.missing) is not torch.cuda.is_available()

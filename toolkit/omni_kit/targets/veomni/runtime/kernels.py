@@ -15,11 +15,14 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import torch
 from torch import nn
 
+from omni_kit.resources import resource_dir
 from omni_kit.targets.sides import Bindable, KernelChoice, Slot
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, COUNTING
 from omni_kit.targets.veomni.runtime.stand_ins import NAME as STAND_IN
 from omni_kit.targets.veomni.runtime.stand_ins import register_stand_ins
 
+BROUGHT = "grouped_mm"
+"""The experts' kernel that omni-kit brings; its code is the file of that name among the templates of integrations."""
 PLACE = ("model", "ops_implementation")
 PLAIN = "eager"
 _SUFFIX = "_implementation"
@@ -46,6 +49,18 @@ def choices_of(model: nn.Module, slots: Sequence[Slot]) -> list[KernelChoice]:
             kernels = found.setdefault(setting, [Bindable(PLAIN, plain=True)])
             kernels += [one for one in _registered(operation, variant) if one.name not in _names(kernels)]
     return [_choice(setting, kernels) for setting, kernels in found.items() if len(kernels) > 1]
+
+
+def bring_kernels() -> None:
+    """Register the experts' kernel that omni-kit brings, unless the integration has it already."""
+    from veomni.ops.kernel_registry import KERNEL_REGISTRY
+    from veomni.ops.kernels import moe  # noqa: F401 - VeOmni's own kernels register themselves
+
+    if BROUGHT not in KERNEL_REGISTRY.list_available(EXPERTS, "standard"):
+        file = resource_dir("templates") / "veomni" / "text" / f"{BROUGHT}.py.jinja"
+        module = ModuleType(f"omni_kit_{BROUGHT}")
+        exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), vars(module))
+        sys.modules[module.__name__] = module
 
 
 def setting_of(operation: str) -> str:

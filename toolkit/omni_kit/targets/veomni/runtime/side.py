@@ -20,7 +20,7 @@ from omni_kit.targets.veomni.runtime.catching import caught_calls
 from omni_kit.targets.veomni.runtime.feed import arguments, packed, without_positions
 from omni_kit.targets.veomni.runtime.grouped import select_grouped_experts, use_grouped_experts
 from omni_kit.targets.veomni.runtime.hooks import INDEX, faults_of
-from omni_kit.targets.veomni.runtime.kernels import PLACE, bind, built_in, choices_of, eager_operations
+from omni_kit.targets.veomni.runtime.kernels import PLACE, bind, bring_kernels, built_in, choices_of, eager_operations
 from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.loss_arguments import lost_arguments
 from omni_kit.targets.veomni.runtime.routers import router_faults
@@ -228,7 +228,8 @@ class VeOmniBuilder:
         return PLACE
 
     def choices(self, config_dir: Path) -> Sequence[KernelChoice]:
-        """What VeOmni's settings can choose for the model, as the installed version has it."""
+        """Return what VeOmni's settings can choose for the model, and the kernels that omni-kit brings."""
+        bring_kernels()
         return choices_of(self._build(config_dir, None, "meta"), self.slots(config_dir))
 
     def sized(self, config_dir: Path, dtype: str) -> nn.Module:

@@ -11,6 +11,8 @@ from omni_kit.targets.veomni.text.replay import MONITOR, REPLAY
 from omni_kit.upstream.transformers.models import UpstreamModel
 from omni_kit.upstream.transformers.traits import expert_parameters, stacked_parameters
 
+GROUPED_MM = "fused_grouped_mm"
+
 
 @dataclass(frozen=True)
 class TextContext:
@@ -33,6 +35,7 @@ class TextContext:
         expert_parallel: the experts' code can do with a part of them, so there is a plan that cuts them.
         converter: a converter is written, for experts that lie `disk` where there are some.
         media: what the generated module takes from the integration's module for media; nothing for text alone.
+        grouped_mm: the settings choose the experts' kernel that omni-kit brings, so the integration has its file.
     """
 
     name: str
@@ -63,6 +66,7 @@ class TextContext:
     converter: bool
     disk: str
     media: Sequence[str]
+    grouped_mm: bool
 
 
 def text_context(
@@ -115,6 +119,7 @@ def text_context(
         converter=converter,
         disk=disk,
         media=media,
+        grouped_mm=request.kernels.get("moe_implementation") == GROUPED_MM,
     )
 
 

@@ -183,6 +183,8 @@ class _Planner:
         if self.merging is not None:
             media = vars(media_context(self.model, self.merging))
             yield NewFile(f"{base}/media.py", MEDIA_TEMPLATE, context={**context, **media})
+        if self.context.grouped_mm:
+            yield NewFile(f"{base}/grouped_mm.py", "grouped_mm.py.jinja")
         yield NewFile(f"{base}/generated/__init__.py", text="")
         yield from self._training_files()
         yield NewFile(self.context.test_path, "test_parity.py.jinja", context=context)
