@@ -23,7 +23,9 @@ ROOT = Path(omni_kit.__file__).resolve().parents[1]
 _MOST = 4  # servers at a time; each keeps a few hundred MB
 _STARTING = 2.0  # seconds that a server has to start a process
 # Variables that differ from call to call and that no import reads.
-_VOLATILE = frozenset({"TMPDIR", "PYTEST_CURRENT_TEST", "COLUMNS", "LINES", "PWD", "OLDPWD", "SHLVL", "_"})
+_VOLATILE = frozenset(
+    {"TMPDIR", "TRITON_CACHE_DIR", "PYTEST_CURRENT_TEST", "COLUMNS", "LINES", "PWD", "OLDPWD", "SHLVL", "_"}
+)
 _servers: dict[tuple[object, ...], "_Server"] = {}
 _lock = threading.Lock()
 

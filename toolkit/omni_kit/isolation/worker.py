@@ -114,10 +114,11 @@ class Worker:
             service, argument or name, json.dumps(asdict(confinement)) if confinement is not None else "",
             str(limits.shared) if limits is not None else "",
         ]  # fmt: skip
-        variables = environment(service, path, threads)
+        # Compiled kernels are code: a process leaves none for later ones, and needs no directory that it cannot make.
+        own = {"TMPDIR": self._scratch, "TRITON_CACHE_DIR": f"{self._scratch}/triton"}
         how = Start(
             program=[sys.executable, "-P", "-m", "omni_kit.isolation.serving", *arguments],
-            environment={**variables, "TMPDIR": self._scratch},
+            environment={**environment(service, path, threads), **own},
             directory=self._scratch,
             modules=tuple(modules),
             arguments=arguments,
