@@ -8,7 +8,7 @@ import pytest
 
 from omni_kit.coverage import denoisers
 from omni_kit.coverage.case import Case
-from omni_kit.coverage.language import cover_with, names, page
+from omni_kit.coverage.language import cover_one, names, page
 from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE
 from omni_kit.parity.processes.workers import Sides
 
@@ -53,14 +53,14 @@ def cases(names: Iterable[str]) -> list[Any]:
 
 @pytest.mark.parametrize("model_type", cases(PROVEN))
 def test_proven(model_type: str, sides: Sides, tmp_path: Path) -> None:
-    (case,) = cover_with([model_type], tmp_path, sides)
+    case = cover_one(model_type, tmp_path / model_type, sides)
     assert case.outcome == "proven", case.reason
     assert float(case.reason) < 1e-5
 
 
 @pytest.mark.parametrize("model_type", cases(TO_FINISH))
 def test_what_is_left_to_do_is_said(model_type: str, sides: Sides, tmp_path: Path) -> None:
-    (case,) = cover_with([model_type], tmp_path, sides)
+    case = cover_one(model_type, tmp_path / model_type, sides)
     assert case.outcome == "to finish"
     assert TO_FINISH[model_type] in case.reason
     assert "scenarios: packed" in case.reason  # nothing else is wrong
@@ -68,7 +68,7 @@ def test_what_is_left_to_do_is_said(model_type: str, sides: Sides, tmp_path: Pat
 
 @pytest.mark.parametrize("model_type", REFUSED)
 def test_refused_for_what_is_true(model_type: str, sides: Sides, tmp_path: Path) -> None:
-    (case,) = cover_with([model_type], tmp_path, sides)
+    case = cover_one(model_type, tmp_path / model_type, sides)
     assert case.outcome == "refused"
     assert REFUSED[model_type] in case.reason
     assert not any(tmp_path.iterdir())
@@ -76,7 +76,7 @@ def test_refused_for_what_is_true(model_type: str, sides: Sides, tmp_path: Path)
 
 @pytest.mark.parametrize("name", cases(DENOISERS))
 def test_a_denoiser_is_proven(name: str, sides: Sides, tmp_path: Path) -> None:
-    (case,) = denoisers.cover_with([name], tmp_path, sides)
+    case = denoisers.cover_one(name, tmp_path / name, sides)
     assert case.outcome == "proven", case.reason
     assert float(case.reason) < FLOAT32_TOLERANCE
     assert case.about.startswith("equal") == (name in SHARES), case.about

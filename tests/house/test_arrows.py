@@ -106,7 +106,8 @@ def test_rules_and_commands_import_no_heavy_library(name: str) -> None:
 
 
 def _imports(file: Path, name: str) -> bool:
-    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    text = file.read_text(encoding="utf-8")
+    nodes = list(ast.walk(ast.parse(text))) if name in text else []
     froms = (node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level)
     plain = (alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names)
     return any(module.partition(".")[0] == name for module in (*froms, *plain))

@@ -9,7 +9,9 @@ from .imports import modules
 
 def mocks(text: str) -> list[int]:
     """Return the lines that import or name `unittest.mock` or pytest's MonkeyPatch."""
-    found = set()
+    found: set[int] = set()
+    if "mock" not in text and "MonkeyPatch" not in text:
+        return []
     for node in ast.walk(ast.parse(text)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
         names += [f"{node.module}.{name}" for name in names] if isinstance(node, ast.ImportFrom) else []

@@ -118,12 +118,6 @@ def test_what_decides_a_condition(tmp_path: Path, condition: str, fields: set[st
     assert arguments <= decision.arguments
 
 
-def test_what_decides_a_line(tmp_path: Path) -> None:
-    reader = read(tmp_path)
-    line = MODEL.splitlines().index("            x = past_key_values") + 1
-    assert reader.decided_by(line).arguments == {"past_key_values"}
-
-
 def test_what_is_of_no_interest_is_apart_with_a_reason(tmp_path: Path) -> None:
     reader = read(tmp_path)
     assert branch(reader, "not x").apart == "raises"

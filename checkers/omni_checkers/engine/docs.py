@@ -1,7 +1,8 @@
 """Pages about all IDs, made from their definitions: `python -m omni_checkers.engine.docs docs/rules [--check]`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from omni_checkers.engine.registry import RETIRED, all_definitions
@@ -43,7 +44,8 @@ per-file-ignores = { "legacy/*" = ["VEO4"] }
 """
 
 
-def pages() -> dict[str, str]:
+@cache
+def pages() -> Mapping[str, str]:
     """File name -> text: one page an ID, detectors on that of their family, and the index."""
     families: dict[str, list[Definition]] = {}
     for one in all_definitions().values():

@@ -1,6 +1,5 @@
 """Files that examples of rules on diffusion models share: VeOmni's integration of Wan, shortened and mended."""
 
-TOP = "__init__.py"
 REGISTER = "wan_transformer/__init__.py"
 CONFIG = "wan_transformer/configuration_wan_transformer.py"
 MODEL = "wan_transformer/modeling_wan_transformer.py"

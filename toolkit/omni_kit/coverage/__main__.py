@@ -6,6 +6,7 @@ from pathlib import Path
 
 import omni_kit.coverage
 from omni_kit.coverage import denoisers, language
+from omni_kit.coverage.case import in_shares
 from omni_kit.coverage.facts import CHECKED, Facts, all_names, collect, names_of, quick_names
 from omni_kit.coverage.versions import LEAST_EXPLAINED, compare, page
 from omni_kit.files import write_atomic
@@ -44,7 +45,7 @@ def _done(given: argparse.Namespace) -> tuple[str, int]:
     """What to write, and the exit code."""
     if given.command in _FAMILIES:
         family = _FAMILIES[given.command]
-        return family.page(family.cover(given.names or family.names())), 0
+        return family.page(in_shares(given.names or family.names(), family.cover_one)), 0
     if given.command == "facts":
         return _facts(given.quick, given.like).dump(), 0
     base, *others = (Facts.load(file.read_text(encoding="utf-8")) for file in given.facts)

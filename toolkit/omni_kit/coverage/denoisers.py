@@ -1,10 +1,10 @@
 """Every diffusion transformer of the installed diffusers."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from omni_kit.coverage.case import Case, Outcome, as_markdown, in_shares, proof
+from omni_kit.coverage.case import Case, Outcome, as_markdown, proof
 from omni_kit.errors import OmniKitError
 from omni_kit.parity import make_toy_checkpoint, run_parity
 from omni_kit.parity.processes.workers import Sides
@@ -28,18 +28,8 @@ def names() -> list[str]:
     return transformer_names(find_library("diffusers"))
 
 
-def cover(classes: Sequence[str]) -> list[Case]:
-    """Brings models through the path; in the order given."""
-    return in_shares(classes, _case)
-
-
-def cover_with(classes: Sequence[str], place: Path, sides: Sides) -> Iterator[Case]:
-    """The same one after the other, with processes that are there; what is written stays below `place`."""
-    for name in classes:
-        yield _case(name, place / name, sides)
-
-
-def _case(name: str, place: Path, sides: Sides) -> Case:
+def cover_one(name: str, place: Path, sides: Sides) -> Case:
+    """Bring one model through the path; what is written stays below `place`."""
     package = _package(name)
     try:
         scaffold = new_model(package, name, target=TARGET, into=place)

@@ -1,10 +1,10 @@
 """Every causal language model of the installed transformers."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from omni_kit.coverage.case import Case, Outcome, as_markdown, in_shares, proof
+from omni_kit.coverage.case import Case, Outcome, as_markdown, proof
 from omni_kit.errors import BadInput, OmniKitError
 from omni_kit.parity import make_toy_checkpoint
 from omni_kit.parity.processes.workers import Sides
@@ -29,18 +29,8 @@ def names() -> list[str]:
     return sorted(auto_table(find_library("transformers"), CAUSAL_TABLE))
 
 
-def cover(types: Sequence[str]) -> list[Case]:
-    """Brings models through the path; in the order given."""
-    return in_shares(types, _case)
-
-
-def cover_with(types: Sequence[str], place: Path, sides: Sides) -> Iterator[Case]:
-    """The same one after the other, with processes that are there; what is written stays below `place`."""
-    for name in types:
-        yield _case(name, place / name, sides)
-
-
-def _case(name: str, place: Path, sides: Sides) -> Case:
+def cover_one(name: str, place: Path, sides: Sides) -> Case:
+    """Bring one model through the path; what is written stays below `place`."""
     kind, package = "", re.sub(r"\W", "_", name)
     # the version that runs, and not the one that the target pins, which new-model would find
     running = find_library("transformers").root

@@ -10,7 +10,7 @@ from typing import Literal
 from omni_kit.counting import counted
 from omni_kit.patchgen.source import Definition, DefinitionNode, SourceModule
 from omni_kit.patchgen.spans import shift
-from omni_kit.pysource.nodes import rebuilt
+from omni_kit.pysource.nodes import rebuilt, without_docstring
 from omni_kit.pysource.signatures import signature
 
 _DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -99,8 +99,7 @@ def _all_decorators(node: DefinitionNode) -> list[list[str]]:
 
 def _code(node: DefinitionNode) -> str:
     """The statements of a definition, without its docstring and without the decorators of what is defined inside."""
-    body = node.body if ast.get_docstring(node) is None else node.body[1:]
-    return "\n".join(ast.unparse(rebuilt(one, _undecorated)) for one in body)
+    return "\n".join(ast.unparse(rebuilt(one, _undecorated)) for one in without_docstring(node.body))
 
 
 def _undecorated(node: ast.AST) -> ast.AST | None:

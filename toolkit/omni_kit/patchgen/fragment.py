@@ -10,11 +10,12 @@ from types import CodeType
 from typing import Any
 
 from omni_kit.patchgen.locate import Libraries, package_of
-from omni_kit.patchgen.source import DefinitionNode, SourceModule, inner_blocks, read_module
+from omni_kit.patchgen.source import DefinitionNode, SourceModule, read_module
 from omni_kit.patchgen.spans import Edit, Source, first_line, last_line, shift, splice
 from omni_kit.patchgen.spec import Origin
 from omni_kit.patchgen.standins import StandIn
 from omni_kit.pysource.eval import Function
+from omni_kit.pysource.nodes import blocks
 
 _LAMBDA = "a lambda has no definition to copy; write a def"
 
@@ -220,7 +221,7 @@ def _all_definitions(body: list[ast.stmt]) -> list[DefinitionNode]:
     for node in body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             found.append(node)
-        for block in inner_blocks(node):
+        for block in blocks(node):
             found += _all_definitions(block)
     return found
 

@@ -4,9 +4,10 @@ import ast
 import re
 import textwrap
 
-from omni_kit.patchgen.source import SourceModule, inner_blocks
+from omni_kit.patchgen.source import SourceModule
 from omni_kit.patchgen.spans import Edit
 from omni_kit.patchgen.spec import ImportSpec, PatchConfig
+from omni_kit.pysource.nodes import blocks
 
 _INDENTED_RELATIVE = re.compile(r"(?:^[ \t]+|[:;]\s*)from\s*\.", re.MULTILINE)
 _Import = ast.Import | ast.ImportFrom
@@ -113,8 +114,8 @@ def _only_binds(node: ast.stmt, dropped: set[str]) -> bool:
 
 
 def _leaves(node: ast.stmt) -> list[ast.stmt]:
-    blocks = list(inner_blocks(node))
-    return [leaf for block in blocks for inner in block for leaf in _leaves(inner)] if blocks else [node]
+    inside = list(blocks(node))
+    return [leaf for block in inside for inner in block for leaf in _leaves(inner)] if inside else [node]
 
 
 def _binds_only(leaf: ast.stmt, dropped: set[str]) -> bool:
@@ -135,7 +136,7 @@ def _drop_inside(body: list[ast.stmt], source: SourceModule, dropped: set[str], 
             if len(kept) < len(node.names):
                 edits.append(Edit(source.start_of(node), source.end_of(node), _without(node, kept, source, alone)))
         elif isinstance(node, (ast.If, ast.Try, ast.With)):
-            for block in inner_blocks(node):
+            for block in blocks(node):
                 edits += _drop_inside(block, source, dropped, alone=True)
     return edits
 

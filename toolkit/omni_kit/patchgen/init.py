@@ -6,6 +6,7 @@ from dataclasses import replace
 from omni_kit.patchgen.fragment import Fragment, NoSource
 from omni_kit.patchgen.source import Definition, SourceModule
 from omni_kit.patchgen.spans import Edit, Source, shift, splice
+from omni_kit.pysource.nodes import without_docstring
 
 KEPT_NAME = "_upstream_init"
 
@@ -38,7 +39,7 @@ def _with_original(fragment: Fragment, original: str, called: str) -> Fragment:
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     text = Source(fragment.text)
     first, second = (node.args.posonlyargs + node.args.args)[:2]
-    body = node.body[1:] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body
+    body = without_docstring(node.body) or node.body
     at = text.start_of(body[0])
     lead = text.text[text.line_start(body[0].lineno) : at]
     indent = lead if not lead.strip() else "    "

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from omni_kit.errors import BadInput
 from omni_kit.patchgen.locate import Libraries
 from omni_kit.patchgen.spans import Source, first_line
-from omni_kit.pysource.nodes import FIELDS
+from omni_kit.pysource.nodes import FIELDS, blocks
 from omni_kit.pysource.source import parse_file
 
 DefinitionNode = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -161,7 +161,7 @@ def _walk(body: list[ast.stmt], owner: Definition | None, guarded: bool) -> Iter
             if isinstance(node, ast.ClassDef):
                 yield from _walk(node.body, definition, guarded)
         else:
-            for block in inner_blocks(node):
+            for block in blocks(node):
                 yield from _walk(block, owner, guarded=True)
 
 
@@ -176,16 +176,6 @@ def _children(node: Any) -> list[Any]:
         elif part is not None and type(part) not in _LEAVES:
             found.append(part)
     return found
-
-
-def inner_blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """The statement lists inside a definition, an if, try, with, for or while."""
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(node, name, None)
-        if isinstance(block, list):
-            yield block
-    for handler in getattr(node, "handlers", ()):
-        yield handler.body
 
 
 def _definition(node: DefinitionNode, owner: Definition | None, guarded: bool) -> Definition:

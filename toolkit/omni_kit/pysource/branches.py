@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from omni_kit.pysource.nodes import last_name, methods, names_in, walked, within
+from omni_kit.pysource.nodes import blocks, last_name, methods, names_in, walked, within, without_docstring
 from omni_kit.pysource.reads import attributes_read
 from omni_kit.pysource.source import parse_file
 
@@ -101,14 +101,6 @@ class BranchReader:
         """All branches, in the order of their lines; one comes after the branch that contains it."""
         return sorted(self._of_body(self._tree.body, _Scope()), key=lambda branch: branch.line)
 
-    def decided_by(self, line: int) -> Decision:
-        """What decides whether a line runs: the conditions of every branch around it, in its function."""
-        around = [one for one in self.branches if not one.absent and one.inside[0] <= line <= one.inside[1]]
-        found = Decision()
-        for branch in around:
-            found |= branch.decision
-        return found
-
     def users(self, name: str) -> list[int]:
         """The lines of functions in which a function or class of this file is named, its own lines left out."""
         own = next((n for n in self._tree.body if getattr(n, "name", "") == name), None)
@@ -135,11 +127,11 @@ class BranchReader:
             elif scope.function is not None:
                 yield from self._of_statement(node, scope)
             else:
-                for part in _bodies(node):
+                for part in blocks(node):
                     yield from self._of_body(part, scope)
 
     def _of_function(self, node: Function, scope: "_Scope") -> Iterator[Branch]:
-        body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+        body = without_docstring(node.body)
         if not body:
             return
         inner = scope.within_function(node, self._tree)
@@ -174,7 +166,7 @@ class BranchReader:
                 caught = replace(scope, apart=scope.apart or "exceptions")
                 yield from self._of_arm(handler, handler.body, kind, None, caught)
         else:
-            for part in _bodies(node):
+            for part in blocks(node):
                 yield from self._of_body(part, scope)
 
     def _of_if(self, node: ast.If, scope: "_Scope", rest: Sequence[ast.stmt] = ()) -> Iterator[Branch]:
@@ -373,15 +365,6 @@ def _opposite(said: ast.cmpop) -> ast.cmpop | None:
         if isinstance(said, one | other):
             return other() if isinstance(said, one) else one()
     return None
-
-
-def _bodies(node: ast.stmt) -> Iterator[Sequence[ast.stmt]]:
-    for part in ("body", "orelse", "finalbody"):
-        found = getattr(node, part, None)
-        if isinstance(found, list):
-            yield found
-    for handler in getattr(node, "handlers", ()):
-        yield handler.body
 
 
 def _span(body: Sequence[ast.stmt]) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Finds nodes by type, calls, arguments, assigned and returned values in syntax trees; each tree is walked once."""
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -169,6 +169,29 @@ def strings(node: ast.AST | None) -> list[str] | None:
 def names_in(node: ast.AST) -> set[str]:
     """Return the plain names in an expression."""
     return {item.id for item in within(node, ast.Name)}
+
+
+def docstring_of(body: Sequence[ast.stmt]) -> ast.Expr | None:
+    """Return the docstring statement of a body."""
+    match body:
+        case [ast.Expr(value=ast.Constant(value=str())) as first, *_]:
+            return first
+    return None
+
+
+def without_docstring(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements of a definition after its docstring."""
+    return list(body[1:] if docstring_of(body) else body)
+
+
+def blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """Yield the lists of statements inside a definition, an if, try, with, for or while."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
+    for handler in getattr(node, "handlers", ()):
+        yield handler.body
 
 
 def methods(node: ast.ClassDef) -> list[ast.FunctionDef]:

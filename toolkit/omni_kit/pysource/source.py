@@ -207,6 +207,17 @@ def read_source(library: Library, file: Path) -> SourceFile:
     return SourceFile(library, library.module_name(file), file, text, tree)
 
 
+def read_all(library: Library, files: Sequence[Path]) -> list[SourceFile]:
+    """Return the files that this interpreter can parse; others are another Python's, or templates."""
+    found = []
+    for file in files:
+        try:
+            found.append(read_source(library, file))
+        except BadInput:
+            continue
+    return found
+
+
 def read_text(path: Path) -> str:
     """Return the text of a Python file to search, in the encoding that it declares, without what cannot be decoded.
 

@@ -7,7 +7,6 @@ from omni_checkers.engine.files import walked
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.nodes import calls, keyword, last_name, methods
 
-_COMPOSED = ("Sequential", "LoopSequential", "Conditional", "Auto")
 _BASE, _PIPELINE = "ModularPipelineBlocks", "ModularPipeline"
 
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from omni_checkers.diffusers.facts.sources import home_of, library_of, own_files, read_all
+from omni_checkers.diffusers.facts.sources import home_of, library_of, own_files
 from omni_checkers.engine.facts import Facts, fact, facts_in, given
 from omni_checkers.engine.files import File, read_file
 from omni_checkers.engine.rule import NotApplicable
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.library import Library
-from omni_kit.pysource.source import SourceFile
+from omni_kit.pysource.source import SourceFile, read_all
 from omni_kit.upstream.kinds import Kind
 
 

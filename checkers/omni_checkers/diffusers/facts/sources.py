@@ -1,13 +1,11 @@
 """The files that an integration speaks of: its own and diffusers', read as one library."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.errors import MissingRequirement
 from omni_kit.files import files_matching
 from omni_kit.pysource.library import Library, find_library
-from omni_kit.pysource.source import SourceFile, read_source
 from omni_kit.upstream.diffusers.package import package_root, part_files
 
 PACKAGE = "diffusers"
@@ -64,14 +62,3 @@ def own_files(path: Path) -> list[Path]:
     """The Python files of an integration: a package of its own, or a part of diffusers."""
     root = package_root(path)
     return part_files(root, path) if root is not None else files_matching(path, "*.py")
-
-
-def read_all(library: Library, files: Sequence[Path]) -> list[SourceFile]:
-    """The files that are valid Python."""
-    found = []
-    for file in files:
-        try:
-            found.append(read_source(library, file))
-        except BadInput:
-            continue
-    return found

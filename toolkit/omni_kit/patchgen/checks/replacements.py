@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from omni_kit.patchgen.checks.facts import Facts
 from omni_kit.patchgen.diagnostics import Diagnostic, error, info, warning
-from omni_kit.patchgen.source import DefinitionNode, inner_blocks
+from omni_kit.patchgen.source import DefinitionNode
+from omni_kit.pysource.nodes import blocks, without_docstring
 from omni_kit.pysource.signatures import defaults, signature
 
 
@@ -97,7 +98,7 @@ def _same(upstream: DefinitionNode, patched: DefinitionNode) -> bool:
     """Whether two definitions say the same, decorators and the indentation of docstrings aside."""
     if ast.get_docstring(upstream) != ast.get_docstring(patched) or _head(upstream) != _head(patched):
         return False
-    ours, theirs = _code(patched), _code(upstream)
+    ours, theirs = without_docstring(patched.body), without_docstring(upstream.body)
     pairs = zip(ours, theirs, strict=False)
     return len(ours) == len(theirs) and all(ast.dump(one) == ast.dump(other) for one, other in pairs)
 
@@ -108,14 +109,10 @@ def _head(node: DefinitionNode) -> str:
     return ast.dump(node.args) + (ast.dump(node.returns) if node.returns else "")
 
 
-def _code(node: DefinitionNode) -> list[ast.stmt]:
-    return node.body if ast.get_docstring(node) is None else node.body[1:]
-
-
 def _functions(node: ast.stmt) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         yield node
-    for block in inner_blocks(node):
+    for block in blocks(node):
         for inner in block:
             yield from _functions(inner)
 

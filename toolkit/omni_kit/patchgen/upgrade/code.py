@@ -98,19 +98,6 @@ def size(node: ast.AST) -> int:
     return sum(not isinstance(inner, (ast.expr_context, ast.operator)) for inner in ast.walk(node))
 
 
-def docstring(body: Sequence[ast.stmt]) -> ast.Expr | None:
-    """The docstring statement of a body."""
-    match body:
-        case [ast.Expr(value=ast.Constant(value=str())) as first, *_]:
-            return first
-    return None
-
-
-def statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """A body without its docstring."""
-    return list(body[1:] if docstring(body) else body)
-
-
 def read(nodes: Sequence[ast.AST]) -> set[str]:
     """The names that code reads."""
     found = _named(nodes, ast.Load)

@@ -16,8 +16,9 @@ from omni_kit.patchgen.imports import absolute, bound_by
 from omni_kit.patchgen.locate import Libraries
 from omni_kit.patchgen.scopes import scopes_of
 from omni_kit.patchgen.source import Definition, SourceModule, read_module
-from omni_kit.patchgen.upgrade.code import FunctionNode, dump, read, statements, stored, written
+from omni_kit.patchgen.upgrade.code import FunctionNode, dump, read, stored, written
 from omni_kit.patchgen.upgrade.outcome import Clash
+from omni_kit.pysource.nodes import without_docstring
 from omni_kit.pysource.signatures import misfit, positional, required, signature
 
 _LONG = 2000  # characters of a computation that is written out
@@ -420,7 +421,7 @@ def _flow(side: _Side, index: int) -> str:
     values: dict[str, ast.expr] = {
         name: ast.parse(module, mode="eval").body for name, module in side.modules.items() if name != module
     }
-    for one in statements(side.node.body):
+    for one in without_docstring(side.node.body):
         match one:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 values[name] = _written_out(value, values)

@@ -13,21 +13,11 @@ from typing import Any
 
 from omni_kit.patchgen.spans import Edit, first_line, shift, splice
 from omni_kit.patchgen.upgrade.alignment import align, assignment
-from omni_kit.patchgen.upgrade.code import (
-    Code,
-    FunctionNode,
-    docstring,
-    dump,
-    dumps,
-    likeness,
-    read,
-    size,
-    statements,
-    written,
-)
+from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, likeness, read, size, written
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.patchgen.upgrade.parts import Item, insertion, removal
 from omni_kit.patchgen.upgrade.renames import same_but_for_locals
+from omni_kit.pysource.nodes import docstring_of, without_docstring
 from omni_kit.pysource.signatures import signature
 
 _Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -112,7 +102,7 @@ class _Merger:
             self.clash("a class and a function replace each other", b, o, t)
             return
         self.docstrings(b, o, t)
-        bodies = statements(b.body), statements(o.body), statements(t.body)
+        bodies = without_docstring(b.body), without_docstring(o.body), without_docstring(t.body)
         if isinstance(b, ast.ClassDef) or not self._rewritten(*bodies):
             self.block(*bodies, o)
         else:
@@ -146,7 +136,7 @@ class _Merger:
 
     def docstrings(self, b: Any, o: Any, t: Any) -> None:
         """Upstream's docstring, unless the patch has one of its own."""
-        was, mine, now = docstring(b.body), docstring(o.body), docstring(t.body)
+        was, mine, now = docstring_of(b.body), docstring_of(o.body), docstring_of(t.body)
         if was is not None and mine is not None and now is not None and _doc(mine) == _doc(was) != _doc(now):
             text = shift(self.theirs.of(now), now.col_offset, mine.col_offset)
             self.edits.append(Edit(self.ours.start_of(mine), self.ours.end_of(mine), text.lstrip()))

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -17,12 +17,13 @@ from omni_kit.patchgen.rename import rename
 from omni_kit.patchgen.source import Definition, SourceModule, read_module
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.spec import PatchType
-from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, statements, stored
+from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, stored
 from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, moved_meaning
 from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals
 from omni_kit.patchgen.write import compiles
+from omni_kit.pysource.nodes import without_docstring
 from omni_kit.pysource.signatures import signature
 from omni_kit.pysource.source import dotted
 
@@ -346,7 +347,7 @@ def _meaning(text: str) -> str:
     node = Code(text).node
     for one in ast.walk(node):
         if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            one.body = statements(one.body) or [ast.Pass()]
+            one.body = without_docstring(one.body) or [ast.Pass()]
         if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
             one.returns = None
         if isinstance(one, ast.arg):
@@ -391,7 +392,7 @@ def _inlined(top: ast.stmt, call: ast.Call, helper: FunctionNode, *, bound: bool
     except TypeError:
         return None
     given.apply_defaults()
-    body = statements(helper.body)
+    body = without_docstring(helper.body)
     returned = body[-1] if body and isinstance(body[-1], ast.Return) else None
     if any(isinstance(one, ast.Return) and one is not returned for part in body for one in ast.walk(part)):
         return None
@@ -425,8 +426,3 @@ def _inlined(top: ast.stmt, call: ast.Call, helper: FunctionNode, *, bound: bool
 def _stored(node: ast.Name, value: object) -> ast.Name:
     """A parameter that the helper sets again: the caller's name, where it passed one."""
     return ast.Name(value.id, node.ctx) if isinstance(value, ast.Name) else node
-
-
-def with_text(fragment: Fragment, text: str) -> Fragment:
-    """The fragment with another text."""
-    return replace(fragment, text=text)

@@ -9,7 +9,8 @@ from typing import Any
 from omni_kit.patchgen.source import Definition, SourceModule
 from omni_kit.patchgen.spans import Edit, splice
 from omni_kit.patchgen.upgrade.alignment import align
-from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, likeness, size, statements, stored
+from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, likeness, size, stored
+from omni_kit.pysource.nodes import without_docstring
 
 _SAME = 0.75  # how like the bodies of a renamed definition are
 _MOST = 0.6  # of the places of a name that have another now, in a rename
@@ -101,7 +102,9 @@ def local_renames(old: FunctionNode, new: FunctionNode) -> dict[str, str]:
     for kind, was, now in _differences(old, new):
         if kind == "name":
             votes[was][now] += 1
-    seen = Counter(one.id for part in statements(old.body) for one in ast.walk(part) if isinstance(one, ast.Name))
+    seen = Counter(
+        one.id for part in without_docstring(old.body) for one in ast.walk(part) if isinstance(one, ast.Name)
+    )
     before, after = stored(old), stored(new)
     read_before = {one.id for one in ast.walk(old) if isinstance(one, ast.Name)} | before
     read_after = {one.id for one in ast.walk(new) if isinstance(one, ast.Name)} | after
@@ -179,7 +182,7 @@ def _differences(old: FunctionNode, new: FunctionNode) -> Iterator[tuple[str, st
         for one, other in zip(was, now, strict=True):
             if one.arg != other.arg and dump(one.annotation) == dump(other.annotation):
                 yield "name", one.arg, other.arg
-    yield from _in_blocks(statements(old.body), statements(new.body))
+    yield from _in_blocks(without_docstring(old.body), without_docstring(new.body))
 
 
 def _args(node: FunctionNode) -> list[ast.arg]:
@@ -285,5 +288,5 @@ def _alike(one: Definition, other: Definition) -> float:
 
 def _nameless(node: Any) -> ast.AST:
     if isinstance(node, ast.ClassDef):
-        return ast.Module(list(statements(node.body)), [])
-    return ast.Module([*statements(node.body), ast.Expr(ast.Lambda(node.args, ast.Constant(0)))], [])
+        return ast.Module(list(without_docstring(node.body)), [])
+    return ast.Module([*without_docstring(node.body), ast.Expr(ast.Lambda(node.args, ast.Constant(0)))], [])

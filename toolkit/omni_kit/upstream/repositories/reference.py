@@ -10,7 +10,7 @@ from pathlib import Path
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.pysource.source import SourceFile, dotted, read_source
+from omni_kit.pysource.source import SourceFile, dotted, read_all, read_source
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.places import path_of, refuse_other_formats
 from omni_kit.upstream.repositories.closure import Closure, closure_of
@@ -117,7 +117,7 @@ def _by_path(place: str) -> tuple[Repository, list[SourceFile]]:
             raise BadInput(f"{place} holds no Python files", "give a repository's folder, or one of its files")
         if len(files) > _MOST_FILES:
             raise BadInput(f"{place} holds {len(files)} Python files", "give the file that has the class")
-        return repository, _readable(repository, files)
+        return repository, read_all(repository, files)
     if path.suffix != ".py":
         refuse_other_formats(path, place)
         raise BadInput(f"{place} is no Python file", "give a repository's folder, or one of its files")
@@ -143,17 +143,6 @@ def _by_module(module: str) -> tuple[Repository, list[SourceFile]]:
     if file is None:
         raise BadInput(f"{head} has no module '{module}'", "give the module that has the class")
     return repository, [read_source(repository, file.resolve())]
-
-
-def _readable(repository: Repository, files: list[Path]) -> list[SourceFile]:
-    """The files that are Python of today; others cannot have the class."""
-    found = []
-    for file in files:
-        try:
-            found.append(read_source(repository, file))
-        except BadInput:  # another Python's, or a template
-            continue
-    return found
 
 
 def _defined(sources: list[SourceFile], name: str) -> list[ClassRef]:

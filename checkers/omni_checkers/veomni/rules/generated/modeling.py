@@ -1,19 +1,15 @@
 """Rules about generated modeling files: VEO4xx."""
 
 import ast
-import builtins
-import symtable
-from collections.abc import Iterator
 
-from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import Detector, Finding, Findings, NotApplicable, Rule
 from omni_checkers.symbolic import Module, Program
 from omni_checkers.veomni.examples import GENERATED, GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated, exported, upstream_own
 from omni_checkers.veomni.facts.regenerate import Regenerated, difference
+from omni_kit.patchgen.scopes import scopes_of
 from omni_kit.pysource.source import dotted
 
-_MODULE_NAMES = {*dir(builtins), "__file__", "__name__", "__package__", "__doc__", "__spec__", "__loader__", "__path__"}
 _SOURCE = "# Source: transformers.models.olmoe.modeling_olmoe\n"
 _DECORATOR = "use_experts_implementation"
 _IMPORTED = "from torch import nn\nfrom transformers.integrations import use_experts_implementation\n"
@@ -190,7 +186,7 @@ def apply_rotary_pos_emb(q, cos):
 
     def check(self, generated: list[Generated]) -> Findings:
         for item in generated:
-            undefined = undefined_names(item.file)
+            undefined = scopes_of(item.file.text).undefined()
             if not undefined:
                 continue
             seen: set[str] = set()
@@ -222,27 +218,6 @@ class ExportedNamesExist(Rule):
                 for name, line in exported(item).items():
                     if name not in bound:
                         yield Finding(f"'{name}' is in __all__ and is not defined", item.file.path, line)
-
-
-def undefined_names(file: File) -> set[str]:
-    """Names that a module reads as globals and nowhere defines; empty where a star import hides that."""
-    top = symtable.symtable(file.text, str(file.path), "exec")
-    body = file.tree.body if file.tree is not None else []
-    if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in body):
-        return set()
-    defined = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
-    tables = list(_tables(top))
-    for table in tables:
-        defined |= {s.get_name() for s in table.get_symbols() if s.is_declared_global() and s.is_assigned()}
-    read = {s.get_name() for t in tables for s in t.get_symbols() if s.is_global() and s.is_referenced()}
-    read |= {s.get_name() for s in top.get_symbols() if s.is_referenced()}
-    return read - defined - _MODULE_NAMES
-
-
-def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
-    for child in table.get_children():
-        yield child
-        yield from _tables(child)
 
 
 def _means(item: Generated, node: ast.expr) -> bool:

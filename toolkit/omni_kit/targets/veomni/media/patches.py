@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator, Sequence
 
-from omni_kit.pysource.match import body_without_docstring
+from omni_kit.pysource.nodes import without_docstring
 from omni_kit.targets.veomni.media.dummies import Dummy, dummies_of
 from omni_kit.targets.veomni.media.merging import Features, Merging
 from omni_kit.targets.veomni.text.editing import Edit, edited, renamed, snake
@@ -40,7 +40,7 @@ def _merging_patch(model: UpstreamModel, merging: Merging, dummies: Sequence[Dum
     source, forward = model.source, merging.forward
     assert forward.args.kwarg is not None
     rest = forward.args.kwarg.arg
-    edits = [Edit.before(source, body_without_docstring(forward)[0], _door(merging, dummies, rest))]
+    edits = [Edit.before(source, without_docstring(forward.body)[0], _door(merging, dummies, rest))]
     for one in merging.features:
         edits += _own(model, one, rest)
     text = edited(source, forward, edits)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from omni_kit.pysource.match import body_without_docstring
+from omni_kit.pysource.nodes import without_docstring
 from omni_kit.pysource.source import SourceFile
 from omni_kit.targets.veomni.text.editing import Edit, edited, renamed, snake, span
 from omni_kit.targets.veomni.text.loss import (
@@ -294,7 +294,7 @@ def _with_guard(source: SourceFile, node: ast.FunctionDef, slot: str, call: str)
 
 def _guard(source: SourceFile, slot: str, call: str, node: ast.FunctionDef) -> Edit:
     block = f"{_GUARD}\nif {slot}.use_non_eager_impl:\n    return {call}"
-    return Edit.before(source, body_without_docstring(node)[0], block)
+    return Edit.before(source, without_docstring(node.body)[0], block)
 
 
 def _new_annotation(text: str, old: str) -> str:
