@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from omni_checkers.engine.files import walked
-from omni_checkers.sglang_diffusion.facts.sources import class_named, local_imports
+from omni_checkers.sglang_diffusion.facts.sources import class_named
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted
 
@@ -89,8 +89,3 @@ def calls_of(source: SourceFile, name: str) -> Iterator[ast.Call]:
     for node in _top(source.tree):
         if isinstance(node, ast.Call) and (dotted(node.func) or "").rpartition(".")[2] == name:
             yield node
-
-
-def imports_of(source: SourceFile, function: ast.FunctionDef | None) -> Mapping[str, object]:
-    """The names that imports bind, in a file and inside one of its functions."""
-    return {**source.imports, **(local_imports(source, function) if function is not None else {})}

@@ -121,11 +121,6 @@ def class_named(source: SourceFile, node: ast.AST | None, within: ast.AST | None
     return ClassRef(*found) if found is not None else None
 
 
-def function_named(source: SourceFile, name: str) -> tuple[SourceFile, ast.FunctionDef] | None:
-    """The function that a name means in a file."""
-    return source.resolve_function(name)
-
-
 def unseen_bases(cls: ClassRef) -> list[str]:
     """Bases that lie in no package that is read."""
     return [entry for entry in cls.mro if isinstance(entry, str) and entry not in _PLAIN]

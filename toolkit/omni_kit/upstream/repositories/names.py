@@ -7,7 +7,6 @@ from omni_kit.pysource.library import Library
 from omni_kit.pysource.source import SourceFile, absolute_module, dotted, read_source
 from omni_kit.standins import ROOT, STAND_INS, stand_ins
 
-MODULES = ("torch.nn.Module", "torch.nn.modules.module.Module")
 STAR = "*"
 
 

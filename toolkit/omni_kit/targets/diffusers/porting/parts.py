@@ -16,7 +16,6 @@ from omni_kit.upstream.repositories.names import Defined
 # How what torch has is written here, longest first.
 _USUAL = (("torch.nn.functional.", "F."), ("torch.nn.", "nn."), ("torch.", "torch."))
 _IMPORTS = {"F": "import torch.nn.functional as F", "nn": "import torch.nn as nn", "torch": "import torch"}
-_UNSCOPED = (cst.FunctionDef, cst.Lambda)
 
 
 @dataclass
