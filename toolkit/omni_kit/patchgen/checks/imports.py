@@ -75,7 +75,8 @@ def collisions(facts: Facts) -> Iterator[Diagnostic]:
             )
             yield warning("import-collision", message, facts.config.origin, [name])
     for helper in facts.made.helpers:
-        if helper.name in facts.upstream_scopes.bound - facts.excluded - dropped:
+        mentioned = helper.name in facts.source.text  # scopes take longer, and few helpers have a name of upstream's
+        if mentioned and helper.name in facts.upstream_scopes.bound - facts.excluded - dropped:
             message = (
                 f"helper {helper.name} and upstream's {helper.name} collide, and one silently takes the other's place: "
                 "rename it, or leave upstream's out by exclude_from_output or drop_import_names"
