@@ -20,26 +20,27 @@ class ImportProblem(NamedTuple):
     lacks: str = ""
 
 
-def imported(modules: Sequence[str], first: Sequence[Path] = ()) -> dict[str, ImportProblem]:
+def imported(
+    modules: Sequence[str], first: Sequence[Path] = (), how: str = f"{__name__}:attempt"
+) -> dict[str, ImportProblem]:
     """Return why modules cannot be imported, by module; one that ends its process does not hide the next.
 
     Args:
         first: directories that are searched before what is installed.
+        how: "module:function" of what imports one, as `attempt` does.
     """
     found: dict[str, ImportProblem] = {}
     while left := [name for name in modules if name not in found]:
-        found |= _up_to_death(left, first)
+        found |= _up_to_death(left, first, how)
     return {name: problem for name, problem in found.items() if problem.text}
 
 
-def _up_to_death(modules: Sequence[str], first: Sequence[Path]) -> dict[str, ImportProblem]:
+def _up_to_death(modules: Sequence[str], first: Sequence[Path], how: str) -> dict[str, ImportProblem]:
     """Why modules cannot be imported, without text for those that can; up to the first that ends the process."""
     found: dict[str, ImportProblem] = {}
     with (
         tempfile.TemporaryDirectory(prefix="omni-kit-imports-") as logs,
-        Worker(
-            "imports", Path(logs), timeout=_TIMEOUT, path=first, service=CALLING, argument=f"{__name__}:attempt"
-        ) as worker,
+        Worker("imports", Path(logs), timeout=_TIMEOUT, path=first, service=CALLING, argument=how) as worker,
     ):
         for name in modules:
             try:

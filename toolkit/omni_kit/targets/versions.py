@@ -21,6 +21,7 @@ from omni_kit.pysource.library import Library, find_library
 from omni_kit.targets.protocol import Target
 
 LIBRARIES = ("transformers", "diffusers")
+_RESTORED = "omni_kit.targets.restoring:attempt_restored"
 
 
 @runtime_checkable
@@ -110,7 +111,7 @@ def refuse_what_does_not_run(target: Target, libraries: Sequence[Path] = ()) -> 
     """
     broken = list(broken_pins(target))
     name = target.requirements[0].name if broken else ""
-    found = imported([name], libraries).get(name) if broken else None
+    found = imported([name], libraries, how=_RESTORED).get(name) if broken else None
     how = "is read" if libraries else "is installed"
     for pin, installed in broken:
         if found is not None:

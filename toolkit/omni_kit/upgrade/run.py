@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,7 @@ class _Run:
     libraries: Sequence[Path]
     say: Callable[[str], None]
     _kept: dict[str, Any] = field(default_factory=dict)
+    _notes: list[str] = field(default_factory=list)
 
     def bump(self) -> Bump:
         owned = find_integrations(self.path)
@@ -152,6 +153,7 @@ class _Run:
         if blocked or not self.compare:
             return None, "the modeling file was not generated" if blocked else "parity was left out"
         report = run_parity(folder, None, libraries=self.libraries, say=self.say)
+        self._notes += report.notes
         failed = [one for one in report.levels if one.status == "fail"]
         open_levels = [one for one in report.levels if one.status not in ("pass", "fail")]
         passed = f"{sum(one.status == 'pass' for one in report.levels)} of {len(report.levels)} levels"
@@ -168,7 +170,15 @@ class _Run:
         found: list[Leftover] = []
         for root in sorted(roots):
             found += broken_uses(own_files(root), self.library, self.old, self.new, root.parent)
-        return found
+        said = " ".join(self._notes)
+        stood_in = [one for one in found if f"({one.path}:{one.line})" in said]
+        return [replace(one, what=f"{one.what}; parity took it from {self.old_version}") if one in stood_in else one
+                for one in found]  # fmt: skip
+
+    @property
+    def old_version(self) -> str:
+        """The library and its older version, as "transformers 5.9.0"."""
+        return f"{self.library} {find_library(self.library, self.old).version}"
 
     def _shown(self, folder: Path) -> str:
         return str(folder.relative_to(self.path)) if folder != self.path else folder.name

@@ -12,6 +12,7 @@ from torch import distributed, nn
 
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.attention import attention_recorded, attention_used
+from omni_kit.targets.restoring import restore_names, said
 from omni_kit.targets.sides import AttentionCalls, KernelCall, KernelChoice, Mesh, Slot, TrainingRun
 from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import packed_attention_used, use_packed_attention, window_in_dispute
@@ -46,6 +47,7 @@ class VeOmniBuilder:
         self._import_name = ""
         self._path = Path()
         self._notes: list[str] = []
+        self._restored = ""
         self._built: tuple[Path, str, Mapping[str, str]] = (Path(), "", {})
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,6 +65,7 @@ class VeOmniBuilder:
         if options.get("alone", True):
             _one_process(self._device)
         stand_ins_used()  # of a model that was compared before in this process
+        self._restored = said(restore_names("veomni"))
         import veomni
         from veomni.models.loader import MODELING_REGISTRY
 
@@ -169,8 +172,9 @@ class VeOmniBuilder:
 
     def notes(self) -> list[str]:
         """What was stood in for since the last question."""
-        said, self._notes = [*stand_ins_used(), *filter(None, self._notes)], []
-        return said
+        found = [*filter(None, [self._restored]), *stand_ins_used(), *filter(None, self._notes)]
+        self._notes, self._restored = [], ""
+        return found
 
     def branches(self, checkpoint: Path) -> Mapping[str, str]:
         """VeOmni's constants that say which device is there, as the registered functions know them."""
