@@ -13,7 +13,7 @@ from omni_kit.upstream.diffusers.signatures import Argument, arguments
 _MEDIA = (
     "image", "images", "video", "videos", "mask_image", "control_image", "control_video", "image_embeds", "audio",
 )  # fmt: skip
-FRAMES = ("num_frames", "frames")
+FRAMES = ("num_frames", "frames", "video_length")
 """What calls that make films call the number of their frames."""
 _PICTURES = ("PipelineImageInput", "PIL.Image", "Image.Image")
 _NO_PICTURES = ("adapter", "latents", "embeds", "video")
@@ -37,6 +37,11 @@ def images_of(pipeline: Pipeline) -> list[str]:
     given = call_arguments(pipeline).values()
     found = [one.name for one in given if any(word in one.annotation for word in _PICTURES)]
     return [name for name in found if not any(word in name for word in _NO_PICTURES)]
+
+
+def frames_of(pipeline: Pipeline) -> str:
+    """What a pipeline calls the number of its frames; empty where it draws pictures."""
+    return next((name for name in call_arguments(pipeline) if name in FRAMES), "")
 
 
 def size_of(pipeline: Pipeline, name: str, known: Mapping[str, Any]) -> tuple[int | None, str]:

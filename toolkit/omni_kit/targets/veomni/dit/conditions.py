@@ -7,6 +7,7 @@ from functools import cached_property
 
 from omni_kit.targets.veomni.dit.transformer import TransformerContext
 from omni_kit.upstream.diffusers.affine import Affine
+from omni_kit.upstream.diffusers.calling import FRAMES, frames_of
 from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.pipelines import Pipeline
@@ -27,6 +28,7 @@ class ConditionContext:
         convention, convention_where, mean_of, deviation_of, scaled: how latents are scaled; see `LatentScale`.
         scale, step_text, step_where: how the transformer is told a step of the scheduler, as Python text; `known_step`,
             that it could be read.
+        frames: what the pipeline calls the number of frames.
         sees: the pipeline has a processor of pictures or videos.
         sign: -1 where the pipeline turns the sign of the answer.
         patch: how many places of a grid are one token.
@@ -54,6 +56,7 @@ class ConditionContext:
     step_text: str
     step_where: str
     known_step: bool
+    frames: str
     sees: bool
     sign: int
     patch: int
@@ -109,6 +112,7 @@ class Conditions:
             step_text=_text(unit),
             step_where=denoising.where if denoising is not None else "",
             known_step=self.unit is not None,
+            frames=(frames_of(self.pipeline) if self.pipeline is not None else "") or FRAMES[0],
             sees=denoising is not None and denoising.sees,
             sign=denoising.sign if denoising is not None else 1,
             patch=self._patch,

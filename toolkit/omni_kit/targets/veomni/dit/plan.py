@@ -23,6 +23,7 @@ from omni_kit.targets.veomni.dit.transformer import (
 from omni_kit.targets.veomni.training import model_place
 from omni_kit.toys.configs.denoiser import toy_denoiser
 from omni_kit.upstream.diffusers.blocks import block_classes
+from omni_kit.upstream.diffusers.calling import FRAMES
 from omni_kit.upstream.diffusers.models import ComponentModel
 from omni_kit.upstream.diffusers.pipelines import INDEX, pipeline_of
 from omni_kit.upstream.diffusers.signatures import arguments
@@ -180,7 +181,7 @@ class _Planner:
         """Whether the pipeline draws videos."""
         pipeline = self.conditions.pipeline
         found = pipeline.cls.method("__call__") if pipeline is not None else None
-        return found is not None and any(one.arg == "num_frames" for one in found[1].args.args)
+        return found is not None and any(one.arg in FRAMES for one in found[1].args.args)
 
     @property
     def _values(self) -> dict[str, object]:

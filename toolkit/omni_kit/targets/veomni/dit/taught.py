@@ -20,6 +20,8 @@ from omni_kit.errors import BadInput
 from omni_kit.targets.references.pipelines import PipelineBuilder, read_pipeline
 from omni_kit.targets.replacing import replaced
 from omni_kit.toys.feeds.pipeline import PROMPTS, PipelineFeed
+from omni_kit.toys.pipelines.parts import told
+from omni_kit.upstream.diffusers.calling import FRAMES
 from omni_kit.upstream.diffusers.signatures import STEP_NAMES
 
 GET, PROCESS, MODEL = "get_condition", "process_condition", "the trainer's call"
@@ -81,6 +83,15 @@ def toy(pipeline_class: str, root: Path) -> Any:
     Raises:
         NotTried: none can be made.
     """
+    try:
+        return _fitting_toy(pipeline_class, root)
+    except (NotTried, ImportError):
+        raise
+    except Exception as error:  # whatever a pipeline raises that was made for other sizes
+        raise NotTried(f"a small {pipeline_class} fails with {told(error)}") from error
+
+
+def _fitting_toy(pipeline_class: str, root: Path) -> Any:
     pipeline = _toy(pipeline_class, root)
     if not (said := _misfit(pipeline)):
         return pipeline
@@ -116,6 +127,7 @@ def _misfit(pipeline: Any) -> str:
     """The shape of a pipeline's latents where its autoencoder makes another number of them; empty where they agree."""
     pixels = torch.zeros(1, 3, *([_FRAMES] if _filmed(pipeline) or _deep(pipeline) else []), *_SIZES[0])
     pixels = pixels if _filmed(pipeline) or not _deep(pipeline) else pixels[:, :, :1]
+    pixels = pixels[0].transpose(0, 1) if _filmed(pipeline) and not _deep(pipeline) else pixels  # frame by frame
     made: list[torch.Tensor] = []
     with _encoding(type(pipeline.vae), made), torch.no_grad():
         pipeline.vae.encode(pixels)
@@ -127,12 +139,24 @@ def _levels_wanted(pipeline: Any) -> dict[str, Any]:
     """The arguments of an autoencoder that makes latents as small as the pipeline says; none where it does not say."""
     config, scale = pipeline.vae.config, getattr(pipeline, "vae_scale_factor", None)
     channels = config.get("block_out_channels")
-    if not isinstance(scale, int) or not channels or scale & (scale - 1):
+    if not isinstance(scale, int) or scale & (scale - 1):
         return {}
+    if not channels:
+        return _patches_wanted(config, scale)
     count = scale.bit_length()
     names = [name for name, value in config.items() if isinstance(value, list | tuple) and len(value) == len(channels)]
     names = [name for name in names if name == "block_out_channels" or name.endswith("block_types")]
     return {name: [config[name][0]] * count for name in names}
+
+
+def _patches_wanted(config: Mapping[str, Any], scale: int) -> dict[str, Any]:
+    """The same of one that takes patches of pixels, and as many channels of each."""
+    own = config.get("scale_factor_spatial")
+    if "patch_size" not in config or not isinstance(own, int) or scale % own or scale == own:
+        return {}
+    side, colours = scale // own, ("in_channels", "out_channels")
+    wanted = {name: 3 * side**2 for name in colours if config.get(name) == 3}
+    return {"patch_size": side, "scale_factor_spatial": scale, **wanted}
 
 
 def _shift_by_size(root: Path) -> None:
@@ -423,8 +447,9 @@ def _asked(
     """The arguments of a pipeline's call."""
     rows, columns = size
     asked = {
-        "prompt": PROMPTS[0], "height": rows, "width": columns, "num_frames": _FRAMES, "num_inference_steps": steps,
+        "prompt": PROMPTS[0], "height": rows, "width": columns, "num_inference_steps": steps,
         "guidance_scale": 1.0, "use_resolution_binning": False, "generator": torch.Generator().manual_seed(0),
+        **dict.fromkeys(FRAMES, _FRAMES),
     }  # fmt: skip
     asked |= {name: value for name, value in (settings or {}).items() if value is not None}
     taken = inspect.signature(pipeline.__call__).parameters
@@ -432,7 +457,7 @@ def _asked(
 
 
 def _filmed(pipeline: Any) -> bool:
-    return "num_frames" in inspect.signature(pipeline.__call__).parameters
+    return any(name in FRAMES for name in inspect.signature(pipeline.__call__).parameters)
 
 
 def _deep(pipeline: Any) -> bool:
