@@ -56,12 +56,25 @@ def upgrade_command(
         old = version_at(library, before)
         new = version_at(library, after) if after else None
         result = upgrade_configs(named, old, new, library, write=not (dry_run or diff))
+        toys = _toys(result, (old, new), write=not (dry_run or diff)) if library == "transformers" else []
     data: dict[str, object] = {"before": result.before, "after": result.after}
     data["configs"] = [one.as_json() for one in result.configs]
+    data["toys"] = toys
     if diff:
         data["diff"] = "\n".join(one.diff(Path.cwd()) for one in result.configs if one.text != one.before)
-    notes = ["nothing was written"] if dry_run or diff else []
+    notes = [f"{toy} {'would follow' if dry_run or diff else 'follows'} the newer defaults" for toy in toys]
+    notes += ["nothing was written"] if dry_run or diff else []
     output.finish(data, ok=result.ok, human=partial(_render, result, str(data.get("diff", ""))), notes=notes)
+
+
+def _toys(result: "UpgradeResult", versions: tuple[Path, Path | None], *, write: bool) -> list[str]:
+    """The toy configs beside the configs that change with upstream's defaults."""
+    from omni_kit.pysource.library import find_library
+    from omni_kit.upgrade.toys import follow_toys
+
+    old, new = (find_library("transformers", one) for one in versions)
+    folders = sorted({one.path.parent for one in result.configs})
+    return [toy for folder in folders for toy in follow_toys(folder, Path.cwd(), old, new, write=write)]
 
 
 def _render(result: "UpgradeResult", diff: str, console: Console) -> None:

@@ -25,6 +25,7 @@ from omni_kit.targets.registry import find_integrations
 from omni_kit.upgrade.companions import follow_names
 from omni_kit.upgrade.result import Bump, Leftover, ModelUpgrade, StageResult
 from omni_kit.upgrade.runtime import broken_uses, own_files
+from omni_kit.upgrade.toys import follow_toys
 
 
 def upgrade(
@@ -101,6 +102,9 @@ class _Run:
         """The stages of one model."""
         drift = self._drift(model)
         model.changed, model.left = follow_names(folder, drift, self.path, write=self.write)
+        if model.configs and self.library == "transformers":
+            versions = (find_library(self.library, one) for one in (self.old, self.new))
+            model.changed += follow_toys(folder, self.path, *versions, write=self.write)
         if not model.configs and (folder / ANSWERS).is_file():
             model.stages.append(_timed("update", lambda: self._updated(model, folder)))
         if not self.write:
