@@ -149,7 +149,7 @@ class Qwen3_5TextModel(PreTrainedModel):
 
 
 class FusedPathSeesAll(Rule):
-    """A fused path is given everything that the eager path of the same function reads from the module.
+    """A fused path is given all that the eager path of the same function reads from its arguments and the module.
 
     The path is one that a kernel slot, or a config, switches on; a call that is given `self` is given everything.
 
@@ -173,9 +173,10 @@ class FusedPathSeesAll(Rule):
             for owner, function in item.patched:
                 for fused, eager in _branches(function):
                     judged = True
-                    lost = sorted(_values(item, owner, eager) - _values(item, owner, fused))
-                    if lost and not _given_self(fused):
-                        message = f"{owner}.{function.name}: the fused path does not see self.{', self.'.join(lost)}"
+                    own = _values(item, owner, eager) - _values(item, owner, fused) if not _given_self(fused) else ()
+                    lost = [*(f"self.{name}" for name in sorted(own)), *_unseen(function, fused, eager)]
+                    if lost:
+                        message = f"{owner}.{function.name}: the fused path does not see {', '.join(lost)}"
                         yield Finding(message, item.file.path, fused[0].lineno)
         if not judged:
             raise NotApplicable("no patched function has a fused path beside an eager one")
@@ -259,6 +260,15 @@ def _branches(function: ast.FunctionDef) -> Iterator[tuple[list[ast.stmt], list[
                 yield node.body, [*node.orelse, *function.body[index + 1 :]]
             elif node.orelse:
                 yield node.body, node.orelse
+
+
+def _unseen(function: ast.FunctionDef, fused: list[ast.stmt], eager: list[ast.stmt]) -> list[str]:
+    """The arguments that eager statements read and fused ones do not; `self` is judged by what is read of it."""
+    named = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    there, here = (
+        {node.id for one in body for node in walked(one) if isinstance(node, ast.Name)} for body in (eager, fused)
+    )
+    return [one.arg for one in named if one.arg != "self" and one.arg in there - here]
 
 
 def _given_self(body: list[ast.stmt]) -> bool:

@@ -2,7 +2,7 @@
 
 import inspect
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,19 @@ from omni_kit.errors import MissingRequirement
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.sides import Mesh, TrainingRun
 from omni_kit.targets.veomni.dit.runs import DitRuns
-from omni_kit.targets.veomni.dit.taught import GET, IN_FULL, MODEL, PROCESS, Fault, NotTried, faults_of, lesson, toy
+from omni_kit.targets.veomni.dit.taught import (
+    GET,
+    IN_FULL,
+    MODEL,
+    PROCESS,
+    Fault,
+    Lesson,
+    NotTried,
+    answers_off,
+    faults_of,
+    lesson,
+    toy,
+)
 from omni_kit.targets.veomni.dit.train import in_low_precision, processors_of, shares_by_flash, shares_sequences, step
 from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attention
@@ -78,7 +90,14 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
             config = MODEL_CONFIG_REGISTRY[key]().from_pretrained(str(place), seed=1, **IN_FULL)
             condition = MODELING_REGISTRY[key]()._from_config(config)
             wrapper = self._build(denoiser, denoiser, self._device)
-            return list(faults_of(lesson(condition, pipeline), condition, wrapper))
+            taught = lesson(condition, pipeline)
+            found = list(faults_of(taught, condition, wrapper))
+            if "from_pretrained" in vars(type(built)) and not found:
+                found += [
+                    (MODEL, f"of from_pretrained's model: {said}")
+                    for said in _loaded_by_itself(built, denoiser, taught)
+                ]
+            return found
         except ImportError:
             raise
         except Exception as error:  # the integration's own
@@ -137,6 +156,15 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
             self._notes += _share_by_flash(model, self._device)
         ready = model.train() if alone else shard(model, checkpoint)
         return [step(ready, batch, self._device, lambda samples: _taken(model, samples)) for batch in batches]
+
+
+def _loaded_by_itself(built: Any, denoiser: Path, taught: Lesson) -> Iterator[str]:
+    """What is wrong with the model that the wrapper's own from_pretrained gives."""
+    given = type(built).from_pretrained(str(denoiser)).train()
+    yield from answers_off(taught, given)
+    theirs, mine = ({type(one).__name__ for one in processors_of(model)} for model in (built, given))
+    if theirs - mine:
+        yield f"it attends by {', '.join(sorted(mine))}, and a model that VeOmni builds by {', '.join(sorted(theirs))}"
 
 
 def _share_by_flash(model: Any, device: str) -> list[str]:

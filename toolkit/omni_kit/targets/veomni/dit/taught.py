@@ -211,7 +211,22 @@ def faults_of(taught: Lesson, condition: Any, wrapper: Any) -> Iterator[Fault]:
     learned, close = _learned(taught, condition)
     if said := _decoded(taught, _answering(taught, learned), close):
         yield PROCESS, f"a transformer that answers its targets draws another picture: {said}"
-    yield from ((MODEL, said) for said in _answers(taught, wrapper))
+    yield from ((MODEL, said) for said in answers_off(taught, wrapper))
+    yield from ((PROCESS, said) for said in _repeated(taught, condition))
+
+
+def _repeated(taught: Lesson, condition: Any) -> Iterator[str]:
+    """Whether each step of a model that is told its number draws noise of its own, and the same again when resumed."""
+    if not hasattr(condition, "begin_step"):
+        return
+    drawn = []
+    for number in (1, 2, 1):
+        condition.begin_step(number)
+        drawn.append(_first(condition.process_condition(**taught.given)[taught.arguments[0]]))
+    if torch.equal(drawn[0], drawn[1]):
+        yield "steps 1 and 2 draw the same noise, so that a whole training sees no other"
+    if not torch.equal(drawn[0], drawn[2]):
+        yield "step 1 draws other noise when it is begun again, so that a resumed training is another"
 
 
 def _off_conditions(taught: Lesson, condition: Any) -> Iterator[str]:
@@ -466,7 +481,7 @@ def _deep(pipeline: Any) -> bool:
 
 
 @torch.no_grad()
-def _answers(taught: Lesson, wrapper: Any) -> Iterator[str]:
+def answers_off(taught: Lesson, wrapper: Any) -> Iterator[str]:
     """What the wrapper makes of a whole batch, beside diffusers' model on each of its samples."""
     ready = taught.ready[0]
     answer = wrapper.eval()(**ready)

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 Register = Callable[[str | None], Any]
+_STRANGER = "SomebodysForCausalLM"
 _HEADS = ("MODEL_FOR_", "_MAPPING_NAMES")  # how transformers calls its tables of classes that do a task
 
 
@@ -90,6 +91,9 @@ def _misnamed(key: str, register: Register) -> Iterator[str]:
     tasks = [name for name in _classes(key) if _knows(register, name)]
     if inspect.isclass(given) and tasks and given.__name__ not in _classes(key):
         yield f"'{key}' gives {given.__name__} for a config without architectures: it does no task, and has no loss"
+    given = _outcome(register, _STRANGER)
+    if inspect.isclass(given) and tasks and given.__name__ not in _classes(key):
+        yield f"'{key}' gives {given.__name__} for {_STRANGER}, which it does not have: its head is left out silently"
 
 
 def _otherwise(functions: Mapping[str, Register], constant: str) -> Iterator[str]:

@@ -267,7 +267,8 @@ class VeOmniBuilder:
 
     def training_runs(self, checkpoint: Path, where: Path) -> tuple[list[TrainingRun], list[str]]:
         """On the integration's own training files, data and launcher, with overrides for a small model."""
-        found = TextRuns(self._path, self._import_name, checkpoint, where).planned()
+        modules = {name.rpartition(".")[2] for name, _ in self._build(checkpoint, None, "meta").named_modules()}
+        found = TextRuns(self._path, self._import_name, checkpoint, modules, where).planned()
         for run in found[0]:
             trainer.prepare(run.module)
         self._notes = trainer.said()

@@ -4,7 +4,7 @@ import json
 import runpy
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,8 @@ _SAMPLES = 256
 _LENGTH = 64  # tokens of a row
 _UNKNOWN = "<unk>"
 _AUX = "output_router_logits"
+# What names the parts of stacked experts, which are no modules; VeOmni translates them into parameters.
+_FUSED = ("gate_proj", "up_proj", "down_proj")
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,14 @@ class TextRuns:
     Attributes:
         path: its directory; `package`, as it is imported.
         checkpoint: of the toy, in upstream's layout.
+        modules: the last names of the model's modules.
         where: for models, data and what the trainer writes.
     """
 
     path: Path
     package: str
     checkpoint: Path
+    modules: Set[str]
     where: Path
 
     def planned(self) -> tuple[list[TrainingRun], list[str]]:
@@ -51,7 +55,15 @@ class TextRuns:
         self._make_model(self._model, self._words)
         self._make_model(self._plain_model, self._words, {_AUX: False})
         runs = list(self._runs())
-        return runs, list(refused(runs))
+        return runs, [*refused(runs), *self._unknown_modules()]
+
+    def _unknown_modules(self) -> Iterator[str]:
+        """What the adapters' training file names and the model does not have: peft passes over it without a word."""
+        settings = read_mapping(self.path / LORA).get("model") or {} if (self.path / LORA).is_file() else {}
+        named = (settings.get("lora_config") or {}).get("lora_modules") or []
+        known = set(self.modules) | set(_FUSED)
+        if isinstance(named, list) and (unknown := [one for one in named if str(one).rpartition(".")[2] not in known]):
+            yield f"{LORA}: lora_modules names {', '.join(map(str, unknown))}, which the model does not have"
 
     @property
     def _model(self) -> Path:
