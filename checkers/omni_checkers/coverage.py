@@ -20,7 +20,7 @@ _HEAD = """\
 
 What the integration guides oblige an integration to, and what went wrong in practice, with what covers it: a rule of
 `omni-kit check`, a level of `omni-kit parity`, a command, a template or a skill. Where nothing does, the reason stands
-there. The kind of a claim stands before its name."""
+there. A `fault` is what `omni-kit parity --prove` plants of it. The kind of a claim stands before its name."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,11 @@ from omni_checkers import all_rules
 from omni_checkers.coverage import Row, failure_modes, main, obligations, page
 from omni_kit.cli import main as omni_kit
 from omni_kit.parity import LEVELS
+from omni_kit.parity.faults import FAULTS
+from omni_kit.parity.faults.calling import CALL_FAULTS
+from omni_kit.parity.faults.conversion import CONVERSION
+from omni_kit.parity.faults.media import MEDIA_FAULTS
+from omni_kit.parity.faults.processes import PROCESS_FAULTS
 from omni_kit.resources import resource_dir
 
 DOC = Path(__file__).parents[2] / "docs" / "coverage.md"
@@ -21,6 +26,9 @@ def _exists(claim: str) -> bool:
         return name in {rule.id for rule in all_rules()}
     if kind == "parity":
         return name in LEVELS
+    if kind == "fault":
+        of_code = {fault.name for fault in (*FAULTS, *CONVERSION)}
+        return name in of_code or name in {**CALL_FAULTS, **MEDIA_FAULTS, **PROCESS_FAULTS}
     if kind == "command":
         return omni_kit([name, "--help"]) == 0
     if kind == "template":
@@ -41,7 +49,7 @@ def test_no_row_is_blank(row: Row) -> None:
 def test_every_claim_exists(capsys: pytest.CaptureFixture[str]) -> None:
     claims = {claim for row in ROWS for claim in row.claims}
     assert [claim for claim in sorted(claims) if not _exists(claim)] == []
-    assert {claim.partition(":")[0] for claim in claims} == {"rule", "parity", "command", "template", "skill"}
+    assert {claim.partition(":")[0] for claim in claims} == {"rule", "parity", "fault", "command", "template", "skill"}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from omni_kit.parity.faults.kinds import (
     Undo,
     calls,
     combines,
+    left_as_initialised,
     own_parameter,
     set_to,
 )
@@ -107,6 +108,7 @@ EXPERTS: tuple[Fault, ...] = (
     StateFault("expert-gate-and-up-interleaved", lambda m: _gate_up(m) is not None, _to_gate_up(_interleaved)),
     StateFault("expert-transposed", lambda m: bool(_stacked(m)), _to_stacked(lambda w: w.mT.reshape(w.shape))),
     StateFault("experts-in-another-order", lambda m: bool(_stacked(m)), _to_stacked(lambda w: w.roll(1, 0))),
+    StateFault("experts-left-as-initialised", lambda m: bool(_stacked(m)), _to_stacked(left_as_initialised)),
     CodeFault("one-expert-scaled", "value", _reads_stacked, _one_expert_scaled),
     CodeFault("another-activation", "call", calls("act_fn|act|activation_fn|hidden_act"), _another_activation),
     CodeFault("up-not-multiplied", "binary", combines(ast.Mult, r"act\w*\("), lambda right, left, up: left),

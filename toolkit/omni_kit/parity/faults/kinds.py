@@ -176,6 +176,12 @@ def set_to(changes: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> Undo:
     return undo
 
 
+def left_as_initialised(weight: torch.Tensor) -> torch.Tensor:
+    """What a weight that no checkpoint filled holds: small random numbers, the same each time."""
+    drawn = torch.randn(weight.shape, generator=torch.Generator().manual_seed(weight.numel()))
+    return (0.02 * drawn).to(weight)
+
+
 def set_attribute(module: nn.Module, name: str, value: Any) -> Undo:
     """Gives a module another attribute; returns what gives it its own back."""
     kept = getattr(module, name)

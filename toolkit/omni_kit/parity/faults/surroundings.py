@@ -16,6 +16,7 @@ from omni_kit.parity.faults.kinds import (
     calls,
     class_named,
     combines,
+    left_as_initialised,
     own_parameter,
     reads,
     set_attribute,
@@ -60,6 +61,11 @@ def _centred(given: Any) -> Any:
 def _rolled_rows(module: nn.Module) -> Undo:
     assert isinstance(module, nn.Embedding)
     return set_to(iter([(module.weight, module.weight.detach().roll(1, 0))]))
+
+
+def _initialised(module: nn.Module) -> Undo:
+    assert isinstance(module, nn.Linear)
+    return set_to(iter([(module.weight, left_as_initialised(module.weight.detach()))]))
 
 
 def _bias_lost(module: nn.Module) -> Undo:
@@ -194,6 +200,7 @@ NORMS: tuple[Fault, ...] = (
 )
 INPUTS: tuple[Fault, ...] = (
     StateFault("embedding-rows-shifted", lambda m: isinstance(m, nn.Embedding), _rolled_rows),
+    StateFault("weight-left-as-initialised", lambda m: isinstance(m, nn.Linear), _initialised),
     StateFault("bias-lost", lambda m: isinstance(m, nn.Linear) and m.bias is not None, _bias_lost),
     StateFault("rotary-base-wrong", _theta, _other_theta, stored=False),
     CodeFault("position-axes-swapped", "argument", takes("position_ids", _theta), _axes_swapped),
