@@ -24,6 +24,8 @@ READING = [rule for rule in RULES if rule.level == "static"]
 STALENESS = [rule.id for rule in RULES if rule.staleness]
 """What an example that shows a part of a generated file, and not the config that makes it, cannot pass by definition.
 Nothing else is left out."""
+OTHER_PATCHES = ["VEO518"]
+"""What asks for a patch of its own, which an example of another patch does not have."""
 BAD = [(rule, index) for rule in READING for index in range(len(rule.BAD))]
 GOOD = [(rule, index) for rule in RULES for index in range(len(rule.GOOD))]
 
@@ -79,7 +81,8 @@ def test_a_good_example_passes_the_whole_gate(
     key = name, frozenset(example.items())
     if key not in judged:
         whole = {file: _put(text, original(name) / file) for file, text in example.items()}
-        judged[key] = check([place(name, whole)], ignore=[] if whole == example else STALENESS)
+        ignored = [] if whole == example else STALENESS
+        judged[key] = check([place(name, whole)], ignore=[*ignored, *({*OTHER_PATCHES} - {rule.id})])
     findings = [(one.rule, one.message, one.path.name, one.line) for one in judged[key].findings]
     before = {(known, message) for known, message in told(original(name)) if family_of(known) != rule.id}
     assert [finding for finding in findings if finding[:2] not in before] == []

@@ -145,7 +145,9 @@ def _bound(model: Any, slot: Any, loss: Callable[..., Any]) -> Iterator[None]:
     finally:
         for one, kernel in others:
             one._kernel = kernel
-        if slot is None:
+        if slot is None and before is None:
+            model.__dict__.pop("_loss_function", None)  # which the model finds by itself when it is first asked
+        elif slot is None:
             model._loss_function = before
 
 

@@ -285,12 +285,14 @@ def _replayed(model: UpstreamModel, block: Block) -> Iterator[Site]:
     """Where experts are chosen, for VeOmni's calls after it; none where the installed VeOmni has no such functions."""
     owners = [block.router.class_name, block.module.class_name]
     for owner, method in routing_methods(model.source, owners) if REPLAY in known_features() else ():
-        held = (name for name, found in block.module.attributes.items() if block.router in found)
-        name = "self" if owner == block.router.class_name else f"self.{next(held)}"
+        held = next((name for name, found in block.module.attributes.items() if block.router in found), "")
+        # A router of torch's own class cannot be told from other layers by its class, as VeOmni tells it.
+        apart = owner != block.router.class_name and held and block.router.class_name in model.source.classes
+        name, known = (f"self.{held}", block.router.class_name) if apart else ("self", owner)
         reason = "VeOmni replays an earlier choice of experts, and counts how often each is chosen"
         where = model.source.where(choices(method)[0].statement)
         target = f"{owner}.{method.name}"
-        yield Site("router-replay", target, "adapt", reason, where, router=(block.router.class_name, name))
+        yield Site("router-replay", target, "adapt", reason, where, router=(known, name))
 
 
 def _attentions(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[Site]:
