@@ -75,6 +75,12 @@ def registry_faults(model: Any) -> tuple[list[str], list[str]]:
     return untried, list(dict.fromkeys(wrong))
 
 
+def known_tasks(model: Any) -> list[str]:
+    """The classes of transformers that do a task with the type of a model, and that its package registers."""
+    found = [(name, one) for key, one in registered(model).items() for name in _classes(key)]
+    return list(dict.fromkeys(name for name, one in found if getattr(_outcome(one, name), "__name__", "") == name))
+
+
 def _misnamed(key: str, register: Register) -> Iterator[str]:
     """Who asks for a class that the function knows is given it."""
     for architecture in _classes(key):

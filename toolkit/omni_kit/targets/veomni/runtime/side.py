@@ -20,6 +20,7 @@ from omni_kit.targets.veomni.runtime.branches import architecture_of, assumed, b
 from omni_kit.targets.veomni.runtime.catching import caught_calls
 from omni_kit.targets.veomni.runtime.feed import arguments, packed, without_positions
 from omni_kit.targets.veomni.runtime.grouped import select_grouped_experts, use_grouped_experts
+from omni_kit.targets.veomni.runtime.heads import head_faults
 from omni_kit.targets.veomni.runtime.hooks import INDEX, faults_of
 from omni_kit.targets.veomni.runtime.kernels import PLACE, bind, bring_kernels, built_in, choices_of, eager_operations
 from omni_kit.targets.veomni.runtime.lora import Adapters
@@ -189,7 +190,10 @@ class VeOmniBuilder:
 
     def hooks(self, checkpoint: Path) -> tuple[list[str], list[tuple[str, str]]]:
         """The hooks that VeOmni looks up on a model."""
-        return faults_of(self._build(checkpoint, None, "meta"), checkpoint)
+        model = self._build(checkpoint, None, "meta")
+        called, wrong = faults_of(model, checkpoint)
+        heads = head_faults(model, checkpoint, lambda place: self._build(place, None, self._device, "float32"))
+        return called, [*wrong, *(("what is registered", said) for said in heads)]
 
     def adapters(self, checkpoint: Path, inputs: Tensors, folder: Path) -> tuple[list[str], list[str]]:
         """By VeOmni's own LoRA, which its trainers use."""

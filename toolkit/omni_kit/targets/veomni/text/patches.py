@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from omni_kit.pysource.nodes import without_docstring
-from omni_kit.pysource.source import SourceFile
+from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.veomni.text.editing import Edit, edited, renamed, snake, span
 from omni_kit.targets.veomni.text.loss import (
     OUTPUTS,
@@ -31,6 +31,39 @@ from omni_kit.targets.veomni.text.replay import (
 from omni_kit.targets.veomni.text.sites import SLOTS, Site
 from omni_kit.upstream.transformers.models import UpstreamModel
 
+_GENERIC, _CLASSIFIED = "GenericForSequenceClassification", "SequenceClassifierOutputWithPast"
+_CLASSIFIER = """def {name}_forward_patched(
+    self,
+    input_ids=None,
+    attention_mask=None,
+    position_ids=None,
+    past_key_values=None,
+    inputs_embeds=None,
+    labels=None,
+    use_cache=None,
+    **kwargs,
+):
+    given = {{
+        "attention_mask": attention_mask,
+        "position_ids": position_ids,
+        "past_key_values": past_key_values,
+        "inputs_embeds": inputs_embeds,
+        "use_cache": use_cache,
+    }}
+    if labels is None:
+        return {generic}.forward(self, input_ids, **given, **kwargs)
+    # Modification: VeOmni's labels are those of tokens, and its loss function returns (loss, logits, fused_linear_aux).
+    outputs = getattr(self, self.base_model_prefix)(input_ids, **given, **kwargs)
+    logits = self.score(outputs.last_hidden_state)
+    loss, _, _ = self.loss_function(logits=logits, labels=labels, num_labels=self.num_labels, **kwargs)
+    return {output}(
+        loss=loss,
+        logits=logits,
+        past_key_values=outputs.past_key_values,
+        hidden_states=outputs.hidden_states,
+        attentions=outputs.attentions,
+    )
+"""
 _GUARD = "# Modification: the kernel bound to this slot, if any; otherwise the upstream code below."
 
 
@@ -73,13 +106,33 @@ def derive_patches(model: UpstreamModel, sites: Sequence[Site]) -> PatchSet:
     """The patches for the sites that were decided to be patched or adapted."""
     wanted = [site for site in sites if site.decision in {"patch", "adapt"}]
     patches = [patch for site in wanted for patch in _patch(model, site, wanted)]
-    patches += _own_initialisation(model)
+    patches += [*_classifiers(model), *_own_initialisation(model)]
     slots = tuple(SLOTS[name] for name in SLOTS if any(s.site == name and s.decision == "patch" for s in wanted))
     outputs = tuple(name for name in OUTPUTS.values() if any(re.search(rf"\b{name}\b", p.text) for p in patches))
     called = {name for patch in patches for name in _free_names(patch.text)}
     functions = [(module, tuple(sorted(names & called))) for module, names in known_features().items()]
+    if _CLASSIFIED in called and _CLASSIFIED not in model.source.imports:
+        functions.append(("transformers.modeling_outputs", (_CLASSIFIED,)))
     imports = tuple(_imports(model.source, patches))
     return PatchSet(tuple(patches), slots, imports, outputs, tuple(one for one in functions if one[1]))
+
+
+def plain_classifiers(model: UpstreamModel) -> list[str]:
+    """The sequence classifiers that are transformers' generic one and nothing more."""
+    named = [(name, node) for name, node in model.source.classes.items() if name.endswith("ForSequenceClassification")]
+    generic = [name for name, node in named if _GENERIC in {dotted(base) for base in node.bases}]
+    return [name for name in generic if name in model.heads and "forward" not in _methods(model.source.classes[name])]
+
+
+def _methods(node: ast.ClassDef) -> set[str]:
+    return {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+
+
+def _classifiers(model: UpstreamModel) -> Iterator[Patch]:
+    """VeOmni labels tokens where transformers labels sequences, and its loss function returns three values."""
+    for name in plain_classifiers(model):
+        text = _CLASSIFIER.format(name=snake(name), generic=_GENERIC, output=_CLASSIFIED)
+        yield Patch("override_method", f"{name}.forward", "VeOmni's loss contract for labels of tokens", text)
 
 
 def _own_initialisation(model: UpstreamModel) -> Iterator[Patch]:

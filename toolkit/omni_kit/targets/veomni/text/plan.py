@@ -19,7 +19,7 @@ from omni_kit.targets.veomni.media.patches import IMPORTED as MEDIA_IMPORTS
 from omni_kit.targets.veomni.media.patches import media_patches
 from omni_kit.targets.veomni.text.context import TextContext, models_package, text_context
 from omni_kit.targets.veomni.text.converter import class_prefix, converter_context, layout_of
-from omni_kit.targets.veomni.text.patches import derive_patches
+from omni_kit.targets.veomni.text.patches import derive_patches, plain_classifiers
 from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
 from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
 from omni_kit.targets.veomni.text.sites import Site, answers_with_a_loss, causal_head, find_sites
@@ -273,7 +273,7 @@ class _Planner:
     def todo(self) -> Iterator[Todo]:
         place = f"{self.base}/{self.request.name}_gpu_patch_gen_config.py"
         for head in self.model.heads:
-            if head.endswith("ForSequenceClassification"):
+            if head.endswith("ForSequenceClassification") and head not in plain_classifiers(self.model):
                 what = f"{head} keeps upstream's head: to train it, override its forward for VeOmni's loss contract"
                 yield Todo(place, 1, what)
         fits, reason, _ = kept_apart(self.model, self.sites)
