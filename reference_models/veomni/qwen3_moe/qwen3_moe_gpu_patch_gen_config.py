@@ -14,7 +14,8 @@ from torch import nn
 from torch.nn import functional as F
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache
-from transformers.modeling_outputs import MoeModelOutputWithPast
+from transformers.modeling_layers import GenericForSequenceClassification
+from transformers.modeling_outputs import MoeModelOutputWithPast, SequenceClassifierOutputWithPast
 from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func, rotate_half
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
@@ -31,6 +32,7 @@ config = PatchConfig(
 config.add_import("veomni.utils.model_outputs", names=["MoeCausalLMOutputWithLogProbs"])
 
 config.add_import("veomni.utils.moe_router_replay", names=["get_active_replay", "maybe_replay_indices"])
+config.add_import("transformers.modeling_outputs", names=["SequenceClassifierOutputWithPast"])
 
 config.add_post_import_block(
     """
@@ -284,6 +286,44 @@ def qwen3_moe_for_causal_lm_forward_patched(
         attentions=outputs.attentions,
         router_logits=outputs.router_logits,
         fused_linear_aux=fused_linear_aux,
+    )
+
+
+# Patch: Qwen3MoeForSequenceClassification.forward
+# 1. VeOmni's loss contract for labels of tokens.
+@config.override_method(
+    "Qwen3MoeForSequenceClassification.forward", description="VeOmni's loss contract for labels of tokens"
+)
+def qwen3_moe_for_sequence_classification_forward_patched(
+    self,
+    input_ids=None,
+    attention_mask=None,
+    position_ids=None,
+    past_key_values=None,
+    inputs_embeds=None,
+    labels=None,
+    use_cache=None,
+    **kwargs,
+):
+    given = {
+        "attention_mask": attention_mask,
+        "position_ids": position_ids,
+        "past_key_values": past_key_values,
+        "inputs_embeds": inputs_embeds,
+        "use_cache": use_cache,
+    }
+    if labels is None:
+        return GenericForSequenceClassification.forward(self, input_ids, **given, **kwargs)
+    # Modification: VeOmni's labels are those of tokens, and its loss function returns (loss, logits, fused_linear_aux).
+    outputs = getattr(self, self.base_model_prefix)(input_ids, **given, **kwargs)
+    logits = self.score(outputs.last_hidden_state)
+    loss, _, _ = self.loss_function(logits=logits, labels=labels, num_labels=self.num_labels, **kwargs)
+    return SequenceClassifierOutputWithPast(
+        loss=loss,
+        logits=logits,
+        past_key_values=outputs.past_key_values,
+        hidden_states=outputs.hidden_states,
+        attentions=outputs.attentions,
     )
 
 

@@ -27,6 +27,9 @@
 #    - method_override: Qwen3MoeForCausalLM.forward
 #      VeOmni's loss contract: fused cross entropy through the OpSlot, or its loss function
 #      upstream=84004cfecdab patch=9310110bd1b2
+#    - method_override: Qwen3MoeForSequenceClassification.forward
+#      VeOmni's loss contract for labels of tokens
+#      upstream=none patch=0333618cb647
 #    - method_override: Qwen3MoeForCausalLM.get_parallel_plan
 #      Add the expert-parallel plan
 #      upstream=none patch=fb635a37e6c9
@@ -75,7 +78,10 @@ from transformers.modeling_layers import (
     GenericForTokenClassification,
     GradientCheckpointingLayer,
 )
-from transformers.modeling_outputs import MoeModelOutputWithPast
+from transformers.modeling_outputs import (
+    MoeModelOutputWithPast,
+    SequenceClassifierOutputWithPast,
+)
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, dynamic_rope_update
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.models.qwen3_moe.configuration_qwen3_moe import Qwen3MoeConfig
@@ -846,8 +852,44 @@ class Qwen3MoeForCausalLM(Qwen3MoePreTrainedModel, GenerationMixin):
         return _get_parallel_plan()
 
 
+# ======================================================================
+# [MODIFIED CLASS] Qwen3MoeForSequenceClassification
+# Methods patched: forward
+# ======================================================================
 class Qwen3MoeForSequenceClassification(GenericForSequenceClassification, Qwen3MoePreTrainedModel):
-    pass
+    # Patch: Qwen3MoeForSequenceClassification.forward
+    # 1. VeOmni's loss contract for labels of tokens.
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        position_ids=None,
+        past_key_values=None,
+        inputs_embeds=None,
+        labels=None,
+        use_cache=None,
+        **kwargs,
+    ):
+        given = {
+            "attention_mask": attention_mask,
+            "position_ids": position_ids,
+            "past_key_values": past_key_values,
+            "inputs_embeds": inputs_embeds,
+            "use_cache": use_cache,
+        }
+        if labels is None:
+            return GenericForSequenceClassification.forward(self, input_ids, **given, **kwargs)
+        # Modification: VeOmni's labels are those of tokens, and its loss function returns (loss, logits, fused_linear_aux).
+        outputs = getattr(self, self.base_model_prefix)(input_ids, **given, **kwargs)
+        logits = self.score(outputs.last_hidden_state)
+        loss, _, _ = self.loss_function(logits=logits, labels=labels, num_labels=self.num_labels, **kwargs)
+        return SequenceClassifierOutputWithPast(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
 
 
 class Qwen3MoeForTokenClassification(GenericForTokenClassification, Qwen3MoePreTrainedModel):

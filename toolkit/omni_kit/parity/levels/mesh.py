@@ -39,7 +39,7 @@ def judge_trained(case: "Case", trained: "list[Trained] | str") -> LevelVerdict:
             for what, comparison in compared.items():
                 found.absorb(comparison)
                 if not comparison.ok:
-                    reasons.append(f"{other.mesh}{batch}: {comparison.reason(what)}")
+                    reasons.append(f"{other.mesh}{batch}: {comparison.reason(what.removesuffix('s'))}")
     said = f"{', '.join(other.mesh for other in others if not other.alone)} as one process"
     return LevelVerdict(found, "; ".join(reasons), found.tolerance, said)
 

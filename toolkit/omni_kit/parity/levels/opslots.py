@@ -93,7 +93,7 @@ def _judge(case: "Case", slot: Slot, calls: list[str], where: str) -> _Tried:
     for what, compared in judges:
         comparison = compared(case.pair.results_of(side, what))
         total.absorb(comparison)
-        reasons += [] if comparison.ok else [comparison.reason(what)]
+        reasons += [] if comparison.ok else [comparison.reason(what.removesuffix("s"))]
     return _Tried(total, len(calls), f"{where}: {'; '.join(reasons)} (called with {calls[0]})" if reasons else "")
 
 

@@ -49,13 +49,17 @@ def shipped_diffusers_keys() -> frozenset[str]:
     return _shipped(DIFFUSION_MODELS)
 
 
-def _shipped(where: str) -> frozenset[str]:
+def shipped_package() -> Path | None:
+    """The directory of the installed VeOmni; None where it is not installed."""
     from importlib.util import find_spec
 
     spec = find_spec("veomni")
-    if spec is None or not spec.submodule_search_locations:
-        return frozenset()
-    models = Path(next(iter(spec.submodule_search_locations))).parent / where
-    if not models.is_dir():
+    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
+
+
+def _shipped(where: str) -> frozenset[str]:
+    package = shipped_package()
+    models = package.parent / where if package is not None else None
+    if models is None or not models.is_dir():
         return frozenset()
     return frozenset(key for entry in models.iterdir() for key in registered_in(entry))

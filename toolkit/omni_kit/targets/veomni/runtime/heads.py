@@ -10,7 +10,7 @@ import torch
 
 from omni_kit.targets.veomni.runtime.branches import known_tasks
 
-_ROWS, _LENGTH, _IGNORED = 2, 8, -100
+_ROWS, _LENGTH, _IGNORED = 1, 8, -100  # samples are packed into one row
 # What the name of a class ends with -> its labels, for ids [rows, tokens]. VeOmni labels the last token of a sample
 # with its class.
 _LABELS: Mapping[str, Callable[[torch.Tensor], dict[str, torch.Tensor]]] = {

@@ -14,6 +14,8 @@ from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.targets.references.attention import attention_recorded, attention_used
 from omni_kit.targets.restoring import restore_names, said
 from omni_kit.targets.sides import AttentionCalls, KernelCall, KernelChoice, Mesh, Slot, TrainingRun
+from omni_kit.targets.veomni.model_dir import located
+from omni_kit.targets.veomni.replaced import lost_by
 from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import packed_attention_used, use_packed_attention, window_in_dispute
 from omni_kit.targets.veomni.runtime.branches import architecture_of, assumed, branches_of, lacking, registered
@@ -77,6 +79,8 @@ class VeOmniBuilder:
         module = importlib.import_module(options["import_name"])
         if (found := Path(str(module.__file__)).resolve().parent) != directory:
             raise BadInput(f"importing {options['import_name']} gives {found}, not {directory}")
+        if lost := lost_by(located(directory, dict.fromkeys(options["registered"], 1))):
+            self._notes.append(f"the plugin replaces VeOmni's own integration, and with it {', '.join(lost)}")
         for key in options["registered"]:
             _check_registered(MODELING_REGISTRY, key, options["import_name"])
         return {"library": "veomni", "version": getattr(veomni, "__version__", "unknown")}

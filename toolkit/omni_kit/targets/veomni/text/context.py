@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from omni_kit.targets.protocol import Request
 from omni_kit.targets.veomni.checkout import MODELS, shipped_model_types
+from omni_kit.targets.veomni.replaced import shipped_features, slot
 from omni_kit.targets.veomni.text.converter import class_prefix
 from omni_kit.targets.veomni.text.patches import PatchSet
 from omni_kit.targets.veomni.text.replay import MONITOR, REPLAY
@@ -26,6 +27,7 @@ class TextContext:
         model_type: of the upstream model; `shipped`, that the installed VeOmni registers it itself.
         source_module: upstream's modeling module, of `library_version`.
         patches, slots, outputs, functions, import_lines: of the patch config.
+        lost: what VeOmni's own integration of a shipped model_type has, and this one does not.
         recorded: the classes of routers whose choices are counted by a call; `replayed`, that choices can be replayed.
         regenerate: the command that generates the modeling file.
         heads: the classes that are registered; `default_head` answers where no architecture is named.
@@ -53,6 +55,7 @@ class TextContext:
     slots: Sequence[object]
     outputs: Sequence[str]
     functions: Sequence[object]
+    lost: Sequence[str]
     recorded: Sequence[str]
     replayed: bool
     import_lines: Sequence[str]
@@ -89,6 +92,12 @@ def text_context(
     name, in_tree, model_type = request.name, request.style == "in-tree", model.config.model_type
     heads = [head for head in model.heads if _registrable(head, model)]
     module = f"veomni.models.transformers.{name}" if in_tree else name
+    pairs = list(_lora_pairs(model))
+    planned = {slot(operation) for _, operation, _ in patches.slots}
+    planned |= {patch.target.rpartition(".")[2] for patch in patches.patches}
+    planned |= {"get_parallel_plan"} if expert_parallel else set()
+    planned |= {"_create_checkpoint_tensor_converter", "_convert_fqn_to_index_mapping"} if converter else set()
+    planned |= {"_convert_lora_targets_to_parameters"} if moe and pairs else set()
     test = f"test_{name}_parity.py"
     return TextContext(
         name=name,
@@ -106,6 +115,7 @@ def text_context(
         slots=patches.slots,
         outputs=patches.outputs,
         functions=patches.functions,
+        lost=sorted(shipped_features(model_type) - planned) if not in_tree else [],
         recorded=list(routers) if any(module == MONITOR for module, _ in patches.functions) else [],
         replayed=any(module == REPLAY for module, _ in patches.functions),
         import_lines=_import_lines(patches),
@@ -114,7 +124,7 @@ def text_context(
         default_head=model.class_name if model.class_name in heads else heads[0],
         moe=moe,
         plan_keys=[parameter.pattern for parameter in stacked_parameters(model.skeleton)],
-        lora_pairs=list(_lora_pairs(model)),
+        lora_pairs=pairs,
         expert_parallel=expert_parallel,
         converter=converter,
         disk=disk,
