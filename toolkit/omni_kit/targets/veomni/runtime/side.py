@@ -28,7 +28,7 @@ from omni_kit.targets.veomni.runtime.kernels import PLACE, bind, bring_kernels, 
 from omni_kit.targets.veomni.runtime.lora import Adapters
 from omni_kit.targets.veomni.runtime.loss_arguments import lost_arguments
 from omni_kit.targets.veomni.runtime.routers import router_faults
-from omni_kit.targets.veomni.runtime.saving import cast_while_saved
+from omni_kit.targets.veomni.runtime.saving import cast_while_saved, changed_in_checkpoint
 from omni_kit.targets.veomni.runtime.slots import ATTENTION, calls_seen, filled, find_slots
 from omni_kit.targets.veomni.runtime.stand_ins import stand_ins_used
 from omni_kit.targets.veomni.runtime.text_runs import TextRuns
@@ -130,7 +130,11 @@ class VeOmniBuilder:
         return found
 
     def save(self, model: Any, checkpoint: Path, out: Path) -> None:
-        """Exports as the trainers do: only what the converted index of the checkpoint names; but in float32."""
+        """Exports as the trainers do: only what the converted index of the checkpoint names; but in float32.
+
+        Raises:
+            BadInput: a distributed checkpoint, from which trainers resume, gives something back otherwise.
+        """
         from veomni.models.checkpoint_tensor_loading import (
             parse_fqn_to_index_mapping_from_json,
             resolve_fqn_to_index_mapping_for_save,
@@ -149,6 +153,8 @@ class VeOmniBuilder:
         (out / "config.json").write_bytes((checkpoint / "config.json").read_bytes())
         if cast_by_saver := cast_while_saved(model):
             self._notes.append(cast_by_saver)
+        if changed := changed_in_checkpoint(model, out.with_name(f"{out.name}_distributed")):
+            raise BadInput(changed)
 
     def forward(self, model: nn.Module, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Logits and losses, fed as VeOmni's pipeline feeds; see `language_model`."""
