@@ -11,6 +11,7 @@ from typing import Any
 from omni_kit.counting import counted
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.files import files_matching
+from omni_kit.isolation.worker import StepError
 from omni_kit.parity.candidate import find_owned
 from omni_kit.parity.levels import BY_NAME, parse_levels
 from omni_kit.parity.processes.workers import Sides, begin
@@ -22,11 +23,13 @@ from omni_kit.targets.protocol import Target
 from omni_kit.targets.sides import Candidate
 from omni_kit.verify.card import Card, Stage, StageStatus
 from omni_kit.verify.earlier import Earlier
+from omni_kit.verify.own_tests import left_to_do, own_tests, run_own_tests
 from omni_kit.verify.pins import own_files, pinned, pins
 from omni_kit.verify.review import Remark, Review, remarks_of, review
 from omni_kit.verify.thresholds import LOCATED, MISSED, SEVERITIES
 
 LAYOUT, GENERATED, CHECK, PROVE, BRANCHES = "layout", "generated", "check", "prove", "branches"
+TODO, TESTS = "todo", "tests"
 LEFT_OUT = "left out by --quick"
 DIFFERENCE = "largest relative difference "
 
@@ -167,6 +170,8 @@ class _Run:
         yield self._timed(self._layout)
         yield self._timed(self._generated)
         yield self._timed(self._check)
+        yield self._timed(self._todo)
+        yield self._timed(self._tests)
         yield from self._parity()
         if self.min_branches is not None:
             yield self._timed(self._branched)
@@ -225,6 +230,30 @@ class _Run:
         figure = f"{counted(report.rules, 'rule')} at level {level}"
         command = shlex.join(["omni-kit", "check", str(self.path), "--strict", "--level", level])
         return Stage(CHECK, "failed" if wrong else "passed", wrong, figure, command=command)
+
+    def _todo(self) -> Stage:
+        """What its files leave to a person: an integration with such a line is not finished."""
+        found = [*left_to_do(self.candidate.path)] if self.candidate.path.is_dir() else []
+        if found:
+            return Stage(TODO, "not tested", f"{len(found)} to-dos are left", untried=found)
+        return Stage(TODO, "passed", figure="no to-dos are left")
+
+    def _tests(self) -> Stage:
+        """The tests that stand in its own directory."""
+        command = shlex.join(["python", "-m", "pytest", str(self.candidate.path / TESTS)])
+        if not own_tests(self.candidate.path):
+            return Stage(TESTS, "not applicable", "its directory has no tests")
+        if self.quick:
+            return Stage(TESTS, "not tested", LEFT_OUT, command=command, left_out=True)
+        try:
+            found = run_own_tests(self.candidate.path)
+        except StepError as error:
+            return Stage(TESTS, "failed", str(error), command=command)
+        figure = ", ".join(
+            f"{found[what]} {what}" for what in ("passed", "failed", "error", "skipped") if found.get(what)
+        )
+        wrong = "" if found["code"] == 0 else found["last"] or "they failed"
+        return Stage(TESTS, "failed" if wrong else "passed", wrong, figure, command=command)
 
     def _branched(self) -> Stage:
         """Whether the levels executed enough of the code."""
