@@ -17,12 +17,16 @@ _ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
 _TYPES: Mapping[str, Any] = {"int": _ANY_WIDTH, "bool": False, "float": 1.0}
 
 
-def toy_of(arguments: Mapping[str, Argument]) -> tuple[dict[str, Any], list[str]]:
-    """A toy's arguments, and the names of those for which nothing was known."""
+def toy_of(arguments: Mapping[str, Argument], published: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A toy's arguments, and the names of those for which nothing was known.
+
+    Args:
+        published: values from a config of the authors, which come before defaults.
+    """
     aliases = _aliases(list(arguments))
     given, unknown = {}, []
     for name, one in arguments.items():
-        value = _value(one)
+        value = published[name] if _fits(published.get(name), one) else _value(one)
         if value is UNKNOWN:
             unknown += [name] if one.required else []
         else:
@@ -48,6 +52,19 @@ def _value(one: Argument) -> Any:
     if one.required and one.annotation in ("", *_TYPES):
         return _TYPES.get(one.annotation, _ANY_WIDTH)
     return UNKNOWN
+
+
+def _fits(value: Any, one: Argument) -> bool:
+    """Whether a published value is of the kind that an argument is: no text for a number, and no reference."""
+    if value is None or (isinstance(value, str) and "$" in value):
+        return False
+    if one.default is UNKNOWN or one.default is None:
+        return one.default is None or one.required
+    numbers = isinstance(value, int | float) and isinstance(one.default, int | float)
+    alike = isinstance(value, list | tuple) and isinstance(one.default, list | tuple)
+    return alike or (
+        isinstance(value, bool) == isinstance(one.default, bool) and (numbers or type(value) is type(one.default))
+    )
 
 
 def _plain(value: Any) -> Any:

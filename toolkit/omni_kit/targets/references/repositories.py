@@ -15,6 +15,7 @@ from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, OmniKitError
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
+from omni_kit.toys.configs.denoiser import INNER
 from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
 from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.feeds.protocol import Feed
@@ -23,6 +24,7 @@ from omni_kit.toys.weights import fill
 from omni_kit.upstream.repositories.recorded import SIGNED, recorded_reference
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_reference
 
+_WIDER = (128, 256)  # heads of 32 and of 64
 WEIGHTS = "model.safetensors"
 
 
@@ -122,6 +124,11 @@ class RepositoryBuilder:
             {SIGNED: f"{reference.cls.source.path}{BETWEEN}{reference.class_name}", **values_of(values)},
         )
         return model.train().to(self._device)
+
+
+def _as_wide(values: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """The values of a toy with another width of the whole: some code takes heads of certain sizes alone."""
+    return {name: width if value == INNER and not isinstance(value, bool) else value for name, value in values.items()}
 
 
 def values_of(values: Mapping[str, Any]) -> dict[str, Any]:

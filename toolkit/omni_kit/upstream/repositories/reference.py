@@ -15,6 +15,7 @@ from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.places import path_of, refuse_other_formats
 from omni_kit.upstream.repositories.closure import Closure, closure_of
 from omni_kit.upstream.repositories.names import Defined, resolve
+from omni_kit.upstream.repositories.published import Published, published
 from omni_kit.upstream.repositories.repository import REPOSITORY, Repository, repository_of
 from omni_kit.upstream.repositories.settings import Settings, settings_of
 
@@ -56,8 +57,44 @@ class Reference:
 
     @cached_property
     def arguments(self) -> Mapping[str, Argument]:
-        """What has to be said to make one: the constructor's arguments, or what its dataclass holds."""
-        return self.settings.fields if self.settings is not None else arguments(self.cls)
+        """What has to be said to make one: the constructor's arguments with what it hands on, or what its dataclass
+        holds.
+        """
+        own = self.settings.fields if self.settings is not None else arguments(self.cls)
+        return {**own, **self.handed_on}
+
+    @cached_property
+    def published(self) -> Published | None:
+        """What the repository says that the model is made of."""
+        own = self.settings.fields if self.settings is not None else arguments(self.cls)
+        return published(self.repository, self.made_as, own, self._inner if self.hands_on else ())
+
+    @property
+    def made_as(self) -> str:
+        """The class that is called with the values: the dataclass, where the constructor takes one."""
+        return self.settings.cls.node.name if self.settings is not None else self.class_name
+
+    @cached_property
+    def hands_on(self) -> str:
+        """How the constructor calls the arguments that it has no names for; empty where it takes none."""
+        found = self.cls.method("__init__") if self.settings is None else None
+        return found[1].args.kwarg.arg if found is not None and found[1].args.kwarg is not None else ""
+
+    @cached_property
+    def handed_on(self) -> Mapping[str, Argument]:
+        """What the published config has for the classes within, which the constructor only hands on."""
+        if not self.hands_on or self.published is None:
+            return {}
+        own, where = arguments(self.cls), self.published.where
+        given = {name: value for name, value in self.published.values.items() if name not in own}
+        return {name: Argument(name, value, False, "", where) for name, value in given.items()}
+
+    @cached_property
+    def _inner(self) -> frozenset[str]:
+        """The arguments of the constructors of all classes that the model needs."""
+        classes = [one for one in self.closure.definitions if isinstance(one.node, ast.ClassDef)]
+        inner = (ClassRef(one.source, one.node) for one in classes if isinstance(one.node, ast.ClassDef))
+        return frozenset(name for one in inner for name in arguments(one))
 
     @cached_property
     def forward(self) -> Mapping[str, Argument]:

@@ -2,9 +2,11 @@
 
 import ast
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 
 from omni_kit.files import files_matching
@@ -99,7 +101,8 @@ def _without_src(root: Path) -> Path:
 
 def _outermost(folder: Path) -> Path:
     """Where a repository begins: what git says, or else the outermost of a few folders that have what a root has."""
-    near = [folder, *folder.parents][:_DEEPEST]
+    ends = {Path.home(), Path(tempfile.gettempdir()).resolve(), Path(folder.anchor)}  # what lies there is everybody's
+    near = [*takewhile(lambda one: one not in ends, [folder, *folder.parents])][:_DEEPEST]
     if (of_git := next((one for one in near if (one / ".git").exists()), None)) is not None:
         return of_git
     return next((one for one in reversed(near) if any((one / name).is_file() for name in _OF_ROOTS)), folder)

@@ -94,9 +94,46 @@ def _registered(init: cst.FunctionDef, parts: Parts, reference: Reference) -> cs
     body[at:at] = [statement(f"{one.name.value} = {code(one.default)}")  # type: ignore[arg-type]
                    for one in parameters(init) if one.name.value in fixed]  # fmt: skip
     init = _without(init, fixed)
+    if reference.hands_on:
+        init, body = _spelled_out(init, body, reference)
     body.append(statement("self.gradient_checkpointing = False"))
     decorated = [cst.Decorator(cst.Name("register_to_config"))]
     return init.with_changes(body=cst.IndentedBlock(body), decorators=decorated)
+
+
+def _spelled_out(
+    init: cst.FunctionDef, body: list[cst.BaseStatement], reference: Reference
+) -> tuple[cst.FunctionDef, list[cst.BaseStatement]]:
+    """Without `**kwargs`: what the authors' own config has for the classes within is named, and handed on by name."""
+    named = [_parameter(one) for one in reference.handed_on.values()]
+    given = init.params
+    plain = not given.kwonly_params and isinstance(given.star_arg, cst.MaybeSentinel)
+    more = {"params": [*given.params, *named]} if plain else {"kwonly_params": [*given.kwonly_params, *named]}
+    told = _HandedOn(reference.hands_on, list(reference.handed_on))
+    changed = [visited(one, told) for one in body]
+    uses = {one.value for part in changed for one in _walk(part) if isinstance(one, cst.Name)}
+    if reference.hands_on in uses:  # in another way than by handing it on
+        pairs = ", ".join(f"{name}={name}" for name in reference.handed_on)
+        changed.insert(after_docstring(changed), statement(f"{reference.hands_on} = dict({pairs})"))
+    return init.with_changes(params=given.with_changes(star_kwarg=None, **more)), changed
+
+
+class _HandedOn(cst.CSTTransformer):
+    """`**kwargs` of calls as arguments with names."""
+
+    def __init__(self, kwargs: str, names: Sequence[str]) -> None:
+        self.kwargs = kwargs
+        self.names = names
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:  # noqa: N802
+        """Those that it does not name itself."""
+        spread = [one for one in updated_node.args if one.star == "**" and code(one.value) == self.kwargs]
+        if not spread:
+            return updated_node
+        rest = [one for one in updated_node.args if one not in spread]
+        own = {one.keyword.value for one in rest if one.keyword is not None}
+        named = [cst.Arg(cst.Name(name), cst.Name(name)) for name in self.names if name not in own]
+        return updated_node.with_changes(args=[*rest, *named])
 
 
 def _fixed(reference: Reference) -> frozenset[str]:

@@ -12,7 +12,7 @@ from torch import nn
 from omni_kit.errors import BadInput
 from omni_kit.toys.feeds.denoiser.arguments import TARGET
 from omni_kit.toys.feeds.denoiser.layouts import Layout, layouts
-from omni_kit.toys.feeds.denoiser.options import Argument, Role
+from omni_kit.toys.feeds.denoiser.options import Argument, Option, Role
 from omni_kit.toys.feeds.denoiser.roles import options_of, role_of
 from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS, SCALE, Sizes, widths_of
 from omni_kit.toys.feeds.denoiser.trial import Chosen, Trial
@@ -20,7 +20,8 @@ from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 
 _SAMPLES = 2
-_HINT = "omni_kit/toys/feeds/denoiser/roles.py says what an argument may be, by its name: add a role"
+STATED = "_inputs"  # of the config: argument of forward -> what a person says that it is
+_HINT = 'say what it is in toy_config.json: "_inputs": {"NAME": {"shape": [1, 77, 64], "dtype": "float32"}}'
 
 
 def denoiser_inputs(model: Any) -> Tensors:
@@ -90,7 +91,11 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
     latents = next((one for one in arguments if _NOISY.search(one.name)), arguments[0])
     choices: dict[str, list[Any]] = {latents.name: [*layouts(latents, sizes, [one.name for one in arguments])]}
     roles: dict[Role, list[str]] = {}
+    stated = sizes.config.get(STATED, {})
     for argument in (one for one in arguments if one is not latents):
+        if argument.name in stated:
+            choices[argument.name] = [stated_option(argument.name, stated[argument.name])]
+            continue
         role = role_of(argument)
         if role is not None:
             choices[argument.name] = options_of(role, argument, sizes)
@@ -99,6 +104,27 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
             name = f"{type(model).__name__}.forward"
             raise BadInput(f"{name} wants '{argument.name}', for which there is no rule yet", _HINT)
     return latents.name, choices, [names for names in roles.values() if len(names) > 1]
+
+
+def stated_option(name: str, said: Any) -> Option | None:
+    """What a person says about an argument: null leaves it out; a number, or lists of them, is the tensor itself.
+
+    An object has its `shape`, and its `dtype` where that is not float32.
+
+    Raises:
+        BadInput: it is none of these.
+    """
+    if said is None:
+        return None
+    if not isinstance(said, Mapping):
+        return lambda sizes: {"": torch.tensor(said)}
+    shape, dtype = said.get("shape"), getattr(torch, str(said.get("dtype", "float32")), None)
+    if not isinstance(shape, (list, tuple)) or not isinstance(dtype, torch.dtype):
+        raise BadInput(
+            f'"{STATED}" does not say the shape of {name}', 'write {"shape": [1, 77, 64], "dtype": "float32"}'
+        )
+    whole = not dtype.is_floating_point
+    return lambda sizes: {"": torch.ones(*shape, dtype=dtype) if whole else sizes.values(name, shape).to(dtype)}
 
 
 def _arguments(model: Any) -> list[Argument]:

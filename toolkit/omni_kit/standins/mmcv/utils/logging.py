@@ -1,0 +1,3 @@
+"""Loggers that were set up already."""
+
+logger_initialized: dict[str, bool] = {}

@@ -1,0 +1,135 @@
+"""What a repository says that its model is made of: calls of the class, presets, and configs in yaml and json."""
+
+import ast
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from omni_kit.errors import BadInput
+from omni_kit.files import files_matching
+from omni_kit.pysource.eval import UNKNOWN
+from omni_kit.pysource.reads import literal
+from omni_kit.pysource.source import dotted, read_source
+from omni_kit.upstream.repositories.repository import Repository
+
+_MOST_FILES, _MOST_BYTES = 2000, 300_000
+_FEWEST = 2  # arguments that a config names, else it is that of something else
+_DEEPEST = 8
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_ADDS = "add_argument"
+
+
+@dataclass(frozen=True)
+class Published:
+    """One set of values.
+
+    Attributes:
+        values: by the names of the constructor's arguments, and of what it hands on.
+        where: file:line, or the file.
+        calls: it is a call of the class itself.
+    """
+
+    values: Mapping[str, Any]
+    where: str
+    calls: bool = False
+
+
+def published(repository: Repository, cls: str, names: Collection[str], more: Collection[str] = ()) -> Published | None:
+    """Return the set of values that names most of a constructor's arguments; None where the repository has none.
+
+    Args:
+        cls: the class.
+        names: its constructor's arguments.
+        more: what its constructor may hand on under `**`.
+    """
+    found = [one for one in _all(repository, cls, names) if _fits(one, names)]
+    if not found:
+        return None
+    best = max(found, key=lambda one: (len(one.values.keys() & set(names)), one.calls))
+    kept = {name: value for name, value in best.values.items() if name in names or name in more}
+    return Published(kept, best.where, best.calls)
+
+
+def _fits(one: Published, names: Collection[str]) -> bool:
+    shared = len(one.values.keys() & set(names))
+    return shared >= min(_FEWEST, len(names)) and (one.calls or 2 * shared >= len(one.values))
+
+
+def _all(repository: Repository, cls: str, names: Collection[str]) -> Iterator[Published]:
+    for file in repository.files[:_MOST_FILES]:
+        if not _speaks_of(_text(file), cls, names):
+            continue
+        with suppress(BadInput):
+            source = read_source(repository, file)
+            added = {}
+            for node in ast.walk(source.tree):
+                if isinstance(node, ast.Call):
+                    name = (dotted(node.func) or "").rpartition(".")[2]
+                    added |= _argument(node) if name == _ADDS else {}
+                    if name in (cls, "dict") and (values := _keywords(node)):
+                        yield Published(values, source.where(node), name == cls)
+                elif isinstance(node, ast.Dict) and (values := _entries(node)):
+                    yield Published(values, source.where(node))
+            if added:
+                yield Published(added, repository.show(file))
+    for pattern in ("**/*.yaml", "**/*.yml", "**/*.json"):
+        for file in [*files_matching(repository.root, pattern)][:_MOST_FILES]:
+            if _speaks_of(text := _text(file), "", names):
+                found = _mappings(_parsed(text, file.suffix), 0)
+                yield from (Published(values, repository.show(file)) for values in found)
+
+
+def _keywords(call: ast.Call) -> dict[str, Any]:
+    known = ((one.arg, literal(one.value)) for one in call.keywords if one.arg)
+    return {name: value for name, value in known if value is not UNKNOWN}
+
+
+def _entries(node: ast.Dict) -> dict[str, Any]:
+    named = ((literal(key), literal(value)) for key, value in zip(node.keys, node.values, strict=True) if key)
+    return {name: value for name, value in named if isinstance(name, str) and value is not UNKNOWN}
+
+
+def _argument(call: ast.Call) -> dict[str, Any]:
+    """What `add_argument` gives an option by default."""
+    names = [value for one in call.args if isinstance(value := literal(one), str) and value.startswith("--")]
+    default = next((literal(one.value) for one in call.keywords if one.arg == "default"), UNKNOWN)
+    return {names[0].lstrip("-").replace("-", "_"): default} if names and default is not UNKNOWN else {}
+
+
+def _text(file: Path) -> str:
+    with suppress(OSError, UnicodeDecodeError):
+        if file.stat().st_size <= _MOST_BYTES:
+            return file.read_text(encoding="utf-8")
+    return ""
+
+
+def _speaks_of(text: str, cls: str, names: Collection[str]) -> bool:
+    """Whether a file may have what is looked for: parsing it takes much longer."""
+    spelled = (name in text or name.replace("_", "-") in text for name in names)
+    return bool(cls and f"{cls}(" in text) or sum(spelled) >= min(_FEWEST, len(names))
+
+
+def _parsed(text: str, suffix: str) -> Any:
+    with suppress(ValueError, yaml.YAMLError, RecursionError):
+        return json.loads(text) if suffix == ".json" else yaml.load(text, _LOADER)
+    return None
+
+
+def _mappings(value: Any, depth: int) -> Iterator[Mapping[str, Any]]:
+    """Every mapping in a document, the outermost first."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, Mapping):
+        plain = {name: one for name, one in value.items() if isinstance(name, str) and not isinstance(one, Mapping)}
+        if plain:
+            yield plain
+        for one in value.values():
+            yield from _mappings(one, depth + 1)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for one in value:
+            yield from _mappings(one, depth + 1)
