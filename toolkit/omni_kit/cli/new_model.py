@@ -15,6 +15,7 @@ from omni_kit.output import Format, Output, table
 
 if TYPE_CHECKING:
     from omni_kit.scaffold import Scaffold
+    from omni_kit.targets.protocol import Todo
 
 
 @app.command("new-model")
@@ -73,10 +74,11 @@ def new_model_command(
     except Refusal as refusal:
         _refuse(output, refusal)
     plan = scaffold.plan
+    wrong = [] if dry_run or diff or scaffold.refused else _wrong(scaffold)
     data: dict[str, Any] = {
         "files": [{"path": change.path, "action": change.action} for change in scaffold.changes],
         "decisions": [vars(decision) for decision in plan.decisions],
-        "todo": [vars(todo) for todo in plan.todo],
+        "todo": [vars(todo) for todo in (*plan.todo, *wrong)],
         "next": list(plan.next),
     }
     if diff:
@@ -84,10 +86,24 @@ def new_model_command(
 
     output.finish(
         data,
-        ok=not scaffold.refused,
+        ok=not (scaffold.refused or wrong),
         human=partial(_render, scaffold, data, dry_run or diff),
         notes=[*scaffold.notes, *scaffold.refused],
     )
+
+
+def _wrong(scaffold: "Scaffold") -> "list[Todo]":
+    """What is wrong in the files that were written, where the plan has them checked."""
+    from omni_checkers import check
+    from omni_kit.targets.protocol import Todo
+
+    if not scaffold.plan.checked:
+        return []
+    base = Path(scaffold.root) / scaffold.plan.base
+    found = [one for one in check([base], level="static").findings if one.severity == "error"]
+    root = Path(scaffold.root).resolve()
+    placed = [(Path(one.path).resolve().relative_to(root).as_posix(), one) for one in found]
+    return [Todo(path, one.line, f"{one.rule}: {one.message}") for path, one in placed]
 
 
 def _refuse(output: Output, refusal: Refusal) -> NoReturn:
@@ -111,8 +127,8 @@ def _render(scaffold: "Scaffold", data: dict[str, Any], dry_run: bool, console: 
     for decision in plan.decisions:
         rows.add_row(escape(decision.what), escape(decision.choice), escape(decision.reason))
     console.print(rows)
-    for todo in plan.todo:
-        console.print(f"[yellow]todo[/yellow] {todo.path}:{todo.line} {escape(todo.what)}", soft_wrap=True)
+    for todo in data["todo"]:
+        console.print(f"[yellow]todo[/yellow] {todo['path']}:{todo['line']} {escape(todo['what'])}", soft_wrap=True)
     if not scaffold.refused:
         console.print("next:")
         for command in plan.next:

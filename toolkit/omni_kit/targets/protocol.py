@@ -180,6 +180,7 @@ class IntegrationPlan:
         todo: what is left to a person, besides the lines of the files that say so themselves; see `TODO_MARK`.
         next: the commands that go on from here.
         rules: the pyproject.toml by which its Python is formatted; ours without one.
+        checked: its own checks run on what was written, and what they find is left to do, too.
         derived: makes more files of the texts of those and of what the edits change, by path; templates are named from
             the folder of all of them.
     """
@@ -191,6 +192,7 @@ class IntegrationPlan:
     todo: Sequence[Todo] = ()
     next: Sequence[str] = ()
     rules: Path | None = None
+    checked: bool = False
     derived: Callable[[Mapping[str, str]], Sequence[NewFile]] | None = None
 
 

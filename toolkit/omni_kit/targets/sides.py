@@ -69,6 +69,7 @@ class Candidate:
         told: what upstream's builder is opened with.
         forbidden: packages that the reference process must never import.
         independent_of: packages that the candidate's own process must never import.
+        hidden: directories from which the candidate's own process can import nothing: those of the authors' code.
         offers: what both sides can do; all that models can but for what serves and never trains. `slots` needs a
             `Slotted` side, `mesh` a `Distributed` one; without `export`, `roundtrip` compares loading alone. With
             `stages`, answers are named by `stage_name`; `ways` needs a feed that is `ManyWays`, sides that are `Asked`;
@@ -87,6 +88,7 @@ class Candidate:
     told: Mapping[str, Any] = field(default_factory=dict)
     forbidden: Sequence[str] = ()
     independent_of: Sequence[str] = ()
+    hidden: Sequence[str] = ()
     offers: frozenset[Ability] = OF_MODELS
     requires: Mapping[str, str] = field(default_factory=dict)
     editable: bool = True

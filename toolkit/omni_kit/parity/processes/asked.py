@@ -97,6 +97,7 @@ class Asked:
             gradient=gradient,
             measured=own,
             own=str(candidate.path),
+            hidden=candidate.hidden,
         )
         self._other.send(self._opened_other)
         self._opened_reference = Open(

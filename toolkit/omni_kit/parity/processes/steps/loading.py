@@ -13,6 +13,7 @@ from omni_kit.parity.compare.files import load_tensors, save_tensors
 from omni_kit.parity.processes.executed import Arcs, execution
 from omni_kit.parity.processes.loaded import loaded_files
 from omni_kit.parity.processes.own_code import OwnCode
+from omni_kit.parity.processes.own_imports import hide
 from omni_kit.parity.processes.side import Side
 from omni_kit.parity.processes.step import Step
 from omni_kit.targets.sides import Converting, Naming
@@ -26,6 +27,7 @@ class Open(Step[dict[str, Any]]):
         measured: directories of which it is measured what they execute; without any, the files of models; None leaves
             things as they are.
         own: the directory or file of an integration; empty on upstream's side.
+        hidden: directories from which nothing can be imported.
     """
 
     builder: str
@@ -35,6 +37,7 @@ class Open(Step[dict[str, Any]]):
     gradient: bool = True
     measured: Sequence[str] | None = None
     own: str = ""
+    hidden: Sequence[str] = ()
 
     def take(self, side: Side) -> dict[str, Any]:
         """See `Step.take`."""
@@ -42,6 +45,7 @@ class Open(Step[dict[str, Any]]):
         if self.measured is not None:
             side.measures_models = not self.measured
             execution.begin(self.measured)
+        hide([Path(one) for one in self.hidden], Path(self.own))
         facts = side.open(self.builder, self.options, self.feed, self.forbidden, gradient=self.gradient)
         gc.freeze()  # what was imported stays: a collection, and loaders ask for many, need not walk it
         return facts

@@ -1,7 +1,6 @@
 """From a class of the authors' repository to the text of a model file of diffusers."""
 
 import ast
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from omni_kit.formatting import format_python
 from omni_kit.pysource.library import Library
 from omni_kit.targets.diffusers.porting.alternatives import chosen
 from omni_kit.targets.diffusers.porting.attention import Attended, port_attention
+from omni_kit.targets.diffusers.porting.checking import repaired
 from omni_kit.targets.diffusers.porting.constructor import attributes_taken, port_constructor
 from omni_kit.targets.diffusers.porting.forward import Forward, lists_of_blocks, port_forward
 from omni_kit.targets.diffusers.porting.initialising import without_initial_weights
@@ -35,6 +35,7 @@ from omni_kit.targets.diffusers.porting.syntax import (
 )
 from omni_kit.targets.diffusers.porting.tidying import tidied
 from omni_kit.targets.diffusers.porting.written_out import as_calls
+from omni_kit.upstream.diffusers.needs import importable
 from omni_kit.upstream.repositories.attending import attending_in
 from omni_kit.upstream.repositories.reference import Reference
 
@@ -219,7 +220,7 @@ def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
     marked = []
     for line in formatted.split("\n"):
         marked += [what, line] if _is_foreign(line) else [line]
-    return "\n".join(marked)
+    return repaired("\n".join(marked))
 
 
 def _from(package: str, module: str) -> str:
@@ -234,5 +235,4 @@ def _is_foreign(line: str) -> bool:
     words = line.split()
     if len(words) < 2 or line[0].isspace() or words[0] not in ("import", "from") or words[1].startswith("."):
         return False
-    package = words[1].partition(".")[0]
-    return package not in sys.stdlib_module_names and package not in ("torch", "diffusers")
+    return words[1].partition(".")[0] not in importable()

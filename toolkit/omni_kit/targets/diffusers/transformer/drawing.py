@@ -8,6 +8,7 @@ from omni_kit.errors import BadInput
 from omni_kit.pysource.source import dotted, parse_file
 from omni_kit.targets.diffusers.installing import INSTALL_DIFFUSERS
 from omni_kit.targets.diffusers.model_dir import ModelDir, find_model_dir
+from omni_kit.targets.diffusers.transformer.handler import forbidden_to
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import Ability, Candidate
 from omni_kit.upstream.repositories.recorded import recorded_reference
@@ -96,7 +97,8 @@ class DrawingHandler:
                 "reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}",
                 "sampler": str(found.sampler),
             },
-            forbidden=("diffusers",),
+            forbidden=forbidden_to(reference),
+            hidden=(str(reference.repository.root),),
             offers=frozenset({Ability.stages}),
             requires={"diffusers": INSTALL_DIFFUSERS},
             editable=not found.in_tree,

@@ -8,10 +8,17 @@ from omni_kit.targets.diffusers.model_dir import find_model_dir
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import DENOISER, OF_MODELS, REPOSITORIES, Ability, Candidate
 from omni_kit.upstream.repositories.recorded import recorded_reference
-from omni_kit.upstream.repositories.reference import BETWEEN
+from omni_kit.upstream.repositories.reference import BETWEEN, Reference
+from omni_kit.upstream.repositories.traits import foreign
 from omni_kit.upstream.subject import Subject
 
+_LIBRARY = "diffusers"
 _SIDE = "omni_kit.targets.diffusers.runtime.side:ConvertedBuilder"
+
+
+def forbidden_to(reference: Reference) -> tuple[str, ...]:
+    """The packages that the authors' process must not import: diffusers, where they do not build on it themselves."""
+    return () if _LIBRARY in foreign(reference) else (_LIBRARY,)
 
 
 class TransformerHandler:
@@ -52,7 +59,8 @@ class TransformerHandler:
             reference=REPOSITORIES,
             feed=DENOISER,
             told={"reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}"},
-            forbidden=("diffusers",),
+            forbidden=forbidden_to(reference),
+            hidden=(str(reference.repository.root),),
             offers=OF_MODELS - {Ability.slots, Ability.mesh},
             requires={"diffusers": INSTALL_DIFFUSERS},
             editable=not found.in_tree,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.pysource.library import Library, find_library
@@ -51,6 +52,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
         todo=tuple(planner.todo()),
         next=planner.next(),
         rules=planner.rules,
+        checked=True,
         derived=planner.modular if planner.both else None,
     )
 
@@ -120,8 +122,13 @@ class _Planner:
         return f"convert_{self.request.name}_transformer_checkpoint_to_diffusers"
 
     @cached_property
+    def _toy_values(self) -> tuple[dict[str, Any], list[str]]:
+        found = self.reference.published
+        return toy_of(self.reference.arguments, found.values if found is not None else {})
+
+    @cached_property
     def toy(self) -> dict[str, object]:
-        values, _ = toy_of(self.reference.arguments)
+        values, _ = self._toy_values
         scheduler = {"_class_name": self.scheduler, **self._configured}
         return {SIGNED: self.given, "_arguments": self.port.forward.names, "_scheduler": scheduler, **values}
 
@@ -288,6 +295,9 @@ class _Planner:
             made = self.reference.settings.cls
             reason = f"what {made.node.name} holds is registered, argument by argument"
             yield Decision("config", "plain arguments", reason, made.source.where(made.node))
+        if (said := self.reference.published) is not None:
+            reason = f"its values for {', '.join(said.values)} are what the toy is made from"
+            yield Decision("published config", said.where, reason, said.where)
         for old, new in found.forward.names.items():
             if old != new:
                 yield Decision(f"forward: {old}", new, "what diffusers calls it", self.reference.forward[old].where)
@@ -305,7 +315,7 @@ class _Planner:
         yield self.pipeline.decision()
 
     def todo(self) -> Iterator[Todo]:
-        _, unknown = toy_of(self.reference.arguments)
+        _, unknown = self._toy_values
         for name in unknown:
             yield Todo(self._toy_file, 1, f"give {name} a value: the constructor has none")
         if self.in_tree and not self.checkout.has_pages:

@@ -1,0 +1,56 @@
+"""A process that cannot import what is not its own: what it compares with must not come from there."""
+
+import importlib.abc
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+_INSTALLED = "site-packages"
+
+
+class Borrowed(ImportError):
+    """The integration imports its authors' own code."""
+
+
+class Hidden(importlib.abc.MetaPathFinder):
+    """Refuses every module that lies in a directory.
+
+    Args:
+        directories: whose modules are refused; what is installed there is not.
+        own: the directory of the integration, which may lie in one of them.
+    """
+
+    def __init__(self, directories: Sequence[Path], own: Path) -> None:
+        self._directories = [one.resolve() for one in directories]
+        self._own = own.resolve()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """See `MetaPathFinder`.
+
+        Raises:
+            Borrowed: the module lies there.
+        """
+        for finder in sys.meta_path:
+            found = finder.find_spec(fullname, path, target) if finder is not self else None
+            if found is not None:
+                places = [found.origin] if found.has_location else found.submodule_search_locations or ()
+                if borrowed := next((place for place in places if place and self._hides(Path(place))), None):
+                    raise Borrowed(f"the integration imports {fullname} from its authors' code: {borrowed}")
+                return found
+        return None
+
+    def _hides(self, place: Path) -> bool:
+        place = place.resolve()
+        if place.is_relative_to(self._own) or _INSTALLED in place.parts:
+            return False
+        return any(place.is_relative_to(one) for one in self._directories)
+
+
+def hide(directories: Sequence[Path], own: Path) -> None:
+    """From now on refuse to import from these directories."""
+    if directories:
+        sys.meta_path.insert(0, Hidden(directories, own))

@@ -1,0 +1,76 @@
+"""What ruff finds wrong in a file that was written: repaired where that is safe, else a to-do at its line."""
+
+import ast
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from omni_kit.formatting import run_ruff
+from omni_kit.targets.diffusers.porting.syntax import MARK
+
+_UNDEFINED = "F821"
+# Names that are bound and never used are the authors' habit, and harm nobody.
+_HARMLESS = frozenset({"F401", "F841"})
+
+
+@dataclass(frozen=True)
+class _Wrong:
+    line: int
+    column: int
+    code: str
+    message: str
+
+
+def repaired(text: str) -> str:
+    """Return a file in which annotations name later definitions in quotes, and every other fault has a to-do."""
+    text = _quoted(text, [one for one in _wrong(text) if one.code == _UNDEFINED])
+    lines = text.split("\n")
+    for one in sorted(_wrong(text), key=lambda each: -each.line):
+        if one.code not in _HARMLESS:
+            line = lines[one.line - 1]
+            indent = line[: len(line) - len(line.lstrip())]
+            mark = f"{indent}# {MARK}: {one.message} ({one.code})"
+            if one.line < 2 or lines[one.line - 2] != mark:
+                lines.insert(_statement(text, one.line) - 1, mark)
+    return "\n".join(lines)
+
+
+def _statement(text: str, line: int) -> int:
+    """The first line of the innermost statement at a line: comments fit in front of that."""
+    starts = [node.lineno for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt) and node.lineno <= line]
+    ends = {node.lineno: node.end_lineno or 0 for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)}
+    return max((start for start in starts if ends[start] >= line), default=line)
+
+
+def _wrong(text: str) -> list[_Wrong]:
+    style = ("--isolated", "--select=F", "--output-format=json", "--quiet")
+    done = run_ruff("check", *style, "--stdin-filename=model.py", "-", text=text)
+    found = json.loads(done.stdout or "[]")
+    return [
+        _Wrong(one["location"]["row"], one["location"]["column"], one["code"] or "", one["message"]) for one in found
+    ]
+
+
+def _quoted(text: str, undefined: Iterable[_Wrong]) -> str:
+    """The file with those annotations in quotes that name what is defined further down."""
+    tree = ast.parse(text)
+    later = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    places = {(one.line, one.column - 1) for one in undefined}
+    lines = text.split("\n")
+    for annotation in sorted(_annotations(tree), key=lambda node: (-node.lineno, -node.col_offset)):
+        names = [one for one in ast.walk(annotation) if isinstance(one, ast.Name)]
+        meant = [one for one in names if (one.lineno, one.col_offset) in places and one.id in later]
+        if meant and annotation.lineno == annotation.end_lineno:
+            line, start, end = lines[annotation.lineno - 1], annotation.col_offset, annotation.end_col_offset
+            lines[annotation.lineno - 1] = f'{line[:start]}"{line[start:end]}"{line[end:]}'
+    return "\n".join(lines)
+
+
+def _annotations(tree: ast.AST) -> list[ast.expr]:
+    found: list[ast.expr | None] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append(node.returns)
+        elif isinstance(node, ast.arg | ast.AnnAssign):
+            found.append(node.annotation)
+    return [one for one in found if one is not None]
