@@ -1,13 +1,16 @@
 """What a denoiser was asked while something sampled with it, step by step, whoever it was."""
 
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 
 import torch
 from torch import nn
 
+from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import stage_name
 from omni_kit.toys.tensors import Tensors
 
@@ -48,16 +51,13 @@ def asking(model: nn.Module, names: Sequence[str], pictures: int) -> Iterator[As
     Args:
         names: what forward calls latents, and the step.
     """
-    import inspect
+    noted, signature, forward = Asked(pictures), inspect.signature(model.forward), model.forward
 
-    noted, signature = Asked(pictures), inspect.signature(model.forward)
-
-    def before(module: nn.Module, args: Any, kwargs: Any) -> None:
+    @wraps(forward)
+    def asked(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
         noted.add(given[names[0]], torch.as_tensor(given[names[1]]))
+        return forward(*args, **kwargs)
 
-    handle = model.register_forward_pre_hook(before, with_kwargs=True)
-    try:
+    with replaced(model, "forward", asked):  # methods of the model's own ask it, too
         yield noted
-    finally:
-        handle.remove()

@@ -12,7 +12,7 @@ from omni_kit.errors import BadInput
 from omni_kit.targets.recorded import ALONE, SCHEDULER
 from omni_kit.targets.references.calls import asking
 from omni_kit.targets.references.repositories import RepositoryBuilder
-from omni_kit.targets.references.stepping import StandIn, runs_alone, seeded
+from omni_kit.targets.references.stepping import StandIn, rows_alike, runs_alone, seeded
 from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.feeds.sampling import LATENTS, NAMES, drawn_of
 from omni_kit.toys.tensors import Tensors
@@ -43,7 +43,8 @@ class SamplerBuilder(RepositoryBuilder):
         model.eval()
         for number, run in enumerate(drawn_of(inputs)):
             seeded(number)
-            with asking(model, (names[LATENTS], names[_STEP]), len(run.noise)) as asked:
+            calls = asking(model, (names[LATENTS], names[_STEP]), len(run.noise))
+            with calls as asked, rows_alike(number):
                 latents = sample(
                     model=model, noise=run.noise.clone(), steps=run.steps, text=run.text, against=run.against,
                     scale=run.scale,

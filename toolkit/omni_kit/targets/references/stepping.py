@@ -1,13 +1,16 @@
 """A loop over steps alone, with a stand-in for the denoiser: what is compared where a scheduler is new."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count as numbers
 from typing import Any
 
 import torch
 from torch import nn
 
 from omni_kit.targets.references.calls import Asked
+from omni_kit.targets.replacing import replaced
 from omni_kit.toys.weights import shuffled_ramp
 
 _COUNTS = (5, 9)
@@ -39,6 +42,28 @@ def runs_alone() -> Iterator[Alone]:
 def seeded(number: int) -> None:
     """Noise that steps draw is the same on both sides."""
     torch.manual_seed(number)
+
+
+@contextmanager
+def rows_alike(number: int) -> Iterator[None]:
+    """Noise is drawn by rows: a side that draws for twice the batch, or with other axes, draws alike for a sample."""
+    drawn, real = numbers(), torch.randn
+
+    def noise(*size: Any, **given: Any) -> torch.Tensor:
+        shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+        random = torch.Generator().manual_seed(1000 * number + next(drawn))
+        rows = real(shape[:1], generator=random).tolist() if shape else [0.0]
+        kept = {name: given[name] for name in ("dtype", "device") if given.get(name) is not None}
+        found = torch.zeros(shape, **kept)
+        for place, value in enumerate(rows):
+            found[place] += value
+        return found
+
+    def alike(tensor: torch.Tensor, **given: Any) -> torch.Tensor:
+        return noise(tensor.shape, **{"dtype": tensor.dtype, "device": tensor.device, **given})
+
+    with replaced(torch, "randn_like", alike), replaced(torch, "randn", noise):
+        yield
 
 
 def answer(latents: torch.Tensor, time: torch.Tensor) -> torch.Tensor:

@@ -13,10 +13,11 @@ from omni_kit.toys.feeds.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.feeds.protocol import Batch, Run
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
+from omni_kit.upstream.repositories.recorded import NULL
 
 NAMES = "_arguments"
 """Of a toy's config: what authors call an argument of forward -> what it is called where the model is integrated."""
-LATENTS, TEXT = "hidden_states", "encoder_hidden_states"
+LATENTS, TEXT, LABELS = "hidden_states", "encoder_hidden_states", "class_labels"
 _NUMBERS = "numbers"
 _STEPS, _SCALE = 4, 4.0
 _SPREAD = 2.0
@@ -33,7 +34,8 @@ class Drawn:
 
     Attributes:
         noise: [pictures, channels, rows, columns].
-        text, against: [pictures, tokens, width]; the pictures of a prompt lie beside each other.
+        text, against: [pictures, tokens, width]; the pictures of a prompt lie beside each other. Class labels are
+            [pictures], whole numbers.
         scale: of guidance; 1 for none.
         prompts: how many there are; with several, each has as many pictures.
         decoded: what is handed to the autoencoder is asked for, and not the latents.
@@ -82,16 +84,20 @@ class SamplingFeed:
             BadInput: the model does not say which of its arguments are latents and an embedded text.
         """
         names = getattr(model, ARGUMENTS, {}).get(NAMES, {})
-        latents, text = (next((old for old, new in names.items() if new == wanted), "") for wanted in (LATENTS, TEXT))
+        latents, text = (next((old for old, new in names.items() if new in wanted), "")
+                         for wanted in ((LATENTS,), (LABELS, TEXT)))  # fmt: skip
+        null = getattr(model, ARGUMENTS, {}).get(NULL)
         samples = samples_of(denoiser_inputs(model))
-        if not samples or latents not in samples[0] or text not in samples[0]:
-            raise BadInput(f"no argument of {type(model).__name__} is known to be {LATENTS}, or {TEXT}")
+        if not samples or latents not in samples[0] or (text not in samples[0] and null is None):
+            raise BadInput(f"no argument of {type(model).__name__} is known to be {LATENTS}, {LABELS} or {TEXT}")
         runs = [(0, 1, 1.0, 1), (0, 1, _SCALE, 1), (1, 1, _SCALE, 1), (0, 2, _SCALE, 1), (0, 4, _SCALE, 2)]
         drawn = [
-            _run(samples[sample][latents], samples[sample][text], pictures, scale, prompts)
-            for sample, pictures, scale, prompts in runs
+            _run(
+                samples[sample][latents], null if null is not None else samples[sample][text], pictures, scale, prompts
+            )
+            for sample, pictures, scale, prompts in [*runs, (0, 1, 1.0, 1)]
         ]
-        drawn.append(_run(samples[0][latents], samples[0][text], 1, 1.0, 1, decoded=True))
+        drawn[-1][_NUMBERS][-1] = 1.0  # what is decoded
         return {f"{number}.{name}": tensor for number, run in enumerate(drawn) for name, tensor in run.items()}
 
     def mask(self, batch: Tensors) -> torch.Tensor:
@@ -116,17 +122,20 @@ class SamplingFeed:
         return {}
 
 
-def _run(
-    latents: torch.Tensor, text: torch.Tensor, pictures: int, scale: float, prompts: int, decoded: bool = False
-) -> Tensors:
+def _run(latents: torch.Tensor, text: torch.Tensor | int, pictures: int, scale: float, prompts: int) -> Tensors:
+    """A run with an embedded text like this one, or with labels below this one, which is that of no class."""
+
     def made(name: str, like: torch.Tensor, count: int) -> torch.Tensor:
         return _SPREAD * shuffled_ramp(f"sampling {name}", torch.Size([count, *like.shape[1:]]))
 
     def told(name: str) -> torch.Tensor:
         rows = prompts if prompts > 1 else pictures
+        if isinstance(text, int):
+            labels = torch.arange(rows) % max(text, 1) if name == "text" else torch.full((rows,), text)
+            return labels.repeat_interleave(pictures // rows, 0)
         return made(name, text, rows).repeat_interleave(pictures // rows, 0)
 
     return {
         "noise": made("noise", latents, pictures), "text": told("text"), "against": told("against"),
-        _NUMBERS: torch.tensor([float(_STEPS), scale, prompts, decoded]),
+        _NUMBERS: torch.tensor([float(_STEPS), scale, prompts, 0.0]),
     }  # fmt: skip

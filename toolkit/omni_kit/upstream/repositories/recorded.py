@@ -9,6 +9,7 @@ from omni_kit.upstream.repositories.reference import BETWEEN, Reference, find_re
 
 _EXAMPLES = "reference_models"
 SIGNED = "_reference"  # the key under which a config.json says the class of its authors' repository
+NULL = "_null_label"  # the key under which it says the class label of no class
 
 
 def recorded_reference(file: Path) -> Reference:

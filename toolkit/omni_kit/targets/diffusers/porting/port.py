@@ -15,6 +15,7 @@ from omni_kit.targets.diffusers.porting.checking import repaired
 from omni_kit.targets.diffusers.porting.constructor import attributes_taken, port_constructor
 from omni_kit.targets.diffusers.porting.forward import Forward, lists_of_blocks, port_forward
 from omni_kit.targets.diffusers.porting.initialising import without_initial_weights
+from omni_kit.targets.diffusers.porting.labels import Guided, Labels, guided_of, labels_of
 from omni_kit.targets.diffusers.porting.multihead import port_multihead
 from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
 from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect
@@ -64,6 +65,8 @@ class Port:
         forward: what became of forward.
         rows: the table of renamed parameters.
         todo: (line, what) of everything that is left to a person.
+        labels: the class labels that it is told; None of a model that is told something else.
+        guided: how its authors guide by them, where that is not the usual way.
     """
 
     text: str
@@ -72,6 +75,8 @@ class Port:
     forward: Forward
     rows: Sequence[Row]
     todo: Sequence[tuple[int, str]] = field(default=())
+    labels: Labels | None = None
+    guided: Guided | None = None
 
 
 def port(reference: Reference, prefix: str, library: Library, package: str, rules: Path | None = None) -> Port:
@@ -96,7 +101,11 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
     blocks = _blocks(parts, reference)
     found = attending_in(closure)
     attention = port_attention(parts, closure, found, prefix)
-    forward = port_forward(parts, reference.forward, blocks)
+    labels = labels_of(reference)
+    forward = port_forward(parts, reference.forward, blocks, labels.argument if labels is not None else "")
+    guided = guided_of(reference, labels, forward.names) if labels is not None else None
+    if guided is not None:  # a pipeline guides
+        _without_method(parts.root, guided.method)
     own = port_constructor(parts, reference, _taken(library))
     if not found:
         own.append("no attention was found in the authors' own code: give it a class with a processor")
@@ -111,7 +120,13 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
                 _mark(part, what)
     rows = rows_of(attention.projections, names, places_of(parts, others, names), places_wanted)
     text = _assembled(parts, package, rules)
-    return Port(text, name, attention, forward, rows, tuple(todo_in(text)))
+    return Port(text, name, attention, forward, rows, tuple(todo_in(text)), labels, guided)
+
+
+def _without_method(part: Part, name: str) -> None:
+    assert part.cls is not None
+    kept = [one for one in body_of(part.cls) if not (isinstance(one, cst.FunctionDef) and one.name.value == name)]
+    part.node = with_body(part.cls, kept)
 
 
 def _named(parts: Parts, forward: Forward, attention: Attended, others: Mapping[str, str]) -> Names:

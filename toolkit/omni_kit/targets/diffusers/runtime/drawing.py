@@ -25,10 +25,10 @@ from omni_kit.targets.diffusers.runtime.side import ConvertedBuilder
 from omni_kit.targets.diffusers.runtime.standins import KnownPrompts, autoencoder_of, handed_to
 from omni_kit.targets.recorded import ALONE, SCHEDULER
 from omni_kit.targets.references.calls import Asked, asking
-from omni_kit.targets.references.stepping import answer, runs_alone, seeded
+from omni_kit.targets.references.stepping import answer, rows_alike, runs_alone, seeded
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import StageFault
-from omni_kit.toys.feeds.sampling import LATENTS, Drawn, drawn_of
+from omni_kit.toys.feeds.sampling import LABELS, LATENTS, Drawn, drawn_of
 from omni_kit.toys.tensors import Tensors
 
 _SIGN, _LATE = "answer-sign", "levels-one-late"
@@ -86,7 +86,7 @@ class DrawingBuilder(ConvertedBuilder):
         for number, run in enumerate(drawn_of(inputs)):
             told = self._told(run)
             seeded(number)
-            with asking(model, (LATENTS, _STEP), len(run.noise)) as asked:
+            with asking(model, (LATENTS, _STEP), len(run.noise)) as asked, rows_alike(number):
                 drawn = self._decoded(run) if run.decoded else self._drawn(run, told)
             found |= asked.named(run.name, drawn)
         return found | (self._stepped() if self._alone else {})
@@ -133,7 +133,7 @@ class DrawingBuilder(ConvertedBuilder):
 
     def _told(self, run: Drawn) -> Mapping[str, Any]:
         """Several prompts, where the pipeline encodes them as they are; else what they are embedded as."""
-        if run.prompts == 1:
+        if run.prompts == 1 or not run.text.is_floating_point():
             return _embedded(run)
         if self._encodes is None:
             self._encodes = self._unencoded(run)
@@ -168,8 +168,10 @@ class DrawingBuilder(ConvertedBuilder):
 
     def faults(self, inputs: Tensors) -> Sequence[StageFault]:
         """Those that the pipeline has a place for, each with the first stage at which it can be seen."""
-        found = [StageFault(_SWAPPED, "each has the other's embedding", ("step 1 latents",))]
         call = self._pipeline_class.__call__
+        found = []
+        if "prompt_embeds" in inspect.signature(call).parameters:
+            found.append(StageFault(_SWAPPED, "each has the other's embedding", ("step 1 latents",)))
         if otherwise(call, Turned()) is not None:
             found.append(StageFault(_FORMULA, "the scale goes on from the wrong answer", ("step 1 latents",)))
         if otherwise(call, Undivided()) is not None:
@@ -221,6 +223,9 @@ class DrawingBuilder(ConvertedBuilder):
 
 
 def _embedded(run: Drawn) -> Mapping[str, Any]:
+    """What a pipeline is told where nothing is left to encode."""
+    if not run.text.is_floating_point():
+        return {LABELS: run.text.tolist()}
     return {"prompt_embeds": run.text, "negative_prompt_embeds": run.against}
 
 

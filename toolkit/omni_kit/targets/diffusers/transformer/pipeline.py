@@ -5,12 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from omni_kit.errors import Refusal
-from omni_kit.targets.diffusers.porting.forward import LATENTS, MASK, TEXT, TIME
+from omni_kit.targets.diffusers.porting.forward import LABELS, LATENTS, MASK, TEXT, TIME
 from omni_kit.targets.diffusers.porting.parts import collect
+from omni_kit.targets.diffusers.porting.port import Port
 from omni_kit.targets.diffusers.porting.syntax import code
 from omni_kit.targets.diffusers.scheduling.choice import NOTHING, Stepping, stepping_of
+from omni_kit.targets.diffusers.transformer.classes import ClassFacts, class_facts, stepping_along
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
+from omni_kit.upstream.repositories.diffusing import Diffusing, diffusing_of
 from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 from omni_kit.upstream.repositories.sampling import Sampling, Schedule, samplings_of
 
@@ -68,6 +71,8 @@ class PipelineFacts:
         todo: what is left to a person.
         sigmas: the authors' function that makes them, where no shift of the scheduler's does.
         stepping: what does the step.
+        by_class: what is known of a model that is told class labels; None of others.
+        diffusing: the authors' diffusion object, where they sample with one.
     """
 
     channels: str
@@ -79,11 +84,24 @@ class PipelineFacts:
     todo: tuple[str, ...]
     sigmas: Sigmas | None = None
     stepping: Stepping = NOTHING
+    by_class: ClassFacts | None = None
+    diffusing: Diffusing | None = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether the authors' sampling is called, and compared with the pipeline."""
+        return self.diffusing is not None or (self.sampling is not None and bool(self.sampling.roles))
+
+    @property
+    def unread(self) -> bool:
+        """Whether it is not known how the authors sample by labels."""
+        return self.diffusing is None and (self.sampling is None or bool(self.stepping.unmoved))
 
     def decision(self) -> Decision:
         """Which scheduler, and why."""
         if self.stepping.reason:
             where = self.sampling.where if self.sampling is not None else ""
+            where = self.diffusing.where if self.diffusing is not None else where
             return Decision("scheduler", self.stepping.name or "a new class", self.stepping.reason, where)
         found = self.sampling.schedule if self.sampling is not None else None
         if found is not None and self.sigmas is not None:
@@ -95,24 +113,25 @@ class PipelineFacts:
         return Decision("scheduler", "FlowMatchEulerDiscreteScheduler", reason, found.where)
 
 
-def pipeline_facts(reference: Reference, names: Mapping[str, str]) -> PipelineFacts:
-    """What the pipeline of a class is derived from.
-
-    Args:
-        names: what the authors call an argument of forward -> what it is called here.
-    """
+def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
+    """What the pipeline of a class is derived from."""
+    names = ported.forward.names
+    by_class = class_facts(reference, ported.labels, ported.guided, names) if ported.labels is not None else None
     found = samplings_of(reference)
     sampling = found[0] if len(found) == 1 else None
     schedule = sampling.schedule if sampling is not None else None
     shift = schedule.shift if schedule is not None else None
     sigmas = sigmas_of(schedule) if schedule is not None else None
     stepping = stepping_of(sampling, list(reference.forward), names, shift) if sampling is not None else NOTHING
+    diffusing = diffusing_of(reference) if by_class is not None and sampling is None else None
+    along = stepping_along(diffusing) if diffusing is not None else None
+    stepping, diffusing = (along, diffusing) if along is not None else (stepping, None)
     if stepping.made is not None:
         sigmas, shift = None, None
     shift = shift if stepping.shift is None else stepping.shift
     channels = next((name for name in reference.arguments if _CHANNELS.match(name)), "")
     taken = [names.get(name, name) for name, one in reference.forward.items() if one.required]
-    unknown = tuple(name for name in taken if name not in (LATENTS, TIME, TEXT, MASK))
+    unknown = tuple(name for name in taken if name not in (LATENTS, TIME, TEXT, MASK, LABELS))
     return PipelineFacts(
         channels=channels,
         text=TEXT in names.values(),
@@ -122,10 +141,12 @@ def pipeline_facts(reference: Reference, names: Mapping[str, str]) -> PipelineFa
         sampling=sampling,
         todo=(
             *_which(reference, found),
-            *_todo(sampling, stepping, shift is None and sigmas is None, channels, unknown),
+            *_todo(sampling, stepping, shift is None and sigmas is None, channels, unknown, by_class, diffusing),
         ),
         sigmas=sigmas,
         stepping=stepping,
+        by_class=by_class,
+        diffusing=diffusing,
     )
 
 
@@ -143,11 +164,17 @@ def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
 
 
 def _todo(
-    sampling: Sampling | None, stepping: Stepping, unshown: bool, channels: str, unknown: tuple[str, ...]
-) -> list[str]:
-    todo = ["encode prompts as the authors do: which text encoder, which layer, which length"]
+    sampling: Sampling | None, stepping: Stepping, unshown: bool, channels: str, unknown: tuple[str, ...],
+    by_class: ClassFacts | None, diffusing: Diffusing | None,
+) -> list[str]:  # fmt: skip
+    todo = [] if by_class else ["encode prompts as the authors do: which text encoder, which layer, which length"]
     todo.append("scale latents as the authors' autoencoder wants it")
-    if sampling is None:
+    if by_class is not None and diffusing is None and (sampling is None or stepping.unmoved):
+        why = f": the loop of {sampling.where} {stepping.unmoved}" if sampling is not None else ", which was not found"
+        todo.append(f"write the denoising steps of the authors' sampling{why}")
+    elif diffusing is not None:
+        pass
+    elif sampling is None:
         todo.append("compare the steps with the authors' sampling loop, which was not found")
     elif stepping.unmoved:
         todo.append(f"write the authors' step as a scheduler: the loop of {sampling.where} {stepping.unmoved}")

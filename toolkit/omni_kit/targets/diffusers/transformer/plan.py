@@ -24,7 +24,7 @@ from omni_kit.targets.diffusers.transformer.lora import LoraMixin, lora_mixin
 from omni_kit.targets.diffusers.transformer.pipeline import PipelineFacts, pipeline_facts, text_width
 from omni_kit.targets.protocol import Decision, Edit, IntegrationPlan, NewFile, Request, Todo
 from omni_kit.targets.recorded import ALONE
-from omni_kit.upstream.repositories.recorded import SIGNED
+from omni_kit.upstream.repositories.recorded import NULL, SIGNED
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.traits import foreign
 from omni_kit.upstream.subject import Subject
@@ -43,6 +43,9 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
             "give the class of its authors' repository: PATH::Class",
         )
     planner = _Planner(subject.given, subject.reference, request)
+    if planner.both and planner.port.labels is not None:
+        raise Refusal("modular blocks are made of pipelines with prompts, and this model is told class labels",
+                      "leave out --pipeline")  # fmt: skip
     files = tuple(planner.files())
     return IntegrationPlan(
         base=planner.base,
@@ -100,7 +103,7 @@ class _Planner:
 
     @cached_property
     def pipeline(self) -> PipelineFacts:
-        return pipeline_facts(self.reference, self.port.forward.names)
+        return pipeline_facts(self.reference, self.port)
 
     @cached_property
     def base(self) -> str:
@@ -115,7 +118,8 @@ class _Planner:
     @cached_property
     def lora(self) -> LoraMixin | None:
         """In a checkout alone: a package of its own cannot be told apart in the library's tables."""
-        return lora_mixin(self.library, self.prefix, self.port.class_name) if self.in_tree else None
+        by_prompts = self.in_tree and self.port.labels is None
+        return lora_mixin(self.library, self.prefix, self.port.class_name) if by_prompts else None
 
     @cached_property
     def convert(self) -> str:
@@ -130,7 +134,10 @@ class _Planner:
     def toy(self) -> dict[str, object]:
         values, _ = self._toy_values
         scheduler = {"_class_name": self.scheduler, **self._configured}
-        return {SIGNED: self.given, "_arguments": self.port.forward.names, "_scheduler": scheduler, **values}
+        null = self.port.labels.null_of(values) if self.port.labels is not None else None
+        labelled = {NULL: null} if null is not None else {}
+        names = self.port.forward.names
+        return {SIGNED: self.given, "_arguments": names, "_scheduler": scheduler, **labelled, **values}
 
     @property
     def scheduler(self) -> str:
@@ -163,7 +170,25 @@ class _Planner:
             "scheduler_module": "...schedulers" if in_tree else f".scheduling_{name}",
             "configured": ", ".join(f"{key}={value!r}" for key, value in self._configured.items() if key != ALONE),
             "lora_targets": ["to_q", "to_k", "to_v"] if "to_q" in self.port.text else "'all-linear'",
+            **self._by_class,
         }  # fmt: skip
+
+    @property
+    def _by_class(self) -> dict[str, object]:
+        """What the pipeline of a model by labels is told beside the rest."""
+        facts = self.pipeline.by_class
+        if facts is None:
+            return {"labels": None, "video": False}
+        name = self.pipeline.stepping.name
+        variance = str(self._configured.get("variance_type", "")).startswith("learned")
+        more = {"unread": self.pipeline.unread, "diffusing": self.pipeline.diffusing}
+        return {**facts.context(self.toy, name == "DDPMScheduler", variance), **more}
+
+    @property
+    def _pipeline_templates(self) -> tuple[str, str]:
+        """Of the pipeline, and of its test."""
+        own = ("pipeline_class.py.jinja", "test_pipeline_class.py.jinja")
+        return own if self.pipeline.by_class is not None else ("pipeline.py.jinja", "test_pipeline.py.jinja")
 
     @property
     def _stepped(self) -> dict[str, object]:
@@ -200,11 +225,11 @@ class _Planner:
                 **lora,
                 **(own if self.pipeline.stepping.made is not None else {}),
                 "pipeline_init.py.jinja": f"{base}/__init__.py",
-                "pipeline.py.jinja": f"{base}/pipeline_{name}.py",
+                self._pipeline_templates[0]: f"{base}/pipeline_{name}.py",
                 "pipeline_output.py.jinja": f"{base}/pipeline_output.py",
                 "convert.py.jinja": f"scripts/convert_{name}_to_diffusers.py",
                 self._model_test: f"tests/models/transformers/test_models_transformer_{name}.py",
-                "test_pipeline.py.jinja": f"tests/pipelines/{name}/test_{name}.py",
+                self._pipeline_templates[1]: f"tests/pipelines/{name}/test_{name}.py",
                 "model_page.md.jinja": f"docs/source/en/api/models/{name}_transformer2d.md",
                 "pipeline_page.md.jinja": f"docs/source/en/api/pipelines/{name}.md",
             }
@@ -216,11 +241,11 @@ class _Planner:
         return {
             **(own if self.pipeline.stepping.made is not None else {}),
             "__init__.py.jinja": f"{base}/__init__.py",
-            "pipeline.py.jinja": f"{base}/pipeline_{name}.py",
+            self._pipeline_templates[0]: f"{base}/pipeline_{name}.py",
             "pipeline_output.py.jinja": f"{base}/pipeline_output.py",
             "convert.py.jinja": f"{base}/convert_{name}_to_diffusers.py",
             "test_model.py.jinja": f"{base}/tests/test_models_transformer_{name}.py",
-            "test_pipeline.py.jinja": f"{base}/tests/test_{name}.py",
+            self._pipeline_templates[1]: f"{base}/tests/test_{name}.py",
             "model_page.md.jinja": f"{base}/docs/{name}_transformer2d.md",
             "pipeline_page.md.jinja": f"{base}/docs/{name}.md",
             "README.md.jinja": f"{base}/README.md",
@@ -249,7 +274,12 @@ class _Planner:
             context = {"module": sampling.module, "imported": imported, "call": call}
             place = f"{self.base}/{sampler_name(self.in_tree)}"
             yield NewFile(place, "authors_sampling.py.jinja", context=context)
+        elif self.pipeline.diffusing is not None:
+            place = f"{self.base}/{sampler_name(self.in_tree)}"
+            yield NewFile(place, "authors_diffusing.py.jinja", context=self.context)
         for template, place in self._places().items():
+            if self.pipeline.unread and template == "test_pipeline_class.py.jinja":
+                continue  # the pipeline raises where its steps are to be written
             yield NewFile(place, template, context=self.context)
         if self.in_tree:
             yield NewFile(f"tests/pipelines/{self.request.name}/__init__.py")
@@ -332,6 +362,6 @@ class _Planner:
         commands = [["check", str(place)], ["parity", str(place)]]
         if self.blocks is not None:
             commands.insert(1, ["check", str(self.request.into / PurePosixPath(self.blocks.base))])
-        if self.pipeline.sampling is not None and self.pipeline.sampling.roles:
+        if self.pipeline.proven:
             commands.append(["parity", str(place / f"pipeline_{self.request.name}.py")])
         return tuple(shlex.join(["omni-kit", *command]) for command in commands)

@@ -1,0 +1,219 @@
+"""Class labels that a model is told, and how its authors guide by them."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from omni_kit.upstream.repositories.closure import Closure
+from omni_kit.upstream.repositories.names import Defined, absolute, resolve
+from omni_kit.upstream.repositories.reference import Reference
+
+_EMBEDDING = "torch.nn.Embedding"
+_TOKENS = re.compile(r"ids|tokens|mask|pos|time|step")
+_SCALE = re.compile(r"(cfg|guidance|scale)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What is known of the labels.
+
+    Attributes:
+        argument: of forward, as the authors call it.
+        classes: the argument of the constructor that says how many classes there are.
+        more: the table has a row more than that: of no class.
+    """
+
+    argument: str
+    classes: str
+    more: bool
+
+    @property
+    def null(self) -> str:
+        """The label of no class, in the words of the transformer's config."""
+        return f"self.transformer.config.{self.classes}" + ("" if self.more else " - 1")
+
+    def null_of(self, values: Mapping[str, object]) -> int | None:
+        """The same in a config."""
+        count = values.get(self.classes)
+        return count - (not self.more) if isinstance(count, int) and count > 0 else None
+
+
+@dataclass(frozen=True)
+class Guided:
+    """The authors' own way to guide, of a batch with both answers.
+
+    Attributes:
+        method: what has it.
+        scale: its argument for the scale.
+        more: its other arguments with a default, as written.
+        lines: its statements, in terms of `noise_pred`, `latents`, `timestep` and `guidance_scale`.
+        imports: what they need.
+    """
+
+    method: str
+    scale: str
+    more: Mapping[str, str]
+    lines: Sequence[str]
+    imports: Sequence[str]
+
+    @property
+    def channels(self) -> str:
+        """The channels that are guided alone, as written; empty for all."""
+        found = re.search(r"\[:, (?::, )?:(\w[\w.]*)", "\n".join(self.lines))
+        return found.group(1) if found else ""
+
+
+def labels_of(reference: Reference) -> Labels | None:
+    """The labels of a model: an argument of forward that a table of embeddings is asked for."""
+    init, forward = (_method(reference.cls.node, name) for name in ("__init__", "forward"))
+    if init is None or forward is None:
+        return None
+    made = dict(_made(init))
+    home = Defined(reference.cls.source, reference.class_name, reference.cls.node)
+    for call in (node for node in ast.walk(forward) if isinstance(node, ast.Call)):
+        name, given = _own(call.func), call.args[0] if call.args else None
+        if name not in made or not isinstance(given, ast.Name) or given.id not in reference.forward:
+            continue
+        size = _size(made[name], home, reference.closure)
+        if size is None or _TOKENS.search(given.id):
+            continue
+        classes = _argument(size, init, reference)
+        if classes:
+            return Labels(given.id, classes, isinstance(size, ast.BinOp))
+    return None
+
+
+def guided_of(reference: Reference, labels: Labels, names: Mapping[str, str]) -> Guided | None:
+    """A method that asks forward for both answers and joins them by a scale; None where it reads what else is there.
+
+    Args:
+        names: what the authors call an argument of forward -> what it is called here.
+    """
+    for one in reference.cls.node.body:
+        if not isinstance(one, ast.FunctionDef) or one.name in ("forward", "__init__"):
+            continue
+        given = [item.arg for item in one.args.args][1:]
+        scale = next((name for name in given if _SCALE.search(name)), "")
+        if scale and labels.argument in given and (found := _joined(one, scale, reference, names)) is not None:
+            return found
+    return None
+
+
+def _joined(one: ast.FunctionDef, scale: str, reference: Reference, names: Mapping[str, str]) -> Guided | None:
+    body = _body(one.body)
+    place, target = next(
+        ((at, node.targets[0]) for at, node in enumerate(body) if isinstance(node, ast.Assign)
+         and isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in ("self.forward", "self")),
+        (-1, None),
+    )  # fmt: skip
+    if place < 0 or not isinstance(target, ast.Name) or not isinstance(body[-1], ast.Return):
+        return None
+    latents, time = (
+        next((old for old, new in names.items() if new == one), "") for one in ("hidden_states", "timestep")
+    )
+    defaults = dict(zip(reversed([item.arg for item in one.args.args]), reversed(one.args.defaults), strict=False))
+    told = {target.id: "noise_pred", latents: "latents", time: "timestep", scale: "guidance_scale"}
+    tail = [ast.parse(ast.unparse(node)).body[0] for node in body[place + 1 :]]
+    bound = {node.id for one in tail for node in ast.walk(one) if isinstance(node, ast.Name)
+             and isinstance(node.ctx, ast.Store)}  # fmt: skip
+    free = {node.id for one in tail for node in ast.walk(one) if isinstance(node, ast.Name)} - bound - {*told}
+    more = {name: ast.unparse(defaults[name]) for name in sorted(free & defaults.keys())}
+    imports = []
+    for name in sorted(free - more.keys() - {"self", *dir(__builtins__), *_BUILTIN}):
+        meant = resolve(reference.cls.source, name)
+        if not isinstance(meant, str) or meant.partition(".")[0] not in ("torch", "math", "numpy"):
+            return None
+        imports.append(f"import {meant}" if meant == name else f"import {meant} as {name}")
+    lines = []
+    for node in tail:
+        changed = _Told(told, reference).visit(node)
+        lines += ast.unparse(ast.fix_missing_locations(changed)).split("\n")
+    return None if "self." in "\n".join(lines).replace("self.transformer.config", "") else Guided(
+        one.name, scale, more, lines, imports
+    )  # fmt: skip
+
+
+_BUILTIN = ("len", "int", "float", "range", "min", "max", "abs", "tuple", "list", "slice")
+
+
+class _Told(ast.NodeTransformer):
+    """Variables and attributes of the model as a pipeline has them."""
+
+    def __init__(self, names: Mapping[str, str], reference: Reference) -> None:
+        self.names, self.reference = names, reference
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """A variable."""
+        return ast.Name(self.names.get(node.id, node.id), node.ctx)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """`self.in_channels`, where the config says it."""
+        if _own(node) in self.reference.arguments:
+            return ast.parse(f"self.transformer.config.{node.attr}", mode="eval").body
+        return self.generic_visit(node)
+
+
+def _body(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Statements, those below `if scale is not None` in its place."""
+    found: list[ast.stmt] = []
+    for node in body:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.IsNot):
+            found += node.body
+        elif isinstance(node, ast.If) and "fp16" in ast.unparse(node.test):
+            continue
+        else:
+            found.append(node)
+    return [one for one in found if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+
+
+def _size(call: ast.Call, home: Defined, closure: Closure) -> ast.expr | None:
+    """How many rows a table of embeddings has that a call makes, or that a class has which it makes."""
+    if absolute(home.source, call.func) == _EMBEDDING:
+        return next(iter(_given(call, ("num_embeddings",))), None)
+    held = closure.uses[home].get(ast.unparse(call.func)) if home in closure.uses else None
+    init = _method(held.node, "__init__") if held is not None and isinstance(held.node, ast.ClassDef) else None
+    if held is None or init is None:
+        return None
+    for _, inner in _made(init):
+        if absolute(held.source, inner.func) == _EMBEDDING:
+            size = next(iter(_given(inner, ("num_embeddings",))), None)
+            names = [one.arg for one in init.args.args][1:]
+            known = dict(zip(names, call.args, strict=False)) | {one.arg: one.value for one in call.keywords if one.arg}
+            used = (
+                [node.id for node in ast.walk(size) if isinstance(node, ast.Name) and node.id in known] if size else []
+            )
+            if size is None or not used:
+                return None
+            return (
+                ast.BinOp(known[used[0]], ast.Add(), ast.Constant(1)) if isinstance(size, ast.BinOp) else known[used[0]]
+            )
+    return None
+
+
+def _given(call: ast.Call, names: Sequence[str]) -> Iterator[ast.expr]:
+    yield from call.args[:1]
+    yield from (one.value for one in call.keywords if one.arg in names)
+
+
+def _argument(size: ast.expr, init: ast.FunctionDef, reference: Reference) -> str:
+    """The argument of the constructor that a number of rows is made of."""
+    names = [node.id for node in ast.walk(size) if isinstance(node, ast.Name)]
+    names += [name for node in ast.walk(size) if (name := _own(node))]
+    return next((name for name in names if name in reference.arguments), "")
+
+
+def _made(init: ast.FunctionDef) -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.walk(init):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and (name := _own(node.targets[0])):
+            yield name, node.value
+
+
+def _method(node: ast.stmt, name: str) -> ast.FunctionDef | None:
+    body = node.body if isinstance(node, ast.ClassDef) else []
+    return next((one for one in body if isinstance(one, ast.FunctionDef) and one.name == name), None)
+
+
+def _own(node: ast.AST) -> str:
+    own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return node.attr if own and isinstance(node, ast.Attribute) else ""

@@ -1,0 +1,90 @@
+"""The pipeline of a model that is told class labels."""
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from omni_kit.targets.diffusers.porting.forward import LATENTS
+from omni_kit.targets.diffusers.porting.labels import Guided, Labels
+from omni_kit.targets.diffusers.scheduling.choice import Stepping
+from omni_kit.targets.diffusers.scheduling.installed import Installed
+from omni_kit.upstream.repositories.diffusing import ANCESTRAL, Diffusing
+from omni_kit.upstream.repositories.reference import Reference
+
+_SIZE = re.compile(r"^(input|sample|img|image|latent|resolution)_?(size|resolution)?$")
+_FRAMES = re.compile(r"^(num_?frames|frames|video_length|temporal_size)$")
+_VARIANCE = re.compile(r"learn(ed)?_(sigma|variance)|pred_sigma")
+
+
+@dataclass(frozen=True)
+class ClassFacts:
+    """What is known of a pipeline by labels.
+
+    Attributes:
+        size, frames: the arguments of the transformer for the size of latents and the number of frames; else empty.
+        video: latents have frames.
+        axis: of channels in latents.
+        learned: the argument that says whether a variance is learned; empty without one.
+    """
+
+    labels: Labels
+    guided: Guided | None
+    size: str
+    frames: str
+    video: bool
+    axis: int
+    learned: str
+
+    def context(self, values: Mapping[str, object], draws: bool, keeps_variance: bool) -> dict[str, object]:
+        """What the templates are told.
+
+        Args:
+            values: of a small model.
+            draws: the scheduler draws noise.
+            keeps_variance: it reads a variance in the second half of the channels.
+        """
+        guided = self.guided
+        return {
+            "labels": self.labels, "guided": guided, "size": self.size, "video": self.video, "axis": self.axis,
+            "guided_imports": [one for one in guided.imports if one != "import torch"] if guided is not None else [],
+            "frames": values.get(self.frames), "frames_first": self.axis == 2, "draws": draws,
+            "halved": bool(self.learned) and not keeps_variance,
+            "null": self.labels.null_of(values),
+        }  # fmt: skip
+
+
+def class_facts(reference: Reference, labels: Labels, guided: Guided | None, names: Mapping[str, str]) -> ClassFacts:
+    """What the pipeline of a model by labels is derived from."""
+
+    def argument(pattern: re.Pattern[str]) -> str:
+        return next((name for name in reference.arguments if pattern.match(name)), "")
+
+    axes = _axes(reference, next((old for old, new in names.items() if new == LATENTS), ""))
+    channels = next((at for at, name in enumerate(axes) if name.lower().startswith("c")), 1)
+    axis = channels if len(axes) == 5 else 1
+    return ClassFacts(labels, guided, argument(_SIZE), argument(_FRAMES), len(axes) == 5, axis, argument(_VARIANCE))
+
+
+def _axes(reference: Reference, latents: str) -> list[str]:
+    """What the authors call the axes of latents, where forward takes their shape apart."""
+    found = reference.cls.method("forward")
+    for node in ast.walk(found[1]) if found is not None else ():
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+            whole = ast.unparse(node.value) in (f"{latents}.shape", f"{latents}.size()")
+            names = [getattr(one, "id", "_") for one in node.targets[0].elts]
+            if whole and len(names) in (4, 5):
+                return names
+    return []
+
+
+def stepping_along(found: Diffusing) -> Stepping | None:
+    """The scheduler that goes where a diffusion object goes; None where its betas are not known."""
+    config = found.config
+    if config is None:
+        return None
+    name = "DDPMScheduler" if found.loop == ANCESTRAL else "DDIMScheduler"
+    own = {key: value for key, value in config.items() if name == "DDPMScheduler" or key != "variance_type"}
+    told = ", ".join(f"{key}={value}" for key, value in own.items())
+    reason = f"{found.loop} of what {found.maker} makes, with its settings: {told}"
+    return Stepping(Installed(name, own, whole=True), reason=reason)
