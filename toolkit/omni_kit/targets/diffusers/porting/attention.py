@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import libcst as cst
 
 from omni_kit.pysource.eval import Unreadable
+from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.porting.dispatch import BACKEND, DISPATCH, Dispatched, NotTwice
 from omni_kit.targets.diffusers.porting.grouped import with_groups
 from omni_kit.targets.diffusers.porting.heads import with_heads_apart
@@ -191,11 +192,13 @@ def _projections(
     part: Part, forward: ast.FunctionDef, init: ast.FunctionDef, closure: Closure, helpers: set[Defined],
     found: Sequence[Attending],
 ) -> Projections:  # fmt: skip
-    functions = _written_functions(part, closure, helpers)
+    functions = {
+        name for name, other in closure.uses[part.definition].items()
+        if other in helpers and isinstance(other.node, ast.FunctionDef)
+    }  # fmt: skip
     own = [one.node for one in found if one.definition == part.definition and one.function is forward]
     calls = own or [
-        node for node in ast.walk(forward)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions
+        node for node in ast.walk(forward) if isinstance(node, ast.Call) and dotted(node.func) in functions
     ]  # fmt: skip
     if len(calls) != 1:
         return Projections(unsure=[f"attention is called {len(calls)} times in forward"])
@@ -222,7 +225,7 @@ def _in_groups(found: Projections, home: Defined, forward: ast.FunctionDef, clos
 
 def _only_its_own(part: Part, parts: Parts, found: Projections) -> Projections:
     """Layers that others ask for by name keep their names."""
-    wanted = {*found.renamed, found.fused, found.out} - {""}
+    wanted = {*found.renamed, found.fused, found.paired, found.out} - {""}
     for other in parts.parts:
         heir = other.cls is not None and any(chain(base.value) == part.name for base in other.cls.bases)
         asked = {

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from omni_kit.targets.diffusers.porting.projections import Order, Projections
+from omni_kit.targets.diffusers.porting.projections import IN_TURN, Order, Projections
 from omni_kit.targets.diffusers.porting.syntax import (
     code,
     expression,
@@ -87,9 +87,10 @@ class _Made(cst.CSTTransformer):
         small = updated_node.body[0]
         if not isinstance(small, cst.Assign) or not (name := own_attribute(small.targets[0].target)):
             return updated_node
-        if name == self.found.fused and isinstance(small.value, cst.Call):
-            single = code(visited(small.value, _Third()))
-            lines = [statement(f"self.{part} = {single}") for part in ("to_q", "to_k", "to_v")]
+        parts = {self.found.fused: _PARTS, self.found.paired: _PARTS[1:]}.get(name)
+        if parts is not None and isinstance(small.value, cst.Call):
+            single = code(visited(small.value, _Part(str(len(parts)))))
+            lines = [statement(f"self.{part} = {single}") for part in parts]
             first = lines[0].with_changes(leading_lines=updated_node.leading_lines)
             return cst.FlattenSentinel([first, *lines[1:]])  # type: ignore[list-item]
         if name == self.found.out:
@@ -110,23 +111,26 @@ def _joined(order: Order, parts: Sequence[str]) -> str:
     return f"torch.stack([{grouped}], dim=-2).flatten(-3)"
 
 
-class _Third(cst.CSTTransformer):
-    """A width without its factor of three: only the layer's own second argument has one."""
+class _Part(cst.CSTTransformer):
+    """A width without its factor of three, or two: only the layer's own second argument has one."""
+
+    def __init__(self, times: str) -> None:
+        self.times = times
 
     def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:  # noqa: N802
         """That argument."""
-        return updated_node.with_changes(value=_without_three(updated_node.value))
+        return updated_node.with_changes(value=_without(updated_node.value, self.times))
 
 
-def _without_three(node: cst.BaseExpression) -> cst.BaseExpression:
+def _without(node: cst.BaseExpression, times: str) -> cst.BaseExpression:
     if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Multiply):
         return node
     for one, other in ((node.left, node.right), (node.right, node.left)):
-        if isinstance(one, cst.Integer) and one.value == "3":
+        if isinstance(one, cst.Integer) and one.value == times:
             return other
-    left = _without_three(node.left)
+    left = _without(node.left, times)
     return (
-        node.with_changes(left=left) if left is not node.left else node.with_changes(right=_without_three(node.right))
+        node.with_changes(left=left) if left is not node.left else node.with_changes(right=_without(node.right, times))
     )
 
 
@@ -169,6 +173,8 @@ class _Layers(cst.CSTTransformer):
         given = ", ".join(code(one) for one in updated_node.args)
         if name and name == self.found.fused:
             return expression(_joined(self.found.order, [f"self.{part}({given})" for part in _PARTS]))
+        if name and name == self.found.paired:
+            return expression(_joined(IN_TURN, [f"self.{part}({given})" for part in _PARTS[1:]]))
         if name and name == self.found.out:
             return expression(f"self.to_out[1](self.to_out[0]({given}))")
         return updated_node

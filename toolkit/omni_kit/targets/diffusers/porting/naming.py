@@ -14,6 +14,7 @@ from omni_kit.targets.diffusers.porting.syntax import code, visited
 
 _ATTENTION = "AttentionModuleMixin"
 _LAYERS = ("Linear", "Conv1d", "Conv2d", "Conv3d")
+_MAKERS = ("made", "linear_layer")  # what layers are made by that may be another kind of them
 _LISTS = ("ModuleList", "Sequential", "ModuleDict")
 _TOKENS_IN = ("Embed", "Conv2d", "Conv3d", "Linear")
 # What a tensor has, too: asked of anything but a module itself, such a name stays.
@@ -162,7 +163,7 @@ def _is_feed_forward(call: ast.Call, classes: Mapping[str, _Class]) -> bool:
     held = classes.get(name)
     if held is None or _ATTENTION in held.bases or _attentions(held, classes):
         return name == "FeedForward"
-    return sum(_last(one.func) in _LAYERS for one in held.made.values()) >= 2
+    return sum(_last(one.func) in (*_LAYERS, *_MAKERS) for one in held.made.values()) >= 2
 
 
 def _of_attention(one: _Class, call: ast.FunctionDef | None) -> dict[str, str]:

@@ -13,13 +13,15 @@ from omni_kit.targets.diffusers.porting.alternatives import chosen
 from omni_kit.targets.diffusers.porting.attention import Attended, port_attention
 from omni_kit.targets.diffusers.porting.checking import repaired
 from omni_kit.targets.diffusers.porting.constructor import attributes_taken, port_constructor
+from omni_kit.targets.diffusers.porting.feed_forward import Layers, with_feed_forwards
 from omni_kit.targets.diffusers.porting.forward import Forward, lists_of_blocks, port_forward
+from omni_kit.targets.diffusers.porting.inheriting import with_bases
 from omni_kit.targets.diffusers.porting.initialising import without_initial_weights
 from omni_kit.targets.diffusers.porting.labels import Guided, Labels, guided_of, labels_of
 from omni_kit.targets.diffusers.porting.multihead import port_multihead
 from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
 from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect
-from omni_kit.targets.diffusers.porting.places import places_of
+from omni_kit.targets.diffusers.porting.places import Place, places_of
 from omni_kit.targets.diffusers.porting.rearranging import WithoutEinops
 from omni_kit.targets.diffusers.porting.renaming import Row, rows_of
 from omni_kit.targets.diffusers.porting.syntax import (
@@ -45,7 +47,7 @@ _EINOPS = "einops"
 _LIBRARY = (
     ("configuration_utils", "ConfigMixin, register_to_config"),
     ("loaders", "FromOriginalModelMixin, PeftAdapterMixin"),
-    ("models.attention", "AttentionMixin, AttentionModuleMixin"),
+    ("models.attention", "AttentionMixin, AttentionModuleMixin, FeedForward"),
     ("models.attention_dispatch", "dispatch_attention_fn"),
     ("models.cache_utils", "CacheMixin"),
     ("models.modeling_outputs", "Transformer2DModelOutput"),
@@ -92,7 +94,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
         Refusal: something cannot be taken out of its file.
     """
     name = f"{prefix}Transformer2DModel"
-    closure = as_calls(chosen(reference.closure))
+    closure = as_calls(with_bases(chosen(reference.closure)))
     parts = collect(closure, prefix, name)
     tidied(parts, _methods(library))
     without_initial_weights(parts)
@@ -110,7 +112,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
     if not found:
         own.append("no attention was found in the authors' own code: give it a class with a processor")
     others = {"MultiheadAttention": places_wanted} if places_wanted else {}
-    names = _named(parts, forward, attention, others)
+    names, inner = _named(parts, forward, attention, others)
     _say_what_it_supports(parts.root, forward, _patterns(parts))
     for what in [*forward.todo, *own, *_unlooped(blocks, forward)]:
         _mark(parts.root, what)
@@ -118,7 +120,7 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
         for part in parts.parts:
             if part.name == definition:
                 _mark(part, what)
-    rows = rows_of(attention.projections, names, places_of(parts, others, names), places_wanted)
+    rows = rows_of(attention.projections, names, inner.layers, inner.places, places_wanted)
     text = _assembled(parts, package, rules)
     return Port(text, name, attention, forward, rows, tuple(todo_in(text)), labels, guided)
 
@@ -129,15 +131,24 @@ def _without_method(part: Part, name: str) -> None:
     part.node = with_body(part.cls, kept)
 
 
-def _named(parts: Parts, forward: Forward, attention: Attended, others: Mapping[str, str]) -> Names:
+@dataclass(frozen=True)
+class _Inside:
+    """Where classes stand, and which feed-forwards are the library's."""
+
+    places: Mapping[str, list[Place]]
+    layers: Mapping[str, Mapping[str, Layers]]
+
+
+def _named(parts: Parts, forward: Forward, attention: Attended, others: Mapping[str, str]) -> tuple[Names, _Inside]:
     """Gives modules diffusers' names, where it is known of each at which places of the model it stands."""
     names = named(parts, forward.blocks)
     places = places_of(parts, others, names)
     if any(name not in places for name in (*attention.projections, *others.values())):
-        return {}
+        return {}, _Inside(places_of(parts, others, {}), {})
     names = {name: one for name, one in names.items() if name in places}
+    layers = with_feed_forwards(parts, names)
     renamed(parts, names)
-    return names
+    return names, _Inside(places, layers)
 
 
 def todo_in(text: str) -> Iterator[tuple[int, str]]:

@@ -45,6 +45,7 @@ class Projections:
     Attributes:
         renamed: layer -> what diffusers calls it.
         fused: the layer that makes queries, keys and values at once; empty without one.
+        paired: the layer that makes keys, then values; empty without one.
         order: how they follow each other in its rows.
         groups: of the rows, in the words of the model's config: how many, and how many of each in one.
         out: the layer that takes the answer; empty where it is not told.
@@ -53,6 +54,7 @@ class Projections:
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     fused: str = ""
+    paired: str = ""
     order: Order = IN_TURN
     groups: tuple[str, str] = ("1", "-1")
     out: str = ""
@@ -77,12 +79,17 @@ def projections_of(
     shared = inputs[0] & inputs[1] & inputs[2]
     if len(shared) == 1 and inputs[0] == inputs[1] == inputs[2]:
         name = next(iter(shared))
-        if _thrice(linear[name]) is None:
+        if _wide(linear[name], _THREE) is None:
             return Projections(out=out, unsure=[f"{name} is not three times as wide"])
         order = _order(forward, name)
         if order is None or not _known_before(order, forward, name):
             return Projections(out=out, unsure=[f"in which order {name} holds its rows could not be read"])
         return Projections(fused=name, order=order, out=out)
+    if all(len(one) == 1 for one in inputs) and inputs[1] == inputs[2] != inputs[0]:
+        name = next(iter(inputs[1]))
+        if _wide(linear[name], 2) is not None and _order(forward, name, 2) == IN_TURN:
+            return Projections({next(iter(inputs[0])): _PARTS[0]}, paired=name, out=out)
+        return Projections(out=out, unsure=[f"in which order {name} holds keys and values could not be read"])
     if all(len(one) == 1 for one in inputs) and len({*inputs[0], *inputs[1], *inputs[2]}) == _THREE:
         return Projections({next(iter(one)): part for one, part in zip(inputs, _PARTS, strict=True)}, out=out)
     return Projections(out=out, unsure=["queries, keys and values do not come from one layer each"])
@@ -110,8 +117,8 @@ def layers(init: ast.FunctionDef) -> dict[str, ast.Call]:
     return found
 
 
-def _thrice(made: ast.Call) -> ast.expr | None:
-    """The expression of a layer's width, where it is three times another."""
+def _wide(made: ast.Call, times: int) -> ast.expr | None:
+    """The expression of a layer's width, where it is so many times another."""
     wide = (
         made.args[1] if len(made.args) > 1 else next((k.value for k in made.keywords if k.arg == "out_features"), None)
     )
@@ -119,11 +126,15 @@ def _thrice(made: ast.Call) -> ast.expr | None:
     only_products = (
         all(isinstance(one.op, ast.Mult) for one in ast.walk(wide) if isinstance(one, ast.BinOp)) if wide else False
     )
-    return wide if only_products and _THREE in factors else None
+    return wide if only_products and times in factors else None
 
 
-def _order(forward: ast.FunctionDef, name: str) -> Order | None:
-    """How queries, keys and values follow each other in the rows of a fused layer; None where it cannot be read."""
+def _order(forward: ast.FunctionDef, name: str, count: int = _THREE) -> Order | None:
+    """How queries, keys and values follow each other in the rows of a fused layer; None where it cannot be read.
+
+    Args:
+        count: how many of them it makes.
+    """
     holders = {holder for holder, value in assigned(forward) if _called(value) == name}
     for node in ast.walk(forward):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -135,16 +146,16 @@ def _order(forward: ast.FunctionDef, name: str) -> Order | None:
         if node.func.attr in ("chunk", "split", "tensor_split"):
             return IN_TURN
         if node.func.attr in ("view", "reshape", "unflatten") and (parts := _sizes(node)):
-            found = _by_sizes(parts, node.func.attr == "unflatten")
+            found = _by_sizes(parts, node.func.attr == "unflatten", count)
             if found is not None:
                 return found
     calls = (node for node in ast.walk(forward) if isinstance(node, ast.Call) and _first_is(node, name, holders))
-    return next((found for node in calls if (found := _by_pattern(node)) is not None), None)
+    return next((found for node in calls if (found := _by_pattern(node, count)) is not None), None)
 
 
-def _by_sizes(sizes: Sequence[ast.expr], unflattened: bool) -> Order | None:
+def _by_sizes(sizes: Sequence[ast.expr], unflattened: bool, count: int) -> Order | None:
     """The order that the sizes of a reshape tell of: those of the last axis stand last."""
-    place = next((at for at, one in enumerate(sizes) if isinstance(one, ast.Constant) and one.value == _THREE), -1)
+    place = next((at for at, one in enumerate(sizes) if isinstance(one, ast.Constant) and one.value == count), -1)
     last = len(sizes) - 1
     if place >= 0 and place == (0 if unflattened else last - 2):
         return IN_TURN
@@ -152,14 +163,14 @@ def _by_sizes(sizes: Sequence[ast.expr], unflattened: bool) -> Order | None:
         return INNERMOST
     if place == last - 1:
         return _grouped(sizes[place - 1], sizes[last]) if place else IN_TURN
-    wide = place < 0 and last > 0 and _thirds(sizes[last])
+    wide = place < 0 and last > 0 and _multiple(sizes[last], count)
     return _grouped(sizes[last - 1], None) if wide else None
 
 
-def _thirds(size: ast.expr) -> bool:
-    """Whether the last axis of a reshape is three times as wide as a head."""
+def _multiple(size: ast.expr, count: int) -> bool:
+    """Whether the last axis of a reshape is so many times as wide as a head."""
     factors = [size.left, size.right] if isinstance(size, ast.BinOp) and isinstance(size.op, ast.Mult) else []
-    return any(isinstance(one, ast.Constant) and one.value == _THREE for one in factors)
+    return any(isinstance(one, ast.Constant) and one.value == count for one in factors)
 
 
 def _grouped(heads: ast.expr, size: ast.expr | None) -> Order | None:
@@ -169,14 +180,14 @@ def _grouped(heads: ast.expr, size: ast.expr | None) -> Order | None:
     return Order(size=size) if size is not None and not isinstance(size, ast.UnaryOp | ast.Constant) else None
 
 
-def _by_pattern(node: ast.Call) -> Order | None:
+def _by_pattern(node: ast.Call, count: int) -> Order | None:
     """The order that a pattern tells of: "b n (h three d) -> three b h n d"."""
     patterns = [one.value for one in node.args[1:] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     if not patterns or "->" not in patterns[0]:
         last = getattr(node.func, "attr", "")
         return IN_TURN if last in ("chunk", "split", "tensor_split") else None
     given = {one.arg: one.value for one in node.keywords if one.arg}
-    three = [name for name, one in given.items() if isinstance(one, ast.Constant) and one.value == _THREE]
+    three = [name for name, one in given.items() if isinstance(one, ast.Constant) and one.value == count]
     group = patterns[0].partition("->")[0].rpartition("(")[2].rpartition(")")[0].split()
     right = patterns[0].partition("->")[2].split()
     letter = three[0] if three else (right[0] if right else "")

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from omni_kit.targets.diffusers.porting import multihead
+from omni_kit.targets.diffusers.porting.feed_forward import Layers
 from omni_kit.targets.diffusers.porting.naming import Names
 from omni_kit.targets.diffusers.porting.places import Place
 from omni_kit.targets.diffusers.porting.projections import Projections
@@ -35,19 +36,28 @@ class Row:
 
 
 def rows_of(
-    projections: Mapping[str, Projections], names: Names, places: Mapping[str, list[Place]], joined: str
+    projections: Mapping[str, Projections],
+    names: Names,
+    layers: Mapping[str, Mapping[str, Layers]],
+    places: Mapping[str, list[Place]],
+    joined: str,
 ) -> list[Row]:
     """The table of a model: of two rows that fit a name the first one holds.
 
     Args:
         projections: class -> what its layers are called now.
         names: class -> what its modules are called now.
+        layers: class -> feed-forward that is the library's -> what the authors call its layers.
         places: class -> where it stands.
         joined: the class that stands in the place of torch's attention; empty without one.
     """
     found = [row for name, one in projections.items() for row in _of_class(one, places.get(name, [_ANYWHERE]))]
     if joined:
         found += [row for place in places.get(joined, [_ANYWHERE]) for row in _of_multihead(place)]
+    for cls, inside in layers.items():
+        for place in places[cls]:
+            for attribute, one in inside.items():
+                found += _of_feed_forward(place.below(attribute, names[cls].get(attribute, attribute)), one)
     moved = [(place.below(old, new), place) for cls, one in names.items() for old, new in one.items()
              for place in places[cls]]  # fmt: skip
     for inner, _ in sorted(moved, key=lambda pair: -pair[0].pattern.count(r"\.")):  # the innermost first
@@ -66,11 +76,18 @@ def _of_class(one: Projections, places: list[Place]) -> Iterator[Row]:
         if one.fused:
             parts = tuple(_then(place, part) for part in _QKV)
             yield Row(rf"{place.pattern}\.{one.fused}\.{_KINDS}", parts, one.groups)
+        if one.paired:
+            yield Row(rf"{place.pattern}\.{one.paired}\.{_KINDS}", tuple(_then(place, part) for part in _QKV[1:]))
         for old, new in one.renamed.items():
             if old != new:
                 yield Row(rf"{place.pattern}\.{old}\.{_KINDS}", (_then(place, new),))
         if one.out:
             yield Row(rf"{place.pattern}\.{one.out}\.{_KINDS}", (_then(place, "to_out.0"),))
+
+
+def _of_feed_forward(place: Place, one: Layers) -> Iterator[Row]:
+    for old, new in ((one.first, "net.0.proj"), (one.second, "net.2")):
+        yield Row(rf"{place.pattern}\.{old}\.{_KINDS}", (_then(place, new),))
 
 
 def _of_multihead(place: Place) -> Iterator[Row]:

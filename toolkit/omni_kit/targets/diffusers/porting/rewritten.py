@@ -18,3 +18,13 @@ def rewritten(one: Defined, functions: Sequence[ast.FunctionDef]) -> Defined:
     text = "\n".join(lines)
     source: SourceFile = replace(one.source, text=text, tree=ast.parse(text))
     return Defined(source, one.name, definitions(source)[one.name])
+
+
+def rewritten_class(one: Defined, node: ast.ClassDef) -> Defined:
+    """A class as if its file had this text of it."""
+    lines = list(one.source.lines)
+    first = min([one.node.lineno, *(decorator.lineno for decorator in getattr(one.node, "decorator_list", []))]) - 1
+    lines[first : one.node.end_lineno] = ast.unparse(node).split("\n")
+    text = "\n".join(lines)
+    source: SourceFile = replace(one.source, text=text, tree=ast.parse(text))
+    return Defined(source, one.name, definitions(source)[one.name])
