@@ -44,7 +44,7 @@ def test_regenerating_gives_what_is_committed(name: str, tmp_path: Path) -> None
     ("name", "pipeline", "way"), [("flux_t2i", "FluxPipeline", None), ("wan_t2v", "WanPipeline", "modular")]
 )
 def test_a_served_pipeline_is_what_is_made_today(name: str, pipeline: str, way: str | None, tmp_path: Path) -> None:
-    new_model(name, pipeline, target="sglang-diffusion", into=tmp_path, kind=way)
+    new_model(name, pipeline, target="sglang-diffusion", force=True, into=tmp_path, kind=way)
     committed, made = files(SERVED / name), files(tmp_path / name)
     assert made == committed, "it differs: run `make reference` and look at the change"
 

@@ -72,7 +72,9 @@ def test_what_a_config_says_of_distillation(embeds: bool, choice: str, tmp_path:
              "vae": ["diffusers", "AutoencoderKL"], "text_encoder": ["transformers", "CLIPTextModel"],
              "tokenizer_2": ["transformers", "T5TokenizerFast"], "text_encoder_2": ["transformers", "T5EncoderModel"],
              "tokenizer": ["transformers", "CLIPTokenizer"]}  # fmt: skip
-    made = new_model("served", index(tmp_path, **parts), target="sglang-diffusion", into=tmp_path / "p", dry_run=True)
+    made = new_model(
+        "served", index(tmp_path, **parts), target="sglang-diffusion", force=True, into=tmp_path / "p", dry_run=True
+    )
     decided = {one.what: one for one in made.plan.decisions}
     assert decided["embedded guidance"].choice == choice
     assert decided["embedded guidance"].evidence == "transformer/config.json: guidance_embeds"

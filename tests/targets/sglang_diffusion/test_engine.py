@@ -51,7 +51,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("served")
     for name in PIPELINES:
         checkpoint = save(name, root / "checkpoints" / name)
-        new_model(f"served_{name}", str(checkpoint), target="sglang-diffusion", into=root / "plugins")
+        new_model(f"served_{name}", str(checkpoint), target="sglang-diffusion", force=True, into=root / "plugins")
     return {name: root / "plugins" / f"served_{name}" for name in PIPELINES}
 
 
@@ -70,7 +70,7 @@ def test_a_scaffold_runs_without_an_edit_and_gives_what_diffusers_gives(name: st
 )
 def test_other_ways_give_the_same(way: str, name: str, served: dict[str, Path], tmp_path: Path) -> None:
     checkpoint = served[name].parents[1] / "checkpoints" / name
-    new_model(f"{way}_{name}", str(checkpoint), target="sglang-diffusion", into=tmp_path, kind=way)
+    new_model(f"{way}_{name}", str(checkpoint), target="sglang-diffusion", force=True, into=tmp_path, kind=way)
     report = run_parity(tmp_path / f"{way}_{name}")
     assert report.ok, [(level.level, level.status, level.reason) for level in report.levels]
     assert "answers in 4 scenarios; pictures: PSNR" in report.level("stages").reason
@@ -115,14 +115,14 @@ def test_planted_faults_are_seen_and_located(name: str, served: dict[str, Path])
 
 def test_a_class_alone_is_enough(tmp_path: Path) -> None:
     """Upstream's process makes a small pipeline of the class."""
-    new_model("alone", "LTXPipeline", target="sglang-diffusion", into=tmp_path)
+    new_model("alone", "LTXPipeline", target="sglang-diffusion", force=True, into=tmp_path)
     report = run_parity(tmp_path / "alone")
     assert report.ok, [(level.level, level.status, level.reason) for level in report.levels]
 
 
 def test_distilled_checkpoints_are_others(tmp_path: Path) -> None:
     """Where the level is named, each switch that tells them apart is turned."""
-    new_model("distilled", "FluxPipeline", target="sglang-diffusion", into=tmp_path)
+    new_model("distilled", "FluxPipeline", target="sglang-diffusion", force=True, into=tmp_path)
     report = run_parity(tmp_path / "distilled", ["stages"])
     assert report.ok, report.level("stages").reason
     found = {one.name: one.status for one in report.level("stages").scenarios}

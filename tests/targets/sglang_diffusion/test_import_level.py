@@ -106,7 +106,7 @@ def test_the_other_ways_pass(tmp_path: Path) -> None:
     from omni_kit.scaffold import new_model
 
     for way, pipeline in (("native", "LuminaPipeline"), ("modular", "StableDiffusion3Pipeline")):
-        new_model(f"live_{way}", pipeline, target="sglang-diffusion", into=tmp_path, kind=way)
+        new_model(f"live_{way}", pipeline, target="sglang-diffusion", force=True, into=tmp_path, kind=way)
     report = check([tmp_path / "live_native", tmp_path / "live_modular"], level="import")
     assert [(one.rule, one.path.name, one.message) for one in report.findings] == []
 

@@ -21,7 +21,7 @@ def test_sglang_finds_it_and_answers_what_diffusers_answers(tmp_path: Path) -> N
     import torch
 
     checkpoint, checkout = save("ltx", tmp_path / "ltx"), linked(tmp_path / "checkout")
-    new_model("tiny_ltx", str(checkpoint), target="sglang-diffusion", style="in-tree", into=checkout)
+    new_model("tiny_ltx", str(checkpoint), target="sglang-diffusion", force=True, style="in-tree", into=checkout)
     probe, out = Path(__file__).with_name("in_tree_probe.py"), tmp_path / "out.pt"
     path = os.pathsep.join([str(checkout), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(

@@ -28,7 +28,7 @@ READ = {
 
 
 def scaffold(source: str, into: Path, **options: str) -> Scaffold:
-    return new_model("served", source, target="sglang-diffusion", into=into, **options)  # type: ignore[arg-type]
+    return new_model("served", source, target="sglang-diffusion", force=True, into=into, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("pipeline", READ)
@@ -98,12 +98,12 @@ def test_a_kind_may_be_the_way(way: str, tmp_path: Path) -> None:
 
 
 def test_a_way_finds_its_target(tmp_path: Path) -> None:
-    made = new_model("served", "SanaPipeline", into=tmp_path, kind="hybrid")
+    made = new_model("served", "SanaPipeline", force=True, into=tmp_path, kind="hybrid")
     assert any(change.path == "served/before_denoising.py" for change in made.changes)
 
 
 def test_without_a_target_a_pipelines_denoiser_is_what_is_meant(tmp_path: Path) -> None:
-    made = new_model("served", "SanaPipeline", into=tmp_path)
+    made = new_model("served", "SanaPipeline", force=True, into=tmp_path)
     assert any("transformer" in change.path for change in made.changes)
 
 

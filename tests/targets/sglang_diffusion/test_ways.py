@@ -38,7 +38,7 @@ LEFT_OPEN = [
 
 
 def scaffold(source: str, into: Path, kind: str | None = None, dry_run: bool = False) -> Scaffold:
-    return new_model("served", source, target=TARGET, into=into, kind=kind, dry_run=dry_run)
+    return new_model("served", source, target=TARGET, force=True, into=into, kind=kind, dry_run=dry_run)
 
 
 @pytest.mark.parametrize("pipeline", NATIVE)

@@ -49,7 +49,9 @@ def new_model_command(
     ] = None,
     dry_run: DryRunOption = False,
     diff: DiffOption = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite edited files.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite edited files, and replace what the framework has itself.")
+    ] = False,
     transformers: TransformersOption = None,
     diffusers: DiffusersOption = None,
     fmt: FormatOption = Format.human,

@@ -75,7 +75,7 @@ def new_model(
         target: the framework; None where only one scaffolds models of this kind.
         style: "plugin" for a package of its own below `into`, "in-tree" when `into` is the framework's checkout.
         kind: refuse if the model turns out to be of another kind; or the way of integrating it.
-        force: overwrite files that somebody changed.
+        force: overwrite files that somebody changed; write a plugin that replaces what the framework has itself.
         dry_run: decide everything, write nothing.
         transformers, diffusers: unpacked libraries to read instead of the installed ones.
         kernels: setting -> kernel, as they were measured for such a model; a training file is written with them.
@@ -83,7 +83,8 @@ def new_model(
     Raises:
         BadInput: a bad name, an unknown source or target.
         Refusal: an integration that would not be right: a kind that the target does not scaffold, a checkpoint that
-            does not fit, a model that cannot be finished.
+            does not fit, a model that cannot be finished; a plugin that replaces what the framework has, without
+            `force`.
     """
     check_name(name)
     _check_into(into)
@@ -93,6 +94,8 @@ def new_model(
     plan, files, edited = draft(
         name, source, target=target, style=style, into=into, kind=kind, kernels=kernels, run=not dry_run, **libraries
     )
+    if plan.replaces and not force:
+        raise Refusal(plan.replaces, "use that, or pass --force for a plugin that replaces it")
     answers_path, base_path = (f"{plan.base}/{own}" for own in (ANSWERS, BASE))
     known = {**load_answers(inside(into, answers_path)).files, **_own(into, answers_path, base_path)}
     changes = compare(into, files, edited, known, force)

@@ -183,6 +183,7 @@ class IntegrationPlan:
         checked: its own checks run on what was written, and what they find is left to do, too.
         derived: makes more files of the texts of those and of what the edits change, by path; templates are named from
             the folder of all of them.
+        replaces: what the framework has itself, with its place, that the integration replaces; empty where nothing.
     """
 
     base: str
@@ -194,6 +195,7 @@ class IntegrationPlan:
     rules: Path | None = None
     checked: bool = False
     derived: Callable[[Mapping[str, str]], Sequence[NewFile]] | None = None
+    replaces: str = ""
 
 
 @dataclass(frozen=True)
@@ -322,6 +324,14 @@ class Target(Protocol):
         Raises:
             BadInput: there is none; what is missing.
         """
+
+
+@runtime_checkable
+class TellsWhatItHas(Protocol):
+    """A target that can say which models it has itself."""
+
+    def has(self, subject: Subject) -> Sequence[Decision]:
+        """Return what the framework has of a model, each with its place; empty where nothing."""
 
 
 @runtime_checkable

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from omni_kit.targets.protocol import Integration, KindHandler, Requirement
+from omni_kit.targets.protocol import Decision, Integration, KindHandler, Requirement
 from omni_kit.targets.sglang_diffusion.finding import at, find
 from omni_kit.targets.sglang_diffusion.handler import PipelineHandler
 from omni_kit.targets.sglang_diffusion.installing import INSTALL_SGLANG
 from omni_kit.targets.sglang_diffusion.loading import SGLangConsumer
 from omni_kit.upstream.kinds import Kind
+from omni_kit.upstream.subject import Subject
 
 
 class SGLangDiffusion:
@@ -23,6 +24,12 @@ class SGLangDiffusion:
     )
     consumer = SGLangConsumer()
     kinds: Mapping[Kind, KindHandler] = {Kind.pipeline: PipelineHandler()}
+
+    def has(self, subject: Subject) -> Sequence[Decision]:
+        """What SGLang has of a pipeline: the pipeline itself, its denoiser, its autoencoder."""
+        from omni_kit.targets.sglang_diffusion.own import own  # whoever only checks need not wait for it
+
+        return tuple(own().decisions(subject))
 
     def at(self, path: Path) -> Integration | None:
         """A package that registers a pipeline."""

@@ -55,10 +55,10 @@ def checkout_at(root: Path) -> Checkout:
     return found
 
 
-def pipeline_names(checkout: Checkout) -> dict[str, Path]:
-    """The pipelines of a checkout: name -> file."""
-    files = files_matching(checkout.package / PIPELINES, "*.py")
-    return {name: file for file in files for _, name, _ in _read(file)}
+def pipeline_places(checkout: Checkout) -> dict[str, tuple[Path, int]]:
+    """The pipelines of a checkout: name -> file and line."""
+    files = files_matching(checkout.package / PIPELINES, "**/*.py")
+    return {name: (file, line) for file in files for _, name, line in _read(file)}
 
 
 def _read(file: Path) -> list[tuple[str, str, int]]:

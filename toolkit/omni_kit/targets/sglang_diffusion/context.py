@@ -6,6 +6,7 @@ from typing import Any
 
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.targets.sglang_diffusion.fields import Field, fields_of
+from omni_kit.targets.sglang_diffusion.own import Own
 from omni_kit.targets.sglang_diffusion.reuse import SAME_SCHEDULERS, reused
 from omni_kit.upstream.diffusers.affine import Affine
 from omni_kit.upstream.diffusers.calling import call_arguments, size_of
@@ -47,14 +48,15 @@ class Text:
     text: str
 
 
-def pipeline_context(facts: PipelineFacts, reuses: bool) -> dict[str, Any]:
+def pipeline_context(facts: PipelineFacts, own: Own, reuses: bool) -> dict[str, Any]:
     """The names that all templates may use, but for where the parts are.
 
     Args:
+        own: what SGLang has itself.
         reuses: SGLang's own autoencoder and scheduler are taken where it has the same.
     """
     return {
-        **_names(facts), **_denoiser(facts), **_guided(facts), **_decoded(facts, reuses),
+        **_names(facts), **_denoiser(facts), **_guided(facts), **_decoded(facts, own, reuses),
         "asked": [Text(name, _request(name, facts)) for name in call_arguments(facts.pipeline) if name in ASKED],
         "images": facts.images, "images_needed": facts.images_needed, "tasks": tasks_of(facts), "task": tasks_of(facts)[0],
         "defaults": _defaults(facts), **_sizes(facts),
@@ -135,11 +137,12 @@ def _guided(facts: PipelineFacts) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _decoded(facts: PipelineFacts, reuses: bool) -> dict[str, Any]:
+def _decoded(facts: PipelineFacts, own: Own, reuses: bool) -> dict[str, Any]:
     scale, decoding, vae = facts.denoising.scale, facts.decoding, facts.autoencoder
-    known = reused(vae.class_name) if reuses else None
+    known = reused(vae.class_name, own) if reuses else None
     return {
         "vae": vae.name, "vae_class": vae.class_name, "vae_reused": known is not None,
+        "vae_statement": _who_decodes(vae.class_name, own, known is not None),
         "vae_fields": fields_of(facts.vae_values()) if known is None else [],
         "known_vae": known, "same_schedulers": SAME_SCHEDULERS if reuses else (),
         "convention": scale.convention, "convention_where": scale.where, "scaled": scale.scaled,
@@ -150,6 +153,16 @@ def _decoded(facts: PipelineFacts, reuses: bool) -> dict[str, Any]:
         "loop_todo": facts.loop_odd, "end_todo": facts.end_odd, "decoding_asked": facts.decoding_asked,
         "changing": facts.handing.changing,
     }  # fmt: skip
+
+
+def _who_decodes(class_name: str, own: Own, reused_here: bool) -> str:
+    """Whose autoencoder decodes, and why."""
+    place = own.models.get(class_name)
+    if place is None:
+        return f"SGLang {own.version} has no {class_name}, so diffusers' class decodes"
+    if reused_here:
+        return f"SGLang's class decodes ({place})"
+    return f"diffusers' code calls its own class; SGLang's is in {place}"
 
 
 def _of_autoencoder(name: str, autoencoder: str) -> str:

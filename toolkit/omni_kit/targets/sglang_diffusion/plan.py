@@ -8,11 +8,12 @@ from pathlib import PurePosixPath
 
 from omni_kit.errors import BadInput
 from omni_kit.targets.protocol import Decision, IntegrationPlan, NewFile, Request
-from omni_kit.targets.sglang_diffusion.checkout import FOLDERS, checkout_at, pipeline_names
+from omni_kit.targets.sglang_diffusion.checkout import FOLDERS, checkout_at, pipeline_places
 from omni_kit.targets.sglang_diffusion.context import pipeline_context
 from omni_kit.targets.sglang_diffusion.distilled import distillation
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts, pipeline_facts
 from omni_kit.targets.sglang_diffusion.modules import compose, modular_context
+from omni_kit.targets.sglang_diffusion.own import Own, own
 from omni_kit.targets.sglang_diffusion.parts import native_context
 from omni_kit.targets.sglang_diffusion.ways import DOES, Way, against_stages, choose_way
 from omni_kit.upstream.diffusers.traits import attention_kernels
@@ -52,6 +53,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
         files=tuple(planner.files()),
         decisions=tuple(planner.decisions()),
         next=planner.next(),
+        replaces=planner.replaces,
     )
 
 
@@ -72,13 +74,24 @@ class _Planner:
         return self.request.style == "in-tree"
 
     @cached_property
+    def own(self) -> Own:
+        """What SGLang has itself."""
+        return own(self.request.into if self.in_tree else None)
+
+    @property
+    def replaces(self) -> str:
+        """SGLang's own pipeline of that name, with its place; empty where it has none."""
+        place = "" if self.in_tree else self.own.pipelines.get(self.facts.class_name, "")
+        return f"{self.own.called} has {self.facts.class_name} itself ({place})" if place else ""
+
+    @cached_property
     def _inner(self) -> str:
         """SGLang's package of diffusion, relative to the checkout's root."""
         checkout = checkout_at(self.request.into)
-        known = pipeline_names(checkout)
-        if (name := self.facts.class_name) in known and known[name].stem != self.request.name:
+        known = pipeline_places(checkout)
+        if (name := self.facts.class_name) in known and known[name][0].stem != self.request.name:
             raise BadInput(
-                f"this checkout has a pipeline_name '{name}' already, in {known[name].name}",
+                f"this checkout has a pipeline_name '{name}' already, in {known[name][0].name}",
                 "use --style plugin for a package that takes its place",
             )
         return checkout.inner
@@ -105,7 +118,7 @@ class _Planner:
         more = modular_context(self.facts) if self.way is Way.modular else {}
         more |= native_context(self.facts) if self.way is Way.native else {}
         own_vae = self.way is Way.whole or more.get("own_vae", False)
-        found = pipeline_context(self.facts, reuses=not own_vae)
+        found = pipeline_context(self.facts, self.own, reuses=not own_vae)
         known = found.pop("known_vae")
         given = self.facts.subject.given
         return {
@@ -135,6 +148,7 @@ class _Planner:
         guidance, scale, decoding = facts.guidance, facts.denoising.scale, facts.decoding
         calls = facts.pipeline.cls.source.where(facts.pipeline.cls.node)
         yield Decision("way", self.way, DOES[self.way], calls)
+        yield from self.own.decisions(facts.subject)
         yield from self._fitting()
         yield from (Decision("SGLang's stages", "do less", one, _place_in(one)) for one in against_stages(facts))
         yield Decision(
@@ -146,8 +160,7 @@ class _Planner:
         if decoding.unpack:
             yield Decision("tokens", decoding.unpack, "turned into a grid after the last step", decoding.where)
         vae = facts.autoencoder
-        reason = "SGLang has this class" if context["vae_reused"] else "diffusers' own class decodes"
-        yield Decision("autoencoder", str(context["vae_config"]), reason, vae.evidence)
+        yield Decision("autoencoder", str(context["vae_config"]), str(context["vae_statement"]), vae.evidence)
         scheduler = facts.scheduler
         same = scheduler.class_name in context["same_schedulers"]  # type: ignore[operator]
         why = "its steps are those of diffusers" if same else "diffusers' own class steps"

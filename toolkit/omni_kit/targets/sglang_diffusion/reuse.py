@@ -2,14 +2,10 @@
 
 from dataclasses import dataclass
 
-_CONFIGS = "sglang.multimodal_gen.configs.models.vaes"
-# Class -> the file and the name of its config: each reads the whole config.json of that class.
-_REUSED = {
-    "AutoencoderKL": ("flux", "FluxVAEConfig"),
-    "AutoencoderDC": ("sana", "SanaVAEConfig"),
-    "AutoencoderKLQwenImage": ("qwenimage", "QwenImageVAEConfig"),
-    "AutoencoderKLWan": ("wanvae", "WanVAEConfig"),
-}
+from omni_kit.targets.sglang_diffusion.own import Own
+
+# SGLang's class that takes any config: this one reads the whole config.json.
+_OF_ANY = {"AutoencoderKL": "sglang.multimodal_gen.configs.models.vaes.flux:FluxVAEConfig"}
 # Schedulers of SGLang whose steps and sigmas are those of diffusers, bit for bit, and which are SGLang's own only in
 # what its denoising stage asks for besides. SGLang's UniPCMultistepScheduler takes other steps.
 SAME_SCHEDULERS = ("FlowMatchEulerDiscreteScheduler",)
@@ -23,7 +19,9 @@ class VAEConfigPlace:
     name: str
 
 
-def reused(class_name: str) -> VAEConfigPlace | None:
-    """The config that SGLang has for a class of diffusers; None where it has none."""
-    found = _REUSED.get(class_name)
-    return VAEConfigPlace(f"{_CONFIGS}.{found[0]}", found[1]) if found is not None else None
+def reused(class_name: str, own: Own) -> VAEConfigPlace | None:
+    """The config of SGLang's own autoencoder for a class of diffusers; None where SGLang has none."""
+    known = {**own.vae_configs, **_OF_ANY}
+    if class_name not in own.models or class_name not in known:
+        return None
+    return VAEConfigPlace(*known[class_name].split(":"))

@@ -1,4 +1,4 @@
 #!/bin/bash
 set -e
 cd "${EVAL_APP:-/app}"
-omni-kit new-model sana_t2i --from SanaPipeline --target sglang-diffusion --into plugins
+omni-kit new-model sana_t2i --from SanaPipeline --target sglang-diffusion --force --into plugins
