@@ -185,7 +185,8 @@ def _add(report: Report, path: Path, owner: Target, verdicts: Mapping[str, RuleV
     """Adds what the rules say of one model to the report; of a family, what its selected detectors say."""
     inputs = package_of(owner).inputs(path)
     report.models.append(path)
-    report.files += sum(file.suffix == ".py" and file.is_relative_to(path) for file in inputs)
+    alone = path.is_dir()  # what has no directory of its own is told by its files
+    report.files += sum(file.suffix == ".py" and (file.is_relative_to(path) or not alone) for file in inputs)
     for rule in report.rules:
         verdict = verdicts.get(rule.id)
         if verdict is not None:

@@ -31,6 +31,9 @@ _USP = "USPAttention(num_heads=heads, head_size=head_dim)"
 _SELF = "def forward(self, x, freqs_cis):\n        q, k, v = self.to_qkv(x)[0].unflatten(-1, (self.heads, -1)).chunk(3, dim=-1)"
 _STEP = "        timestep = (timestep / 1000).to(hidden_states.dtype)\n"
 
+_ZERO = ("    zero_cond_t: bool = False\n", "")
+_ARCH = "        arch = config.arch_config\n"
+
 VARIANTS = [
     _broken("SGD101", "nobody calls register", PACKAGE, _REGISTER),
     _broken("SGD101", "a keyword that is gone", CONFIG, ("overwrite=True,", 'overwrite=True,\n        name="qwen",')),
@@ -58,6 +61,10 @@ VARIANTS = [
     _fine("SGD106", "a list of the same", ARCH, ("axes_dims_rope: tuple[int, int, int] = (16, 56, 56)", "axes_dims_rope: list = field(default_factory=lambda: [16, 56, 56])")),
     _fine("SGD106", "the default in field", ARCH, ("num_layers: int = 60", "num_layers: int = field(default=60)")),
     _fine("SGD106", "in a base of its own", ARCH, ("@dataclass\nclass QwenArchConfig(DiTArchConfig):\n    patch_size: int = 2\n", "@dataclass\nclass Patched(DiTArchConfig):\n    patch_size: int = 2\n\n\n@dataclass\nclass QwenArchConfig(Patched):\n")),
+    Variant("SGD106", True, "only an attribute of something else has that name", {**changed(ARCH, _ZERO), **changed(DIT, (_ARCH, "        arch = config.arch_config\n        self.zero_cond_t = False\n"), (_STEP, _STEP + "        assert not self.zero_cond_t\n"))}),
+    Variant("SGD106", True, "read of the config without a default", {**changed(ARCH, _ZERO), **changed(DIT, (_ARCH, '        arch = config.arch_config\n        self.zero = getattr(arch, "zero_cond_t")\n'))}),
+    Variant("SGD106", False, "read of the config with a default", {**changed(ARCH, _ZERO), **changed(DIT, (_ARCH, '        arch = config.arch_config\n        self.zero = getattr(arch, "zero_cond_t", False)\n'))}),
+    Variant("SGD106", False, "read of config.json with a default", {**changed(ARCH, _ZERO), **changed(DIT, (_ARCH, '        arch = config.arch_config\n        self.zero = hf_config.get("zero_cond_t", False)\n'))}),
     _broken("SGD104", "a plain module", DIT, ("class QwenDiT(BaseDiT)", "class QwenDiT(nn.Module)")),
     _broken("SGD104", "its own arguments", DIT, ("def __init__(self, config, hf_config, quant_config=None, **kwargs)", "def __init__(self, config, num_layers, **kwargs)")),
     _broken("SGD104", "no heads", ARCH, ("    num_attention_heads: int = 24\n", "")),

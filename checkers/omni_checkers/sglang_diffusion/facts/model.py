@@ -46,11 +46,21 @@ def own_files(path: Path) -> list[Path]:
         directory = _directory(path)
     except BadInput:
         return sorted(found)
-    if directory.in_tree:
+    if directory.in_tree and not path.is_dir():
+        found |= _files_of(directory)
+    elif directory.in_tree:
         package = next(parent for parent in path.resolve().parents if parent.name == "multimodal_gen")
         places = (package / folder / f"{path.name}.py" for folder in _FOLDERS)
         found |= {file for file in places if file.is_file()}
     return sorted(found)
+
+
+def _files_of(directory: PipelineDir) -> set[Path]:
+    """The files of a pipeline that SGLang has itself, without those that it shares with all others."""
+    try:
+        return set(resolved_files(_serving(directory, ())))
+    except NotApplicable:
+        return {directory.module}
 
 
 @given
@@ -97,12 +107,16 @@ def _directory(path: Path) -> PipelineDir:
 @fact
 def serving(pipeline_dir: PipelineDir, files: Files) -> Serving:
     """The pipeline with the classes that belong to it."""
-    sources = sources_of(pipeline_dir)
-    source = sources.read(pipeline_dir.module)
-    if source is None or pipeline_dir.class_name not in source.classes:
+    return _serving(pipeline_dir, tuple(files))
+
+
+def _serving(directory: PipelineDir, own: tuple[Path, ...]) -> Serving:
+    sources = sources_of(directory)
+    source = sources.read(directory.module)
+    if source is None or directory.class_name not in source.classes:
         raise NotApplicable("the pipeline's file cannot be read")
-    cls = ClassRef(source, source.classes[pipeline_dir.class_name])
-    return Serving(sources, cls, pipeline_dir.pipeline_name, tuple(files), pipeline_dir.in_tree)
+    cls = ClassRef(source, source.classes[directory.class_name])
+    return Serving(sources, cls, directory.pipeline_name, own, directory.in_tree)
 
 
 @fact

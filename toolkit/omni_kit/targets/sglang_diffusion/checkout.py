@@ -14,6 +14,7 @@ FOLDERS = {
     "dit_config": "configs/models/dits", "vae_config": "configs/models/vaes", "dit": "runtime/models/dits",
     "stages": STAGES,
 }  # fmt: skip
+_PACKAGE = "multimodal_gen"
 _DISCOVERY = "_discover_and_register_configs"  # calls the module-level register() of each pipeline's config
 
 
@@ -34,6 +35,17 @@ def find_checkout(root: Path) -> Checkout | None:
     """The checkout whose root is `root`; None where there is none."""
     found = (Checkout(root / inner, inner) for inner in _INNER if (root / inner / "registry.py").is_file())
     return next(found, None)
+
+
+def checkout_around(path: Path) -> Checkout | None:
+    """SGLang's package that `path` is the root of, holds, or lies in, through links; None where there is none."""
+    path = path.resolve()
+    for folder in (path, *path.parents):
+        if folder.name == _PACKAGE and (folder / "registry.py").is_file():
+            return Checkout(folder, _PACKAGE)
+    holding = (path / inner for inner in (*_INNER, _PACKAGE))
+    found = next((package.resolve() for package in holding if (package / "registry.py").is_file()), None)
+    return Checkout(found, _PACKAGE) if found is not None else None
 
 
 def checkout_at(root: Path) -> Checkout:

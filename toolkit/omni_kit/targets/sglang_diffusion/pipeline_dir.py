@@ -1,4 +1,7 @@
-"""Recognises the directory of one pipeline: a plugin package, or stages inside SGLang's own package."""
+"""Recognises one pipeline: a plugin package, stages inside SGLang's own package, or a pipeline that SGLang has.
+
+The last has no directory of its own: FILE::NAME names it, by its file and its pipeline_name.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -12,6 +15,7 @@ from omni_kit.pysource.source import parse_file
 STAGES = "runtime/pipelines_core/stages/model_specific_stages"
 PIPELINES = "runtime/pipelines"
 _PACKAGE = "multimodal_gen"
+_MARK = "::"
 _ENTRY = "EntryClass"  # how a module of SGLang says which of its classes are pipelines
 _HINT = "give a package with a pipeline: a class with pipeline_name that EntryClass names"
 
@@ -21,7 +25,7 @@ class PipelineDir:
     """One pipeline's directory.
 
     Attributes:
-        path: the directory, absolute.
+        path: the directory, absolute; FILE::NAME for one of SGLang's own.
         in_tree: it lies inside SGLang's own package.
         module: the file that defines the pipeline.
         class_name: the pipeline's class.
@@ -44,15 +48,28 @@ def find_pipeline_dir(path: Path) -> PipelineDir:
         BadInput: the path is missing, is no package, cannot be parsed or has no pipeline.
     """
     path = path.resolve()
+    file, mark, wanted = path.name.partition(_MARK)
+    if mark:
+        for class_name, name, line in pipelines_in(path.with_name(file)):
+            if name == wanted:
+                return PipelineDir(path, True, path.with_name(file), class_name, name, line)
+        raise BadInput(f"{path.with_name(file)} has no pipeline {wanted}", _HINT)
     if not (path / "__init__.py").is_file():
         why = "is no Python package" if path.is_dir() else "is no directory" if path.exists() else "does not exist"
         raise BadInput(f"{path} {why}", _HINT)
     own = package_of_sglang(path)
+    if own is None and _PACKAGE in path.parts:
+        raise BadInput(f"{path} is a folder of SGLang's own", _HINT)
     modules = [own / PIPELINES / f"{path.name}.py"] if own is not None else files_matching(path, "*.py")
     for module in modules:
         for class_name, name, line in pipelines_in(module) if module.is_file() else ():
             return PipelineDir(path, own is not None, module, class_name, name, line)
     raise BadInput(f"{path} has no pipeline of SGLang", _HINT)
+
+
+def named_in(file: Path, pipeline_name: str) -> Path:
+    """The path of a pipeline that SGLang has itself: FILE::NAME."""
+    return file.with_name(f"{file.name}{_MARK}{pipeline_name}")
 
 
 def package_of_sglang(path: Path) -> Path | None:

@@ -1,6 +1,7 @@
 """The rule about what a denoiser is configured by: SGD106."""
 
 import ast
+import re
 from typing import Any
 
 from omni_checkers.engine.files import walked
@@ -12,9 +13,11 @@ from omni_checkers.sglang_diffusion.facts.sources import fields, own_classes
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.nodes import keyword
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.signatures import arguments
 
+_CONFIG = re.compile(r"config|(^|_)(cfg|arch|extra_attrs)$")
 _OF_TRAINING = "dropout"  # does nothing while a model serves
 
 
@@ -22,7 +25,8 @@ class ArchitectureHasEveryArgument(Rule):
     """The denoiser's arch_config has a field for each argument of diffusers' class, with its default.
 
     What config.json says and no field takes goes into `extra_attrs`, without a word. That is an error where nothing
-    reads it, and a warning where something does: a config without that key then ends in an AttributeError. Another
+    reads it of the config, and a warning where something does without a default: a config without that key then ends in
+    an AttributeError. Another
     default than diffusers' is told as information: it counts where a config leaves the key out.
 
     Why: a checkpoint of another size is loaded as if it had the usual one: SGLang's Z-Image knows `num_layers`, its
@@ -49,11 +53,11 @@ class ArchitectureHasEveryArgument(Rule):
         upstream = find_class(pipeline.library, serving.upstream_denoiser) if pipeline is not None else None
         if arch is None or upstream is None or not serving.is_own(arch):
             raise NotApplicable("there is no denoiser of diffusers for this pipeline, or no architecture of its own")
-        read = _names_read(arch) | (_names_read(serving.denoiser) if serving.denoiser is not None else set())
+        read, given_up = _names_read(arch, serving.denoiser)
         for name, argument in arguments(upstream).items():
             found = _field(arch, name)
             told = f"argument '{name}' of diffusers' {upstream.node.name} ({argument.where})"
-            if _OF_TRAINING in name:
+            if _OF_TRAINING in name or name in given_up:
                 continue
             if found is None and name not in _derived(arch):
                 lost = name not in read
@@ -79,16 +83,50 @@ def _derived(cls: ClassRef) -> set[str]:
     return found
 
 
-def _names_read(cls: ClassRef) -> set[str]:
-    """What is read as an attribute, or named in a text, in the files of a class and its bases."""
-    found: set[str] = set()
-    for tree in {id(entry.source): entry.source.tree for entry in own_classes(cls)}.values():
+def _names_read(arch: ClassRef, denoiser: ClassRef | None) -> tuple[set[str], set[str]]:
+    """What is read of a config in the files of both classes: what has to be there, and what may be absent.
+
+    An attribute of anything else, and a text, say nothing of the config.
+    """
+    needed: set[str] = set()
+    optional: set[str] = set()
+    entries = [*own_classes(arch), *(own_classes(denoiser) if denoiser is not None else ())]
+    for entry in own_classes(arch):
+        needed |= {node.attr for node in walked(entry.node) if isinstance(node, ast.Attribute) and _is_self(node.value)}
+    for tree in {id(entry.source): entry.source.tree for entry in entries}.values():
         for node in walked(tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                found.add(node.attr)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.add(node.value)
-    return found
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and _is_config(node.value):
+                needed.add(node.attr)
+            elif isinstance(node, ast.Subscript) and _is_config(node.value) and (name := _text(node.slice)):
+                needed.add(name)
+            elif isinstance(node, ast.Call) and (found := _asked(node)) is not None:
+                (optional if found[1] else needed).add(found[0])
+    return needed, optional
+
+
+def _asked(call: ast.Call) -> tuple[str, bool] | None:
+    """The name that `getattr` or `get` reads of a config, and whether it may be absent; None for another call."""
+    if dotted(call.func) == "getattr" and len(call.args) > 1 and _is_config(call.args[0]):
+        name = _text(call.args[1])
+        return (name, len(call.args) > 2) if name else None
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("get", "pop") and _is_config(call.func.value):
+        name = _text(call.args[0]) if call.args else ""
+        return (name, True) if name else None
+    return None
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _is_config(node: ast.expr) -> bool:
+    """Whether an expression has the name of a config: `config`, `self.hf_config`, `config.arch_config`, `arch`, `cfg`."""
+    last = (dotted(node) or "").rpartition(".")[2].lower()
+    return bool(_CONFIG.search(last))
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _literal(node: ast.expr | None) -> Any:
