@@ -38,7 +38,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server that serves the checkpoint with a scaffold of it."""
     into = tmp_path_factory.mktemp("plugins")
-    new_model("flux_served", str(checkpoint), target="sglang-diffusion", into=into)
+    new_model("flux_served", str(checkpoint), target="sglang-diffusion", force=True, into=into)
     port = _free_port()
     command = [
         sys.executable, "-m", "sglang.multimodal_gen.runtime.entrypoints.cli.main", "serve", "--model-path", str(checkpoint),
