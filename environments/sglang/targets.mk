@@ -4,7 +4,7 @@ SGLANG       := .venv-sglang
 ENVIRONMENTS += $(SGLANG)
 SGLANG_PIP   := $(SGLANG)/bin/python -m pip install --quiet --disable-pip-version-check -c environments/sglang/constraints.txt
 
-.PHONY: sglang-env test-sglang
+.PHONY: sglang-env test-sglang coverage-sglang
 
 sglang-env: $(SGLANG)/.ready
 
@@ -21,3 +21,7 @@ $(SGLANG)/.ready: pyproject.toml $(wildcard environments/sglang/*.txt environmen
 # Scaffolds that are run by SGLang's own engine, on a CPU, beside diffusers.
 test-sglang: $(SGLANG)/.ready
 	$(SGLANG)/bin/python -m pytest tests/targets/sglang_diffusion
+
+# Every pipeline of diffusers through the whole path; NAMES='LTXPipeline ...' takes these alone, and writes to .venv-sglang.
+coverage-sglang: $(SGLANG)/.ready
+	$(SGLANG)/bin/python -m omni_kit.coverage served $(NAMES) --into $(if $(NAMES),$(SGLANG)/served.md,docs/served.md)

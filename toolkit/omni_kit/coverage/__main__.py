@@ -5,13 +5,13 @@ import sys
 from pathlib import Path
 
 import omni_kit.coverage
-from omni_kit.coverage import denoisers, language
+from omni_kit.coverage import denoisers, language, served
 from omni_kit.coverage.case import in_shares
 from omni_kit.coverage.facts import CHECKED, Facts, all_names, collect, names_of, quick_names
 from omni_kit.coverage.versions import LEAST_EXPLAINED, compare, page
 from omni_kit.files import write_atomic
 
-_FAMILIES = {"language": language, "denoisers": denoisers}
+_FAMILIES = {"language": language, "denoisers": denoisers, "served": served}
 
 
 def main() -> None:

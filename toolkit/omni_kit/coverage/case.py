@@ -81,7 +81,7 @@ def as_markdown(
     """The page: its heading, how many of what, and a table.
 
     Args:
-        columns: what a name is called, and what is told beside it.
+        columns: what a name is called, and what is told beside it; `about` of a case has all but the first.
     """
     counts = Counter(case.outcome for case in cases)
     lines = [
@@ -90,7 +90,7 @@ def as_markdown(
         *(f"- **{counts[outcome]} {outcome}**: {means}." for outcome, means in meaning.items()),
         "",
         f"| {' | '.join(columns)} | outcome | largest relative difference, or why |",
-        "|---|---|---|---|",
+        "|---" * (len(columns) + 2) + "|",
         *(f"| {case.name} | {case.about} | {case.outcome} | {_shown(case.reason)} |" for case in cases),
     ]
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.targets.sglang_diffusion.fields import Field, fields_of
 from omni_kit.targets.sglang_diffusion.own import Own
 from omni_kit.targets.sglang_diffusion.reuse import SAME_SCHEDULERS, reused
+from omni_kit.targets.sglang_diffusion.unserved import unserved
 from omni_kit.upstream.diffusers.affine import Affine
 from omni_kit.upstream.diffusers.calling import call_arguments, size_of
 from omni_kit.upstream.diffusers.signatures import arguments
@@ -59,6 +60,7 @@ def pipeline_context(facts: PipelineFacts, own: Own, reuses: bool) -> dict[str, 
         **_names(facts), **_denoiser(facts), **_guided(facts), **_decoded(facts, own, reuses),
         "asked": [Text(name, _request(name, facts)) for name in call_arguments(facts.pipeline) if name in ASKED],
         "images": facts.images, "images_needed": facts.images_needed, "tasks": tasks_of(facts), "task": tasks_of(facts)[0],
+        "unserved": list(unserved(facts.pipeline, {*ASKED, *facts.images})),
         "defaults": _defaults(facts), **_sizes(facts),
     }  # fmt: skip
 

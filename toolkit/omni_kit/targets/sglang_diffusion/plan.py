@@ -15,6 +15,7 @@ from omni_kit.targets.sglang_diffusion.facts import PipelineFacts, pipeline_fact
 from omni_kit.targets.sglang_diffusion.modules import compose, modular_context
 from omni_kit.targets.sglang_diffusion.own import Own, own
 from omni_kit.targets.sglang_diffusion.parts import native_context
+from omni_kit.targets.sglang_diffusion.unserved import decisions as unserved_decisions
 from omni_kit.targets.sglang_diffusion.ways import DOES, Way, against_stages, choose_way
 from omni_kit.upstream.diffusers.traits import attention_kernels
 from omni_kit.upstream.hub import SCHEME
@@ -169,8 +170,18 @@ class _Planner:
         choice = "SGLang's backends" if context["kernels"] else "upstream's"
         yield Decision("attention", choice, f"its processors end in {', '.join(kernels) or 'code of their own'}",
                        next(iter(kernels.values()), ""))  # fmt: skip
+        yield self._devices(calls)
+        yield from unserved_decisions(context["unserved"])  # type: ignore[arg-type]
         if facts.video is False and "use_resolution_binning" in [one.name for one in context["asked"]]:  # type: ignore[attr-defined]
             yield Decision("sizes", "as asked for", "its resolution binning is switched off", calls)
+
+    def _devices(self, calls: str) -> Decision:
+        """How several devices share the work."""
+        shared = bool(self.context["shared"])
+        guidance = ["guidance on two"] if self.way is Way.native and self.facts.guidance.scale else []
+        choice = ", ".join(["tokens" if shared else "one", *guidance])
+        reason = "diffusers' plan says where tokens are shared" if shared else "diffusers has no plan for its tokens"
+        return Decision("devices", choice, reason, str(self.context["plan_where"]) or calls)
 
     def _fitting(self) -> Iterator[Decision]:
         """Which of the stages before denoising SGLang has could do the pipeline's work."""
