@@ -3,6 +3,7 @@
 from functools import partial
 
 from omni_checkers.engine import examples as engine
+from omni_kit.scaffold.answers import ANSWERS, BASE, dump_answers, dump_base
 
 PACKAGE, PIPELINE, CONFIG = "__init__.py", "pipeline.py", "pipeline_config.py"
 SAMPLING, ARCH, DIT, STAGE = "sampling_params.py", "dit_config.py", "dit.py", "before_denoising.py"
@@ -268,3 +269,10 @@ class QwenBeforeDenoisingStage(PipelineStage):
 
 changed = partial(engine.changed, QWEN)
 """An example that changes one of these files, first text by second."""
+
+
+def with_record(edits: dict[str, str]) -> dict[str, str]:
+    """These edits of the example, beside the record that new-model would have written of it."""
+    answers = {"name": "qwen", "source": "QwenImagePipeline", "target": "sglang-diffusion", "style": "plugin"}
+    base = {f"qwen/{name}": text for name, text in QWEN.items()}
+    return {**edits, ANSWERS: dump_answers(answers, base), BASE: dump_base(base)}

@@ -37,5 +37,6 @@ def test_variants_have_names_of_their_own() -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_a_variant_is_valid_python(variant: Variant) -> None:
-    for text in variant.edits.values():
-        ast.parse(text)
+    for name, text in variant.edits.items():
+        if name.endswith(".py"):
+            ast.parse(text)

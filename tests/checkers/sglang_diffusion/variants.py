@@ -1,7 +1,17 @@
 # ruff: noqa: E501
 """Each rule on plugins that break it and on plugins that keep it, each written differently."""
 
-from omni_checkers.sglang_diffusion.examples import ARCH, CONFIG, DIT, PACKAGE, PIPELINE, SAMPLING, STAGE, changed
+from omni_checkers.sglang_diffusion.examples import (
+    ARCH,
+    CONFIG,
+    DIT,
+    PACKAGE,
+    PIPELINE,
+    SAMPLING,
+    STAGE,
+    changed,
+    with_record,
+)
 from tests.checkers.edited import Pair, Variant
 
 
@@ -61,6 +71,14 @@ VARIANTS = [
     _fine("SGD106", "a list of the same", ARCH, ("axes_dims_rope: tuple[int, int, int] = (16, 56, 56)", "axes_dims_rope: list = field(default_factory=lambda: [16, 56, 56])")),
     _fine("SGD106", "the default in field", ARCH, ("num_layers: int = 60", "num_layers: int = field(default=60)")),
     _fine("SGD106", "in a base of its own", ARCH, ("@dataclass\nclass QwenArchConfig(DiTArchConfig):\n    patch_size: int = 2\n", "@dataclass\nclass Patched(DiTArchConfig):\n    patch_size: int = 2\n\n\n@dataclass\nclass QwenArchConfig(Patched):\n")),
+    Variant("SGD602", True, "a statement is gone", with_record(changed(STAGE, ("        batch.prompt_embeds_mask = [mask]\n", "")))),
+    Variant("SGD602", True, "a statement was added", with_record(changed(STAGE, ("        batch.latents = latents\n", "        latents = latents / 2\n        batch.latents = latents\n")))),
+    Variant("SGD602", True, "arguments changed places", with_record(changed(DIT, ("torch.cat([encoder_hidden_states, hidden_states]", "torch.cat([hidden_states, encoder_hidden_states]")))),
+    Variant("SGD602", True, "another default of an argument", with_record(changed(DIT, ("guidance=None, freqs_cis=None", "guidance=1.0, freqs_cis=None")))),
+    Variant("SGD602", True, "another field", with_record(changed(CONFIG, ('vae_precision: str = "bf16"', 'vae_precision: str = "fp16"')))),
+    Variant("SGD602", False, "layout, comments and texts", with_record(changed(STAGE, ('"""Everything before the first step."""', '"""Before."""\n\n# by hand'), ("        batch.latents = latents\n", "        batch.latents = (\n            latents  # noise\n        )\n")))),
+    Variant("SGD602", False, "a method of one's own", with_record(changed(DIT, ("    def forward(self, hidden_states,", "    def mine(self):\n        return 1\n\n    def forward(self, hidden_states,")))),
+    Variant("SGD602", False, "no record", changed(DIT, ("(timestep / 1000)", "(timestep / 1000.0)"))),
     Variant("SGD106", True, "only an attribute of something else has that name", {**changed(ARCH, _ZERO), **changed(DIT, (_ARCH, "        arch = config.arch_config\n        self.zero_cond_t = False\n"), (_STEP, _STEP + "        assert not self.zero_cond_t\n"))}),
     Variant("SGD106", True, "read of the config without a default", {**changed(ARCH, _ZERO), **changed(DIT, (_ARCH, '        arch = config.arch_config\n        self.zero = getattr(arch, "zero_cond_t")\n'))}),
     Variant("SGD106", False, "read of the config with a default", {**changed(ARCH, _ZERO), **changed(DIT, (_ARCH, '        arch = config.arch_config\n        self.zero = getattr(arch, "zero_cond_t", False)\n'))}),

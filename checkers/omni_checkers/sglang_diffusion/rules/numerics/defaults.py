@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from omni_checkers.engine.places import at
@@ -15,6 +16,7 @@ from omni_kit.pysource.nodes import constant
 from omni_kit.upstream.diffusers.signatures import arguments
 
 _COMPARED = ("num_inference_steps", "guidance_scale", "true_cfg_scale", "num_frames")
+_GUIDES = ("guidance_scale", "true_cfg_scale")
 _DISTILLED = ("turbo", "schnell", "lightning", "distill", "dmd", "lcm", "hyper")
 _MANY = 16
 
@@ -22,8 +24,9 @@ _MANY = 16
 class DefaultsAreThePipelines(Rule):
     """Requests have the defaults of diffusers' pipeline: steps, guidance, frames.
 
-    The defaults of SamplingParams are compared with those of `__call__`; what a class does not set is its base's. For
-    checkpoints whose name says that they are distilled, few steps are expected instead.
+    The defaults of SamplingParams are compared with those of `__call__`; what a class does not set is its base's.
+    Another guidance is a warning, another number of steps or frames is information. For checkpoints whose name says
+    that they are distilled, few steps are expected instead.
 
     Why: a request that names nothing is what most people send. With 50 steps where the model was made for 4, or without
     guidance where it needs some, its pictures are not those of its model card.
@@ -61,7 +64,8 @@ class DefaultsAreThePipelines(Rule):
                 where = f"{taken[name].default} in {serving.name}.__call__ ({taken[name].where})"
                 place = found[0] if serving.is_own(found[0]) else sampling
                 node = fields(place).get(name, place.node)
-                yield at(place.source, node, f"'{name}' is {found[1]} by default, and {where}")
+                one = at(place.source, node, f"'{name}' is {found[1]} by default, and {where}")
+                yield replace(one, severity=Severity.warning) if name in _GUIDES else one
 
 
 def _few(sampling: ClassRef) -> bool:

@@ -1,0 +1,151 @@
+"""The rule about what was derived from diffusers and changed since: SGD602."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import TypeGuard
+
+from omni_checkers.codediff.fingerprint import unparse_cached
+from omni_checkers.engine.files import File
+from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
+from omni_checkers.sglang_diffusion.examples import DIT, QWEN, changed, with_record
+from omni_kit.errors import BadInput
+from omni_kit.scaffold.update import read_record
+from omni_kit.targets.protocol import TODO_MARK
+
+_LONGEST = 90
+_UNSEEN = ("ctx", "type_comment", "annotation", "returns")
+_DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_SKIPPED = (*_DEFINES, ast.Import, ast.ImportFrom)
+
+
+class DerivedCodeIsUnchanged(Rule):
+    """Code that new-model derived from diffusers does what it did when it was written.
+
+    Compared with the record of the scaffold, function by function and in every file: expressions that say something
+    else, statements that are gone, and statements that were added to a function. Definitions and imports of your own
+    are not reported, and neither are functions that the scaffold left to a person.
+
+    Why: steps, guidance, scales and conditions in these files are what diffusers' call does. A sign, a factor or an
+    argument that differs gives other pictures, without an error.
+
+    Fine when: the change is deliberate and parity still passes; suppress the finding with that reason.
+    """
+
+    id = "SGD602"
+    name = "derived-code-is-unchanged"
+    target = "sglang-diffusion"
+    severity = Severity.warning
+    obligations = ("SGL-51",)
+    BAD = (
+        with_record(changed(DIT, ("(timestep / 1000)", "(timestep / 100)"))),
+        with_record(changed(DIT, ("x = x + timestep", "x = x - timestep"))),
+        with_record(changed(DIT, ("        cos, sin = freqs_cis\n", "        sin, cos = freqs_cis\n"))),
+    )
+    GOOD = (with_record({DIT: f"{QWEN[DIT]}\n\ndef mine():\n    return 1\n"}),)
+
+    def check(self, path: Path, files: dict[Path, File]) -> Findings:
+        try:
+            recorded = read_record(path)
+        except BadInput as error:
+            raise NotApplicable("there is no record of a scaffold") from error
+        for name, text in recorded.base.items():
+            file = files.get((recorded.root / name).resolve()) or files.get(recorded.root / name)
+            if file is None or not name.endswith(".py"):
+                continue
+            try:
+                was, now = ast.parse(text), ast.parse(file.text)
+            except SyntaxError:  # another rule says so
+                continue
+            for node, message in _differences(was, now, text.splitlines(), "module"):
+                yield Finding(message, file.path, getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1)
+
+
+def _differences(was: ast.AST, now: ast.AST, lines: list[str], name: str) -> Iterator[tuple[ast.AST, str]]:
+    """Where two bodies differ, and those of what both define."""
+    yield from _statements(_plain(was), _plain(now), now, name)
+    before = {one.name: one for one in _body(was) if isinstance(one, _DEFINES)}
+    for one in (one for one in _body(now) if isinstance(one, _DEFINES) and one.name in before):
+        old = before[one.name]
+        if any(TODO_MARK in line for line in lines[old.lineno - 1 : old.end_lineno]):
+            continue  # it was left to a person
+        called = one.name if name == "module" else f"{name}.{one.name}"
+        if isinstance(one, _DEFINES[:2]) and isinstance(old, _DEFINES[:2]):
+            yield from _pair(old.args, one.args, one, called)
+        yield from _differences(old, one, lines, called)
+
+
+def _body(node: ast.AST) -> list[ast.stmt]:
+    return list(getattr(node, "body", []))
+
+
+def _plain(node: ast.AST) -> list[ast.stmt]:
+    """The statements of a body that define and import nothing, without texts."""
+    return [one for one in _body(node) if not isinstance(one, _SKIPPED) and not _is_text(one)]
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _statements(
+    was: Sequence[ast.stmt], now: Sequence[ast.stmt], holder: ast.AST, name: str
+) -> Iterator[tuple[ast.AST, str]]:
+    old, new = [ast.dump(one) for one in was], [ast.dump(one) for one in now]
+    for kind, first, last, begin, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        pairs = min(last - first, end - begin)
+        for number in range(pairs):
+            yield from _pair(was[first + number], now[begin + number], now[begin + number], name)
+        for one in was[first + pairs : last]:
+            place = now[begin - 1] if begin else holder
+            yield place, f"{name} lacks {_shown(one)}, which new-model derived"
+        if name == "module" and not isinstance(holder, _DEFINES):
+            continue  # what a person adds to a file is their own
+        for one in now[begin + pairs : end]:
+            yield one, f"{name} has {_shown(one)}, which new-model did not derive"
+
+
+def _pair(was: ast.AST, now: ast.AST, place: ast.AST, name: str) -> Iterator[tuple[ast.AST, str]]:
+    """The smallest parts in which two nodes differ."""
+    if ast.dump(was) == ast.dump(now):
+        return
+    place = now if hasattr(now, "lineno") else place
+    if type(was) is type(now):
+        fields = [(getattr(was, one, None), getattr(now, one, None)) for one in was._fields if one not in _UNSEEN]
+        different = [(a, b) for a, b in fields if _dumped(a) != _dumped(b)]
+        if len(different) == 1:
+            old, new = different[0]
+            if _tells_enough(old) and _tells_enough(new):
+                yield from _pair(old, new, place, name)
+                return
+            if isinstance(old, list) and isinstance(new, list) and all(isinstance(one, ast.stmt) for one in old + new):
+                yield from _statements(old, new, now, name)
+                return
+            if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+                apart = [(a, b) for a, b in zip(old, new, strict=True) if _dumped(a) != _dumped(b)]
+                if len(apart) == 1 and all(map(_tells_enough, apart[0])):
+                    yield from _pair(*apart[0], place, name)
+                    return
+        elif not different:
+            return
+    yield place, f"{name} has {_shown(now)} where new-model derived {_shown(was)}"
+
+
+def _tells_enough(node: object) -> TypeGuard[ast.AST]:
+    """Whether a part can be read alone: a number or a name needs what stands around it."""
+    return isinstance(node, ast.AST) and not isinstance(node, ast.Constant | ast.Name | ast.operator | ast.cmpop)
+
+
+def _dumped(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(map(_dumped, value))
+    return ast.dump(value) if isinstance(value, ast.AST) else repr(value)
+
+
+def _shown(node: ast.AST) -> str:
+    """The code in one line."""
+    text = " ".join(unparse_cached(node).split())
+    return f"`{text}`" if len(text) <= _LONGEST else f"`{text[:_LONGEST]}...`"
