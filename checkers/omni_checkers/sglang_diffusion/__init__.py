@@ -39,8 +39,9 @@ def surroundings(path: Path) -> list[Path]:
 
 
 def inputs(path: Path) -> list[Path]:
-    """Every file of the integration, and the record of its scaffold."""
+    """Every file of the integration, its README, and the record of its scaffold."""
+    from omni_checkers.sglang_diffusion.examples import README
     from omni_checkers.sglang_diffusion.facts.model import own_files
     from omni_kit.scaffold.answers import ANSWERS, BASE
 
-    return [*own_files(path), *(file for name in (ANSWERS, BASE) if (file := path / name).is_file())]
+    return [*own_files(path), *(file for name in (README, ANSWERS, BASE) if (file := path / name).is_file())]

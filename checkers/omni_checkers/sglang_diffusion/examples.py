@@ -6,6 +6,7 @@ from omni_checkers.engine import examples as engine
 from omni_kit.scaffold.answers import ANSWERS, BASE, dump_answers, dump_base
 
 PACKAGE, PIPELINE, CONFIG = "__init__.py", "pipeline.py", "pipeline_config.py"
+README = "README.md"
 SAMPLING, ARCH, DIT, STAGE = "sampling_params.py", "dit_config.py", "dit.py", "before_denoising.py"
 
 QWEN: dict[str, str] = {
