@@ -1,8 +1,11 @@
-"""FluxPipeline in SGLang: its own steps up to the denoiser, then SGLang's denoising and decoding."""
+"""FluxPipeline in SGLang: its own code before and around the steps, SGLang's loop, and SGLang decodes."""
 
-from flux_t2i.before_denoising import FluxT2iBeforeDenoisingStage
 from flux_t2i.loaders import UpstreamLoader, UpstreamSchedulerLoader
 from flux_t2i.pipeline_config import FluxT2iPipelineConfig
+from flux_t2i.stages import (
+    FluxT2iBeforeDenoisingStage,
+    FluxT2iDenoisingStage,
+)
 from sglang.multimodal_gen.runtime.pipelines_core import LoRAPipeline
 from sglang.multimodal_gen.runtime.pipelines_core.composed_pipeline_base import ComposedPipelineBase
 from sglang.multimodal_gen.runtime.pipelines_core.stages import InputValidationStage
@@ -39,22 +42,14 @@ class FluxT2iPipeline(LoRAPipeline, ComposedPipelineBase):
                 "rename its directory, which SGLang knows as another model's"
             )
         self.add_stage(InputValidationStage(), "input_validation_stage")
-        parts = {
-            name: self.get_module(name)
-            for name in (
-                "text_encoder",
-                "tokenizer",
-                "text_encoder_2",
-                "tokenizer_2",
-            )
-        }
+        parts = {name: self.get_module(name) for name in self._required_config_modules if name != "vae"}
+        self.add_stage(FluxT2iBeforeDenoisingStage(model_path=self.model_path, parts=parts), "before_denoising_stage")
         self.add_stage(
-            FluxT2iBeforeDenoisingStage(
-                model_path=self.model_path, parts=parts, scheduler=self.get_module("scheduler")
+            FluxT2iDenoisingStage(
+                transformer=self.get_module("transformer"), scheduler=self.get_module("scheduler"), pipeline=self
             ),
-            "before_denoising_stage",
+            "denoising_stage",
         )
-        self.add_standard_denoising_stage(transformer_key="transformer", vae_key=None)
         self.add_standard_decoding_stage(vae_key="vae")
 
 

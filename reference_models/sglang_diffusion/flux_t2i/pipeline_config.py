@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from diffusers import FluxPipeline
 from flux_t2i.dit_config import FluxT2iDiTConfig
 from sglang.multimodal_gen.configs.models import DiTConfig, VAEConfig
 from sglang.multimodal_gen.configs.models.vaes.flux import FluxVAEConfig
@@ -26,29 +25,13 @@ class FluxT2iPipelineConfig(ImagePipelineConfig):
     def validate_server_args(self, server_args) -> None:
         """Raises where work would be shared in a way that this denoiser does not know."""
         super().validate_server_args(server_args)
-        for name in ("tp_size", "sp_degree", "ulysses_degree", "ring_degree"):
+        for name in ("tp_size",):
             if (getattr(server_args, name, 1) or 1) > 1:
-                raise ValueError(f"FluxT2iDiT runs on one device: {name} has to be 1")
+                raise ValueError(f"FluxT2iDiT has diffusers’ linear layers, which are not split: {name} has to be 1")
 
-    def get_pos_prompt_embeds(self, batch):
-        """What the denoiser takes as encoder_hidden_states, for the prompt."""
-        return batch.prompt_embeds[0]
-
-    def get_neg_prompt_embeds(self, batch):
-        """The same, against the prompt."""
-        return batch.negative_prompt_embeds[0]
-
-    def prepare_pos_cond_kwargs(self, batch, device, rotary_emb, dtype):
-        """What else the denoiser takes, for the prompt."""
-        return batch.extra["flux_t2i"]["positive"]
-
-    def prepare_neg_cond_kwargs(self, batch, device, rotary_emb, dtype):
-        """What else the denoiser takes, against the prompt."""
-        return batch.extra["flux_t2i"]["negative"]
-
-    def get_classifier_free_guidance_scale(self, batch, guidance_scale: float) -> float:
-        """The scale of negative + s (positive - negative); FluxPipeline has negative + s (positive - negative) (diffusers/pipelines/flux/pipeline_flux.py:977)."""
-        return batch.true_cfg_scale
+    def shard_latents_for_sp(self, batch, latents):
+        """All of them: FluxT2iDiT shares tokens by itself."""
+        return latents, False
 
     def get_decode_scale_and_shift(self, device, dtype, vae):
         """Latents are decoded as latents / scale + shift; shift and scale (diffusers/pipelines/flux/pipeline_flux.py:1010)."""
@@ -57,7 +40,10 @@ class FluxT2iPipelineConfig(ImagePipelineConfig):
 
     def post_denoising_loop(self, latents, batch):
         """Tokens become a grid again."""
-        return FluxPipeline._unpack_latents(latents, **batch.extra["flux_t2i"]["unpack"])
+        steps, state = batch.extra["flux_t2i"]
+        return steps._unpack_latents(
+            latents, height=state.height, width=state.width, vae_scale_factor=steps.vae_scale_factor
+        )
 
 
 def register() -> None:

@@ -1,12 +1,20 @@
 """WanTransformer3DModel on SGLang's BaseDiT: diffusers' own modules and parameter names, attention by SGLang's backends."""
 
 import copy
+import inspect
+from functools import partial
 from types import FunctionType, SimpleNamespace
 
 import torch
 from accelerate import init_empty_weights
 from diffusers import WanTransformer3DModel
-from sglang.multimodal_gen.runtime.layers.attention.layer import LocalAttention
+from sglang.multimodal_gen.runtime.distributed import (
+    get_sp_parallel_rank,
+    get_sp_world_size,
+    sequence_model_parallel_all_gather,
+)
+from sglang.multimodal_gen.runtime.layers.attention.layer import LocalAttention, USPAttention
+from sglang.multimodal_gen.runtime.managers.memory_managers.layerwise_offload import LayerwiseOffloadableModuleMixin
 from sglang.multimodal_gen.runtime.models.dits.base import BaseDiT
 
 _DISPATCHED, _OF_TORCH = "dispatch_attention_fn", "scaled_dot_product_attention"  # as diffusers' processors attend
@@ -16,7 +24,7 @@ _NO_CODE = SimpleNamespace(co_names=())
 class Attention:
     """Stands where diffusers' processors call a kernel; one layer of SGLang for each shape of heads.
 
-    Tensor and sequence parallelism would begin here, with USPAttention in the place of LocalAttention.
+    Where processors say that tokens are shared between devices, USPAttention exchanges them for heads.
     """
 
     def __init__(self, backends):
@@ -41,14 +49,17 @@ class Attention:
         """Tensors are [batch, tokens, heads, width], as diffusers and SGLang have them."""
         if is_causal or dropout_p:
             raise ValueError("WanTransformer3DModel asks for causal attention or dropout, which no denoiser has")
-        layer = self.layer(query.shape[2], key.shape[2], query.shape[3], scale, query.shape[1] != key.shape[1])
+        is_cross_attention = query.shape[1] != key.shape[1]
+        shape = (query.shape[2], key.shape[2], query.shape[3], scale, is_cross_attention)
+        layer = self.layer(*shape, parallel_config is not None)
         return layer(query, key, value, attn_mask)
 
-    def layer(self, heads, key_heads, width, scale=None, is_cross_attention=False):
+    def layer(self, heads, key_heads, width, scale=None, is_cross_attention=False, is_shared=False):
         """The layer of a shape, whose backend SGLang selects when it is first asked for."""
-        known = (heads, key_heads, width, scale, is_cross_attention)
+        known = (heads, key_heads, width, scale, is_cross_attention, is_shared)
         if known not in self.layers:
-            self.layers[known] = LocalAttention(
+            kind = USPAttention if is_shared else LocalAttention
+            self.layers[known] = kind(
                 heads,
                 width,
                 num_kv_heads=key_heads,
@@ -70,6 +81,8 @@ def use_sglang_attention(model, attention: Attention) -> None:
         adapted = classes.setdefault(type(processor), _adapted(type(processor), attention))
         processor = copy.copy(processor)
         processor.__class__ = adapted
+        if get_sp_world_size() > 1:
+            processor._parallel_config = True  # handed on where tokens are shared
         module.processor = processor
 
 
@@ -82,11 +95,68 @@ def _adapted(kind: type, attention: Attention) -> type:
     return type(f"SGLang{kind.__name__}", (kind,), {"__call__": changed})
 
 
-class WanT2vDiT(BaseDiT, WanTransformer3DModel):
+def share_tokens(model) -> None:
+    """Splits tokens between devices, and gathers them again, where WanTransformer3DModel._cp_plan says it (diffusers/models/transformers/transformer_wan.py:552)."""
+    for name, plan in WanTransformer3DModel._cp_plan.items():
+        parts = _parts(model, name) if name else []
+        for part in parts:
+            if isinstance(plan, dict):
+                part.register_forward_pre_hook(partial(_split_inputs, plan), with_kwargs=True)
+                part.register_forward_hook(partial(_split_outputs, plan))
+            else:
+                part.register_forward_hook(partial(_gather, plan))
+
+
+def _parts(model, name: str) -> list:
+    """The modules of a name; `blocks.*` are all of them."""
+    outer, _, every = name.partition(".*")
+    found = model.get_submodule(outer)
+    return list(found) if every == "" and name.endswith(".*") else [found]
+
+
+def _split_inputs(plan, module, args, kwargs):
+    given = inspect.signature(type(module).forward).bind(module, *args, **kwargs).arguments
+    return (), split({name: value for name, value in list(given.items())[1:]}, plan)
+
+
+def split(given: dict, plan: dict) -> dict:
+    """Arguments with this device's share of those that a plan names."""
+    return {name: _share(value, plan[name]) if name in plan else value for name, value in given.items()}
+
+
+def _split_outputs(plan, module, args, output):
+    whole = [output] if isinstance(output, torch.Tensor) else list(output)
+    shared = [_share(one, plan[place]) if place in plan else one for place, one in enumerate(whole)]
+    return shared[0] if isinstance(output, torch.Tensor) else tuple(shared)
+
+
+def _gather(plan, module, args, output):
+    return sequence_model_parallel_all_gather(output.contiguous(), dim=plan.gather_dim)
+
+
+def _share(value, plan):
+    if isinstance(value, (list, tuple)):
+        plans = plan if isinstance(plan, (list, tuple)) else [plan] * len(value)
+        return type(value)(_share(one, its) for one, its in zip(value, plans, strict=True))
+    if not isinstance(value, torch.Tensor) or value.dim() != plan.expected_dims:
+        return value
+    count, devices = value.shape[plan.split_dim], get_sp_world_size()
+    if count % devices:
+        raise ValueError(f"{count} tokens cannot be shared evenly by {devices} devices: choose another size or degree")
+    return value.chunk(devices, dim=plan.split_dim)[get_sp_parallel_rank()].contiguous()
+
+
+def is_block(name: str, module) -> bool:
+    """Whether a module is one of those that are sharded, compiled and offloaded one by one."""
+    kinds = {*(WanTransformer3DModel._repeated_blocks or ()), *(WanTransformer3DModel._no_split_modules or ())}
+    return type(module).__name__ in kinds
+
+
+class WanT2vDiT(BaseDiT, WanTransformer3DModel, LayerwiseOffloadableModuleMixin):
     """Takes latents and steps as SGLang's DenoisingStage has them, and hands them on as WanPipeline does."""
 
-    _fsdp_shard_conditions = []
-    _compile_conditions = []
+    _fsdp_shard_conditions = [is_block]
+    _compile_conditions = [is_block]
     param_names_mapping = {}
     reverse_param_names_mapping = {}
 
@@ -127,6 +197,10 @@ class WanT2vDiT(BaseDiT, WanTransformer3DModel):
             self.num_attention_heads, self.num_attention_heads, self.hidden_size // self.num_attention_heads
         )
         use_sglang_attention(self, attention)
+        lists = [(name, one) for name, one in self.named_modules() if isinstance(one, torch.nn.ModuleList)]
+        self.layer_names = [name for name, one in lists if any(is_block(name, block) for block in one)]
+        if get_sp_world_size() > 1:
+            share_tokens(self)
 
     def forward(
         self,
@@ -144,10 +218,12 @@ class WanT2vDiT(BaseDiT, WanTransformer3DModel):
             "attention_kwargs": attention_kwargs,
         }
         given = {name: value for name, value in given.items() if value is not None}
+        given["hidden_states"] = hidden_states
+        given["timestep"] = _step(timestep)
+        if get_sp_world_size() > 1:
+            given = split(given, WanTransformer3DModel._cp_plan.get("", {}))
         answer = WanTransformer3DModel.forward(
             self,
-            hidden_states=hidden_states,
-            timestep=_step(timestep),
             **given,
             return_dict=False,
         )

@@ -26,9 +26,13 @@ class WanT2vPipelineConfig(PipelineConfig):
     def validate_server_args(self, server_args) -> None:
         """Raises where work would be shared in a way that this denoiser does not know."""
         super().validate_server_args(server_args)
-        for name in ("tp_size", "sp_degree", "ulysses_degree", "ring_degree"):
+        for name in ("tp_size",):
             if (getattr(server_args, name, 1) or 1) > 1:
-                raise ValueError(f"WanT2vDiT runs on one device: {name} has to be 1")
+                raise ValueError(f"WanT2vDiT has diffusers’ linear layers, which are not split: {name} has to be 1")
+
+    def shard_latents_for_sp(self, batch, latents):
+        """All of them: WanT2vDiT shares tokens by itself."""
+        return latents, False
 
     def get_pos_prompt_embeds(self, batch):
         """What the denoiser takes as encoder_hidden_states, for the prompt."""

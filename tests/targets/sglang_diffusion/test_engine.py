@@ -24,6 +24,7 @@ FAULTS = {
     ),
     "scale inverse": ("sana", "pipeline_config.py", "return arch.scaling_factor, None",
                       "return 1 / arch.scaling_factor, None", "picture"),
+    "answers swapped": ("z_image", "stages.py", "[_joined([answers.pop(0)", "[_joined([answers.pop()", "step 0 guided"),
     "prompt and negative swapped": (
         "sana", "recording.py", "map(_conditions, halves)", "map(_conditions, reversed(halves))",
         "positive encoder_attention_mask",
@@ -66,7 +67,8 @@ def test_a_scaffold_runs_without_an_edit_and_gives_what_diffusers_gives(name: st
 
 
 @pytest.mark.parametrize(
-    ("way", "name"), [("modular", "sana"), ("modular", "sd3"), ("native", "flux"), ("native", "wan")]
+    ("way", "name"),
+    [("hybrid", "sana"), ("hybrid", "flux"), ("native", "sd3"), ("native", "wan"), ("whole", "flux"), ("whole", "wan")],
 )
 def test_other_ways_give_the_same(way: str, name: str, served: dict[str, Path], tmp_path: Path) -> None:
     checkpoint = served[name].parents[1] / "checkpoints" / name
@@ -88,8 +90,10 @@ def test_the_worked_examples_run_as_they_are(example: str, name: str, served: di
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_at_its_stage(fault: str, served: dict[str, Path], tmp_path: Path) -> None:
     name, file, old, new, stage = FAULTS[fault]
-    plugin = tmp_path / f"served_{name}"
-    shutil.copytree(served[name], plugin)
+    checkpoint = served[name].parents[1] / "checkpoints" / name
+    kind = "native" if file == "stages.py" else "hybrid"
+    new_model(f"faulty_{name}", str(checkpoint), target="sglang-diffusion", into=tmp_path, kind=kind)
+    plugin = tmp_path / f"faulty_{name}"
     text = (plugin / file).read_text(encoding="utf-8")
     assert old in text
     (plugin / file).write_text(text.replace(old, new), encoding="utf-8")
@@ -113,9 +117,10 @@ def test_planted_faults_are_seen_and_located(name: str, served: dict[str, Path])
     assert proof.located >= 0.9 * proof.faults, proof.mislocated
 
 
-def test_a_class_alone_is_enough(tmp_path: Path) -> None:
-    """Upstream's process makes a small pipeline of the class."""
-    new_model("alone", "LTXPipeline", target="sglang-diffusion", force=True, into=tmp_path)
+@pytest.mark.parametrize("pipeline", ["LTXPipeline", "FluxImg2ImgPipeline", "FluxKontextPipeline"])
+def test_a_class_alone_is_enough(pipeline: str, tmp_path: Path) -> None:
+    """Upstream's process makes a small pipeline of the class, and images where it starts from some."""
+    new_model("alone", pipeline, target="sglang-diffusion", force=True, into=tmp_path)
     report = run_parity(tmp_path / "alone")
     assert report.ok, [(level.level, level.status, level.reason) for level in report.levels]
 

@@ -1,4 +1,4 @@
-"""SGLang's own HTTP server with a scaffold, on a CPU: what it answers through the OpenAI images API is diffusers' picture."""
+"""SGLang's own HTTP server with a scaffold, on a CPU: its OpenAI images API answers diffusers' picture."""
 
 import base64
 import importlib.util
@@ -41,8 +41,9 @@ def server(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     new_model("flux_served", str(checkpoint), target="sglang-diffusion", force=True, into=into)
     port = _free_port()
     command = [
-        sys.executable, "-m", "sglang.multimodal_gen.runtime.entrypoints.cli.main", "serve", "--model-path", str(checkpoint),
-        "--num-gpus", "1", "--host", "127.0.0.1", "--port", str(port), "--dit-precision", "fp32", "--vae-precision", "fp32",
+        sys.executable, "-m", "sglang.multimodal_gen.runtime.entrypoints.cli.main", "serve", "--num-gpus", "1",
+        "--model-path", str(checkpoint), "--host", "127.0.0.1", "--port", str(port), "--dit-precision", "fp32",
+        "--vae-precision", "fp32",
     ]  # fmt: skip
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join([str(into), *filter(None, [os.environ.get("PYTHONPATH")])]),

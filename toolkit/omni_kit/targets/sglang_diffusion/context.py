@@ -18,7 +18,8 @@ _DISPATCH = "dispatch_attention_fn"
 _TAKEN = {"guidance": "embedded_guidance"}  # DenoisingStage hands over a `guidance` of its own
 ASKED = {
     "prompt": "batch.prompt", "negative_prompt": "batch.negative_prompt", "height": "batch.height",
-    "width": "batch.width", "num_frames": "batch.num_frames", "frames": "batch.num_frames", "num_inference_steps": "batch.num_inference_steps",
+    "width": "batch.width", "num_frames": "batch.num_frames", "frames": "batch.num_frames",
+    "num_inference_steps": "batch.num_inference_steps",
     "guidance_scale": "batch.guidance_scale", "true_cfg_scale": "batch.true_cfg_scale",
     "num_images_per_prompt": "batch.num_outputs_per_prompt", "num_videos_per_prompt": "batch.num_outputs_per_prompt",
     "max_sequence_length": "batch.max_sequence_length", "latents": "batch.latents", "generator": "batch.generator",
@@ -59,7 +60,8 @@ def pipeline_context(facts: PipelineFacts, own: Own, reuses: bool) -> dict[str, 
     return {
         **_names(facts), **_denoiser(facts), **_guided(facts), **_decoded(facts, own, reuses),
         "asked": [Text(name, _request(name, facts)) for name in call_arguments(facts.pipeline) if name in ASKED],
-        "images": facts.images, "images_needed": facts.images_needed, "tasks": tasks_of(facts), "task": tasks_of(facts)[0],
+        "images": facts.images, "images_needed": facts.images_needed,
+        "tasks": tasks_of(facts), "task": tasks_of(facts)[0],
         "unserved": list(unserved(facts.pipeline, {*ASKED, *facts.images})),
         "defaults": _defaults(facts), **_sizes(facts),
     }  # fmt: skip

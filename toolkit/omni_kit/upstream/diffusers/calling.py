@@ -30,18 +30,27 @@ def media_of(pipeline: Pipeline) -> list[str]:
 
 
 def images_of(pipeline: Pipeline) -> list[str]:
-    """The arguments for pictures that a call is handed, in order: as they are annotated, without adapters' pictures.
+    """The arguments for pictures that a call is handed, in order: annotated so, or given to a processor of pictures.
 
     Adapters are loaded apart, and pictures that are already encoded are no pictures.
     """
-    given = call_arguments(pipeline).values()
-    found = [one.name for one in given if any(word in one.annotation for word in _PICTURES)]
+    processed = set(_processed(pipeline))
+    found = [one.name for one in call_arguments(pipeline).values()
+             if one.name in processed or any(word in one.annotation for word in _PICTURES)]  # fmt: skip
     return [name for name in found if not any(word in name for word in _NO_PICTURES)]
 
 
 def frames_of(pipeline: Pipeline) -> str:
     """What a pipeline calls the number of its frames; empty where it draws pictures."""
     return next((name for name in call_arguments(pipeline) if name in FRAMES), "")
+
+
+def _processed(pipeline: Pipeline) -> Iterator[str]:
+    """The variables that a call hands to a processor of pictures."""
+    found = pipeline.cls.method("__call__")
+    for node in ast.walk(found[1]) if found is not None else ():
+        if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith("_processor.preprocess") and node.args:
+            yield dotted(node.args[0]) or ""
 
 
 def size_of(pipeline: Pipeline, name: str, known: Mapping[str, Any]) -> tuple[int | None, str]:

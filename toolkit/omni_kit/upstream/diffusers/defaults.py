@@ -1,8 +1,9 @@
 """What the conditions in a pipeline's `__call__` come to when it is called by default."""
 
 import ast
+import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,12 @@ class Defaults:
 
     Attributes:
         scheduler: the class that steps.
+        absent: arguments that are None at the places that are looked at, whatever is assigned to them later.
     """
 
     pipeline: Pipeline
     scheduler: str
+    absent: frozenset[str] = frozenset()
 
     @cached_property
     def _assigned(self) -> frozenset[str]:
@@ -35,7 +38,7 @@ class Defaults:
         found = self.pipeline.cls.method("__call__")
         nodes = ast.walk(found[1]) if found is not None else ()
         targets = (node.targets[0] for node in nodes if isinstance(node, ast.Assign))
-        return frozenset(target.id for target in targets if isinstance(target, ast.Name))
+        return frozenset(target.id for target in targets if isinstance(target, ast.Name)) - self.absent
 
     @cached_property
     def _known(self) -> dict[str, Any]:
@@ -66,11 +69,20 @@ def media_needed(defaults: Defaults) -> list[str]:
     given = call_arguments(defaults.pipeline)
     named = list(dict.fromkeys([*media_of(defaults.pipeline), *images_of(defaults.pipeline)]))
     found = defaults.pipeline.cls.method("__call__")
-    used = (
-        {name for node in _taken(defaults, found[1].body) for name in _worked_on(node)} if found is not None else set()
-    )
-    made = {name for node in ast.walk(found[1]) for name in _made_where_absent(node)} if found is not None else set()
+    if found is None:
+        return [name for name in named if given[name].required]
+    made = {name for node in ast.walk(found[1]) for name in _made_where_absent(node)}
+    without = replace(defaults, absent=frozenset(name for name in named if given[name].default is None))
+    taken = list(_taken(without, found[1].body))
+    used = {name for node in taken for name in _worked_on(node) if node.lineno <= _assigned_at(taken, name)}  # type: ignore[attr-defined]
     return [name for name in named if given[name].required or name in used - made]
+
+
+def _assigned_at(taken: Iterable[ast.AST], name: str) -> float:
+    """The first line that assigns a variable by default."""
+    lines = (node.lineno for node in taken if isinstance(node, ast.Assign)
+             for target in node.targets if any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(target)))  # fmt: skip
+    return min(lines, default=math.inf)
 
 
 def _made_where_absent(node: ast.AST) -> Iterator[str]:

@@ -15,6 +15,8 @@ from omni_kit.targets.sides import StageFault
 _UNITS = 1000  # steps of training, by which units differ
 _STEP = "timestep"  # as DenoisingStage calls it
 _ROTATION = ("rotary", "rope")
+_GUIDED = 4.0
+_OF_STAGE = ("condition-dropped", "prompt-and-negative-swapped", "guidance-twice")
 _SCALE = "get_classifier_free_guidance_scale"
 _DECODE = "get_decode_scale_and_shift"
 _EMBEDS = ("get_pos_prompt_embeds", "get_neg_prompt_embeds")
@@ -31,6 +33,8 @@ class Served:
         scheduler: the class of the scheduler that steps.
         step: what upstream's forward calls the step.
         conditions: what the callbacks call a condition -> what upstream's forward calls it.
+        stage: the stage that denoises, where it is the pipeline's own and asks no callback; None where it is SGLang's.
+        decodes: SGLang's own stage decodes, by the config's scale and shift.
     """
 
     config: Any
@@ -38,6 +42,8 @@ class Served:
     scheduler: type
     step: str
     conditions: Mapping[str, str]
+    stage: Any = None
+    decodes: bool = True
 
 
 def faults_of(served: Served) -> Iterator[StageFault]:
@@ -51,12 +57,18 @@ def faults_of(served: Served) -> Iterator[StageFault]:
         yield StageFault(f"condition-dropped:{key}", f"{name} is not handed over", (f"positive {name}",))
     yield StageFault("prompt-and-negative-swapped", "each has the other's embeddings and conditions", ("positive ",))
     yield StageFault("guidance-twice", "the scale of guidance is applied to itself", ("step 0 guided",))
-    yield StageFault("vae-scale-inverse", "latents are divided by what they should be multiplied with", ("picture",))
-    yield StageFault("scale-and-shift-swapped", "the VAE's scale is its shift", ("picture",))
+    if served.decodes:
+        yield from _OF_DECODING
     if _rotations(served.denoiser):
         yield StageFault(
             "rope-layout", "halves are rotated where neighbours should be, or the reverse", ("step 0 guided",)
         )
+
+
+_OF_DECODING = (
+    StageFault("vae-scale-inverse", "latents are divided by what they should be multiplied with", ("picture",)),
+    StageFault("scale-and-shift-swapped", "the VAE's scale is its shift", ("picture",)),
+)
 
 
 @contextmanager
@@ -75,7 +87,10 @@ def _patches(served: Served, name: str, detail: str) -> Iterator[tuple[Any, str,
         yield served.scheduler, "set_timesteps", _rolled(served.scheduler.set_timesteps)  # type: ignore[attr-defined]
     elif name.startswith("timestep"):
         wrong = _rounded if name == "timestep-dtype" else _in_another_unit
-        yield served.denoiser, "forward", _told_otherwise(served.denoiser.forward, wrong)
+        step = served.step if served.stage is not None else _STEP
+        yield served.denoiser, "forward", _told_otherwise(served.denoiser.forward, step, wrong)
+    elif served.stage is not None and name in _OF_STAGE:
+        yield from _in_stage(served, name, detail)
     elif name == "condition-dropped":
         for callback in _CONDITIONS:
             yield config, callback, _without(getattr(config, callback), detail)
@@ -111,13 +126,54 @@ def _in_another_unit(step: torch.Tensor) -> torch.Tensor:
     return step / _UNITS
 
 
-def _told_otherwise(right: Callable[..., Any], wrong: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+def _in_stage(served: Served, name: str, detail: str) -> Iterator[tuple[Any, str, Any]]:
+    """Faults of guidance and conditions, where a stage of the pipeline's own hands them over."""
+    if name == "condition-dropped":
+        yield served.denoiser, "forward", _lacking(served.denoiser.forward, served.conditions[detail])
+        return
+    predict = served.stage._predict_noise_with_cfg
+
+    def predicted(*args: Any, cfg_policy: Any, **kwargs: Any) -> Any:
+        if name == "prompt-and-negative-swapped":
+            cfg_policy.branches.reverse()
+        answers = predict(*args, cfg_policy=cfg_policy, **kwargs)
+        if name != "guidance-twice" or len(answers) != 2:
+            return answers
+        places = [place for place, branch in enumerate(cfg_policy.branches) if branch.is_conditional]
+        return [_further(one, answers[1 - place]) if place in places else one for place, one in enumerate(answers)]
+
+    yield served.stage, "_predict_noise_with_cfg", predicted
+
+
+def _further(answer: Any, other: Any) -> Any:
+    """An answer as far from the other as guidance takes it, before guidance does."""
+    if isinstance(answer, tuple):
+        return tuple(map(_further, answer, other))
+    return other + _GUIDED * (answer - other)
+
+
+def _lacking(right: Callable[..., Any], name: str) -> Callable[..., Any]:
     signature = inspect.signature(right)
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs)
-        if _STEP in given.arguments:
-            given.arguments[_STEP] = wrong(torch.as_tensor(given.arguments[_STEP]))
+        if name in given.arguments:
+            given.arguments[name] = None
+        return right(*given.args, **given.kwargs)
+
+    forward.__signature__ = signature  # type: ignore[attr-defined]
+    return forward
+
+
+def _told_otherwise(
+    right: Callable[..., Any], step: str, wrong: Callable[[torch.Tensor], torch.Tensor]
+) -> Callable[..., Any]:
+    signature = inspect.signature(right)
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        if step in given.arguments:
+            given.arguments[step] = wrong(torch.as_tensor(given.arguments[step]))
         return right(*given.args, **given.kwargs)
 
     forward.__signature__ = signature  # type: ignore[attr-defined]

@@ -80,6 +80,8 @@ class SGLangPipelineBuilder:
 
     def faults(self, inputs: Tensors) -> Sequence[StageFault]:
         """Mistakes in callbacks, steps and positions; conditions are those that the first scenario hands over."""
+        if (stage := _own_stage(self._require())) is not None:
+            return self._faults_of(stage, scenarios_of(inputs)[0])
         config, handed = self._require().arguments.pipeline_config, dict[str, Any]()
         right = config.prepare_pos_cond_kwargs
 
@@ -91,6 +93,15 @@ class SGLangPipelineBuilder:
         with replaced(config, "prepare_pos_cond_kwargs", watched):
             noted, _ = self._noted(self._denoiser(), scenarios_of(inputs)[0])
         self._conditions = {key: name for key, value in handed.items() if (name := _argument(value, noted.asked[0]))}
+        return list(faults_of(self._served()))
+
+    def _faults_of(self, stage: Any, scenario: Scenario) -> list[StageFault]:
+        """As `faults`: conditions are what the denoiser's forward is handed besides latents, step and switches."""
+        noted, _ = self._noted(self._denoiser(), scenario)
+        taken = inspect.signature(self._denoiser().forward).parameters
+        apart = (next(iter(taken)), self._served().step)
+        handed = {name for name, value in noted.asked[0].items() if value is not None and name not in apart}
+        self._conditions = {name: name for name in sorted(handed) if taken[name].default is None}
         return list(faults_of(self._served()))
 
     def mistaken(self, kind: str) -> AbstractContextManager[None]:
@@ -105,7 +116,9 @@ class SGLangPipelineBuilder:
         upstream = component_model(find_library("diffusers"), read.denoiser.class_name, {})
         scheduler = type(opened.pipeline.get_module("scheduler"))
         step = Denoising(read, upstream).step
-        return Served(opened.arguments.pipeline_config, self._denoiser(), scheduler, step, self._conditions)
+        stage = _own_stage(opened)
+        config = opened.arguments.pipeline_config
+        return Served(config, self._denoiser(), scheduler, step, self._conditions, stage, _decodes(opened))
 
     def notes(self) -> list[str]:
         """What stands in for a package that is not there, and which classes ran."""
@@ -196,6 +209,21 @@ def _denoises(opened: Opened) -> bool:
     from sglang.multimodal_gen.runtime.pipelines_core.stages import DenoisingStage
 
     return any(type(stage) is DenoisingStage for stage in opened.pipeline.stages)
+
+
+def _own_stage(opened: Opened) -> Any:
+    """The pipeline's own stage around SGLang's loop; None where there is none."""
+    from sglang.multimodal_gen.runtime.pipelines_core.stages import DenoisingStage
+
+    found = (one for one in opened.pipeline.stages if isinstance(one, DenoisingStage))
+    return next((one for one in found if type(one) is not DenoisingStage), None)
+
+
+def _decodes(opened: Opened) -> bool:
+    """Whether SGLang's own stage decodes."""
+    from sglang.multimodal_gen.runtime.pipelines_core.stages import DecodingStage
+
+    return any(type(stage) is DecodingStage for stage in opened.pipeline.stages)
 
 
 def _class(part: Any) -> str:
