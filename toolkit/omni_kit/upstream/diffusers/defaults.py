@@ -80,9 +80,9 @@ def media_needed(defaults: Defaults) -> list[str]:
 
 def _assigned_at(taken: Iterable[ast.AST], name: str) -> float:
     """The first line that assigns a variable by default."""
-    lines = (node.lineno for node in taken if isinstance(node, ast.Assign)
-             for target in node.targets if any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(target)))  # fmt: skip
-    return min(lines, default=math.inf)
+    found = [node for node in taken if isinstance(node, ast.Assign)]
+    targets = ((node, one) for node in found for target in node.targets for one in ast.walk(target))
+    return min((node.lineno for node, one in targets if isinstance(one, ast.Name) and one.id == name), default=math.inf)
 
 
 def _made_where_absent(node: ast.AST) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A pipeline's `__call__` in parts, as it is written: up to its loop over steps, around each step, and after the loop."""
+"""A pipeline's `__call__` in parts, as it is written: before its loop over steps, around each step, and after it."""
 
 import ast
 import builtins
