@@ -71,6 +71,8 @@ def _by_ratio(alone: "TrainedStep", measure: "TrainedStep", other: "TrainedStep"
 
 def _nudged(gradients: Tensors, case: "Case") -> Tensors:
     """The gradients moved by what one step in each weight does to those of upstream's model."""
+    if not gradients:
+        return {}  # of a pipeline, which serves
     exact, nudged = (case.pair.results_of(side, "gradients") for side in ("reference", "reference/nudged"))
     return {
         name: gradient + (nudged[name] - exact[name]) if name in nudged and name in exact else gradient

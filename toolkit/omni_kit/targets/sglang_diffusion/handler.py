@@ -42,6 +42,6 @@ class PipelineHandler:
             reference=PIPELINES,
             feed=PIPELINE,
             forbidden=("sglang",),
-            offers=frozenset({Ability.stages}),
+            offers=frozenset({Ability.stages, Ability.mesh}),
             requires={"sglang": INSTALL_SGLANG},
         )

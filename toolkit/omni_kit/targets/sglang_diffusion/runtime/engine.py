@@ -33,7 +33,10 @@ class Opened:
     stand_ins: list[str]
 
     def generate(self, **asked: Any) -> torch.Tensor:
-        """Pictures or films of one request, from 0 to 1; `asked` are fields of SamplingParams."""
+        """Pictures or films of one request, from 0 to 1; `asked` are fields of SamplingParams.
+
+        Of several processes that serve together, some answer nothing: an empty tensor.
+        """
         from sglang.multimodal_gen.configs.sample.sampling_params import SamplingParams
         from sglang.multimodal_gen.runtime.entrypoints.utils import prepare_request
 
@@ -43,15 +46,18 @@ class Opened:
         answer = self.pipeline.forward(prepare_request(self.arguments, parameters), self.arguments)
         if getattr(answer, "error", None):
             raise BadInput(f"SGLang: {answer.error}")
-        return torch.as_tensor(answer.output)
+        return torch.as_tensor([] if answer.output is None else answer.output)
 
 
-def open_pipeline(checkpoint: Path, package: Path | None, options: Mapping[str, Any] | None = None) -> Opened:
-    """Loads a pipeline of diffusers with SGLang, in float32, on one CPU.
+def open_pipeline(
+    checkpoint: Path, package: Path | None, options: Mapping[str, Any] | None = None, rank: int = 0
+) -> Opened:
+    """Loads a pipeline of diffusers with SGLang, in float32, on a CPU.
 
     Args:
         package: the plugin that serves it; None for SGLang's own pipeline.
         options: more arguments of the server.
+        rank: of this process, where several serve and have found each other.
 
     Raises:
         BadInput: the pipeline that SGLang chose is not that of the plugin.
@@ -60,7 +66,7 @@ def open_pipeline(checkpoint: Path, package: Path | None, options: Mapping[str, 
     from sglang.multimodal_gen.runtime.managers.cpu_worker import CPUWorker
 
     arguments = server_arguments(checkpoint, {**_PRECISION, **(options or {})})
-    pipeline = CPUWorker(0, 0, free_port(), arguments).pipeline
+    pipeline = CPUWorker(rank, rank, free_port(), arguments).pipeline
     if package is not None and type(pipeline).__module__.partition(".")[0] != package.name:
         raise BadInput(f"SGLang chose {type(pipeline).__module__} for {checkpoint}, not the pipeline of {package.name}")
     return Opened(pipeline, arguments, stand_ins)
@@ -78,10 +84,11 @@ def prepare(package: Path | None) -> list[str]:
 
 
 def server_arguments(checkpoint: Path, options: Mapping[str, Any]) -> Any:
-    """The arguments of a server of one process, made known to SGLang."""
+    """The arguments of a server, of one process by default, made known to SGLang."""
     from sglang.multimodal_gen.runtime.server_args import ServerArgs, set_global_server_args
 
-    arguments = ServerArgs.from_kwargs(model_path=str(checkpoint), num_gpus=1, backend="sglang", **options)
+    known = {"num_gpus": 1, "backend": "sglang", **options}
+    arguments = ServerArgs.from_kwargs(model_path=str(checkpoint), **known)
     set_global_server_args(arguments)
     return arguments
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import diffusers
 import torch
-from torch import nn
+from torch import distributed, nn
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import find_library
@@ -20,14 +20,17 @@ from omni_kit.targets.references.stages import Noted, noting
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sglang_diffusion.runtime.engine import Opened, open_pipeline
 from omni_kit.targets.sglang_diffusion.runtime.faults import Served, faults_of, made
-from omni_kit.targets.sides import StageFault
+from omni_kit.targets.sides import Mesh, StageFault
 from omni_kit.toys.feeds.pipeline import Scenario, scenarios_of
+from omni_kit.toys.feeds.protocol import Batch
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.guidance import guidance_of
 from omni_kit.upstream.diffusers.models import component_model
 
 _FILM = 5
+_DIT, _WHOLE, _SHARES = "dit.py", "generation.py", "share_tokens("
+_SCENARIOS = 2  # that several processes are compared in: without and with guidance
 _OF_REQUESTS = {"frames": "num_frames"}  # what a request calls it
 
 
@@ -76,6 +79,30 @@ class SGLangPipelineBuilder:
         found: Tensors = {}
         for scenario in scenarios_of(inputs):
             found |= self._called(model, scenario)
+        return found
+
+    def meshes(self, level: str, config_dir: Path) -> Sequence[Mesh] | str:
+        """Devices that share tokens, where the denoiser can, and devices that share guidance."""
+        if level != "sp":
+            return "a pipeline is served, and not trained"
+        if self._package is None or (self._package / _WHOLE).is_file():
+            return "its whole call runs in one stage: devices share nothing of it"
+        text = (self._package / _DIT).read_text(encoding="utf-8")
+        tokens = [Mesh(f"ulysses={count}", count, {"ulysses_degree": count, "sp_degree": count}, _SCENARIOS)
+                  for count in (2, 4) if _SHARES in text]  # fmt: skip
+        guidance = Mesh("guidance=2", 2, {"cfg_parallel_degree": 2, "sp_degree": 1}, _SCENARIOS)
+        return [Mesh("one process", 1, {}, _SCENARIOS), *tokens, guidance]
+
+    def train(self, checkpoint: Path, batches: Sequence[Batch], mesh: Mesh) -> list[tuple[Tensors, Tensors]]:
+        """The pictures of each scenario, made by the processes of a mesh; there are no gradients."""
+        rank = distributed.get_rank() if distributed.is_initialized() else 0
+        opened = open_pipeline(checkpoint, self._package, {"num_gpus": mesh.processes, **mesh.sizes}, rank)
+        self._latest = self._opened[checkpoint] = opened
+        found = []
+        for batch in batches:
+            scenarios = [one for part in batch for samples in part for one in scenarios_of(samples)]
+            pictures = {one.name: self._noted(self._denoiser(), one)[1] for one in scenarios}
+            found.append((pictures, Tensors()))
         return found
 
     def faults(self, inputs: Tensors) -> Sequence[StageFault]:
