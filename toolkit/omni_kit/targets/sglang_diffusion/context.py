@@ -59,7 +59,7 @@ def pipeline_context(facts: PipelineFacts, own: Own, reuses: bool) -> dict[str, 
     """
     return {
         **_names(facts), **_denoiser(facts), **_guided(facts), **_decoded(facts, own, reuses),
-        "asked": [Text(name, _request(name, facts)) for name in call_arguments(facts.pipeline) if name in ASKED],
+        "asked": [Text(name, ASKED[name]) for name in call_arguments(facts.pipeline) if name in ASKED],
         "images": facts.images, "images_needed": facts.images_needed,
         "tasks": tasks_of(facts), "task": tasks_of(facts)[0],
         "unserved": list(unserved(facts.pipeline, {*ASKED, *facts.images})),
@@ -74,11 +74,6 @@ def tasks_of(facts: PipelineFacts) -> list[str]:
     if not facts.images:
         return ["T2V" if facts.video else "T2I"]
     return ["T2V", "I2V"] if facts.video else ["TI2I"]
-
-
-def _request(name: str, facts: PipelineFacts) -> str:
-    """What a request has for an argument; sizes that it does not name follow images."""
-    return f'_chosen(batch, "{name}")' if facts.images and name in ("height", "width") else ASKED[name]
 
 
 def _names(facts: PipelineFacts) -> dict[str, Any]:

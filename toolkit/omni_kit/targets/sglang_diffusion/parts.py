@@ -4,12 +4,15 @@ import ast
 from typing import Any
 
 from omni_kit.errors import Refusal
-from omni_kit.targets.sglang_diffusion.context import Text
+from omni_kit.targets.sglang_diffusion.context import ASKED, Text
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.targets.sglang_diffusion.ways import against_decoding
+from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.divided import PREPARE
 from omni_kit.upstream.diffusers.guidance import Formula
 
+# Of a request, where images may say a size, too.
+_SIZED = {"height": '_chosen(batch, "height")', "width": '_chosen(batch, "width")', "max_area": "_area(batch)"}
 _COUNT = "step_index"  # where a loop does not count its steps
 _EXCHANGED = "attn_processor"  # attention that reads its batch as several answers
 
@@ -32,8 +35,17 @@ def native_context(facts: PipelineFacts) -> dict[str, Any]:
         "index": found.index or _COUNT, "time": found.time, "times": _of_state(found.times, "state", "steps"),
         "latents": found.latents, "frames": found.frames, "called_where": found.where, "loop_where": found.loop_where,
         "end_fits": not unfit, "unfit_end": unfit, "own_vae": bool(unfit or facts.images), "unpacking": unpacking,
-        "first": facts.denoising.latents, "halves": together and _EXCHANGED not in found.parts[PREPARE].text,
+        **image_context(facts), "first": facts.denoising.latents,
+        "halves": together and _EXCHANGED not in found.parts[PREPARE].text,
     }  # fmt: skip
+
+
+def image_context(facts: PipelineFacts) -> dict[str, Any]:
+    """What a stage that hands images to the pipeline's own code is rendered with: sizes then follow them."""
+    if not facts.images:
+        return {}
+    words = {**ASKED, **_SIZED}
+    return {"asked": [Text(name, words[name]) for name in call_arguments(facts.pipeline) if name in words]}
 
 
 def _of_state(text: str, state: str, pipeline: str) -> str:

@@ -14,7 +14,7 @@ from omni_kit.targets.sglang_diffusion.distilled import distillation
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts, pipeline_facts
 from omni_kit.targets.sglang_diffusion.modules import compose, modular_context
 from omni_kit.targets.sglang_diffusion.own import Own, own
-from omni_kit.targets.sglang_diffusion.parts import native_context
+from omni_kit.targets.sglang_diffusion.parts import image_context, native_context
 from omni_kit.targets.sglang_diffusion.unserved import decisions as unserved_decisions
 from omni_kit.targets.sglang_diffusion.ways import DOES, Way, against_stages, choose_way
 from omni_kit.upstream.diffusers.traits import attention_kernels
@@ -118,6 +118,7 @@ class _Planner:
         prefix = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
         more = modular_context(self.facts) if self.way is Way.modular else {}
         more |= native_context(self.facts) if self.way is Way.native else {}
+        more |= image_context(self.facts) if self.way is Way.whole else {}
         own_vae = self.way is Way.whole or more.get("own_vae", False)
         found = pipeline_context(self.facts, self.own, reuses=not own_vae)
         known = found.pop("known_vae")

@@ -31,6 +31,7 @@ from omni_kit.upstream.diffusers.models import component_model
 _FILM = 5
 _DIT, _WHOLE, _SHARES = "dit.py", "generation.py", "share_tokens("
 _SCENARIOS = 2  # that several processes are compared in: without and with guidance
+_BY_SIZE = ("max_area",)  # follows from a request's height and width
 _OF_REQUESTS = {"frames": "num_frames"}  # what a request calls it
 
 
@@ -175,7 +176,7 @@ class SGLangPipelineBuilder:
     def _noted(self, model: Any, scenario: Scenario) -> tuple[Noted, torch.Tensor]:
         opened, read = self._require(), read_pipeline(self._name)
         given = asked(read, guidance_of(read), scenario)
-        given = {_OF_REQUESTS.get(name, name): value for name, value in given.items()}
+        given = {_OF_REQUESTS.get(name, name): value for name, value in given.items() if name not in _BY_SIZE}
         upstream = getattr(diffusers, str(model.hf_config.get("_class_name") or read.denoiser.class_name))
         scheduler = type(opened.pipeline.get_module("scheduler"))
         with noting(upstream, scheduler) as noted, _counting(self._attended), TemporaryDirectory() as folder:
