@@ -17,13 +17,14 @@ from omni_kit.targets.references.stages import noting
 from omni_kit.toys.configs.variants import Variants
 from omni_kit.toys.feeds.pipeline import Scenario, scenarios_of
 from omni_kit.toys.feeds.protocol import Feed
-from omni_kit.toys.pipelines import toy_pipeline
+from omni_kit.toys.pipelines import GIVE_ONE, toy_pipeline
 from omni_kit.toys.pipelines.switches import switched
 from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, images_of
 from omni_kit.upstream.diffusers.defaults import Defaults, media_needed
 from omni_kit.upstream.diffusers.guidance import Guidance, guidance_of
 from omni_kit.upstream.diffusers.pipelines import INDEX, SCHEDULER, Pipeline, find_pipeline
+from omni_kit.upstream.diffusers.signatures import Argument
 
 _SCALE = 4.0  # of guidance
 _UNGUIDED = 1.0
@@ -42,13 +43,19 @@ def asked(pipeline: Pipeline, guidance: Guidance, scenario: Scenario) -> dict[st
     taken = call_arguments(pipeline)
     wanted: dict[str, Any] = {
         "prompt": scenario.text, "height": scenario.rows, "width": scenario.columns,
-        "max_area": scenario.rows * scenario.columns, "num_inference_steps": scenario.steps,
+        "max_area": scenario.rows * scenario.columns, "num_inference_steps": _steps(taken, scenario.steps),
         **dict.fromkeys(FRAMES, scenario.frames),
     }  # fmt: skip
     if guidance.scale:
         wanted[guidance.scale] = _SCALE if scenario.guided else _UNGUIDED
         wanted["negative_prompt"] = scenario.against if scenario.guided else None
     return {name: value for name, value in wanted.items() if name in taken and value is not None}
+
+
+def _steps(taken: Mapping[str, Argument], wanted: int) -> int:
+    """So many steps, but never more than by default: distilled pipelines refuse them."""
+    default = taken["num_inference_steps"].default if "num_inference_steps" in taken else wanted
+    return min(wanted, default) if isinstance(default, int) else wanted
 
 
 def pictured(pipeline: Pipeline, scenario: Scenario) -> dict[str, Image.Image]:
@@ -109,8 +116,7 @@ class PipelineBuilder:
             BadInput: it is neither, or no small pipeline of that class can be made.
         """
         if not source:
-            hint = "give a small pipeline with --checkpoint DIR"
-            raise BadInput("it is not known what this was made from: nothing can be run", hint)
+            raise BadInput("it is not known what this was made from: nothing can be run", GIVE_ONE)
         if Path(source, INDEX).is_file():
             return self._opened(Path(source), torch.float32)
         varied = Path(source).name == _TOY

@@ -186,6 +186,10 @@ class PipelineFacts:
 
     def refuse_what_cannot_be_served(self) -> None:
         """Raises a Refusal where the pipeline is not one of text and images, with one denoiser and an autoencoder."""
+        if since := self.pipeline.retired:
+            successor = next(iter(self.pipeline.cls.node.bases), None)
+            hint = f"scaffold {ast.unparse(successor)}" if successor is not None else ""
+            raise Refusal(f"{self.class_name} is deprecated since diffusers {since}: its constructor raises", hint)
         if others := [name for name in self._media_needed if name not in self.images]:
             raise Refusal(f"{self.class_name} starts from {others[0]}: only text and images are served")
         others = [
