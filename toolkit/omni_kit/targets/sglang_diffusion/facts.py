@@ -200,7 +200,8 @@ class PipelineFacts:
         ]
         if others:
             raise Refusal(f"{self.class_name} also runs {others[0]}: pipelines of one denoiser are scaffolded")
-        strange = [one for one in self.upstream_components if one.library != "transformers"]
+        own = [one for one in self.upstream_components if one.library != "transformers"]
+        strange = [one for one in own if one.role != "guider"]
         if strange:
             raise Refusal(
                 f"{self.class_name} needs {strange[0].name}, a {strange[0].class_name} of {strange[0].library}, "
