@@ -51,8 +51,10 @@ class Attention:
             raise ValueError("FluxTransformer2DModel asks for causal attention or dropout, which no denoiser has")
         is_cross_attention = query.shape[1] != key.shape[1]
         shape = (query.shape[2], key.shape[2], query.shape[3], scale, is_cross_attention)
-        layer = self.layer(*shape, parallel_config is not None)
-        return layer(query, key, value, attn_mask)
+        is_shared = parallel_config is not None
+        if is_shared and attn_mask is not None:
+            attn_mask = _of_keys(attn_mask, key.shape[1])
+        return self.layer(*shape, is_shared)(query, key, value, attn_mask)
 
     def layer(self, heads, key_heads, width, scale=None, is_cross_attention=False, is_shared=False):
         """The layer of a shape, whose backend SGLang selects when it is first asked for."""
@@ -93,6 +95,14 @@ def _adapted(kind: type, attention: Attention) -> type:
     changed = FunctionType(call.__code__, names, call.__name__, call.__defaults__, call.__closure__)
     changed.__kwdefaults__ = call.__kwdefaults__
     return type(f"SGLang{kind.__name__}", (kind,), {"__call__": changed})
+
+
+def _of_keys(mask: torch.Tensor, count: int) -> torch.Tensor:
+    """A mask [batch, keys] of this device's keys, as USPAttention takes it."""
+    plain = mask[:, 0, 0] if mask.dim() == 4 and mask.shape[2] == 1 else mask
+    if plain.dim() != 2 or plain.shape[1] != count:
+        raise ValueError(f"devices cannot share tokens under a mask of shape {tuple(mask.shape)}: serve on one device")
+    return plain
 
 
 def share_tokens(model) -> None:

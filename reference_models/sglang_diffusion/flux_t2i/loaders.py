@@ -8,7 +8,7 @@ from sglang.multimodal_gen.runtime.utils.precision_types import PRECISION_TO_TYP
 
 
 class UpstreamLoader(ComponentLoader):
-    """A tokenizer, a processor or an encoder, of the class that model_index.json names."""
+    """A tokenizer, a processor, or an encoder, of the class that model_index.json names."""
 
     expected_library = ("transformers",)
 

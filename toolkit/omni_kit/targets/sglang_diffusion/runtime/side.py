@@ -18,7 +18,7 @@ from omni_kit.pysource.library import find_library
 from omni_kit.targets.references.pipelines import asked, pictured, read_pipeline
 from omni_kit.targets.references.stages import Noted, noting
 from omni_kit.targets.replacing import replaced
-from omni_kit.targets.sglang_diffusion.runtime.engine import Opened, open_pipeline
+from omni_kit.targets.sglang_diffusion.runtime.engine import Opened, open_pipeline, prepare
 from omni_kit.targets.sglang_diffusion.runtime.faults import Served, faults_of, made
 from omni_kit.targets.sides import Mesh, StageFault
 from omni_kit.toys.feeds.pipeline import Scenario, scenarios_of
@@ -88,6 +88,7 @@ class SGLangPipelineBuilder:
             return "a pipeline is served, and not trained"
         if self._package is None or (self._package / _WHOLE).is_file():
             return "its whole call runs in one stage: devices share nothing of it"
+        prepare(self._package)  # processes that are forked from this one have imported SGLang
         text = (self._package / _DIT).read_text(encoding="utf-8")
         tokens = [Mesh(f"ulysses={count}", count, {"ulysses_degree": count, "sp_degree": count}, _SCENARIOS)
                   for count in (2, 4) if _SHARES in text]  # fmt: skip
