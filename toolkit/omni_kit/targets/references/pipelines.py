@@ -70,6 +70,11 @@ def pictured(pipeline: Pipeline, scenario: Scenario) -> dict[str, Image.Image]:
     return {name: _picture(scenario, number) for number, name in enumerate(names[:count])}
 
 
+def pictures_of(pipeline: Pipeline, scenario: Scenario) -> int:
+    """How many pictures are made at once: one where a pipeline takes images, which many take for one picture alone."""
+    return 1 if images_of(pipeline) else scenario.pictures
+
+
 def _picture(scenario: Scenario, number: int) -> Image.Image:
     """Colours that change across the picture, and are others for each number."""
     drawn = torch.rand(1, 3, 4, 4, generator=torch.Generator().manual_seed(scenario.seed + number))
@@ -167,10 +172,11 @@ class PipelineBuilder:
 
     def _given(self, pipeline: Any, scenario: Scenario) -> dict[str, Any]:
         """All that its call is given, of what it takes."""
-        seeds = range(scenario.seed, scenario.seed + scenario.prompts * scenario.pictures)
+        images, pictures = pictured(self._read, scenario), pictures_of(self._read, scenario)
+        seeds = range(scenario.seed, scenario.seed + scenario.prompts * pictures)
         generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
-        given = asked(self._read, guidance_of(self._read), scenario) | dict.fromkeys(_MANY, scenario.pictures)
-        given |= pictured(self._read, scenario)
+        given = asked(self._read, guidance_of(self._read), scenario) | dict.fromkeys(_MANY, pictures)
+        given |= images
         given |= {"generator": generators, "output_type": "pt", "return_dict": False, "use_resolution_binning": False}
         taken = inspect.signature(type(pipeline).__call__).parameters
         return {name: value for name, value in given.items() if name in taken}

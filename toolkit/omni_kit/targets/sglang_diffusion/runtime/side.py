@@ -15,7 +15,7 @@ from torch import distributed, nn
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import find_library
-from omni_kit.targets.references.pipelines import asked, pictured, read_pipeline
+from omni_kit.targets.references.pipelines import asked, pictured, pictures_of, read_pipeline
 from omni_kit.targets.references.stages import Noted, noting
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sglang_diffusion.runtime.engine import Opened, open_pipeline, prepare
@@ -176,7 +176,7 @@ class SGLangPipelineBuilder:
 
     def _noted(self, model: Any, scenario: Scenario) -> tuple[Noted, torch.Tensor]:
         opened, read = self._require(), read_pipeline(self._name)
-        given = asked(read, guidance_of(read), scenario)
+        given, pictures = asked(read, guidance_of(read), scenario), pictures_of(read, scenario)
         given = {_OF_REQUESTS.get(name, name): value for name, value in given.items() if name not in _BY_SIZE}
         upstream = getattr(diffusers, str(model.hf_config.get("_class_name") or read.denoiser.class_name))
         scheduler = type(opened.pipeline.get_module("scheduler"))
@@ -187,7 +187,7 @@ class SGLangPipelineBuilder:
                 image.save(path)
             given |= {"image_path": paths} if paths else {}
             try:
-                picture = opened.generate(**given, seed=scenario.seed, num_outputs_per_prompt=scenario.pictures)
+                picture = opened.generate(**given, seed=scenario.seed, num_outputs_per_prompt=pictures)
             except Exception as error:
                 raise RuntimeError(f"{error}{_withheld(upstream, noted)}") from error
         return noted, picture.float()
