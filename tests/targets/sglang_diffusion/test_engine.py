@@ -117,6 +117,15 @@ def test_planted_faults_are_seen_and_located(name: str, served: dict[str, Path])
     assert proof.located >= 0.9 * proof.faults, proof.mislocated
 
 
+@pytest.mark.parametrize("pipeline", ["FluxPipeline", "WanPipeline"])
+def test_several_processes_make_the_pictures_of_one(pipeline: str, tmp_path: Path) -> None:
+    """Tokens are shared by 2 and 4, guidance by 2."""
+    new_model("shared", pipeline, target="sglang-diffusion", into=tmp_path)
+    found = run_parity(tmp_path / "shared", ["sp"]).level("sp")
+    assert found.status == "pass", found.reason
+    assert "ulysses=2, ulysses=4, guidance=2 as one process" in found.reason
+
+
 @pytest.mark.parametrize("pipeline", ["LTXPipeline", "FluxImg2ImgPipeline", "FluxKontextPipeline"])
 def test_a_class_alone_is_enough(pipeline: str, tmp_path: Path) -> None:
     """Upstream's process makes a small pipeline of the class, and images where it starts from some."""
