@@ -15,6 +15,8 @@ class FluxT2iPipelineConfig(ImagePipelineConfig):
     task_type: ModelTaskType = ModelTaskType.T2I
     should_use_guidance: bool = False  # the guidance that its denoiser takes comes with the conditions
     enable_autocast: bool = False
+    # FluxPipeline hands latents from part to part as they are: all parts compute in one precision.
+    text_encoder_precisions: tuple[str, ...] = ("bf16",)
     vae_tiling: bool = False
     vae_sp: bool = False
     dit_config: DiTConfig = field(default_factory=FluxT2iDiTConfig)

@@ -119,7 +119,7 @@ class _Planner:
         more = modular_context(self.facts) if self.way is Way.modular else {}
         more |= native_context(self.facts) if self.way is Way.native else {}
         more |= image_context(self.facts) if self.way is Way.whole else {}
-        own_vae = self.way is Way.whole or more.get("own_vae", False)
+        own_vae = more.setdefault("own_vae", self.way is Way.whole)
         found = pipeline_context(self.facts, self.own, reuses=not own_vae)
         known = found.pop("known_vae")
         given = self.facts.subject.given
