@@ -2,7 +2,7 @@
 
 import ast
 import builtins
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -119,7 +119,7 @@ class _Divider:
         imported = tuple(sorted(read - local - set(dir(builtins)) - {"self"}))
         return Divided(
             self.source, self.source.where(self.function), self.source.where(loop), tuple(self._signature()), parts,
-            index, time, ast.unparse(_unwrapped(loop.iter)), self._stepped(leave),
+            index, time, ast.unparse(_unwrapped(loop.iter)), self._stepped(leave, parts),
             ast.unparse(frames) if frames is not None else "", imported,
         )  # fmt: skip
 
@@ -188,15 +188,21 @@ class _Divider:
             raise self._refuse("asks its denoiser and steps in one statement", body[first])
         return body[:first], body[first:last], body[last:]
 
-    def _stepped(self, leave: Sequence[ast.stmt]) -> str:
+    def _stepped(self, leave: Sequence[ast.stmt], parts: Mapping[str, Part]) -> str:
+        """The variable that goes from step to step: the scheduler steps on it, or what comes of a step becomes it."""
+        found: list[str] = []
         for node in (node for one in leave for node in ast.walk(one)):
             if isinstance(node, ast.Call) and dotted(node.func) == _STEP:
-                given = dict(zip(("model_output", "timestep", "sample"), node.args, strict=False))
-                given |= {one.arg: one.value for one in node.keywords if one.arg}
-                names = [one for one in ast.walk(given.get("sample", node.func)) if isinstance(one, ast.Name)]
-                if names and names[0].id != "self":
-                    return names[0].id
-        raise self._refuse("steps on something that is not a variable", self.function)
+                given = [*node.args, *(one.value for one in node.keywords)]
+                found += [one.id for value in given for one in ast.walk(value) if isinstance(one, ast.Name)]
+        passed = [name for name in parts[PREPARE].leaves if name in parts[LEAVE].leaves]
+        carried = [name for name in found if name in parts[PREPARE].leaves and name in parts[LEAVE].takes]
+        asked = {*parts[ENTER].takes, *parts[PREDICT].takes}
+        both = [name for name in carried if name in passed] or passed or carried
+        both = sorted(both, key=lambda name: name not in asked)
+        if not both:
+            raise self._refuse("steps on something that is not a variable", self.function)
+        return both[0]
 
     def _text(self, statements: Sequence[ast.stmt]) -> str:
         """Statements as they are written, with the comments above them, at the margin."""
