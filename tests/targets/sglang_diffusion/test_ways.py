@@ -56,10 +56,13 @@ def test_a_scheduler_that_lacks_what_sglang_asks_steps_in_a_stage_of_its_own(tmp
     named = {"_class_name": "PixArtAlphaPipeline", "transformer": ["diffusers", "PixArtTransformer2DModel"],
              "vae": ["diffusers", "AutoencoderKL"], "tokenizer": ["transformers", "T5Tokenizer"],
              "text_encoder": ["transformers", "T5EncoderModel"]}  # fmt: skip
-    for scheduler, way in (("DDIMScheduler", "native"), ("DPMSolverMultistepScheduler", "modular")):
+    for scheduler, lacks in (("DDIMScheduler", True), ("DPMSolverMultistepScheduler", False)):
         index = {**named, "scheduler": ["diffusers", scheduler]}
         (tmp_path / "model_index.json").write_text(json.dumps(index), encoding="utf-8")
-        assert scaffold(str(tmp_path), tmp_path / "into", dry_run=True).plan.decisions[0].choice == way
+        decisions = scaffold(str(tmp_path), tmp_path / "into", dry_run=True).plan.decisions
+        said = [one.reason for one in decisions if one.what == "SGLang's stages"]
+        assert decisions[0].choice == "native"  # its own code sets the scheduler
+        assert any("without set_begin_index" in one for one in said) is lacks
 
 
 def test_what_fits_is_said_before_it_is_asked_for(tmp_path: Path) -> None:

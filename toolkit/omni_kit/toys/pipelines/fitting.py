@@ -209,8 +209,12 @@ class _Parts:
         """
         going_in, out = channel_names(config)
         channels = parts.latent_channels(self._others)
-        if _SIZE_MISMATCH.search(said) is None or not isinstance(config.get(out), int):
+        match = _SIZE_MISMATCH.search(said)
+        if match is None or not isinstance(config.get(out), int):
             return False
+        if {int(match[1]), int(match[2])} == {channels, config[out]} and config[going_in] > channels:
+            self._changed[out] = channels  # what it takes beyond latents, it does not predict
+            return True
         if going_in not in self._changed and config[going_in] != channels:
             self._take_latents(1)
             return True
