@@ -123,7 +123,7 @@ def test_several_processes_make_the_pictures_of_one(pipeline: str, tmp_path: Pat
     new_model("shared", pipeline, target="sglang-diffusion", into=tmp_path)
     found = run_parity(tmp_path / "shared", ["sp"]).level("sp")
     assert found.status == "pass", found.reason
-    assert "ulysses=2, ulysses=4, guidance=2 as one process" in found.reason
+    assert "ulysses=2, ulysses=4, sp=2, guidance=2 as one process" in found.reason
 
 
 @pytest.mark.parametrize("pipeline", ["LTXPipeline", "FluxImg2ImgPipeline", "FluxKontextPipeline"])

@@ -90,8 +90,9 @@ class SGLangPipelineBuilder:
             return "its whole call runs in one stage: devices share nothing of it"
         prepare(self._package)  # processes that are forked from this one have imported SGLang
         text = (self._package / _DIT).read_text(encoding="utf-8")
-        tokens = [Mesh(f"ulysses={count}", count, {"ulysses_degree": count, "sp_degree": count}, _SCENARIOS)
-                  for count in (2, 4) if _SHARES in text]  # fmt: skip
+        sizes = [(f"ulysses={count}", count, {"ulysses_degree": count, "sp_degree": count}) for count in (2, 4)]
+        sizes.append(("sp=2", 2, {"sp_degree": 2}))  # as SGLang shares tokens where only a number of devices is given
+        tokens = [Mesh(*size, _SCENARIOS) for size in sizes if _SHARES in text]
         guidance = Mesh("guidance=2", 2, {"cfg_parallel_degree": 2, "sp_degree": 1}, _SCENARIOS)
         return [Mesh("one process", 1, {}, _SCENARIOS), *tokens, guidance]
 
