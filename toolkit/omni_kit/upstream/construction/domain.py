@@ -60,6 +60,9 @@ class Method:
     node: ast.FunctionDef
 
 
+_CONFIG_TABLE = ".CONFIG_MAPPING"
+
+
 @dataclass(frozen=True)
 class _Super:
     place: Place
@@ -170,6 +173,8 @@ class Construction(OpenDomain):
 
     def item(self, base: Any, key: Any, frame: Any) -> Any:
         """See `Domain`: an item of a container of modules, or of a table of classes."""
+        if isinstance(base, Unknown) and base.name.endswith(_CONFIG_TABLE) and isinstance(frame.home.owner, Config):
+            return Native(partial(_of_type, frame.home.owner, key)) if isinstance(key, str) else UNKNOWN
         if isinstance(key, Unknown) or isinstance(base, Unknown):
             return UNKNOWN
         if isinstance(base, Module):
@@ -299,6 +304,12 @@ def _table_of(found: tuple[SourceFile, ast.expr] | None) -> Any:
 
 def _anonymous(value: Any) -> Any:
     return UNKNOWN if isinstance(value, Unknown) else value
+
+
+def _of_type(config: Config, model_type: str, **values: Any) -> Any:
+    """The config of a type that the library's table of configs holds."""
+    made = config.of_type(model_type, values)
+    return made if made is not None else UNKNOWN
 
 
 def _text_config(config: Config, *_: Any, **__: Any) -> Config:

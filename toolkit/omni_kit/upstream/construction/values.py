@@ -68,6 +68,10 @@ class Config(ABC):
     def make(self, cls: ClassRef, values: dict[str, Any]) -> "Config | None":
         """The config that calling another class of configs gives; None for any other class."""
 
+    def of_type(self, model_type: str, values: dict[str, Any]) -> "Config | None":
+        """The config of a model_type of the library; None where it has none."""
+        return None
+
     @abstractmethod
     def copy(self) -> "Config":
         """A config of its own with the same values."""

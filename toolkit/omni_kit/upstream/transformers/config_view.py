@@ -83,7 +83,7 @@ class ConfigView(Config):
         Left out: values that could not be read, None by default, and what only the base class of all configs says.
         """
         return {
-            name: value
+            name: part.as_dict() if isinstance(part := self._parts.get(name), ConfigView) else value
             for name, value in self._values.items()
             if _known(value) and name not in _NOT_SAVED and not name.startswith(("_", "base_model_"))
             if name not in self.config.cls.class_variables
@@ -99,7 +99,8 @@ class ConfigView(Config):
         name = self._real(name)
         if isinstance(value, ConfigView):
             if certain:
-                self._parts[name], self._values[name] = value, dict(value.config.given)
+                self._parts[name] = value
+                self._values[name] = {**value.config.given, "model_type": value.model_type}
             return
         if value is UNKNOWN and isinstance(self.config.given.get(name), Mapping):
             return  # what normalises a part that was given leaves it what it is
@@ -112,6 +113,13 @@ class ConfigView(Config):
         """See `Config`."""
         made = named_config_class(cls.source, cls.node.name) if cls.node.name.endswith("Config") else None
         return ConfigView(ModelConfig(made, values, self.config.origin)) if made is not None else None
+
+    def of_type(self, model_type: str, values: dict[str, Any]) -> "ConfigView | None":
+        """See `Config`."""
+        library = self.config.cls.source.library
+        if model_type not in model_types(library):
+            return None
+        return ConfigView(ModelConfig(config_class(library, model_type), values, self.config.origin))
 
     def copy(self) -> "ConfigView":
         """See `Config`."""

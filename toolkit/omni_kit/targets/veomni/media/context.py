@@ -62,4 +62,4 @@ def _attributes(model: UpstreamModel, merging: Merging) -> Iterator[tuple[str, s
         if isinstance(statement, ast.Assign) and (name := dotted(statement.targets[0])) in read:
             value = ast.unparse(statement.value)
             if name is not None and value.startswith("config."):
-                yield name.removeprefix("self."), f"self._{value}"
+                yield name.removeprefix("self."), f"self.{value}"
