@@ -240,7 +240,7 @@ class _Writer:
             pieces = [medium.form.piece(number) | medium.form.aside(number) for number in range(len(owners))]
             for name in pieces[0]:
                 parts = [piece[name] for piece in pieces]
-                found[name] = torch.cat(_evened(parts))
+                found[name] = torch.cat(evened(parts))
                 rows = [torch.full((len(part),), owner) for part, owner in zip(parts, owners, strict=True)]
                 found[f"{'batched' if medium.form.together else 'rows'}.{name}"] = torch.cat(rows)
         return found
@@ -254,8 +254,10 @@ class _Writer:
         return clips | {f"rows.{name}": torch.tensor(owners) for name in clips}
 
 
-def _evened(parts: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Tensors padded at the end of each dimension but the first, to the largest of them."""
+def evened(parts: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return tensors padded with zeros at the end of each dimension but the first, to the largest of them."""
+    if not parts:
+        return []
     sizes = [max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)]
     padded = []
     for part in parts:

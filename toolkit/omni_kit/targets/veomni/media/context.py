@@ -24,6 +24,7 @@ class MediaContext:
         joined: argument of forward -> the dimension along which samples are joined.
         by_token: further arguments with a value for each token.
         dummies: the smallest input of each kind.
+        towers: the attributes of the merging module that hold a tower.
     """
 
     upstream: str
@@ -32,6 +33,7 @@ class MediaContext:
     joined: Sequence[tuple[str, int]]
     by_token: Sequence[str]
     dummies: Sequence[Dummy]
+    towers: Sequence[str]
 
 
 def media_context(model: UpstreamModel, merging: Merging) -> MediaContext:
@@ -48,7 +50,18 @@ def media_context(model: UpstreamModel, merging: Merging) -> MediaContext:
         joined=sorted(joined.items()),
         by_token=[*(["audio_mask"] if heard else []), *(name for name in _BY_TOKEN if name in taken)],
         dummies=dummies_of(model, merging),
+        towers=list(dict.fromkeys(_towers(model, merging))),
     )
+
+
+def _towers(model: UpstreamModel, merging: Merging) -> Iterator[str]:
+    """The first module that each method for features calls."""
+    for one in merging.features:
+        method = model.source.method(merging.owner, f"get_{one.kind}_features")
+        calls = [node for node in ast.walk(method) if isinstance(node, ast.Call)] if method is not None else []
+        named = (dotted(call.func) or "" for call in sorted(calls, key=lambda call: call.lineno))
+        own = (name.removeprefix("self.") for name in named if name.startswith("self."))
+        yield from (name for name in [next((name for name in own if "." not in name), "")] if name)
 
 
 def _attributes(model: UpstreamModel, merging: Merging) -> Iterator[tuple[str, str]]:

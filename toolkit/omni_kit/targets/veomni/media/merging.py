@@ -84,7 +84,8 @@ def find_merging(model: UpstreamModel) -> Merging:
     head = source.method(model.class_name, "forward")
     where = source.where(head or source.classes[model.class_name])
     raise Refusal(
-        f"{model.class_name} ({where}) calls none of {', '.join(KINDS)}: how it merges media into text is not recognised"
+        f"{model.class_name} ({where}) calls none of {', '.join(KINDS)}: "
+        "how it merges media into text is not recognised"
     )
 
 
@@ -141,8 +142,8 @@ def _features(forward: ast.FunctionDef, call: ast.Call, taken: set[str]) -> Feat
 
 def _block_of(forward: ast.FunctionDef, call: ast.Call) -> list[ast.stmt]:
     """The statements that follow the one of a call in its block, itself first."""
-    blocks = [value for node in ast.walk(forward) for value in (getattr(node, "body", None), getattr(node, "orelse", None))
-              if isinstance(value, list)]  # fmt: skip
+    values = (getattr(node, part, None) for node in ast.walk(forward) for part in ("body", "orelse"))
+    blocks = [value for value in values if isinstance(value, list)]
     for block in reversed(blocks):
         for place, statement in enumerate(block):
             if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr) and call in ast.walk(statement):

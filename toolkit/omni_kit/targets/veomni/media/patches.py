@@ -4,8 +4,9 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from omni_kit.pysource.nodes import without_docstring
+from omni_kit.targets.protocol import Decision
 from omni_kit.targets.veomni.media.dummies import Dummy, dummies_of
-from omni_kit.targets.veomni.media.merging import Features, Merging
+from omni_kit.targets.veomni.media.merging import POSITIONS, Features, Merging
 from omni_kit.targets.veomni.text.editing import Edit, edited, renamed, snake
 from omni_kit.targets.veomni.text.patches import Patch
 from omni_kit.upstream.transformers.models import UpstreamModel
@@ -34,6 +35,25 @@ def media_patches(model: UpstreamModel, merging: Merging) -> Iterator[Patch]:
     return collate_infos()
 """,
     )
+
+
+def media_decisions(model: UpstreamModel, merging: Merging) -> Iterator[Decision]:
+    """What becomes of each kind of media, and of positions."""
+    where, dummies = model.source.where, {one.kind: one for one in dummies_of(model, merging)}
+    for one in merging.features:
+        what = f"{one.kind} features {merging.owner}.forward"
+        if one.placed is None:
+            reason = "how they come among the embeddings is not recognised: upstream's code places them all"
+            yield Decision(what, "upstream", reason, where(one.call))
+        else:
+            reason = f"{one.name} goes to the process that has its placeholders"
+            yield Decision(what, "patch", reason, where(one.placed))
+        dummy = dummies.get(one.kind)
+        reason = f"made of {', '.join(dummy.inputs)}" if dummy else "the smallest input of the tower is not known"
+        yield Decision(f"{one.kind} dummy", "generate" if dummy else "none", reason, where(one.call))
+    choice = "generate" if merging.positions else "plain"
+    reason = f"{merging.owner}.{POSITIONS} runs without weights" if merging.positions else "one number for each token"
+    yield Decision("position ids", choice, reason, where(merging.forward))
 
 
 def _merging_patch(model: UpstreamModel, merging: Merging, dummies: Sequence[Dummy]) -> Patch:

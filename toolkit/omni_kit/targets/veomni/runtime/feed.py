@@ -1,14 +1,15 @@
 """How VeOmni's data pipeline hands a sample to its models: with positions and placeholder masks made beforehand."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from omni_kit.toys.feeds.language import as_named, speaker_of
-from omni_kit.toys.feeds.vision import media_of_sample, modality_masks, samples_of
+from omni_kit.toys.feeds.vision import evened, media_of_sample, modality_masks, samples_of
 from omni_kit.toys.tensors import Tensors
 
+_PLAIN = 2  # dimensions of what has a row for each picture or patch
 # What the pipeline writes in place of placeholder tokens before it asks for positions.
 _MARKS = {"image_mask": "IMAGE_INPUT_INDEX", "video_mask": "VIDEO_INPUT_INDEX", "audio_mask": "AUDIO_INPUT_INDEX"}
 
@@ -40,8 +41,21 @@ def without_positions(model: Any, inputs: Tensors) -> dict[str, Any]:
 def packed(model: Any, inputs: Tensors) -> dict[str, Any]:
     """The arguments of forward, labels included, of all rows in one: as VeOmni's collator packs them."""
     samples = samples_of(inputs) if len(inputs["input_ids"]) > 1 else [inputs]
-    batch = collator(model)([sample_of(model, sample) for sample in samples])
-    return placed(batch, inputs["input_ids"].device)
+    return placed(collated(model, samples), inputs["input_ids"].device)
+
+
+def collated(model: Any, samples: Sequence[Tensors]) -> dict[str, Any]:
+    """A batch by the collator of VeOmni's trainers, of samples as upstream takes them.
+
+    Pictures that differ in size are padded alike, because the collator joins them in one tensor.
+    """
+    made = [sample_of(model, sample) for sample in samples]
+    for name in {name for sample in made for name in media_of_sample(sample)}:
+        holders = [sample for sample in made if name in sample and sample[name].dim() > _PLAIN]
+        for sample, tensor in zip(holders, evened([one[name] for one in holders]), strict=True):
+            sample[name] = tensor
+    batch: dict[str, Any] = collator(model)(made)
+    return batch
 
 
 def placed(batch: Mapping[str, Any], device: torch.device | str) -> dict[str, Any]:
@@ -106,7 +120,7 @@ def _with_silence(inputs: Tensors) -> list[int]:
 
 
 def _positions(model: Any, inputs: Tensors, media: Tensors, masks: Tensors) -> torch.Tensor:
-    """Positions on three axes by the model's own function for the pipeline, [1, 3, tokens]."""
+    """Positions by the model's own function for the pipeline: [1, axes, tokens], or [1, tokens] of a single axis."""
     from veomni.utils import constants
 
     ids = inputs["input_ids"].clone()
@@ -118,4 +132,4 @@ def _positions(model: Any, inputs: Tensors, media: Tensors, masks: Tensors) -> t
         known["audio_seqlens"] = media["audio_feature_lengths"]
         known["second_per_grids"] = inputs.get("video_second_per_grid")
     positions: torch.Tensor = model.get_position_id_func()(**known)["position_ids"]
-    return positions.reshape(1, 3, -1).to(ids.device)
+    return (positions.transpose(0, 1) if positions.dim() == 3 else positions).to(ids.device)

@@ -14,7 +14,7 @@ from torch import distributed, nn
 
 from omni_kit.errors import MissingRequirement
 from omni_kit.targets.sides import Mesh
-from omni_kit.targets.veomni.runtime.feed import collator, placed, sample_of
+from omni_kit.targets.veomni.runtime.feed import collated, placed
 from omni_kit.targets.veomni.runtime.slots import COUNTING, kernels_of
 from omni_kit.toys.feeds.protocol import Batch
 from omni_kit.toys.tensors import Tensors
@@ -184,8 +184,7 @@ def step(model: Any, parts: Batch, device: str) -> tuple[Tensors, Tensors]:
 
     state = get_parallel_state()
     mine = parts[max(state.dp_rank, 0) :: state.dp_size]
-    collate = collator(model)
-    batches = [collate([sample_of(model, sample) for sample in part]) for part in mine]
+    batches = [collated(model, part) for part in mine]
     model.zero_grad(set_to_none=True)
     total = reduce_global_loss_token(count_loss_token(batches))
     mean = torch.zeros((), device=device)

@@ -16,7 +16,7 @@ from omni_kit.targets.veomni.media.context import TEMPLATE as MEDIA_TEMPLATE
 from omni_kit.targets.veomni.media.context import media_context
 from omni_kit.targets.veomni.media.merging import Merging, find_merging, refuse_encoder_decoder
 from omni_kit.targets.veomni.media.patches import IMPORTED as MEDIA_IMPORTS
-from omni_kit.targets.veomni.media.patches import media_patches
+from omni_kit.targets.veomni.media.patches import media_decisions, media_patches
 from omni_kit.targets.veomni.text.context import TextContext, models_package, text_context
 from omni_kit.targets.veomni.text.converter import class_prefix, converter_context, layout_of
 from omni_kit.targets.veomni.text.patches import derive_patches, plain_classifiers
@@ -181,8 +181,7 @@ class _Planner:
         if self.expert_parallel:
             yield NewFile(f"{base}/parallel_plan.py", "parallel_plan.py.jinja", context=context)
         if self.merging is not None:
-            media = vars(media_context(self.model, self.merging))
-            yield NewFile(f"{base}/media.py", MEDIA_TEMPLATE, context={**context, **media})
+            yield NewFile(f"{base}/media.py", MEDIA_TEMPLATE, context={**context, **self._media})
         if self.context.grouped_mm:
             yield NewFile(f"{base}/grouped_mm.py", "grouped_mm.py.jinja")
         yield NewFile(f"{base}/generated/__init__.py", text="")
@@ -199,7 +198,7 @@ class _Planner:
     def _training_files(self) -> Iterator[NewFile]:
         """VeOmni's arguments, full and LoRA; a plugin also brings what starts the trainer and a maker of data."""
         name, base = self.request.name, self.base
-        context = {**vars(self.context), **vars(self.training), "kernels": dict(self.request.kernels)}
+        context = {**vars(self.context), **self._media, **vars(self.training), "kernels": dict(self.request.kernels)}
         yaml = f"configs/text/{name}" if self.in_tree else f"{base}/train"
         yield NewFile(f"{yaml}.yaml", "train.yaml.jinja", context={**context, "lora": False})
         if self.training.lora_modules:
@@ -207,6 +206,11 @@ class _Planner:
         if not self.in_tree:
             yield NewFile(f"{base}/train.py", "train.py.jinja", context=context)
             yield NewFile(f"{base}/make_data.py", "make_data.py.jinja", context=context)
+
+    @cached_property
+    def _media(self) -> dict[str, Any]:
+        """What the templates of media are rendered with, too."""
+        return vars(media_context(self.model, self.merging)) if self.merging is not None else {}
 
     @cached_property
     def training(self) -> TrainingContext:
@@ -235,6 +239,8 @@ class _Planner:
             where = self.model.library.show(self.model.config.cls.source.path)
             yield Decision("number of experts", "a toy's", reason, f"{where}: {self.model.config.cls.name}")
         yield from site_decisions(self.sites)
+        if self.merging is not None:
+            yield from media_decisions(self.model, self.merging)
         if self.moe:
             choice = "generate" if self.layout.needs_converter else "none"
             reason = f"{self.layout.disk or 'unknown'} on disk: {self.layout.reason}"
