@@ -260,6 +260,9 @@ class Construction(OpenDomain):
     def _of_library(self, path: str, arguments: list[Any], keywords: dict[str, Any], frame: Any, node: ast.expr) -> Any:
         where, last = frame.home.source.where(node), path.rpartition(".")[2]
         first = arguments[0] if arguments else UNKNOWN
+        if last.endswith("Config") and isinstance(owner := frame.home.owner, Config) and not arguments:
+            made = owner.of_class(path, keywords)
+            return made if made is not None else UNKNOWN
         if path in _COPIES:
             return first.copy() if isinstance(first, Config) else copy.copy(first)
         if path == "setattr":
@@ -306,7 +309,7 @@ def _anonymous(value: Any) -> Any:
     return UNKNOWN if isinstance(value, Unknown) else value
 
 
-def _of_type(config: Config, model_type: str, **values: Any) -> Any:
+def _of_type(config: Config, model_type: str, /, **values: Any) -> Any:
     """The config of a type that the library's table of configs holds."""
     made = config.of_type(model_type, values)
     return made if made is not None else UNKNOWN

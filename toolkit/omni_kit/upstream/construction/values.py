@@ -72,6 +72,10 @@ class Config(ABC):
         """The config of a model_type of the library; None where it has none."""
         return None
 
+    def of_class(self, path: str, values: dict[str, Any]) -> "Config | None":
+        """The config of a class of the library, by its package and name; None where it has none."""
+        return None
+
     @abstractmethod
     def copy(self) -> "Config":
         """A config of its own with the same values."""

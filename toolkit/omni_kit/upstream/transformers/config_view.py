@@ -2,12 +2,13 @@
 
 import ast
 import copy
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.eval import UNKNOWN
-from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.construction.domain import Place
 from omni_kit.upstream.construction.frame import returned_by
 from omni_kit.upstream.construction.values import Config
@@ -83,7 +84,7 @@ class ConfigView(Config):
         Left out: values that could not be read, None by default, and what only the base class of all configs says.
         """
         return {
-            name: part.as_dict() if isinstance(part := self._parts.get(name), ConfigView) else value
+            name: part.as_dict() if isinstance(part := self._part_of(name, value), ConfigView) else value
             for name, value in self._values.items()
             if _known(value) and name not in _NOT_SAVED and not name.startswith(("_", "base_model_"))
             if name not in self.config.cls.class_variables
@@ -102,7 +103,7 @@ class ConfigView(Config):
                 self._parts[name] = value
                 self._values[name] = {**value.config.given, "model_type": value.model_type}
             return
-        if value is UNKNOWN and isinstance(self.config.given.get(name), Mapping):
+        if value is UNKNOWN and isinstance(self._values.get(name), Mapping):
             return  # what normalises a part that was given leaves it what it is
         if certain or self._values.get(name) == value:
             self._values[name] = value
@@ -121,6 +122,17 @@ class ConfigView(Config):
             return None
         return ConfigView(ModelConfig(config_class(library, model_type), values, self.config.origin))
 
+    def of_class(self, path: str, values: dict[str, Any]) -> "ConfigView | None":
+        """See `Config`: a package of the library imports its configs from the files in its directory."""
+        library, (package, _, name) = self.config.cls.source.library, path.rpartition(".")
+        folder = library.root.joinpath(*package.split(".")[1:])
+        for file in sorted(folder.glob("configuration_*.py")) if folder.is_dir() else ():
+            source = read_source(library, file)
+            made = named_config_class(source, name) if name in source.classes else None
+            if made is not None:
+                return ConfigView(ModelConfig(made, values, self.config.origin))
+        return None
+
     def copy(self) -> "ConfigView":
         """See `Config`."""
         copied = copy.copy(self)
@@ -132,6 +144,9 @@ class ConfigView(Config):
         if name not in self._parts:
             self._parts[name] = _nested(self.config, name, value)
         return self._parts[name]
+
+    def _part_of(self, name: str, value: Any) -> Any:
+        return self._part(name, value) if isinstance(value, Mapping) and name.endswith("config") else None
 
     def _real(self, name: str) -> str:
         return self.config.cls.attribute_map.get(name, name)
@@ -181,11 +196,20 @@ def _properties(cls: ConfigClass) -> dict[str, ast.FunctionDef]:
     }
 
 
+def _usual_type(cls: ConfigClass, name: str) -> str:
+    """The model_type that a class gives a part that names none; empty where it says none."""
+    node = cls.source.classes.get(cls.name)
+    text = ast.unparse(node) if node is not None else ""
+    found = re.search(rf"self\.{name}\.get\('model_type', '([\w.-]+)'\)", text)
+    return found.group(1) if found is not None else ""
+
+
 def _nested(parent: ModelConfig, name: str, value: Mapping[str, Any]) -> Any:
     model_type, library = value.get("model_type"), parent.cls.source.library
     if isinstance(model_type, str) and model_type:
         # a part of a type that the library does not have is like any other that cannot be read
         cls = config_class(library, model_type) if model_type in model_types(library) else None
     else:
-        cls = part_class(parent.cls, name)
+        usual = _usual_type(parent.cls, name)
+        cls = config_class(library, usual) if usual in model_types(library) else part_class(parent.cls, name)
     return UNKNOWN if cls is None else ConfigView(ModelConfig(cls, dict(value), f"{parent.origin}: {name}"))
