@@ -8,10 +8,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from omni_kit.errors import Refusal
+from omni_kit.errors import BadInput, Refusal
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.text.sequence import built_classes
-from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
+from omni_kit.upstream.transformers.traits import text_config
 
 KINDS = {"get_image_features": "image", "get_video_features": "video", "get_audio_features": "audio"}
 POSITIONS = "get_rope_index"
@@ -87,6 +88,18 @@ def find_merging(model: UpstreamModel) -> Merging:
         f"{model.class_name} ({where}) calls none of {', '.join(KINDS)}: "
         "how it merges media into text is not recognised"
     )
+
+
+def text_part(model: UpstreamModel) -> UpstreamModel | None:
+    """Return the model of another type that a model builds for its text; None where its own file has the layers."""
+    config = text_config(model)
+    if config is model.config or ("Attention(" in model.source.text and "DecoderLayer" in model.source.text):
+        return None
+    try:
+        found = upstream_model(model.library, config)
+    except BadInput:
+        return None
+    return found if found.source is not model.source else None
 
 
 def refuse_encoder_decoder(model: UpstreamModel) -> None:

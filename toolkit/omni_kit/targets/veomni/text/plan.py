@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, Li
 from omni_kit.targets.veomni.checkout import MODELS, find_checkout, registrants, shipped_model_types
 from omni_kit.targets.veomni.media.context import TEMPLATE as MEDIA_TEMPLATE
 from omni_kit.targets.veomni.media.context import media_context
-from omni_kit.targets.veomni.media.merging import Merging, find_merging, refuse_encoder_decoder
+from omni_kit.targets.veomni.media.merging import Merging, find_merging, refuse_encoder_decoder, text_part
 from omni_kit.targets.veomni.media.patches import IMPORTED as MEDIA_IMPORTS
 from omni_kit.targets.veomni.media.patches import media_decisions, media_patches
 from omni_kit.targets.veomni.text.context import TextContext, models_package, text_context
@@ -96,6 +96,12 @@ class _Planner:
     def merging(self) -> Merging | None:
         """Where media come into the text; None for a model of text alone."""
         return find_merging(self.model) if self.subject.kind in MULTIMODAL else None
+
+    @cached_property
+    def _attending(self) -> tuple[UpstreamModel, Sequence[Site]]:
+        """The model whose layers attend over the text, with its sites: a model with media may build another type's."""
+        text = text_part(self.model) if self.merging is not None else None
+        return (self.model, self.sites) if text is None else (text, find_sites(text, profile(text)))
 
     @property
     def moe(self) -> bool:
@@ -214,7 +220,7 @@ class _Planner:
 
     @cached_property
     def training(self) -> TrainingContext:
-        return training_context(self.subject, self.model, self.request, self.sites)
+        return training_context(self.subject, self.model, self.request, self.sites, self._attending)
 
     def _toy(self) -> dict[str, Any]:
         return small_config(self.model)
@@ -251,9 +257,9 @@ class _Planner:
         for setting, kernel in self.request.kernels.items():
             yield Decision(setting, kernel, "measured on a model of this shape class", "--kernels")
         forward = f"{self.model.class_name.removesuffix('ForCausalLM')}Model.forward"
-        fits, reason, evidence = cut_sequences(self.model, self.sites)
+        fits, reason, evidence = cut_sequences(*self._attending)
         yield Decision(forward, "upstream" if fits else "no sequence parallelism", reason, evidence)
-        fits, reason, evidence = kept_apart(self.model, self.sites)
+        fits, reason, evidence = kept_apart(*self._attending)
         yield Decision("packed sequences", "upstream" if fits else "one sequence", reason, evidence)
         if self.model.config.model_type in shipped_model_types() and not self.in_tree:
             reason = "VeOmni registers this model_type itself; importing the plugin replaces it"
@@ -282,7 +288,7 @@ class _Planner:
             if head.endswith("ForSequenceClassification") and head not in plain_classifiers(self.model):
                 what = f"{head} keeps upstream's head: to train it, override its forward for VeOmni's loss contract"
                 yield Todo(place, 1, what)
-        fits, reason, _ = kept_apart(self.model, self.sites)
+        fits, reason, _ = kept_apart(*self._attending)
         if not fits:
             what = f"VeOmni packs all samples of a batch into one row, and here they would be one sequence: {reason}"
             yield Todo(place, 1, what)

@@ -46,19 +46,27 @@ class TrainingContext:
 
 
 def training_context(
-    subject: Subject, model: UpstreamModel, request: Request, sites: Sequence[Site]
+    subject: Subject,
+    model: UpstreamModel,
+    request: Request,
+    sites: Sequence[Site],
+    attending: tuple[UpstreamModel, Sequence[Site]],
 ) -> TrainingContext:
-    """Return the context of a model's training files."""
+    """Return the context of a model's training files.
+
+    Args:
+        attending: the model whose layers attend over text, with its sites: itself, or the one inside of it.
+    """
     place = model_place(subject, request)
     return TrainingContext(
         model_path=place.path,
         download=place.download,
         given=place.given,
         lora_modules=_linear_layers(model),
-        attention=_attention(model, sites),
+        attention=_attention(*attending),
         chat_template="tokenizer" if _has_chat_template(subject.directory) else "default",
         max_seq_len=_longest(model),
-        packs=kept_apart(model, sites)[0],
+        packs=kept_apart(*attending)[0],
         checkpoints=re.search(r"supports_gradient_checkpointing\s*=\s*True", model.source.text) is not None,
     )
 
