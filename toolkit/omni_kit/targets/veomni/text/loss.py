@@ -19,6 +19,8 @@ OUTPUTS = {
     "CausalLMOutputWithPast": "CausalLMOutputWithLogProbs",
     "MoeCausalLMOutputWithPast": "MoeCausalLMOutputWithLogProbs",
 }
+AUX = "FusedLinearAuxOutputMixin"
+"""What VeOmni's output classes inherit from, beside upstream's."""
 _CONFIG = SELF.attribute("config")
 _VOCABULARY = (
     SELF.attribute("vocab_size"),
@@ -185,6 +187,14 @@ def own_loss(forward: ast.FunctionDef) -> ast.Call | None:
         if isinstance(node, ast.Call) and name in {"CrossEntropyLoss", "cross_entropy"}:
             return node
     return None
+
+
+def output_with_aux(source: SourceFile, name: str) -> str:
+    """The output class that also carries fused_linear_aux: VeOmni's, or one beside upstream's own; "" for neither."""
+    if name in OUTPUTS or name not in source.classes:
+        return OUTPUTS.get(name, "")
+    decorators = {dotted(one) for one in source.classes[name].decorator_list}
+    return f"{name.removesuffix('WithPast')}WithLogProbs" if "dataclass" in decorators else ""
 
 
 def balancing_calls(forward: ast.FunctionDef) -> list[ast.Call]:

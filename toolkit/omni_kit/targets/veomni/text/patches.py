@@ -13,9 +13,11 @@ from omni_kit.pysource.nodes import without_docstring
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.veomni.text.editing import Edit, edited, renamed, snake, span
 from omni_kit.targets.veomni.text.loss import (
+    AUX,
     OUTPUTS,
     Loss,
     balancing_calls,
+    output_with_aux,
     read_loss,
     standard_block,
     statement_of,
@@ -108,7 +110,8 @@ def derive_patches(model: UpstreamModel, sites: Sequence[Site]) -> PatchSet:
     patches = [patch for site in wanted for patch in _patch(model, site, wanted)]
     patches += [*_classifiers(model), *_own_initialisation(model)]
     slots = tuple(SLOTS[name] for name in SLOTS if any(s.site == name and s.decision == "patch" for s in wanted))
-    outputs = tuple(name for name in OUTPUTS.values() if any(re.search(rf"\b{name}\b", p.text) for p in patches))
+    named = (*OUTPUTS.values(), AUX)
+    outputs = tuple(name for name in named if any(re.search(rf"\b{name}\b", p.text) for p in patches))
     called = {name for patch in patches for name in _free_names(patch.text)}
     functions = [(module, tuple(sorted(names & called))) for module, names in known_features().items()]
     if _CLASSIFIED in called and _CLASSIFIED not in model.source.imports:
@@ -169,7 +172,21 @@ def _patch(model: UpstreamModel, site: Site, sites: Sequence[Site]) -> Iterator[
         yield _replayed(source, site)
     elif site.site == "causal-lm-loss":
         balanced = any(other.site == "load-balancing-loss" for other in sites)
-        yield _loss_patch(source, site, balanced)
+        if site.decision == "patch":
+            yield from _own_output(source, site)
+        yield _loss_patch(source, site, balanced, model.built_config.has("text_config"))
+
+
+def _own_output(source: SourceFile, site: Site) -> Iterator[Patch]:
+    """An output class beside upstream's, where VeOmni has none for it."""
+    node = source.method(*site.target.split("."))
+    name = read_loss(source, node).output if node is not None else ""
+    if name and name not in OUTPUTS:
+        text = f"""@dataclass
+class {output_with_aux(source, name)}({AUX}, {name}):
+    \"\"\"Upstream's output, with what a fused loss returns beside it.\"\"\"
+"""
+        yield Patch("add_helper_after", name, "an output that carries what a fused loss returns", text)
 
 
 def _guarded_method(source: SourceFile, site: Site, call: str, description: str) -> Patch:
@@ -225,7 +242,7 @@ def _replayed(source: SourceFile, site: Site) -> Patch:
     )
 
 
-def _loss_patch(source: SourceFile, site: Site, balanced: bool) -> Patch:
+def _loss_patch(source: SourceFile, site: Site, balanced: bool, nested: bool) -> Patch:
     class_name, _, method = site.target.rpartition(".")
     node = source.method(class_name, method)
     assert node is not None
@@ -233,31 +250,33 @@ def _loss_patch(source: SourceFile, site: Site, balanced: bool) -> Patch:
     if balanced:
         edits = [_balancing_edit(source, node, call) for call in balancing_calls(node)]
     if site.decision == "patch":
-        edits += [*_fused_loss_edits(source, node, loss), *_output_edits(source, loss)]
+        edits += [*_fused_loss_edits(source, node, loss, nested), *_output_edits(source, loss)]
     else:
         edits += [_adapted_loss_edit(source, node, call) for call in loss.calls]
     text = edited(source, node, edits)
     if site.decision == "patch":
-        text = _new_annotation(text, loss.output)
+        text = _new_annotation(text, loss.output, output_with_aux(source, loss.output))
     description = "VeOmni's loss contract: fused cross entropy through the OpSlot, or its loss function"
     return Patch(
         "override_method", site.target, description, renamed(text, method, f"{snake(class_name)}_{method}_patched")
     )
 
 
-def _fused_loss_edits(source: SourceFile, node: ast.FunctionDef, loss: Loss) -> Iterator[Edit]:
+def _fused_loss_edits(source: SourceFile, node: ast.FunctionDef, loss: Loss, nested: bool) -> Iterator[Edit]:
     """Loss and logits by VeOmni's kernel: for the three statements that most models have, else before lm_head."""
     assert node.args.kwarg is not None
     rest, standard = node.args.kwarg.arg, standard_block(node, loss)
+    vocabulary = "self.config.text_config.vocab_size" if nested else "self.config.vocab_size"
+    fused = _FUSED_LOSS.replace("self.config.vocab_size", vocabulary)
     if standard:
         hidden = ast.unparse(loss.heads[0][1])
-        block = _FUSED_LOSS.format(hidden=hidden, given="hidden_states", loss="loss", logits="logits", rest=rest)
+        block = fused.format(hidden=hidden, given="hidden_states", loss="loss", logits="logits", rest=rest)
         block = block.replace("hidden_states = hidden_states\n", "")
         yield Edit.lines(source, standard[0], standard[-1], block)
         return
     names = {"given": "head_inputs", "loss": "head_loss", "logits": "head_logits"}
     for head, hidden_states in loss.heads:
-        block = _FUSED_LOSS.format(hidden=ast.unparse(hidden_states), rest=rest, **names)
+        block = fused.format(hidden=ast.unparse(hidden_states), rest=rest, **names)
         yield Edit.before(source, statement_of(node, head), block)
         yield Edit.at(source, head, names["logits"])
     for call in loss.calls:
@@ -268,7 +287,7 @@ def _output_edits(source: SourceFile, loss: Loss) -> Iterator[Edit]:
     """The output carries what the kernel returns besides loss and logits."""
     data = source.text.encode()
     for call in loss.outputs:
-        yield Edit.at(source, call.func, OUTPUTS[loss.output])
+        yield Edit.at(source, call.func, output_with_aux(source, loss.output))
         end = span(source, call)[1] - 1
         before = data[:end].rstrip(b" \n")
         last = b"\n" in data[len(before) : end]
@@ -350,8 +369,8 @@ def _guard(source: SourceFile, slot: str, call: str, node: ast.FunctionDef) -> E
     return Edit.before(source, without_docstring(node.body)[0], block)
 
 
-def _new_annotation(text: str, old: str) -> str:
-    return re.sub(rf"(\)\s*->[^:]*)\b{old}\b", rf"\1{OUTPUTS[old]}", text, count=1)
+def _new_annotation(text: str, old: str, new: str) -> str:
+    return re.sub(rf"(\)\s*->[^:]*)\b{old}\b", rf"\1{new}", text, count=1)
 
 
 def _imports(source: SourceFile, patches: Sequence[Patch]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -23,7 +23,13 @@ from omni_kit.targets.veomni.text.kernels import (
     norm_difference,
     rotary_difference,
 )
-from omni_kit.targets.veomni.text.loss import OUTPUTS, balancing_calls, own_loss, read_loss, recorded_logits
+from omni_kit.targets.veomni.text.loss import (
+    balancing_calls,
+    output_with_aux,
+    own_loss,
+    read_loss,
+    recorded_logits,
+)
 from omni_kit.targets.veomni.text.replay import REPLAY, choices, known_features, routing_methods
 from omni_kit.targets.veomni.text.routing import Block, returns_logits, routing_block, routing_scheme
 from omni_kit.toys.modules import parts, small_model
@@ -343,7 +349,7 @@ def _losses(model: UpstreamModel, small: Module) -> Iterator[Site]:
         return
     target, loss = f"{name}.forward", read_loss(model.source, forward)
     has_bias = any(p.name == "lm_head.bias" for p in model.skeleton.parameters)
-    if loss.fusible and not has_bias and loss.output in OUTPUTS:
+    if loss.fusible and not has_bias and output_with_aux(model.source, loss.output):
         reason = "logits come straight from lm_head, so the fused loss may skip them"
         yield Site("causal-lm-loss", target, "patch", reason, model.source.where(loss.calls[-1]))
     elif loss.calls:
