@@ -178,6 +178,7 @@ class PipelineBuilder:
         generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
         given = asked(self._read, guidance_of(self._read), scenario) | dict.fromkeys(_MANY, pictures)
         given |= images
-        given |= {"generator": generators, "output_type": "pt", "return_dict": False, "use_resolution_binning": False}
+        given["generator"] = generators[0] if len(generators) == 1 else generators
+        given |= {"output_type": "pt", "return_dict": False, "use_resolution_binning": False}
         taken = inspect.signature(type(pipeline).__call__).parameters
         return {name: value for name, value in given.items() if name in taken}

@@ -39,7 +39,6 @@ _NO_ARGUMENT = re.compile(r"Scheduler\.(?P<method>\w+)\(\) got an unexpected key
 _UNEXPECTED = re.compile(r"unexpected keyword argument '(?P<argument>\w+)'")
 _UNEVEN = 2  # how much axes differ that share a head unevenly
 _TOKENS_HALVED = 4  # a picture halved along both sides
-_MEAN_AND_VARIANCE = 2
 _OF_TEXT = ("tokenizer", "text_encoder")
 _BEYOND = re.compile(r"index \d+ is out of bounds for dimension \d+ with size (?P<size>\d+)")
 _OF_LAYER = re.compile(r"hidden_states\w*\[")
@@ -165,7 +164,7 @@ class _Parts:
             self._take_latents(self._multiples.pop(0))
             return
         config = {**parts.denoiser_config(self._denoiser), **self._changed}
-        if _passed_through(error, _SCHEDULERS) and self._answer(config, said):
+        if _passed_through(error, _SCHEDULERS) and (self._answer(config, said) or self._one_stage(error)):
             return
         if _in_rope(error) and (match := _SIZE_MISMATCH.search(said)):
             came, wants = int(match[1]), int(match[2])
@@ -202,6 +201,15 @@ class _Parts:
         if isinstance(toy.get(out), int):
             self._changed[out] = max(1, toy[out] * channels * multiple // toy[going_in])
 
+    def _one_stage(self, error: Exception) -> bool:
+        """Whether the scheduler divides its steps into stages, of which the call names none: then there is one."""
+        changed = {name: 1 for name, value in self._others[SCHEDULER].config.items() if name == "stages" and value != 1}
+        if changed and isinstance(error, KeyError):
+            component = next(one for one in self._read.components if one.name == SCHEDULER)
+            self._others[SCHEDULER] = parts.scheduler(component, {**self._asked.get(SCHEDULER, {}), **changed})
+            return True
+        return False
+
     def _answer(self, config: Mapping[str, Any], said: str) -> bool:
         """Whether the scheduler takes fewer channels than the denoiser predicts: the rest is a learned variance.
 
@@ -218,10 +226,11 @@ class _Parts:
         if going_in not in self._changed and config[going_in] != channels:
             self._take_latents(1)
             return True
-        doubled = config[going_in] * _MEAN_AND_VARIANCE
-        fits = config[out] < doubled
+        wanted, answered = int(match[1]), int(match[2])
+        right = wanted * max(1, config[out] // answered)  # a part of what it predicts is its answer
+        fits = bool(config[out] != right)
         if fits:
-            self._changed[out] = doubled
+            self._changed[out] = right
         return fits
 
     def _take_scheduler(self, method: str, argument: str) -> bool:

@@ -114,7 +114,10 @@ def autoencoder(component: Component, changed: Mapping[str, Any] | None = None, 
         BadInput: it cannot be built so.
     """
     cls = _class(component)
-    values = {name: _shrunk(name, value) for name, value in constructor_defaults(cls).items()}
+    values = constructor_defaults(cls)
+    latents = max((one for name, one in values.items() if name in _LATENT_CHANNELS and isinstance(one, int)), default=1)
+    channels = -(-_CHANNELS // (2 * latents)) * 2 * latents  # some share them among means and deviations of latents
+    values = {name: _shrunk(name, value, channels) for name, value in values.items()}
     _level(values, levels)
     values |= {name: one for name, one in _UNDECLARED.items() if name in _required(cls)}
     values |= {name: other for name, (plain, other) in _MEASURES.items() if name in values and values[name] in plain}
@@ -241,10 +244,10 @@ def _class(component: Component) -> Any:
     return found
 
 
-def _shrunk(name: str, value: Any) -> Any:
+def _shrunk(name: str, value: Any, channels: int) -> Any:
     """One argument of an autoencoder: channels and layers are few, what says how latents lie is kept."""
     if name.endswith("block_out_channels") and isinstance(value, (list, tuple)):
-        return tuple(_CHANNELS for _ in value)
+        return tuple(channels for _ in value)
     if name.endswith(_LAYERS_OF):
         return tuple(1 for _ in value) if isinstance(value, (list, tuple)) else 1
     if name.endswith("norm_num_groups") or name == "attention_head_dim":

@@ -32,12 +32,15 @@ def media_of(pipeline: Pipeline) -> list[str]:
 def images_of(pipeline: Pipeline) -> list[str]:
     """The arguments for pictures that a call is handed, in order: annotated so, or given to a processor of pictures.
 
-    Adapters are loaded apart, and pictures that are already encoded are no pictures.
+    Adapters are loaded apart, and pictures that are already encoded are no pictures. A mask belongs to the picture
+    before it, and to a film where there is none.
     """
     processed = set(_processed(pipeline))
     found = [one.name for one in call_arguments(pipeline).values()
              if one.name in processed or any(word in one.annotation for word in _PICTURES)]  # fmt: skip
-    return [name for name in found if not any(word in name for word in _NO_PICTURES)]
+    names = [name for name in found if not any(word in name for word in _NO_PICTURES)]
+    first = next((place for place, name in enumerate(names) if "mask" not in name), len(names))
+    return names[first:]
 
 
 def frames_of(pipeline: Pipeline) -> str:

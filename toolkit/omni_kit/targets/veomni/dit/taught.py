@@ -28,7 +28,7 @@ GET, PROCESS, MODEL = "get_condition", "process_condition", "the trainer's call"
 Fault = tuple[str, str]
 IN_FULL = {"torch_dtype_of_encoders": "float32"}
 """What configs of conditions that `new-model` makes are told, so that rounding excuses nothing."""
-_SIZES, _FRAMES, _STEPS = ((64, 64), (64, 96)), 9, 3
+_SIZES, _FRAMES, _STEPS = ((64, 64), (64, 96)), 5, 3  # as many frames as small pipelines are fitted to
 _DRAWS, _MORE_DRAWS = 12, 3000  # of noise, by which times and noise levels are told: at last nearly all there are
 _CLOSE = 1e-3  # of the largest element: what a wrong scale or shift does is a hundred times as much
 _GUESSED = 5e-2  # between the times that were drawn, what was learned is guessed
