@@ -126,8 +126,10 @@ class WanConditionModel(PreTrainedModel):
         return any(parameter.dim() == 5 for parameter in self.vae.parameters())
 
     def _encoded(self, pixels: torch.Tensor) -> torch.Tensor:
-        answer = self.vae.encode(pixels)
-        return answer.latent_dist.mode() if hasattr(answer, "latent_dist") else answer[0]
+        of_pictures = pixels.dim() == 5 and not self._of_videos  # such an autoencoder takes a film frame by frame
+        answer = self.vae.encode(pixels[0].transpose(0, 1) if of_pictures else pixels)
+        latents = answer.latent_dist.mode() if hasattr(answer, "latent_dist") else answer[0]
+        return latents.transpose(0, 1)[None] if of_pictures else latents
 
     def _normalised(self, latents: torch.Tensor) -> torch.Tensor:
         """Latents as the denoiser knows them: mean and deviation."""
