@@ -13,7 +13,8 @@ from omni_kit.toys.feeds.pipeline import PipelineFeed
 FITTED = ["LTXPipeline", "SanaPipeline", "ZImagePipeline"]
 MORE = ["FluxPipeline", "StableDiffusion3Pipeline", "WanPipeline", "QwenImagePipeline", "ChromaPipeline",
         "Lumina2Pipeline", "CogView4Pipeline", "HunyuanVideoPipeline", "MochiPipeline", "HunyuanDiTPipeline",
-        "HunyuanImagePipeline", "EasyAnimatePipeline"]  # fmt: skip
+        "HunyuanImagePipeline", "EasyAnimatePipeline", "HunyuanVideo15Pipeline", "LattePipeline", "SanaVideoPipeline",
+        "BriaFiboPipeline", "WanVACEPipeline", "SkyReelsV2Pipeline"]  # fmt: skip
 
 
 def made(name: str) -> Any:

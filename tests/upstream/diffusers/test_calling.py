@@ -1,0 +1,28 @@
+"""What calls of pipelines take besides text."""
+
+import pytest
+
+from omni_kit.pysource.library import find_library
+from omni_kit.upstream.diffusers.calling import frames_of, images_of
+from omni_kit.upstream.diffusers.pipelines import Pipeline, find_pipeline
+
+
+def read(name: str) -> Pipeline:
+    return find_pipeline(find_library("diffusers"), name, {})
+
+
+def test_a_mask_goes_with_the_picture_before_it_and_not_with_a_film() -> None:
+    assert images_of(read("FluxInpaintPipeline"))[:2] == ["image", "mask_image"]
+    assert images_of(read("WanVACEPipeline")) == ["reference_images"]
+
+
+@pytest.mark.parametrize(
+    ("name", "frames"),
+    [("WanPipeline", "num_frames"), ("SanaVideoPipeline", "frames"), ("LattePipeline", "video_length")],
+)
+def test_what_the_number_of_frames_is_called(name: str, frames: str) -> None:
+    assert frames_of(read(name)) == frames
+
+
+def test_pictures_have_no_frames() -> None:
+    assert frames_of(read("FluxPipeline")) == ""
