@@ -34,8 +34,24 @@ def decisions(model: UpstreamModel) -> dict[str, set[str]]:
 def test_standard_moe_is_patched_everywhere(model: Models, model_type: str) -> None:
     found = decisions(model(model_type))
     assert found.pop("router") == {"skip"}
+    assert found.pop("router-replay") == {"adapt"}
     assert found.pop("attention") == {"upstream"}
     assert set().union(*found.values()) == {"patch"}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "target", "router"),
+    [
+        ("olmoe", "OlmoeTopKRouter.forward", ("OlmoeTopKRouter", "self")),
+        ("deepseek_v3", "DeepseekV3MoE.route_tokens_to_experts", ("DeepseekV3TopkRouter", "self.gate")),
+        ("lfm2_moe", "Lfm2MoeSparseMoeBlock.route_tokens_to_experts", ("Lfm2MoeSparseMoeBlock", "self")),
+    ],
+)
+def test_replay_follows_the_choice_of_experts(
+    model: Models, model_type: str, target: str, router: tuple[str, str]
+) -> None:
+    (site,) = (one for one in find_sites(model(model_type), profile(model(model_type))) if one.site == "router-replay")
+    assert (site.target, site.router) == (target, router)
 
 
 @pytest.mark.parametrize("model_type", ["llama", "qwen2", "qwen3", "mistral"])
@@ -199,7 +215,7 @@ def test_patches_are_upstream_with_a_guard(model: Models, model_type: str) -> No
     assert derived.patches
     for patch in derived.patches:
         tree = ast.parse(patch.text).body[0]
-        if patch.target.endswith("ForCausalLM.forward"):
+        if patch.target.endswith(("ForCausalLM.forward", "ForSequenceClassification.forward")):
             continue
         stripped = ast.dump(_WithoutGuards().visit(tree))
         upstream = _upstream(subject, patch.target)
@@ -208,7 +224,11 @@ def test_patches_are_upstream_with_a_guard(model: Models, model_type: str) -> No
 
 class _WithoutGuards(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST | None:
-        return None if ast.unparse(node.test).endswith(".use_non_eager_impl") else self.generic_visit(node)
+        guards = (".use_non_eager_impl", "get_active_replay() is not None")
+        return None if ast.unparse(node.test).endswith(guards) else self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        return None if ast.unparse(node).startswith("record_router_indices(") else node
 
 
 def _upstream(model: UpstreamModel, target: str) -> "ast.FunctionDef | ast.ClassDef":
@@ -292,9 +312,11 @@ def test_children_begin_as_upstream_has_them_where_transformers_asks_whose_code_
     newer = Library("transformers", tmp_path)
     for name, changed in (("nanochat", ["NanoChatPreTrainedModel._initialize_weights"]), ("llama", [])):
         subject = replace(model(name), library=newer)
-        found = [one.target for one in derive_patches(subject, []).patches]
-        assert found == changed
-        assert not derive_patches(model(name), []).patches
+        found, before = (
+            [patch.target for patch in derive_patches(one, []).patches if "_initialize" in patch.target]
+            for one in (subject, model(name))
+        )
+        assert (found, before) == (changed, [])
 
 
 def test_experts_whose_number_is_left_open_have_those_of_a_toy() -> None:
