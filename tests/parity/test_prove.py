@@ -197,6 +197,14 @@ def test_nothing_is_planted_in_what_is_wrong_already(plant: Plant, sides: Sides)
     assert any(note.startswith("nothing was planted: forward does not pass") for note in report.notes)
 
 
+def test_a_level_that_does_not_apply_keeps_nothing_from_being_planted(veomni_models: Path, sides: Sides) -> None:
+    report = run_parity(veomni_models / "llama", ["ep"], sides=sides, prove=True)
+
+    assert report.level("ep").reason.startswith("not applicable")
+    assert report.prove is not None
+    assert report.prove.faults == report.prove.detected > 20
+
+
 def test_a_missed_fault_is_no_success() -> None:
     levels = [LevelResult("forward", "pass")]
     missed = ParityReport("p", "m", levels, prove=Proof(2, 1, 1, ["mask-dropped in a"]))

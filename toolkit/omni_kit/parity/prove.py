@@ -50,9 +50,13 @@ def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = l
     if Ability.trace not in case.offers:
         case.note("nothing was planted: both sides have no trace, so that no module could be blamed")
         return None
-    shared = [level for level in levels if level in PROCESS_LEVELS]
-    for level in (*_needed(case), *shared):
-        if (found := judge(level, case)).status != "pass":
+    shared = []
+    for level in (*_needed(case), *(level for level in levels if level in PROCESS_LEVELS)):
+        found = judge(level, case)
+        if level in PROCESS_LEVELS and not found.applicable:
+            continue  # such as the sharing of experts by a model that has none
+        shared += [level] if level in PROCESS_LEVELS else []
+        if found.status != "pass":
             case.note(f"nothing was planted: {level} does not pass without a fault either ({found.reason})")
             return None
     planted, idle = [], []
