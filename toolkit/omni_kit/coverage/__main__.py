@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import omni_kit.coverage
-from omni_kit.coverage import denoisers, language, served
+from omni_kit.coverage import denoisers, language, ports, served
 from omni_kit.coverage.case import in_shares
 from omni_kit.coverage.facts import CHECKED, Facts, all_names, collect, names_of, quick_names
 from omni_kit.coverage.versions import LEAST_EXPLAINED, compare, page
@@ -25,6 +25,8 @@ def main() -> None:
     for name in _FAMILIES:
         family = commands.add_parser(name, help=f"bring every one of these models through the whole path: {name}")
         family.add_argument("names", nargs="*", metavar="NAME", help="every one by default")
+    ported = commands.add_parser("ports", help="port public repositories into diffusers; fetches them with git")
+    ported.add_argument("names", nargs="*", metavar="OWNER/NAME", help="every one of the list by default")
     facts = commands.add_parser("facts", help="collect what is decided on the installed libraries")
     facts.add_argument("--quick", action="store_true", help="two models of each kind")
     facts.add_argument("--like", type=Path, metavar="FILE", help="the models of facts that were collected before")
@@ -46,6 +48,8 @@ def _done(given: argparse.Namespace) -> tuple[str, int]:
     if given.command in _FAMILIES:
         family = _FAMILIES[given.command]
         return family.page(in_shares(given.names or family.names(), family.cover_one)), 0
+    if given.command == "ports":
+        return ports.page([*ports.cover(ports.repositories(given.names))]), 0
     if given.command == "facts":
         return _facts(given.quick, given.like).dump(), 0
     base, *others = (Facts.load(file.read_text(encoding="utf-8")) for file in given.facts)

@@ -13,7 +13,7 @@ from omni_kit.errors import OmniKitError
 from omni_kit.isolation.pool import map_in_forks
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.verify.card import Stage
-from omni_kit.verify.run import DIFFERENCE, LEFT_OUT, verify
+from omni_kit.verify.run import DIFFERENCE, LEFT_OUT, TODO, verify
 
 _PROCESSES = 2
 _LONGEST = 300
@@ -62,7 +62,11 @@ def proof(directory: Path, sides: Sides) -> tuple[Outcome, str]:
     except OmniKitError as error:
         return "fault", error.message
     for outcome, status in (("fault", "failed"), ("no toy", "not tested")):  # what neither side could answer
-        wrong = [stage for stage in card.stages if stage.status == status and stage.reason != LEFT_OUT]
+        wrong = [
+            stage
+            for stage in card.stages
+            if stage.status == status and stage.reason != LEFT_OUT and stage.stage != TODO
+        ]
         if wrong:
             return cast(Outcome, outcome), f"{wrong[0].stage}: {wrong[0].reason}"
     return "proven", f"{max(_difference(stage) for stage in card.stages):.0e}"

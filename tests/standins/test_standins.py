@@ -1,0 +1,131 @@
+"""Stand-ins do what the packages do: as plain torch does, and as the packages do where they are installed."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from omni_kit.standins import ROOT, stand_ins
+from omni_kit.standins.flash_attn import flash_attn_func, flash_attn_qkvpacked_func, flash_attn_varlen_func
+from omni_kit.standins.flash_attn.bert_padding import pad_input, unpad_input
+from omni_kit.standins.mmengine import Registry
+from omni_kit.standins.xformers.ops import LowerTriangularMask, fmha, memory_efficient_attention
+from omni_kit.upstream.repositories.names import in_stand_ins
+
+
+def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    """Softmax of scaled products, times values; [B, N, heads, width]."""
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / q.shape[-1] ** 0.5
+    weights = (scores if mask is None else scores + mask).softmax(dim=-1)
+    return torch.einsum("bhqk,bkhd->bqhd", weights, v)
+
+
+@pytest.fixture
+def qkv() -> tuple[torch.Tensor, ...]:
+    torch.manual_seed(0)
+    return tuple(torch.randn(2, 5, 3, 8) for _ in range(3))
+
+
+def test_flash_attention_is_attention(qkv: tuple[torch.Tensor, ...]) -> None:
+    torch.testing.assert_close(flash_attn_func(*qkv), attended(*qkv))
+    torch.testing.assert_close(flash_attn_qkvpacked_func(torch.stack(qkv, dim=2)), attended(*qkv))
+
+
+def test_the_last_query_of_causal_attention_sees_every_key(qkv: tuple[torch.Tensor, ...]) -> None:
+    q, k, v = qkv
+    mask = torch.full((3, 5), float("-inf")).triu(3)
+    torch.testing.assert_close(flash_attn_func(q[:, :3], k, v, causal=True), attended(q[:, :3], k, v, mask))
+
+
+def test_samples_of_several_lengths_see_themselves_alone(qkv: tuple[torch.Tensor, ...]) -> None:
+    q, k, v = (one[0] for one in qkv)
+    ends = torch.tensor([0, 2, 5], dtype=torch.int32)
+    found = flash_attn_varlen_func(q, k, v, ends, ends, 3, 3)
+    for start, end in ((0, 2), (2, 5)):
+        torch.testing.assert_close(found[start:end], attended(*(one[None, start:end] for one in (q, k, v)))[0])
+
+
+def test_padding_comes_back_as_zeros() -> None:
+    x, mask = torch.randn(2, 4, 3), torch.tensor([[1, 1, 0, 0], [1, 1, 1, 0]])
+    tokens, indices, ends, longest = unpad_input(x, mask)
+    assert (ends.tolist(), longest) == ([0, 2, 5], 3)
+    torch.testing.assert_close(pad_input(tokens, indices, 2, 4), x * mask[..., None])
+
+
+def test_masks_of_xformers_hide_what_they_say(qkv: tuple[torch.Tensor, ...]) -> None:
+    q, k, v = qkv
+    hidden = torch.full((5, 5), float("-inf"))
+    torch.testing.assert_close(
+        memory_efficient_attention(q, k, v, attn_bias=LowerTriangularMask()), attended(q, k, v, hidden.triu(1))
+    )
+    blocks = hidden.clone()
+    blocks[:2, :2] = blocks[2:, 2:] = 0
+    bias = fmha.BlockDiagonalMask.from_seqlens([2, 3])
+    torch.testing.assert_close(memory_efficient_attention(q, k, v, attn_bias=bias), attended(q, k, v, blocks))
+
+
+def test_a_registry_makes_what_a_config_names() -> None:
+    models = Registry("models")
+
+    @models.register_module()
+    class Lamp:
+        def __init__(self, watts: int) -> None:
+            self.watts = watts
+
+    assert models.build({"type": "Lamp", "watts": 40}).watts == 40
+    assert models.get("Candle") is None
+
+
+def test_every_module_can_be_imported_and_every_package_is_found() -> None:
+    for file in ROOT.rglob("*.py"):
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        if name != "__init__":
+            importlib.import_module(f"omni_kit.standins.{name}")
+    assert {"timm", "flash_attn", "xformers", "apex", "mmcv"} <= stand_ins()
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("timm.models.vision_transformer.Mlp", "mlp.py"),
+        ("timm.models.layers.to_2tuple", "helpers.py"),
+        ("xformers.ops.memory_efficient_attention", "fmha.py"),
+        ("flash_attn.flash_attn_func", "flash_attn_interface.py"),
+    ],
+)
+def test_a_name_leads_to_its_definition(name: str, file: str) -> None:
+    found = in_stand_ins(name)
+    assert found is not None
+    assert Path(found.source.path).name == file
+
+
+@pytest.mark.parametrize("name", ["timm.layers.NoSuchLayer", "einops.rearrange"])
+def test_a_name_without_a_stand_in_leads_nowhere(name: str) -> None:
+    assert in_stand_ins(name) is None
+
+
+LAYERS: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
+    ("Mlp", {"in_features": 12, "hidden_features": 20}, (2, 5, 12)),
+    ("GluMlp", {"in_features": 12, "hidden_features": 20}, (2, 5, 12)),
+    ("SwiGLU", {"in_features": 12, "hidden_features": 20}, (2, 5, 12)),
+    ("Attention", {"dim": 12, "num_heads": 3, "qkv_bias": True, "qk_norm": True}, (2, 5, 12)),
+    ("PatchEmbed", {"img_size": 8, "patch_size": 2, "in_chans": 3, "embed_dim": 12}, (2, 3, 8, 8)),
+    ("RmsNorm", {"channels": 12}, (2, 5, 12)),
+    ("LayerScale", {"dim": 12}, (2, 5, 12)),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "shape"), LAYERS, ids=[name for name, _, _ in LAYERS])
+def test_layers_are_those_of_timm(name: str, given: dict[str, Any], shape: tuple[int, ...]) -> None:
+    """Where timm is installed: the same parameters, and the same outputs to the bit or nearly so."""
+    theirs = getattr(pytest.importorskip("timm.layers"), name)
+    ours = getattr(importlib.import_module("omni_kit.standins.timm.layers"), name)
+    torch.manual_seed(0)
+    one: nn.Module = theirs(**given).eval()
+    other: nn.Module = ours(**given).eval()
+    other.load_state_dict(one.state_dict())
+    x = torch.randn(*shape)
+    torch.testing.assert_close(other(x), one(x))

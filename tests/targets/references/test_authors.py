@@ -1,0 +1,84 @@
+"""Authors' files are imported one by one, and what is missing matters only where it is used."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omni_kit.errors import MissingRequirement
+from omni_kit.targets.references.authors import Authors
+from omni_kit.upstream.repositories.reference import find_reference
+
+MODEL = """
+import torch
+from torch import nn
+
+import no_such_kernels
+from no_such_trainer import Trainer, step
+from timm.layers import Mlp
+from lantern_authors import helper
+
+try:
+    import no_such_speedup
+    FAST = True
+except ImportError:
+    FAST = False
+
+
+@step(3)
+class Glow(Trainer):
+    pass
+
+
+class Lantern(nn.Module):
+    def __init__(self, dim=8, fast=False):
+        super().__init__()
+        self.mlp = Mlp(dim)
+        self.fast = fast
+
+    def forward(self, x, t):
+        if self.fast:
+            return no_such_kernels.run(x)
+        return helper.twice(self.mlp(x))
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Iterator[Path]:
+    package = tmp_path / "src" / "lantern_authors"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('the world was imported')\n")
+    (package / "helper.py").write_text("def twice(x):\n    return 2 * x\n")
+    (package / "model.py").write_text(MODEL)
+    yield tmp_path
+    for finder in [one for one in sys.meta_path if isinstance(one, Authors)]:
+        finder.forget()
+
+
+def test_neither_the_package_nor_missing_packages_keep_a_class_from_being_made(repository: Path) -> None:
+    import torch
+
+    reference = find_reference(f"{repository}::Lantern")
+    authors = Authors(reference)
+    made = authors.get(reference.cls.source.module, "Lantern")()
+
+    assert made(torch.ones(1, 8), 0).shape == (1, 8)
+    assert sys.modules["lantern_authors.model"].FAST is False
+    assert [*authors.used] == (["timm"] if "timm" not in sys.modules else [])
+
+
+def test_what_is_used_and_missing_is_one_list_with_one_command(repository: Path) -> None:
+    reference = find_reference(f"{repository}::Lantern")
+    made = Authors(reference).get(reference.cls.source.module, "Lantern")(fast=True)
+
+    with pytest.raises(MissingRequirement, match="pip install no_such_kernels"):
+        made(None, 0)
+
+
+def test_another_repository_with_the_same_modules_is_not_mixed_up(repository: Path, tmp_path: Path) -> None:
+    reference = find_reference(f"{repository}::Lantern")
+    first = Authors(reference).get(reference.cls.source.module, "Lantern")
+    second = Authors(reference).get(reference.cls.source.module, "Lantern")
+
+    assert first is not second

@@ -1,0 +1,69 @@
+"""What a repository says that its model is made of."""
+
+from pathlib import Path
+
+import pytest
+
+from omni_kit.upstream.repositories.reference import find_reference
+
+MODEL = """
+from torch import nn
+
+
+class Inner(nn.Module):
+    def __init__(self, dim, qk_norm=False):
+        super().__init__()
+
+
+class Lantern(nn.Module):
+    def __init__(self, depth=2, hidden_size=16, heads=2{more}):
+        super().__init__()
+        self.inner = Inner(hidden_size{handed})
+
+    def forward(self, x, t):
+        return x
+{factory}
+"""
+FACTORY = "\n\ndef Lantern_XL(**kwargs):\n    return Lantern(depth=28, hidden_size=1152, **kwargs)\n"
+
+
+def written(place: Path, more: str = "", handed: str = "", factory: str = "") -> str:
+    (place / "model.py").write_text(MODEL.format(more=more, handed=handed, factory=factory))
+    return f"{place}::Lantern"
+
+
+def test_a_factory_says_it(tmp_path: Path) -> None:
+    found = find_reference(written(tmp_path, factory=FACTORY)).published
+    assert found is not None
+    assert found.values == {"depth": 28, "hidden_size": 1152}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("config.yaml", "model:\n  params:\n    depth: 28\n    hidden_size: 1152\n"),
+        ("config.json", '{"model": {"depth": 28, "hidden_size": 1152, "type": "lantern"}}'),
+        (
+            "train.py",
+            'parser.add_argument("--depth", default=28)\nparser.add_argument("--hidden-size", default=1152)\n',
+        ),
+        ("presets.py", 'XL = {"depth": 28, "hidden_size": 1152}\n'),
+    ],
+)
+def test_a_config_says_it(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    found = find_reference(written(tmp_path)).published
+    assert found is not None
+    assert (found.values["depth"], found.values["hidden_size"]) == (28, 1152)
+
+
+def test_a_config_of_something_else_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "train.yaml").write_text("depth: 3\nlr: 0.1\nbatch: 8\nsteps: 100\nworkers: 4\n")
+    assert find_reference(written(tmp_path)).published is None
+
+
+def test_what_a_constructor_hands_on_is_an_argument_too(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("depth: 28\nhidden_size: 1152\nqk_norm: true\nlr: 0.1\n")
+    given = find_reference(written(tmp_path, more=", **kwargs", handed=", **kwargs"))
+    assert [*given.handed_on] == ["qk_norm"]
+    assert given.arguments["qk_norm"].default is True

@@ -1,0 +1,185 @@
+"""Public repositories of diffusion transformers, ported into diffusers as they are."""
+
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from omni_kit.documents import read_mapping
+from omni_kit.errors import BadInput, OmniKitError
+from omni_kit.files import cache_directory
+from omni_kit.isolation.programs import run_program
+from omni_kit.isolation.worker import StepError
+from omni_kit.parity.run import run_parity
+from omni_kit.scaffold import new_model
+from omni_kit.verify.own_tests import left_to_do, own_tests, run_own_tests
+
+TARGET = "diffusers"
+LIST = Path(__file__).resolve().parent / "ports.json"
+_HOST = "https://github.com/"
+_FETCHING = 600.0
+_LONGEST = 160
+PROVEN, NOT_TESTED = "proven", "not fetched"
+
+
+@dataclass(frozen=True)
+class Repository:
+    """One line of the list.
+
+    Attributes:
+        name: "owner/name" on GitHub.
+        commit: all forty digits.
+        model: "PATH::Class", from the repository's root.
+        aside: nobody looked into it while this was written.
+    """
+
+    name: str
+    commit: str
+    model: str
+    aside: bool = False
+
+
+@dataclass(frozen=True)
+class Ported:
+    """What became of one.
+
+    Attributes:
+        seconds: what new-model took.
+        todo: how many to-dos its files have.
+        parity: of the default levels, in short.
+        pipeline: whether whole trajectories equal those of the authors' loop; empty where that was not found.
+        tests: the counts of the tests that were written.
+        reason: why it is not proven.
+    """
+
+    repository: Repository
+    verdict: str
+    seconds: float = 0.0
+    todo: int = 0
+    parity: str = ""
+    pipeline: str = ""
+    tests: str = ""
+    reason: str = ""
+
+
+def repositories(names: Sequence[str] = ()) -> list[Repository]:
+    """Return the list, or those of it with these names."""
+    every = [Repository(**one) for one in read_mapping(LIST)["repositories"]]
+    return [one for one in every if not names or one.name in names]
+
+
+def fetched(repository: Repository) -> Path | None:
+    """Return the files of a repository at its commit; None where they are not here and cannot be fetched."""
+    place = cache_directory() / "ports" / repository.name / repository.commit
+    if place.is_dir():
+        return place
+    with tempfile.TemporaryDirectory(prefix="omni-kit-fetch-") as given:
+        git = ["git", "-C", given, "-c", "core.longpaths=true"]
+        wanted = ["fetch", "--quiet", "--depth=1", f"{_HOST}{repository.name}", repository.commit]
+        for arguments in (["init", "--quiet"], wanted, ["checkout", "--quiet", "FETCH_HEAD"]):
+            try:
+                if run_program([*git, *arguments], timeout=_FETCHING).code:
+                    return None
+            except (OSError, TimeoutError):
+                return None
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(given, place, ignore=shutil.ignore_patterns(".git"))
+    return place
+
+
+def cover(wanted: Sequence[Repository]) -> Iterator[Ported]:
+    """Port one after the other, as a user would: without an edit."""
+    for repository in wanted:
+        found = fetched(repository)
+        if found is None:
+            yield Ported(repository, NOT_TESTED)
+            continue
+        with tempfile.TemporaryDirectory(prefix="omni-kit-ports-") as place:
+            done = _ported(repository, found, Path(place))
+        print(f"{repository.name}: {done.verdict} {done.reason}", file=sys.stderr, flush=True)
+        yield done
+
+
+def _ported(repository: Repository, source: Path, place: Path) -> Ported:
+    name = re.sub(r"\W+", "_", repository.name.rpartition("/")[2]).strip("_").lower()
+    started = time.monotonic()
+    try:
+        new_model(name, f"{source / repository.model}", target=TARGET, into=place)
+    except OmniKitError as error:
+        return Ported(repository, "refused", reason=error.message)
+    seconds, package = time.monotonic() - started, place / name
+    todo = len([*left_to_do(package)])
+    parity, why = _compared(package)
+    tests, failed = _tested(package)
+    pipeline = ""
+    if (package / "authors_sampling.py").is_file():
+        pipeline, odd = _compared(package / f"pipeline_{name}.py")
+        why = why or (f"pipeline: {odd}" if odd else "")
+    why = why or failed
+    return Ported(repository, "not proven" if why else PROVEN, seconds, todo, parity, pipeline, tests, why)
+
+
+def _compared(path: Path) -> tuple[str, str]:
+    """The levels that passed, of those that ran; and why one did not."""
+    try:
+        report = run_parity(path)
+    except OmniKitError as error:
+        return "-", error.message
+    passed = [one for one in report.levels if one.status == "pass"]
+    wrong = next((f"{one.level}: {one.reason}" for one in report.levels if one.status not in ("pass", "skip")), "")
+    return f"{len(passed)} of {len(report.levels)}", wrong
+
+
+def _tested(package: Path) -> tuple[str, str]:
+    if not own_tests(package):
+        return "", ""
+    try:
+        found = run_own_tests(package)
+    except (StepError, OmniKitError) as error:
+        return "-", f"tests: {error}"
+    every = sum(found.get(what, 0) for what in ("passed", "failed", "error"))
+    return f"{found.get('passed', 0)} of {every}", f"tests: {found['last']}" if found["code"] else ""
+
+
+def page(ported: Sequence[Ported]) -> str:
+    """How many are proven, and a table."""
+    if not ported:
+        raise BadInput("no repository was asked for")
+    lines = [
+        "# Public repositories, ported into diffusers",
+        "",
+        "Made by `make coverage-ports`. Each repository is fetched at its commit; `new-model` writes the port, and",
+        "nobody edits it. A port is proven when the default levels of `parity` pass, its own tests pass, and, where",
+        "the authors' sampling loop was found, the pipeline's whole trajectory equals it.",
+        "",
+    ]
+    for aside, title in ((False, "Repositories that the tool was written with"), (True, "Repositories kept aside")):
+        some = [one for one in ported if one.repository.aside == aside]
+        if some:
+            counts = Counter(one.verdict for one in some)
+            said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+            lines += [f"## {title}", "", f"Of {len(some)}: {said}.", "", *_table(some), ""]
+    return "\n".join(lines)
+
+
+def _table(ported: Sequence[Ported]) -> Iterator[str]:
+    yield "| repository | model | seconds | to-dos | parity | pipeline | tests | verdict |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for one in ported:
+        given = one.repository
+        link = f"[{given.name}]({_HOST}{given.name}/tree/{given.commit})"
+        model = given.model.rpartition("::")[2]
+        why = f"{one.verdict}: {_shown(one.reason)}" if one.reason else one.verdict
+        cells = (link, model, f"{one.seconds:.0f}", str(one.todo), one.parity, one.pipeline, one.tests, why)
+        yield f"| {' | '.join(cells)} |"
+
+
+def _shown(reason: str) -> str:
+    """One cell, without the places of the machine that it was found on."""
+    text = re.sub(r"(/[\w.+-]+)+/", "", reason).replace("|", "\\|")
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
