@@ -16,8 +16,10 @@ from torch import nn
 
 from omni_kit.convert.elements import Placement, placement_of
 from omni_kit.errors import BadInput
+from omni_kit.targets.diffusers.runtime.attending import exercised
 from omni_kit.targets.references.repositories import WEIGHTS
 from omni_kit.toys.feeds.denoiser import ask, denoised, samples_of
+from omni_kit.toys.feeds.denoiser.inputs import denoiser_inputs
 from omni_kit.toys.tensors import Tensors
 
 _NAMES = "_arguments"  # of the config: what the authors call an argument of forward -> what it is called here
@@ -96,6 +98,13 @@ class ConvertedBuilder:
         """As the authors' side: each sample in a call of its own, by the names that arguments have here."""
         cast_ = {name: t.to(model.dtype) if t.is_floating_point() else t for name, t in inputs.items()}
         return denoised(samples_of(cast_), lambda sample: ask(model, self._named(sample)))
+
+    def hooks(self, checkpoint: Path) -> tuple[list[str], list[tuple[str, str]]]:
+        """See `Hooked`: what diffusers does with the attention of a model."""
+        model = self.load(checkpoint)
+        sample = samples_of(denoiser_inputs(model))[0]
+        with torch.no_grad():
+            return exercised(model, lambda: ask(model, sample))
 
     def notes(self) -> list[str]:
         """Nothing is done otherwise than in real life."""

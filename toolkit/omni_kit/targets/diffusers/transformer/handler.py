@@ -61,7 +61,7 @@ class TransformerHandler:
             told={"reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}"},
             forbidden=forbidden_to(reference),
             hidden=(str(reference.repository.root),),
-            offers=OF_MODELS - {Ability.slots, Ability.mesh},
+            offers=(OF_MODELS - {Ability.slots, Ability.mesh}) | {Ability.hooks},
             requires={"diffusers": INSTALL_DIFFUSERS},
             editable=not found.in_tree,
         )  # fmt: skip
