@@ -1,0 +1,33 @@
+"""What an integration says of itself: its tests, and its to-dos."""
+
+from pathlib import Path
+
+from omni_kit.verify.own_tests import left_to_do, own_tests, run_own_tests
+
+
+def package(place: Path, test: str) -> Path:
+    (place / "lantern" / "tests").mkdir(parents=True)
+    (place / "lantern" / "__init__.py").write_text("# TODO(omni-kit): say which text encoder\nLIT = True\n")
+    (place / "lantern" / "tests" / "test_lantern.py").write_text(
+        f"from lantern import LIT\n\n\ndef test_it():\n    {test}\n"
+    )
+    return place / "lantern"
+
+
+def test_its_tests_run_and_are_counted(tmp_path: Path) -> None:
+    found = run_own_tests(package(tmp_path, "assert LIT"))
+    assert (found["code"], found["passed"]) == (0, 1)
+
+
+def test_a_test_that_fails_is_named(tmp_path: Path) -> None:
+    found = run_own_tests(package(tmp_path, "assert not LIT"))
+    assert (found["code"], found["failed"]) == (1, 1)
+    assert found["last"]
+
+
+def test_to_dos_are_listed_with_their_lines(tmp_path: Path) -> None:
+    assert [*left_to_do(package(tmp_path, "pass"))] == ["__init__.py:1 say which text encoder"]
+
+
+def test_an_integration_may_have_no_tests(tmp_path: Path) -> None:
+    assert own_tests(tmp_path) == []
