@@ -121,10 +121,11 @@ class _OnAnyDevice(cst.CSTTransformer):
         self.given: list[str] = []
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
-        """Its first argument is a tensor, but for a constructor's."""
-        names = [one.name.value for one in [*node.params.params] if one.name.value not in ("self", "cls")]
-        first = names[0] if names and node.name.value != "__init__" else ""
-        self.given.append(first)
+        """The first argument that is used as a tensor is one; a constructor has none."""
+        names = [one.name.value for one in node.params.params if _may_be_tensor(one)]
+        asked = {chain(one.value) for one in walk(node.body) if isinstance(one, cst.Attribute)}
+        tensors = [name for name in names if name in asked]  # of a number nothing is asked
+        self.given.append(tensors[0] if tensors and node.name.value != "__init__" else "")
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
         """Its argument is gone."""
@@ -151,6 +152,11 @@ class _OnAnyDevice(cst.CSTTransformer):
         if given:
             given[-1] = given[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
         return updated_node.with_changes(args=given)
+
+
+def _may_be_tensor(one: cst.Param) -> bool:
+    said = code(one.annotation.annotation) if one.annotation is not None else ""
+    return one.name.value not in ("self", "cls") and (not said or "Tensor" in said)
 
 
 def _is_cuda(node: cst.BaseExpression) -> bool:
