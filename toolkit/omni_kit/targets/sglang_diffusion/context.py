@@ -10,7 +10,7 @@ from omni_kit.targets.sglang_diffusion.own import Own
 from omni_kit.targets.sglang_diffusion.reuse import SAME_SCHEDULERS, reused
 from omni_kit.targets.sglang_diffusion.unserved import unserved
 from omni_kit.upstream.diffusers.affine import Affine
-from omni_kit.upstream.diffusers.calling import call_arguments, size_of
+from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, size_of
 from omni_kit.upstream.diffusers.signatures import arguments
 from omni_kit.upstream.diffusers.traits import attention_kernels
 
@@ -18,7 +18,7 @@ _DISPATCH = "dispatch_attention_fn"
 _TAKEN = {"guidance": "embedded_guidance"}  # DenoisingStage hands over a `guidance` of its own
 ASKED = {
     "prompt": "batch.prompt", "negative_prompt": "batch.negative_prompt", "height": "batch.height",
-    "width": "batch.width", "num_frames": "batch.num_frames", "frames": "batch.num_frames",
+    "width": "batch.width", **dict.fromkeys(FRAMES, "batch.num_frames"),
     "num_inference_steps": "batch.num_inference_steps",
     "guidance_scale": "batch.guidance_scale", "true_cfg_scale": "batch.true_cfg_scale",
     "num_images_per_prompt": "batch.num_outputs_per_prompt", "num_videos_per_prompt": "batch.num_outputs_per_prompt",
@@ -27,7 +27,8 @@ ASKED = {
 }  # fmt: skip
 """Arguments of a pipeline's call -> what SGLang's request has for them."""
 _DEFAULTS = {
-    "num_inference_steps": "int", "guidance_scale": "float", "true_cfg_scale": "float | None", "num_frames": "int",
+    "num_inference_steps": "int", "guidance_scale": "float", "true_cfg_scale": "float | None",
+    **dict.fromkeys(FRAMES, "int"),
 }  # fmt: skip
 _HEADS = ("num_attention_heads", "n_heads", "num_heads")
 _WIDTHS = ("hidden_size", "dim", "inner_dim")
@@ -185,7 +186,7 @@ def _local(text: str) -> str:
 def _defaults(facts: PipelineFacts) -> list[Field]:
     given = call_arguments(facts.pipeline)
     found = [
-        Field(name, kind, repr(given[name].default))
+        Field("num_frames" if name in FRAMES else name, kind, repr(given[name].default))
         for name, kind in _DEFAULTS.items()
         if name in given and isinstance(given[name].default, int | float)
     ]

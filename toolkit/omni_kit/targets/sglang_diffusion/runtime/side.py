@@ -24,6 +24,7 @@ from omni_kit.targets.sides import Mesh, StageFault
 from omni_kit.toys.feeds.pipeline import Scenario, scenarios_of
 from omni_kit.toys.feeds.protocol import Batch
 from omni_kit.toys.tensors import Tensors
+from omni_kit.upstream.diffusers.calling import FRAMES
 from omni_kit.upstream.diffusers.denoising import Denoising
 from omni_kit.upstream.diffusers.guidance import guidance_of
 from omni_kit.upstream.diffusers.models import component_model
@@ -32,7 +33,7 @@ _FILM = 5
 _DIT, _WHOLE, _SHARES = "dit.py", "generation.py", "share_tokens("
 _SCENARIOS = 2  # that several processes are compared in: without and with guidance
 _BY_SIZE = ("max_area",)  # follows from a request's height and width
-_OF_REQUESTS = {"frames": "num_frames"}  # what a request calls it
+_OF_REQUESTS = dict.fromkeys(FRAMES, "num_frames")  # what a request calls it
 
 
 class SGLangPipelineBuilder:
