@@ -26,6 +26,8 @@ ASKED = {
     "use_resolution_binning": "False", "output_type": '"latent"',
 }  # fmt: skip
 """Arguments of a pipeline's call -> what SGLang's request has for them."""
+SIZED = {"height": '_chosen(batch, "height")', "width": '_chosen(batch, "width")', "max_area": "_area(batch)"}
+"""The same of sizes, where images may say them, too."""
 _DEFAULTS = {
     "num_inference_steps": "int", "guidance_scale": "float", "true_cfg_scale": "float | None",
     **dict.fromkeys(FRAMES, "int"),
@@ -63,7 +65,7 @@ def pipeline_context(facts: PipelineFacts, own: Own, reuses: bool) -> dict[str, 
         "asked": [Text(name, ASKED[name]) for name in call_arguments(facts.pipeline) if name in ASKED],
         "images": facts.images, "images_needed": facts.images_needed,
         "tasks": tasks_of(facts), "task": tasks_of(facts)[0],
-        "unserved": list(unserved(facts.pipeline, {*ASKED, *facts.images})),
+        "unserved": list(unserved(facts.pipeline, {*ASKED, *facts.images, *(SIZED if facts.images else ())})),
         "defaults": _defaults(facts), **_sizes(facts),
     }  # fmt: skip
 

@@ -4,15 +4,13 @@ import ast
 from typing import Any
 
 from omni_kit.errors import Refusal
-from omni_kit.targets.sglang_diffusion.context import ASKED, Text
+from omni_kit.targets.sglang_diffusion.context import ASKED, SIZED, Text
 from omni_kit.targets.sglang_diffusion.facts import PipelineFacts
 from omni_kit.targets.sglang_diffusion.ways import against_decoding
 from omni_kit.upstream.diffusers.calling import call_arguments
 from omni_kit.upstream.diffusers.divided import PREPARE
 from omni_kit.upstream.diffusers.guidance import Formula
 
-# Of a request, where images may say a size, too.
-_SIZED = {"height": '_chosen(batch, "height")', "width": '_chosen(batch, "width")', "max_area": "_area(batch)"}
 _COUNT = "step_index"  # where a loop does not count its steps
 _EXCHANGED = "attn_processor"  # attention that reads its batch as several answers
 
@@ -44,7 +42,7 @@ def image_context(facts: PipelineFacts) -> dict[str, Any]:
     """What a stage that hands images to the pipeline's own code is rendered with: sizes then follow them."""
     if not facts.images:
         return {}
-    words = {**ASKED, **_SIZED}
+    words = {**ASKED, **SIZED}
     return {"asked": [Text(name, words[name]) for name in call_arguments(facts.pipeline) if name in words]}
 
 
