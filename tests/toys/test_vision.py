@@ -19,9 +19,8 @@ TEXT = list(range(40, 90))
 @pytest.fixture(scope="module")
 def vl() -> Any:
     config = AutoConfig.for_model("qwen3_vl")
-    with torch.device("meta"):
-        toy = type(config).from_dict(toy_config(config.to_dict()))
-        return transformers.Qwen3VLForConditionalGeneration._from_config(toy)
+    toy = type(config).from_dict(toy_config(config.to_dict()))
+    return transformers.Qwen3VLForConditionalGeneration._from_config(toy).eval()
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +30,8 @@ def omni() -> Any:
     return transformers.Qwen2_5OmniThinkerForConditionalGeneration._from_config(toy).eval()
 
 
-def batch_of(model: Any, *, by_frame: bool = False) -> Tensors:
-    return media_inputs(model, model.config, TEXT, video_by_frame=by_frame)
+def batch_of(model: Any) -> Tensors:
+    return media_inputs(model, TEXT)
 
 
 def test_placeholders_are_as_many_as_the_features_that_replace_them(vl: Any) -> None:
@@ -46,26 +45,26 @@ def test_placeholders_are_as_many_as_the_features_that_replace_them(vl: Any) -> 
 
 
 def test_no_two_media_are_alike_and_rows_differ_from_columns(vl: Any) -> None:
-    batch = media_inputs(vl, vl.config, TEXT, video_by_frame=False, rows=("TITIT", "TVTVIT"))
+    batch = media_inputs(vl, TEXT, rows=("TITIT", "TVTVIT"))
     images, films = batch["image_grid_thw"].tolist(), batch["video_grid_thw"].tolist()
 
     assert (len(images), len(films)) == (3, 2)
     assert len({one[0] * one[1] * one[2] for one in images}) == len(images)
     assert all(rows != columns for _, rows, columns in [*images, *films])
     assert all(len({*film}) == 3 for film in films)
-    assert batch["image_rows"].tolist() == [0, 0, 1]
+    assert batch["rows.image_grid_thw"].tolist() == [0, 0, 1]
 
 
 def test_media_that_a_model_does_not_take_are_left_out(vl: Any) -> None:
-    assert kinds_taken(vl.config) == "IV"
-    assert "input_features" not in media_inputs(vl, vl.config, TEXT, video_by_frame=False, rows=("TST",))
+    assert kinds_taken(vl, TEXT) == "IV"
+    assert "input_features" not in media_inputs(vl, TEXT, rows=("TST",))
 
 
 def test_several_sounds_of_one_row_stay_with_it(omni: Any) -> None:
-    batch = media_inputs(omni, omni.config, TEXT, video_by_frame=False, rows=("TSTVTST", "TST"))
+    batch = media_inputs(omni, TEXT, rows=("TSTVTST", "TST"))
     first, second = samples_of(batch)
 
-    assert kinds_taken(omni.config) == "IVS"
+    assert kinds_taken(omni, TEXT) == "IVS"
     assert (len(first["input_features"]), len(second["input_features"])) == (2, 1)
     assert first["films_before"].tolist() == [0, 1]
     lengths = batch["feature_attention_mask"].sum(-1).tolist()
@@ -105,13 +104,14 @@ def test_the_second_row_is_shorter_and_its_first_token_is_no_label(vl: Any) -> N
     assert batch["labels"][1, padded] == -100
 
 
-def test_a_film_can_be_one_run_or_a_run_for_each_frame(vl: Any) -> None:
-    def runs(batch: Tensors) -> int:
-        kinds = batch["mm_token_type_ids"][0].tolist()
-        return sum(kind == 2 and before != 2 for before, kind in zip([0, *kinds], kinds, strict=False))
+def runs(batch: Tensors) -> int:
+    kinds = batch["mm_token_type_ids"][0].tolist()
+    return sum(kind == 2 and before != 2 for before, kind in zip([0, *kinds], kinds, strict=False))
 
-    assert runs(batch_of(vl)) == 1
-    assert runs(batch_of(vl, by_frame=True)) == int(batch_of(vl)["video_grid_thw"][0, 0])
+
+def test_a_film_is_one_run_or_a_run_for_each_frame_as_the_model_accepts_it(vl: Any, omni: Any) -> None:
+    assert runs(batch_of(vl)) == int(batch_of(vl)["video_grid_thw"][0, 0])
+    assert runs(batch_of(omni)) == 1
 
 
 def test_samples_have_no_padding_and_only_their_own_media(vl: Any) -> None:
@@ -158,3 +158,29 @@ def test_a_token_is_found_under_either_of_its_names() -> None:
 
     assert (found.image, found.audio, found.video, found.vision_start) == (7, 8, None, None)
     assert set(modality_masks({"input_ids": torch.tensor([[7, 8, 9]])}, old)) == {"image_mask", "audio_mask"}
+
+
+def toy(name: str) -> Any:
+    config = AutoConfig.for_model(name)
+    small = type(config).from_dict(toy_config(config.to_dict()))
+    return transformers.AutoModelForImageTextToText.from_config(small).eval()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("llava", {"pixel_values": (3, 3, 24, 24)}),
+        ("mistral3", {"pixel_values": (3, 3, 24, 24), "image_sizes": (3, 2)}),
+        ("llava_next", {"pixel_values": (3, 3, 3, 24, 24), "image_sizes": (3, 2)}),
+        ("idefics3", {"pixel_values": (3, 3, 24, 24), "pixel_attention_mask": (3, 24, 24)}),
+    ],
+)
+def test_pictures_come_in_the_form_that_a_class_takes(name: str, shape: dict[str, tuple[int, ...]]) -> None:
+    model = toy(name)
+    batch = media_inputs(model, TEXT, rows=("TITIT", "TIT"))
+    first, second = samples_of(batch)
+
+    assert {key: tuple(batch[key].shape) for key in shape} == shape
+    for sample in (first, second):
+        with torch.no_grad():
+            assert model(**{key: value for key, value in sample.items() if key != "mm_token_type_ids"}).loss > 0

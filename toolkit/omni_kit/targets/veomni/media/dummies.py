@@ -14,6 +14,7 @@ from omni_kit.upstream.transformers.models import UpstreamModel
 
 _CHANNELS = ("num_channels", "in_channels", "in_chans")
 _MERGES = ("spatial_merge_size", "downsample_factor", "merge_size")
+_LENGTHS = "audio_feature_lengths"
 _SMALL_PICTURES = re.compile(r"(\w+, ){4}\w+ = \w+\.shape")
 
 
@@ -46,7 +47,10 @@ def batched(one: Features) -> bool:
 
 
 def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
-    if one.kind == "audio" or not one.inputs or not model.config.has("vision_config"):
+    if one.kind == "audio":
+        yield from _sound(model, one)
+        return
+    if not one.inputs or not model.config.has("vision_config"):
         return
     pixels, names, film = one.inputs[0], set(one.inputs), one.kind == "video"
     vision = _Vision(model)
@@ -83,6 +87,16 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
         for name in sorted(name for name in names - {pixels} if name.endswith("pixel_values")):
             other = f"side_of(config.{name.removesuffix('_pixel_values')}_vision_config.image_size)"
             yield name, f"torch.ones(1, {vision.channels}, {other}, {other}, **options)"
+
+
+def _sound(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
+    """A spectrogram of one window, of a tower that is told in frames how much it takes at once."""
+    hearing = model.built_config.get("audio_config")
+    if _LENGTHS not in one.inputs or not isinstance(hearing, ConfigView) or not hearing.has("n_window"):
+        return
+    frames = "2 * config.audio_config.n_window"
+    yield one.inputs[0], f"torch.ones(1, config.audio_config.num_mel_bins, {frames}, **options)"
+    yield "feature_attention_mask", f'torch.ones(1, {frames}, dtype=torch.long, device=options["device"])'
 
 
 def _ones(shape: str) -> str:

@@ -11,13 +11,18 @@ from omni_kit.targets.veomni.text.editing import Edit, edited, renamed, snake
 from omni_kit.targets.veomni.text.patches import Patch
 from omni_kit.upstream.transformers.models import UpstreamModel
 
-IMPORTED = ("from_pipeline", "tower_arguments", "positions_of", "collate_infos")
+IMPORTED = ("collate_infos", "from_pipeline", "positions_of", "sounds_of", "tower_arguments")
 """What the generated module takes from the integration's `media` module."""
 
 
-def media_patches(model: UpstreamModel, merging: Merging) -> Iterator[Patch]:
-    """The method that merges, and what VeOmni asks a model with media for."""
-    yield _merging_patch(model, merging, dummies_of(model, merging))
+def media_patches(model: UpstreamModel, merging: Merging, *, merged: bool) -> Iterator[Patch]:
+    """The method that merges, and what VeOmni asks a model with media for.
+
+    Args:
+        merged: another patch has the edits of the method that merges.
+    """
+    if not merged:
+        yield _merging_patch(model, merging)
     head = model.class_name
     yield Patch(
         "override_method",
@@ -56,20 +61,26 @@ def media_decisions(model: UpstreamModel, merging: Merging) -> Iterator[Decision
     yield Decision("position ids", choice, reason, where(merging.forward))
 
 
-def _merging_patch(model: UpstreamModel, merging: Merging, dummies: Sequence[Dummy]) -> Patch:
-    source, forward = model.source, merging.forward
-    assert forward.args.kwarg is not None
-    rest = forward.args.kwarg.arg
-    edits = [Edit.before(source, without_docstring(forward.body)[0], _door(merging, dummies, rest))]
-    for one in merging.features:
-        edits += _own(model, one, rest)
-    text = edited(source, forward, edits)
+def _merging_patch(model: UpstreamModel, merging: Merging) -> Patch:
+    text = edited(model.source, merging.forward, merging_edits(model, merging))
     return Patch(
         "override_method",
         f"{merging.owner}.forward",
         "VeOmni's masks of placeholders, dummy media, and each process's own features",
         renamed(text, "forward", f"{snake(merging.owner)}_forward_patched"),
     )
+
+
+def merging_edits(model: UpstreamModel, merging: Merging) -> list[Edit]:
+    """The edits of the method that merges."""
+    source, forward = model.source, merging.forward
+    assert forward.args.kwarg is not None
+    rest = forward.args.kwarg.arg
+    door = _door(merging, dummies_of(model, merging), rest)
+    edits = [Edit.before(source, without_docstring(forward.body)[0], door)]
+    for one in merging.features:
+        edits += _own(model, one, rest)
+    return edits
 
 
 def _door(merging: Merging, dummies: Sequence[Dummy], rest: str) -> str:
@@ -80,6 +91,11 @@ def _door(merging: Merging, dummies: Sequence[Dummy], rest: str) -> str:
         "# Modification: VeOmni's pipeline blanks placeholders and passes masks of them; see media.py.",
         f"media, input_ids, {target}, {rest} = from_pipeline(self, input_ids, {positions}, {rest})",
     ]
+    if {"input_features", "feature_attention_mask", "audio_feature_lengths"} <= taken:
+        lines += [
+            "if audio_feature_lengths is not None and feature_attention_mask is None:",
+            "    input_features, feature_attention_mask = sounds_of(input_features, audio_feature_lengths)",
+        ]
     for one in dummies:
         names = list(one.inputs)
         lines += [

@@ -104,10 +104,14 @@ class PatchSet:
         return replace(self, patches=whole, imports=tuple(_imports(source, whole)))
 
 
-def derive_patches(model: UpstreamModel, sites: Sequence[Site]) -> PatchSet:
-    """The patches for the sites that were decided to be patched or adapted."""
+def derive_patches(model: UpstreamModel, sites: Sequence[Site], head: Sequence[Edit] = ()) -> PatchSet:
+    """The patches for the sites that were decided to be patched or adapted.
+
+    Args:
+        head: further edits of the method that holds the loss.
+    """
     wanted = [site for site in sites if site.decision in {"patch", "adapt"}]
-    patches = [patch for site in wanted for patch in _patch(model, site, wanted)]
+    patches = [patch for site in wanted for patch in _patch(model, site, wanted, head)]
     patches += [*_classifiers(model), *_own_initialisation(model)]
     slots = tuple(SLOTS[name] for name in SLOTS if any(s.site == name and s.decision == "patch" for s in wanted))
     named = (*OUTPUTS.values(), AUX)
@@ -157,7 +161,7 @@ def _own_initialisation(model: UpstreamModel) -> Iterator[Patch]:
     yield Patch("override_method", f"{base}._initialize_weights", description, text)
 
 
-def _patch(model: UpstreamModel, site: Site, sites: Sequence[Site]) -> Iterator[Patch]:
+def _patch(model: UpstreamModel, site: Site, sites: Sequence[Site], head: Sequence[Edit]) -> Iterator[Patch]:
     source = model.source
     if site.site == "rms-norm":
         call = f"veomni_rms_norm({{x}}, self.weight, self.{site.epsilon})"
@@ -174,7 +178,7 @@ def _patch(model: UpstreamModel, site: Site, sites: Sequence[Site]) -> Iterator[
         balanced = any(other.site == "load-balancing-loss" for other in sites)
         if site.decision == "patch":
             yield from _own_output(source, site)
-        yield _loss_patch(source, site, balanced, model.built_config.has("text_config"))
+        yield _loss_patch(source, site, balanced, model.built_config.has("text_config"), head)
 
 
 def _own_output(source: SourceFile, site: Site) -> Iterator[Patch]:
@@ -242,7 +246,7 @@ def _replayed(source: SourceFile, site: Site) -> Patch:
     )
 
 
-def _loss_patch(source: SourceFile, site: Site, balanced: bool, nested: bool) -> Patch:
+def _loss_patch(source: SourceFile, site: Site, balanced: bool, nested: bool, head: Sequence[Edit]) -> Patch:
     class_name, _, method = site.target.rpartition(".")
     node = source.method(class_name, method)
     assert node is not None
@@ -253,7 +257,7 @@ def _loss_patch(source: SourceFile, site: Site, balanced: bool, nested: bool) ->
         edits += [*_fused_loss_edits(source, node, loss, nested), *_output_edits(source, loss)]
     else:
         edits += [_adapted_loss_edit(source, node, call) for call in loss.calls]
-    text = edited(source, node, edits)
+    text = edited(source, node, [*edits, *head])
     if site.decision == "patch":
         text = _new_annotation(text, loss.output, output_with_aux(source, loss.output))
     description = "VeOmni's loss contract: fused cross entropy through the OpSlot, or its loss function"

@@ -16,10 +16,10 @@ from omni_kit.targets.veomni.media.context import TEMPLATE as MEDIA_TEMPLATE
 from omni_kit.targets.veomni.media.context import media_context
 from omni_kit.targets.veomni.media.merging import Merging, find_merging, refuse_encoder_decoder, text_part
 from omni_kit.targets.veomni.media.patches import IMPORTED as MEDIA_IMPORTS
-from omni_kit.targets.veomni.media.patches import media_decisions, media_patches
+from omni_kit.targets.veomni.media.patches import media_decisions, media_patches, merging_edits
 from omni_kit.targets.veomni.text.context import TextContext, models_package, text_context
 from omni_kit.targets.veomni.text.converter import class_prefix, converter_context, layout_of
-from omni_kit.targets.veomni.text.patches import derive_patches, plain_classifiers
+from omni_kit.targets.veomni.text.patches import PatchSet, derive_patches, plain_classifiers
 from omni_kit.targets.veomni.text.plain_converter import TEMPLATE, PlainContext, plain_context, refuse_other_ties
 from omni_kit.targets.veomni.text.sequence import cut_sequences, kept_apart
 from omni_kit.targets.veomni.text.sites import Site, answers_with_a_loss, causal_head, find_sites
@@ -146,12 +146,23 @@ class _Planner:
         reason = f"no checkpoint was given: as transformers declares it, {declared.reason}"
         return replace(declared, reason=reason, evidence=origin)
 
+    @property
+    def _patches(self) -> PatchSet:
+        if self.merging is None:
+            return derive_patches(self.model, self.sites)
+        method = f"{self.merging.owner}.forward"
+        changes_loss = {"patch", "adapt"}
+        merged = any(
+            s.site == "causal-lm-loss" and s.target == method and s.decision in changes_loss for s in self.sites
+        )
+        head = merging_edits(self.model, self.merging) if merged else []
+        patches = derive_patches(self.model, self.sites, head)
+        return patches.extended(self.model.source, media_patches(self.model, self.merging, merged=merged))
+
     @cached_property
     def context(self) -> TextContext:
         converter = self.layout.needs_converter or self.plain.needed
-        patches = derive_patches(self.model, self.sites)
-        if self.merging is not None:
-            patches = patches.extended(self.model.source, media_patches(self.model, self.merging))
+        patches = self._patches
         return text_context(
             self.model,
             self.request,

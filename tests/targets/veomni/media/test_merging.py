@@ -1,0 +1,78 @@
+"""Where upstream's models merge media into text, and why some are refused."""
+
+import pytest
+
+from omni_kit.errors import Refusal
+from omni_kit.targets.veomni.media.dummies import dummies_of
+from omni_kit.targets.veomni.media.merging import find_merging, refuse_encoder_decoder, text_part
+from omni_kit.upstream.subject import open_source
+from omni_kit.upstream.transformers.models import UpstreamModel
+
+
+def model_of(name: str) -> UpstreamModel:
+    model = open_source(name).model
+    assert isinstance(model, UpstreamModel)
+    return model
+
+
+def test_features_are_followed_to_where_they_are_placed() -> None:
+    merging = find_merging(model_of("llava"))
+    (image,) = merging.features
+
+    assert merging.owner == "LlavaModel"
+    assert (image.kind, image.name, image.inputs[0]) == ("image", "image_features", "pixel_values")
+    assert image.placed is not None
+    assert not merging.positions
+
+
+def test_features_of_further_layers_belong_to_the_same_places() -> None:
+    merging = find_merging(model_of("qwen3_vl"))
+
+    assert [one.kind for one in merging.features] == ["image", "video"]
+    assert [name for one in merging.features for name, _ in one.layers] == [
+        "deepstack_image_embeds",
+        "deepstack_video_embeds",
+    ]
+    assert merging.positions
+
+
+def test_a_head_may_merge_itself() -> None:
+    assert find_merging(model_of("llama4")).owner == "Llama4ForConditionalGeneration"
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [
+        ("qwen2_5_vl", ["pixel_values", "image_grid_thw"]),
+        ("aria", ["pixel_values", "pixel_mask"]),
+        ("mistral3", ["pixel_values", "image_sizes"]),
+        ("llava", ["pixel_values"]),
+        ("lfm2_vl", ["pixel_values", "spatial_shapes", "pixel_attention_mask"]),
+        ("video_llama_3", ["pixel_values", "image_grid_thw", "image_merge_sizes"]),
+    ],
+)
+def test_a_dummy_has_every_input_of_its_tower(name: str, inputs: list[str]) -> None:
+    model = model_of(name)
+
+    first, *_ = dummies_of(model, find_merging(model))
+
+    assert list(first.inputs) == inputs
+
+
+def test_what_does_not_call_for_features_is_refused_with_the_line() -> None:
+    with pytest.raises(Refusal, match=r"MllamaForConditionalGeneration .*modeling_mllama.py:\d+\) calls none of"):
+        find_merging(model_of("mllama"))
+
+
+def test_an_encoder_decoder_is_refused_with_the_line() -> None:
+    with pytest.raises(Refusal, match=r"modeling_blip_2.py:\d+"):
+        refuse_encoder_decoder(model_of("blip-2"))
+    refuse_encoder_decoder(model_of("llava"))
+
+
+def test_the_text_model_of_another_file_is_found() -> None:
+    text = text_part(model_of("llava"))
+
+    assert text is not None
+    assert text.class_name == "LlamaForCausalLM"
+    assert text_part(model_of("qwen2_5_vl")) is None
