@@ -24,6 +24,7 @@ def media_patches(model: UpstreamModel, merging: Merging, *, merged: bool) -> It
     if not merged:
         yield _merging_patch(model, merging)
     head = model.class_name
+    yield from _tying_patch(model)
     yield Patch(
         "override_method",
         f"{head}.get_position_id_func",
@@ -40,6 +41,21 @@ def media_patches(model: UpstreamModel, merging: Merging, *, merged: bool) -> It
     return collate_infos()
 """,
     )
+
+
+def _tying_patch(model: UpstreamModel) -> Iterator[Patch]:
+    """The text config says what the whole says of ties: VeOmni ties where both say so, transformers where this does."""
+    source, head = model.source, model.class_name
+    init = source.method(head, "__init__")
+    if init is None or init not in source.classes[head].body or not model.skeleton.tieable:
+        return
+    if not model.built_config.has("text_config") or len(init.body) < 2:
+        return
+    block = """# Modification: VeOmni ties embeddings where the config of the text says so, too.
+config.get_text_config(decoder=True).tie_word_embeddings = config.tie_word_embeddings"""
+    text = edited(source, init, [Edit.before(source, init.body[1], block)])
+    description = "embeddings are tied where the whole config says so"
+    yield Patch("override_method", f"{head}.__init__", description, renamed(text, "__init__", f"{snake(head)}_init"))
 
 
 def media_decisions(model: UpstreamModel, merging: Merging) -> Iterator[Decision]:

@@ -9,6 +9,7 @@ from omni_kit.toys.feeds.language import as_named, speaker_of
 from omni_kit.toys.feeds.vision import evened, media_of_sample, modality_masks, samples_of
 from omni_kit.toys.tensors import Tensors
 
+_TYPED = ("token_type_ids",)  # what upstream's processors say of each token, to models that take it
 _PLAIN = 2  # dimensions of what has a row for each picture or patch
 # What the pipeline writes in place of placeholder tokens before it asks for positions.
 _MARKS = {"image_mask": "IMAGE_INPUT_INDEX", "video_mask": "VIDEO_INPUT_INDEX", "audio_mask": "AUDIO_INPUT_INDEX"}
@@ -27,7 +28,7 @@ def arguments(model: Any, inputs: Tensors) -> dict[str, Any]:
         config = speaker_of(model).config
         media, masks = _media(inputs, config), modality_masks(inputs, config)
         fed["position_ids"] = _positions(model, inputs, media, masks)
-        fed |= media | masks
+        fed |= media | masks | {name: inputs[name] for name in _TYPED if name in inputs}
     length = inputs["input_ids"].shape[1]
     bounds = torch.tensor([0, length], dtype=torch.int32, device=inputs["input_ids"].device)
     return fed | {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": length, "max_length_k": length}
@@ -84,7 +85,8 @@ def sample_of(model: Any, inputs: Tensors) -> Tensors:
     Args:
         inputs: what upstream is fed, one row without padding, labels included.
     """
-    sample = {name: inputs[name][0].clone() for name in ("input_ids", "attention_mask", "labels")}
+    named = ("input_ids", "attention_mask", "labels", *_TYPED)
+    sample = {name: inputs[name][0].clone() for name in named if name in inputs}
     if "mm_token_type_ids" in inputs:
         config = speaker_of(model).config
         media, masks = _media(inputs, config), modality_masks(inputs, config)

@@ -66,8 +66,10 @@ def edited(source: SourceFile, node: ast.FunctionDef | ast.ClassDef, edits: Sequ
     for edit in sorted(edits, key=lambda one: -one.start):
         data = data[: edit.start] + edit.text.encode() + data[edit.end :]
         end += len(edit.text.encode()) - (edit.end - edit.start)
-    text = " " * node.col_offset + data[start:end].decode()
-    return textwrap.dedent(text) + "\n"
+    margin = " " * node.col_offset
+    text = margin + data[start:end].decode()
+    # Lines of a text within it may begin before the margin: these stay as they are.
+    return re.sub(rf"^{margin}", "", text, flags=re.MULTILINE) + "\n"
 
 
 def renamed(text: str, old: str, new: str) -> str:

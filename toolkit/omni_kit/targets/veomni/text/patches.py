@@ -188,7 +188,12 @@ def _own_output(source: SourceFile, site: Site) -> Iterator[Patch]:
     if name and name not in OUTPUTS:
         text = f"""@dataclass
 class {output_with_aux(source, name)}({AUX}, {name}):
-    \"\"\"Upstream's output, with what a fused loss returns beside it.\"\"\"
+    \"\"\"Upstream's output, with what a fused loss returns.
+
+    Args:
+        fused_linear_aux (`FusedLinearAuxOutput`, *optional*):
+            What a fused loss returns beside loss and logits.
+    \"\"\"
 """
         yield Patch("add_helper_after", name, "an output that carries what a fused loss returns", text)
 
