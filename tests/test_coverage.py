@@ -31,7 +31,7 @@ TO_FINISH = {
 REFUSED = {
     "bert": "ties cls.predictions.decoder.bias to cls.predictions.bias",
     "bigbird_pegasus": "ties nothing although its config says",
-    "gemma3": "kind 'vlm'",
+    "mllama": "calls none of get_image_features",
 }
 
 DENOISERS = {

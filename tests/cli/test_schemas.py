@@ -120,7 +120,7 @@ def test_what_writes(checkpoint: Checkpoints, tmp_path: Path) -> None:
     [
         ("t5", (), "does not answer in text"),
         ("bert", (), "ties cls.predictions.decoder.bias"),
-        ("qwen2_vl", (), "is of kind 'vlm'"),
+        ("mllama", (), "calls none of get_image_features"),
         ("olmoe", ("--kind", "llm"), "of kind 'moe', not 'llm'"),
     ],
 )

@@ -251,7 +251,7 @@ def test_a_link_out_of_the_directory_is_refused(tmp_path: Path) -> None:
     [
         ("olmoe", "no_such_target", "unknown target 'no_such_target'"),
         ("no_such_model", "veomni", "'no_such_model' is neither"),
-        ("qwen2_vl", "veomni", "is of kind 'vlm'"),
+        ("mllama", "veomni", "calls none of get_image_features"),
         ("t5", "veomni", "is of kind 'other'"),
     ],
 )

@@ -1,9 +1,8 @@
-"""What VeOmni does with models of transformers: language models scaffolded, those with media compared and checked."""
+"""What VeOmni does with models of transformers that answer in text: scaffolded, compared and checked."""
 
 from dataclasses import replace
 from pathlib import Path
 
-from omni_kit.errors import Refusal
 from omni_kit.targets.protocol import Decision, IntegrationPlan, Request
 from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS, Ability, Candidate
 from omni_kit.targets.veomni.comparing import TRAINING_FILE, candidate
@@ -12,28 +11,13 @@ from omni_kit.toys.modules import with_experts
 from omni_kit.upstream.subject import Subject
 from omni_kit.upstream.transformers.traits import profile
 
+MEDIA_FILE = "media.py"
+"""What the integration of a model with media has."""
 _SIDE = "omni_kit.targets.veomni.runtime.side:VeOmniBuilder"
 
 
-class MultimodalHandler:
-    """Compares models of transformers."""
-
-    templates = ""
-
-    def plan(self, subject: Subject, request: Request) -> IntegrationPlan:
-        """Nothing: there are no templates for towers."""
-        raise Refusal(f"VeOmni integrations of kind '{subject.kind}' are compared and checked, and not scaffolded yet")
-
-    def candidate(self, path: Path) -> Candidate:
-        """A model directory beside transformers' own classes, in the same language."""
-        found = candidate(find_model_dir(path), _first_key, builder=_SIDE, reference=TRANSFORMERS, feed=LANGUAGE)
-        own = {Ability.ways, Ability.hooks, Ability.adapters, Ability.kernels}
-        trains = {Ability.train} if (found.path / TRAINING_FILE).is_file() else set()
-        return replace(found, offers=found.offers | own | trains)
-
-
-class TextHandler(MultimodalHandler):
-    """Scaffolds language models, with experts and without."""
+class TextHandler:
+    """Scaffolds and compares models that answer in text, with experts and without, with media and without."""
 
     templates = "text"
     training_file = "train.yaml.jinja"
@@ -43,6 +27,14 @@ class TextHandler(MultimodalHandler):
         from omni_kit.targets.veomni.text.plan import make_plan  # whoever only checks need not wait for it
 
         return make_plan(subject, request)
+
+    def candidate(self, path: Path) -> Candidate:
+        """A model directory beside transformers' own classes, in the same language."""
+        found = candidate(find_model_dir(path), _first_key, builder=_SIDE, reference=TRANSFORMERS, feed=LANGUAGE)
+        own = {Ability.ways, Ability.hooks, Ability.adapters, Ability.kernels}
+        # A toy has no processor, which a training on pictures begins with.
+        trains = (found.path / TRAINING_FILE).is_file() and not (found.path / MEDIA_FILE).is_file()
+        return replace(found, offers=found.offers | own | ({Ability.train} if trains else set()))
 
     def sites(self, subject: Subject) -> tuple[Decision, ...]:
         """Where VeOmni's kernels fit, whether an integration can be written or not; nothing without a head for text."""
