@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-fast test-all lint unit install reference docs site found recording skills-forms actionlint coverage-models coverage-dit coverage-ports coverage-versions test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove train-text train-dit eval eval-image clean
+.PHONY: demo test test-fast test-all lint unit install reference docs site found recording skills-forms actionlint coverage-models media-models coverage-dit coverage-ports coverage-versions test-matrix bench-layout bench-check bench-convert bench-patchgen bench-parity bench-prove train-text train-dit eval eval-image clean
 
 demo: $(READY)
 	$(BIN)/omni-kit demo --into demo --keep
@@ -93,6 +93,10 @@ coverage-models: $(READY)
 # listed as such. NAMES='owner/name ...' takes these alone.
 coverage-ports: $(READY)
 	$(BIN)/python -m omni_kit.coverage ports $(NAMES) --into docs/ported.md
+
+# VeOmni's own models with media beside what is derived, site by site.
+media-models: $(READY)
+	$(BIN)/python -m omni_kit.coverage handwritten --into docs/media-models.md
 
 coverage-dit: $(READY)
 	$(BIN)/python -m omni_kit.coverage denoisers --into docs/dit-models.md

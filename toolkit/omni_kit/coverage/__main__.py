@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import omni_kit.coverage
-from omni_kit.coverage import denoisers, language, ports, served
+from omni_kit.coverage import denoisers, handwritten, language, ports, served
 from omni_kit.coverage.case import in_shares
 from omni_kit.coverage.facts import CHECKED, Facts, all_names, collect, names_of, quick_names
 from omni_kit.coverage.versions import LEAST_EXPLAINED, compare, page
@@ -27,6 +27,8 @@ def main() -> None:
         family.add_argument("names", nargs="*", metavar="NAME", help="every one by default")
     ported = commands.add_parser("ports", help="port public repositories into diffusers; fetches them with git")
     ported.add_argument("names", nargs="*", metavar="OWNER/NAME", help="every one of the list by default")
+    beside = commands.add_parser("handwritten", help="compare what is derived with the integrations that VeOmni ships")
+    beside.add_argument("names", nargs="*", metavar="NAME", help="every one by default")
     facts = commands.add_parser("facts", help="collect what is decided on the installed libraries")
     facts.add_argument("--quick", action="store_true", help="two models of each kind")
     facts.add_argument("--like", type=Path, metavar="FILE", help="the models of facts that were collected before")
@@ -50,6 +52,8 @@ def _done(given: argparse.Namespace) -> tuple[str, int]:
         return family.page(in_shares(given.names or family.names(), family.cover_one)), 0
     if given.command == "ports":
         return ports.page([*ports.cover(ports.repositories(given.names))]), 0
+    if given.command == "handwritten":
+        return handwritten.page(given.names or handwritten.names()), 0
     if given.command == "facts":
         return _facts(given.quick, given.like).dump(), 0
     base, *others = (Facts.load(file.read_text(encoding="utf-8")) for file in given.facts)

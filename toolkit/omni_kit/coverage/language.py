@@ -1,4 +1,4 @@
-"""Every causal language model of the installed transformers."""
+"""Every model of the installed transformers that answers in text, with media and without."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from omni_kit.patchgen import run_config
 from omni_kit.pysource.library import find_library
 from omni_kit.scaffold import new_model
 from omni_kit.upstream.subject import open_source
-from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, auto_table
+from omni_kit.upstream.transformers.autoclasses import CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE, auto_table
 
 TARGET = "veomni"
 _MEANING: dict[Outcome, str] = {
@@ -25,8 +25,10 @@ _MEANING: dict[Outcome, str] = {
 
 
 def names() -> list[str]:
-    """Every model_type that the installed transformers has a causal language model for, in order."""
-    return sorted(auto_table(find_library("transformers"), CAUSAL_TABLE))
+    """Every model_type that the installed transformers has a model for that answers in text, in order."""
+    library = find_library("transformers")
+    tables = (CAUSAL_TABLE, IMAGE_TEXT_TABLE, MULTIMODAL_TABLE)
+    return sorted({name for table in tables for name in auto_table(library, table)})
 
 
 def cover_one(name: str, place: Path, sides: Sides) -> Case:
@@ -68,9 +70,10 @@ def page(cases: Sequence[Case]) -> str:
     """How many of what, and a table."""
     library = find_library("transformers")
     heading = [
-        "# Causal language models of transformers, brought into VeOmni",
+        "# Models of transformers that answer in text, brought into VeOmni",
         "",
         f"Made by `make coverage-models` with {library.name} {library.version}: every model_type that has a causal",
-        "language model, from a toy with the library's own classes. A toy is small and keeps the model's decisions.",
+        "language model or one that takes media, from a toy with the library's own classes. A toy is small and keeps the",
+        "model's decisions.",
     ]
     return as_markdown(heading, _MEANING, ("model_type", "kind"), cases)
