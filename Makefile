@@ -88,7 +88,6 @@ INTO_MODELS := $(if $(TRANSFORMERS)$(TYPES),$(VENV)/models.md,docs/models.md)
 coverage-models: $(READY)
 	$(if $(TRANSFORMERS),PYTHONPATH=$(call above,$(TRANSFORMERS))$(MORE_PATHS) )$(BIN)/python -m omni_kit.coverage language $(TYPES) --into $(INTO_MODELS)
 
-# Every diffusion transformer of diffusers, likewise.
 # Public repositories through new-model and parity, fetched with git at their commits; those that cannot be fetched are
 # listed as such. NAMES='owner/name ...' takes these alone.
 coverage-ports: $(READY)
@@ -98,6 +97,7 @@ coverage-ports: $(READY)
 media-models: $(READY)
 	$(BIN)/python -m omni_kit.coverage handwritten --into docs/media-models.md
 
+# Every diffusion transformer of diffusers, likewise.
 coverage-dit: $(READY)
 	$(BIN)/python -m omni_kit.coverage denoisers --into docs/dit-models.md
 

@@ -55,7 +55,7 @@ def test_a_package_that_the_pipeline_calls_is_named_with_its_command() -> None:
 
 def test_channels_of_a_learned_variance_and_a_table_of_frames_are_fitted() -> None:
     config = made("LattePipeline").transformer.config
-    assert (config.out_channels, config.video_length) == (2 * config.in_channels, 16)
+    assert (config.out_channels, config.video_length) == (2 * config.in_channels, 5)
 
 
 def test_the_class_of_an_autoencoder_is_the_one_whose_config_the_pipeline_reads() -> None:

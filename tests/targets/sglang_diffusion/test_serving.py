@@ -43,7 +43,7 @@ def server(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     command = [
         sys.executable, "-m", "sglang.multimodal_gen.runtime.entrypoints.cli.main", "serve", "--num-gpus", "1",
         "--model-path", str(checkpoint), "--host", "127.0.0.1", "--port", str(port), "--dit-precision", "fp32",
-        "--vae-precision", "fp32", "--text-encoder-precisions", "fp32",
+        "--vae-precision", "fp32", "--text-encoder-precisions", "fp32", "fp32",
     ]  # fmt: skip
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join([str(into), *filter(None, [os.environ.get("PYTHONPATH")])]),

@@ -73,8 +73,8 @@ def page(cases: Sequence[Case]) -> str:
     heading = [
         "# Pipelines of diffusers, served by SGLang",
         "",
-        f"Made by `make coverage-sglang` with {library.name} {library.version} and SGLang {own().version}: every pipeline",
-        "that denoises with a transformer, from a toy with the library's own classes. `devices` says how several share the",
-        "work, and `not served` names the arguments of the pipeline's call that no request carries.",
+        f"Made by `make coverage-sglang` with {library.name} {library.version} and SGLang {own().version}: every",
+        "pipeline that denoises with a transformer, from a toy with the library's own classes. `devices` says how",
+        "several share the work, and `not served` names the arguments of the call that no request carries.",
     ]
     return as_markdown(heading, _MEANING, ("pipeline", *_TOLD), cases)

@@ -96,6 +96,8 @@ def _names(facts: PipelineFacts) -> dict[str, Any]:
         "settings": declared,
         "absent": [name for name, one in given.items() if one.required and name not in kept],
         "video": facts.video,
+        "precisions": facts.text_precisions,
+        "precisions_given": bool(facts.pipeline.values),
     }
 
 

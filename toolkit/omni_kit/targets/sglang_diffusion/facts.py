@@ -26,6 +26,14 @@ from omni_kit.upstream.subject import Subject
 
 _PLAN = "_cp_plan"
 _EMBEDS, _READS = "encoder_hidden_states", "text_encoder"
+# dtype of a config -> as SGLang's configs call it.
+_PRECISIONS: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
+
+def _number(name: str) -> int:
+    """Which text encoder a component is, as SGLang counts: 1 for text_encoder, 2 for text_encoder_2; 0 for another."""
+    rest = name.removeprefix(_READS)
+    return int(rest.removeprefix("_")) if rest.removeprefix("_").isdigit() else int(not rest)
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,20 @@ class PipelineFacts:
         """Those that upstream's own code calls: encoders, tokenizers and processors."""
         apart = (self.pipeline.denoiser.name, self.autoencoder.name, "scheduler")
         return [one for one in self.components if one.name not in apart]
+
+    @cached_property
+    def text_precisions(self) -> list[str]:
+        """SGLang's name of each text encoder's dtype, in order: as its config.json says it, else bfloat16."""
+        numbers = {one.name: _number(one.name) for one in self.components if one.name.startswith(_READS)}
+        found = {number: self._precision(name) for name, number in numbers.items() if number}
+        return [found.get(number, _PRECISIONS["bfloat16"]) for number in range(1, max(found, default=0) + 1)]
+
+    def _precision(self, name: str) -> str:
+        directory = self.subject.directory
+        path = directory.parent / name / "config.json" if directory is not None else None
+        given = read_json(path) if path is not None and path.is_file() else {}
+        dtype = str(given.get("dtype") or given.get("torch_dtype") or "bfloat16")
+        return _PRECISIONS.get(dtype.rpartition(".")[2], _PRECISIONS["bfloat16"])
 
     @cached_property
     def embeds(self) -> str:

@@ -13,9 +13,11 @@ import torch
 
 from omni_kit.errors import BadInput
 from omni_kit.targets.sglang_diffusion.runtime.stand_ins import register_stand_ins
+from omni_kit.upstream.diffusers.pipelines import INDEX
+from omni_kit.upstream.places import read_json
 
 _PACKAGE = "SGLANG_EXTERNAL_MODEL_PACKAGE"
-_PRECISION = {"dit_precision": "fp32", "vae_precision": "fp32", "text_encoder_precisions": ("fp32",)}
+_PRECISION = {"dit_precision": "fp32", "vae_precision": "fp32"}
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,21 @@ def open_pipeline(
     stand_ins = prepare(package)
     from sglang.multimodal_gen.runtime.managers.cpu_worker import CPUWorker
 
-    arguments = server_arguments(checkpoint, {**_PRECISION, **(options or {})})
+    encoders = {"text_encoder_precisions": ("fp32",) * _encoders(checkpoint)}
+    arguments = server_arguments(checkpoint, {**_PRECISION, **encoders, **(options or {})})
     pipeline = CPUWorker(rank, rank, free_port(), arguments).pipeline
     if package is not None and type(pipeline).__module__.partition(".")[0] != package.name:
         raise BadInput(f"SGLang chose {type(pipeline).__module__} for {checkpoint}, not the pipeline of {package.name}")
     return Opened(pipeline, arguments, stand_ins)
+
+
+def _encoders(checkpoint: Path) -> int:
+    """How many text encoders the config of the checkpoint's pipeline has."""
+    from sglang.multimodal_gen import registry
+
+    name = read_json(checkpoint / INDEX)["_class_name"]
+    known = registry._PIPELINE_CONFIG_REGISTRY.get(name)
+    return len(known[0]().text_encoder_configs) if known is not None else 1
 
 
 def prepare(package: Path | None) -> list[str]:
