@@ -92,7 +92,7 @@ def test_a_fault_is_found_at_its_stage(fault: str, served: dict[str, Path], tmp_
     name, file, old, new, stage = FAULTS[fault]
     checkpoint = served[name].parents[1] / "checkpoints" / name
     kind = "native" if file == "stages.py" else "hybrid"
-    new_model(f"faulty_{name}", str(checkpoint), target="sglang-diffusion", into=tmp_path, kind=kind)
+    new_model(f"faulty_{name}", str(checkpoint), target="sglang-diffusion", force=True, into=tmp_path, kind=kind)
     plugin = tmp_path / f"faulty_{name}"
     text = (plugin / file).read_text(encoding="utf-8")
     assert old in text
@@ -120,7 +120,7 @@ def test_planted_faults_are_seen_and_located(name: str, served: dict[str, Path])
 @pytest.mark.parametrize("pipeline", ["FluxPipeline", "WanPipeline"])
 def test_several_processes_make_the_pictures_of_one(pipeline: str, tmp_path: Path) -> None:
     """Tokens are shared by 2 and 4, guidance by 2."""
-    new_model("shared", pipeline, target="sglang-diffusion", into=tmp_path)
+    new_model("shared", pipeline, target="sglang-diffusion", force=True, into=tmp_path)
     found = run_parity(tmp_path / "shared", ["sp"]).level("sp")
     assert found.status == "pass", found.reason
     assert "ulysses=2, ulysses=4, sp=2, guidance=2 as one process" in found.reason
