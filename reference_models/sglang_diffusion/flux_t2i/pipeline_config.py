@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from flux_t2i.dit_config import FluxT2iDiTConfig
-from sglang.multimodal_gen.configs.models import DiTConfig, VAEConfig
+from sglang.multimodal_gen.configs.models import DiTConfig, EncoderConfig, VAEConfig
 from sglang.multimodal_gen.configs.models.vaes.flux import FluxVAEConfig
-from sglang.multimodal_gen.configs.pipeline_configs.base import ImagePipelineConfig, ModelTaskType
+from sglang.multimodal_gen.configs.pipeline_configs.base import ImagePipelineConfig, ModelTaskType, postprocess_text
 
 
 @dataclass
@@ -19,9 +19,28 @@ class FluxT2iPipelineConfig(ImagePipelineConfig):
     text_encoder_precisions: tuple[str, ...] = ("bf16",)
     vae_tiling: bool = False
     vae_sp: bool = False
+    # As most checkpoints are published: one for each text encoder, in order.
+    text_encoder_precisions: tuple[str, ...] = (
+        "bf16",
+        "bf16",
+    )
+    text_encoder_configs: tuple[EncoderConfig, ...] = field(
+        default_factory=lambda: (
+            EncoderConfig(),
+            EncoderConfig(),
+        )
+    )
+    preprocess_text_funcs: tuple = (
+        None,
+        None,
+    )
+    postprocess_text_funcs: tuple = (
+        postprocess_text,
+        postprocess_text,
+    )
     dit_config: DiTConfig = field(default_factory=FluxT2iDiTConfig)
     vae_config: VAEConfig = field(default_factory=FluxVAEConfig)
-    # SGLang may have a class for FluxTransformer2DModel, too: this one is asked for by its own name.
+    # SGLang has this class in sglang/multimodal_gen/runtime/models/dits/flux.py: the plugin's is loaded by its own name.
     transformer_class_override: str | None = "FluxT2iDiT"
 
     def validate_server_args(self, server_args) -> None:

@@ -4,7 +4,7 @@ import diffusers
 import transformers
 from sglang.multimodal_gen.runtime.loader.component_loaders.component_loader import ComponentLoader
 from sglang.multimodal_gen.runtime.loader.component_loaders.scheduler_loader import SchedulerLoader
-from sglang.multimodal_gen.runtime.utils.precision_types import PRECISION_TO_TYPE
+from sglang.multimodal_gen.runtime.utils.precision import resolve_component_precision
 
 
 class UpstreamLoader(ComponentLoader):
@@ -13,11 +13,11 @@ class UpstreamLoader(ComponentLoader):
     expected_library = ("transformers",)
 
     def load_customized(self, component_model_path, server_args, component_name):
-        """Encoders come in the precision that the pipeline's config says."""
+        """Encoders come in the precision that the pipeline's config has for each."""
         found = getattr(transformers, self.component_architecture)
         if not issubclass(found, transformers.PreTrainedModel):
             return found.from_pretrained(component_model_path)
-        dtype = PRECISION_TO_TYPE[server_args.pipeline_config.text_encoder_precisions[0]]
+        dtype = resolve_component_precision(server_args, component_name)
         return found.from_pretrained(component_model_path, torch_dtype=dtype)
 
 

@@ -18,9 +18,11 @@ class WanT2vPipelineConfig(PipelineConfig):
     enable_autocast: bool = False
     vae_tiling: bool = False
     vae_sp: bool = False
+    # As most checkpoints are published.
+    text_encoder_precisions: tuple[str, ...] = ("bf16",)
     dit_config: DiTConfig = field(default_factory=WanT2vDiTConfig)
     vae_config: VAEConfig = field(default_factory=WanVAEConfig)
-    # SGLang may have a class for WanTransformer3DModel, too: this one is asked for by its own name.
+    # SGLang has this class in sglang/multimodal_gen/runtime/models/dits/wanvideo.py: the plugin's is loaded by its own name.
     transformer_class_override: str | None = "WanT2vDiT"
 
     def validate_server_args(self, server_args) -> None:

@@ -66,6 +66,7 @@ def pipeline_context(facts: PipelineFacts, own: Own, reuses: bool) -> dict[str, 
         "images": facts.images, "images_needed": facts.images_needed,
         "tasks": tasks_of(facts), "task": tasks_of(facts)[0],
         "unserved": list(unserved(facts.pipeline, {*ASKED, *facts.images, *(SIZED if facts.images else ())})),
+        "own_denoiser": own.models.get(facts.model.class_name, "").rpartition(":")[0],
         "defaults": _defaults(facts), **_sizes(facts),
     }  # fmt: skip
 
