@@ -32,7 +32,7 @@ LEFT_OPEN = [
     ("HunyuanImagePipeline", "dit.py", "compute timestep_r here"),
     ("Kandinsky5T2IPipeline", "dit_config.py", "give hidden_size and num_attention_heads"),
     ("SanaSprintPipeline", "dit.py", "write how SanaSprintPipeline tells its denoiser a step"),
-    ("CogVideoXPipeline", "pipeline_config.py", "CogVideoXPipeline ends with self.decode_latents(latents)"),
+    ("AllegroPipeline", "pipeline_config.py", "AllegroPipeline ends with self.decode_latents(latents)"),
     ("StableDiffusion3PAGPipeline", "pipeline.py", "SGLang's DenoisingStage does not: makes"),
 ]
 
@@ -97,6 +97,28 @@ def test_what_is_left_open_stands_at_its_line_and_is_reported(
     verdict = judge(tmp_path / "served", get_target(TARGET), [NothingIsUnfinished])["SGD601"]
     found = {(finding.path, finding.line) for finding in verdict.findings}
     assert found == {(tmp_path / todo.path, todo.line) for todo in made.plan.todo}
+
+
+def test_hybrid_refuses_a_scheduler_that_sglang_cannot_drive(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="steps by CogVideoXDDIMScheduler, without set_begin_index") as raised:
+        scaffold("CogVideoXPipeline", tmp_path, "hybrid")
+    assert "--kind native" in raised.value.hint
+
+
+def test_arguments_that_no_request_carries_are_told_and_listed(tmp_path: Path) -> None:
+    made = scaffold("Lumina2Pipeline", tmp_path)
+    told = {one.choice for one in made.plan.decisions if one.what == "not served"}
+    assert {"system_prompt", "cfg_trunc_ratio"} <= told
+    assert not {"prompt", "guidance_scale", "height", "return_dict"} & told
+    readme = (tmp_path / "served/README.md").read_text(encoding="utf-8")
+    assert "| `cfg_trunc_ratio` | `1.0` |" in readme
+
+
+def test_each_text_encoder_has_a_precision(tmp_path: Path) -> None:
+    scaffold("FluxPipeline", tmp_path)
+    config = " ".join((tmp_path / "served/pipeline_config.py").read_text(encoding="utf-8").split())
+    assert 'text_encoder_precisions: tuple[str, ...] = ( "bf16", "bf16", )' in config
+    assert config.count("EncoderConfig(),") == 2
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,8 @@ def choose_way(facts: PipelineFacts, asked: str) -> Way:
         raise Refusal(f"SGLang's standard stages do not fit: {facts.class_name} {odd[0]}", "leave --kind out")
     if asked == Way.native and isinstance(facts.divided, Refusal):
         raise facts.divided
-    unfit = [one for one in reasons if one.startswith(("steps by", "hands its denoiser a prompt", "starts from"))]
+    lacking = tuple(f"steps by {facts.scheduler.class_name}, without {name}" for name in _ASKED_OF_SCHEDULERS)
+    unfit = [one for one in reasons if one.startswith((*lacking, "hands its denoiser a prompt", "starts from"))]
     if asked == Way.hybrid and unfit:
         what = unfit[0]
         raise Refusal(f"{facts.class_name} {what}", f"--kind {Way.native} runs its own code around each step")
