@@ -57,8 +57,10 @@ def test_inspect_names_pipeline_denoiser_and_autoencoder_with_their_places() -> 
     assert [note for note in inspect("WanTransformer3DModel")["notes"] if "the denoiser WanTransformer3DModel" in note]
 
 
-def test_its_own_autoencoder_decodes_where_it_has_the_class(tmp_path: Path) -> None:
-    new_model("mine", "HunyuanVideoPipeline", target="sglang-diffusion", force=True, into=tmp_path)
-    assert "import HunyuanVAEConfig" in (tmp_path / "mine/pipeline_config.py").read_text()
+def test_its_own_autoencoder_decodes_where_it_decodes_the_same(tmp_path: Path) -> None:
+    new_model("mine", "WanPipeline", target="sglang-diffusion", force=True, into=tmp_path)
+    assert "import WanVAEConfig" in (tmp_path / "mine/pipeline_config.py").read_text()
+    new_model("film", "HunyuanVideoPipeline", target="sglang-diffusion", force=True, into=tmp_path)
+    assert "vaes/hunyuanvae.py" in (tmp_path / "film/loaders.py").read_text()
     new_model("other", "LTXPipeline", target="sglang-diffusion", into=tmp_path)
     assert "has no AutoencoderKLLTXVideo" in (tmp_path / "other/loaders.py").read_text()

@@ -105,6 +105,11 @@ def test_hybrid_refuses_a_scheduler_that_sglang_cannot_drive(tmp_path: Path) -> 
     assert "--kind native" in raised.value.hint
 
 
+def test_a_call_that_asks_for_diffusers_scheduler_keeps_it(tmp_path: Path) -> None:
+    scaffold("EasyAnimatePipeline", tmp_path)
+    assert "same_steps = ()" in (tmp_path / "served/loaders.py").read_text(encoding="utf-8")
+
+
 def test_arguments_that_no_request_carries_are_told_and_listed(tmp_path: Path) -> None:
     made = scaffold("Lumina2Pipeline", tmp_path)
     told = {one.choice for one in made.plan.decisions if one.what == "not served"}

@@ -1,5 +1,6 @@
 """The reference side of a pipeline: diffusers, untouched. Its process never imports a target framework."""
 
+import ast
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,6 +51,15 @@ def asked(pipeline: Pipeline, guidance: Guidance, scenario: Scenario) -> dict[st
         wanted[guidance.scale] = _SCALE if scenario.guided else _UNGUIDED
         wanted["negative_prompt"] = scenario.against if scenario.guided else None
     return {name: value for name, value in wanted.items() if name in taken and value is not None}
+
+
+def scenarios_for(pipeline: Pipeline, inputs: Tensors) -> list[Scenario]:
+    """The scenarios of a batch, without those of several pictures where a call makes one, whatever it is asked for."""
+    found = pipeline.cls.method("__call__")
+    nodes = ast.walk(found[1]) if found is not None else ()
+    fixed = (node for node in nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant))
+    alone = any(isinstance(target, ast.Name) and target.id in _MANY for node in fixed for target in node.targets)
+    return [one for one in scenarios_of(inputs) if one.pictures == 1 or not alone]
 
 
 def _steps(taken: Mapping[str, Argument], wanted: int) -> int:
@@ -148,7 +158,7 @@ class PipelineBuilder:
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Every scenario, stage by stage."""
         found: Tensors = {}
-        for scenario in scenarios_of(inputs):
+        for scenario in scenarios_for(self._read, inputs):
             found |= self._called(model, scenario)
         return found
 

@@ -168,7 +168,7 @@ def _who_decodes(class_name: str, own: Own, reused_here: bool) -> str:
         return f"SGLang {own.version} has no {class_name}, so diffusers' class decodes"
     if reused_here:
         return f"SGLang's class decodes ({place})"
-    return f"diffusers' code calls its own class; SGLang's is in {place}"
+    return f"diffusers' class decodes; SGLang's in {place} was not measured to be equal, or is not called"
 
 
 def _of_autoencoder(name: str, autoencoder: str) -> str:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from omni_kit.errors import BadInput, Refusal
+from omni_kit.pysource.source import dotted
 from omni_kit.upstream.diffusers.calling import FRAMES, call_arguments, images_of
 from omni_kit.upstream.diffusers.classes import find_class
 from omni_kit.upstream.diffusers.decoding import Decoding, decoding_of
@@ -139,6 +140,13 @@ class PipelineFacts:
         """Where the denoiser's class says how devices share its tokens; empty where it does not."""
         found = self.model.cls.assigned(_PLAN)
         return found[0].source.where(found[1]) if found is not None and isinstance(found[1], ast.Dict) else ""
+
+    @cached_property
+    def tells_schedulers_apart(self) -> bool:
+        """Whether its call asks of which class its scheduler is: SGLang's own classes are none of diffusers'."""
+        found = self.pipeline.cls.method("__call__")
+        calls = (node for node in ast.walk(found[1]) if isinstance(node, ast.Call)) if found is not None else ()
+        return any(dotted(call.func) == "isinstance" and dotted(call.args[0]) == "self.scheduler" for call in calls)
 
     @cached_property
     def taken(self) -> Mapping[str, Argument]:

@@ -122,6 +122,8 @@ class _Planner:
         own_vae = more.setdefault("own_vae", self.way is Way.whole)
         found = pipeline_context(self.facts, self.own, reuses=not own_vae)
         known = found.pop("known_vae")
+        if self.way is Way.native and self.facts.tells_schedulers_apart:
+            found["same_schedulers"] = ()
         given = self.facts.subject.given
         return {
             **found, "name": name, "class_name": prefix, "dit": f"{prefix}DiT", "in_tree": self.in_tree,

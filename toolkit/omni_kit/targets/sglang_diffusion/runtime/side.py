@@ -15,7 +15,7 @@ from torch import distributed, nn
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.library import find_library
-from omni_kit.targets.references.pipelines import asked, pictured, pictures_of, read_pipeline
+from omni_kit.targets.references.pipelines import asked, pictured, pictures_of, read_pipeline, scenarios_for
 from omni_kit.targets.references.stages import Noted, noting
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sglang_diffusion.runtime.engine import Opened, open_pipeline, prepare
@@ -79,7 +79,7 @@ class SGLangPipelineBuilder:
     def forward(self, model: Any, inputs: Tensors, loss_only: bool = False) -> Tensors:
         """Every scenario, stage by stage."""
         found: Tensors = {}
-        for scenario in scenarios_of(inputs):
+        for scenario in scenarios_for(read_pipeline(self._name), inputs):
             found |= self._called(model, scenario)
         return found
 
