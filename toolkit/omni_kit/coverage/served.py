@@ -1,8 +1,6 @@
 """Every pipeline of the installed diffusers that denoises with a transformer, served by SGLang."""
 
 import re
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -43,17 +41,8 @@ def _names() -> Iterator[str]:
             yield name
 
 
-def cover(classes: Sequence[str]) -> list[Case]:
-    """Brings pipelines through the path one after the other, and prints each as it is done."""
-    cases = []
-    with tempfile.TemporaryDirectory(prefix="omni-kit-coverage-") as place, Sides(Path(place) / "logs") as sides:
-        for name in classes:
-            cases.append(_case(name, Path(place) / name, sides))
-            print(*vars(cases[-1]).values(), sep=" | ", file=sys.stderr, flush=True)
-    return cases
-
-
-def _case(name: str, place: Path, sides: Sides) -> Case:
+def cover_one(name: str, place: Path, sides: Sides) -> Case:
+    """Brings one pipeline through the path."""
     package = re.sub(r"(?<!^)(?=[A-Z][a-z])", "_", name.removesuffix("Pipeline")).lower()
     try:
         scaffold = new_model(package, name, target=TARGET, into=place, force=True)
