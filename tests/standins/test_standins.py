@@ -24,12 +24,12 @@ def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tens
 
 
 @pytest.fixture
-def qkv() -> tuple[torch.Tensor, ...]:
+def qkv() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
-    return tuple(torch.randn(2, 5, 3, 8) for _ in range(3))
+    return torch.randn(2, 5, 3, 8), torch.randn(2, 5, 3, 8), torch.randn(2, 5, 3, 8)
 
 
-def test_flash_attention_is_attention(qkv: tuple[torch.Tensor, ...]) -> None:
+def test_flash_attention_is_attention(qkv: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> None:
     torch.testing.assert_close(flash_attn_func(*qkv), attended(*qkv))
     torch.testing.assert_close(flash_attn_qkvpacked_func(torch.stack(qkv, dim=2)), attended(*qkv))
 

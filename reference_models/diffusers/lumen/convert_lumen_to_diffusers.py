@@ -5,6 +5,7 @@ python -m lumen.convert_lumen_to_diffusers --checkpoint model.safetensors --conf
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -12,26 +13,64 @@ from lumen import LumenTransformer2DModel, convert_lumen_transformer_checkpoint_
 from safetensors.torch import load_file
 
 
-def converted(checkpoint: Path, config: dict) -> LumenTransformer2DModel:
+def weights(checkpoint: Path, ema: bool = True) -> dict[str, torch.Tensor]:
+    """The authors' tensors by their names.
+
+    Args:
+        checkpoint: safetensors, or a pickle of which torch reads nothing but tensors and plain values.
+        ema: take the averaged weights where the file has both.
+    """
+    if checkpoint.suffix == ".safetensors":
+        return plain(load_file(checkpoint))
+    with torch.serialization.safe_globals([argparse.Namespace]):  # training scripts save their options, too
+        sets = tensors_in(torch.load(checkpoint, map_location="cpu", weights_only=True), "")
+    if not sets:
+        raise SystemExit(f"{checkpoint} contains no tensors")
+    fitting = {name: one for name, one in sets.items() if ("ema" in name) == ema} or sets
+    return plain(max(fitting.values(), key=len))
+
+
+def tensors_in(value, name: str) -> dict[str, dict[str, torch.Tensor]]:
+    """Every set of tensors in a file: where it stands -> its tensors."""
+    if not isinstance(value, Mapping):
+        return {}
+    own = {key: one for key, one in value.items() if isinstance(one, torch.Tensor)}
+    found = {name: own} if own else {}
+    for key, one in value.items():
+        found.update(tensors_in(one, f"{name}.{key}"))
+    return found
+
+
+def plain(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Names without what wrappers put in front of all of them: "module.", "_orig_mod.", "model."."""
+    while len(heads := {name.partition(".")[0] for name in tensors}) == 1 and all("." in name for name in tensors):
+        (head,) = heads
+        tensors = {name.removeprefix(f"{head}."): one for name, one in tensors.items()}
+    return dict(tensors)
+
+
+def converted(checkpoint: Path, config: dict, ema: bool = True) -> LumenTransformer2DModel:
     """The model with the authors' weights: every tensor of theirs has a place, and every parameter a tensor."""
-    if checkpoint.suffix != ".safetensors":
-        raise SystemExit(f"{checkpoint} is no safetensors file: save it as one first, pickles can run code")
     model = LumenTransformer2DModel(**config)
     model.load_state_dict(
-        convert_lumen_transformer_checkpoint_to_diffusers(load_file(checkpoint), config=model.config), strict=True
+        convert_lumen_transformer_checkpoint_to_diffusers(weights(checkpoint, ema), config=model.config), strict=True
     )
     return model
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--checkpoint", type=Path, required=True, help="the authors' weights, a safetensors file")
+    parser.add_argument("--checkpoint", type=Path, required=True, help="the authors' weights: safetensors, .pt or .pth")
+    parser.add_argument(
+        "--no-ema", action="store_true", help="take the weights that were trained, not the averaged ones"
+    )
     parser.add_argument("--config", type=Path, help="JSON with the arguments of the model; defaults without it")
     parser.add_argument("--output", type=Path, required=True, help="where the transformer is written")
     parser.add_argument("--dtype", default="bfloat16", help="of the weights that are written")
     given = parser.parse_args()
     config = json.loads(given.config.read_text(encoding="utf-8")) if given.config else {}
-    model = converted(given.checkpoint, {key: value for key, value in config.items() if not key.startswith("_")})
+    plain_config = {key: value for key, value in config.items() if not key.startswith("_")}
+    model = converted(given.checkpoint, plain_config, ema=not given.no_ema)
     model.to(getattr(torch, given.dtype)).save_pretrained(given.output)
 
 

@@ -148,7 +148,8 @@ HEADS = "q, k, v = (f(x).unflatten(-1, (2, -1)).transpose(1, 2) for f in (self.q
     ("a = (q @ k.transpose(-2, -1)) * 0.5\na = a.softmax(dim=-1)\ny = a @ v", "scale=0.5"),
     ("a = F.softmax(q @ k.mT / d, dim=-1)\ny = torch.matmul(a, v)", "scale=1.0 / d"),
     ("a = torch.matmul(q, k.transpose(2, 3))\na = a * self.s\na = torch.softmax(a, -1)\ny = a @ v", "scale=attn.s"),
-    ("a = q @ k.mT\na = (a * 0.5).softmax(-1)\na = self.drop(a)\ny = a @ v", "dropout_p=attn.drop.p if attn.training else 0.0"),
+    ("a = q @ k.mT\na = (a * 0.5).softmax(-1)\na = self.drop(a)\ny = a @ v",
+     "dropout_p=attn.drop.p if attn.training else 0.0"),
     ("a = q @ k.mT * 0.5\nm = x.mean()\na += m\na = a.softmax(-1, dtype=torch.float32)\ny = a @ v", "attn_mask=m"),
     ("a = torch.einsum('b h i d, b h j d -> b h i j', q, k) * 0.5\na = a.softmax(-1)\n"
      "y = torch.einsum('b h i j, b h j d -> b i h d', a, v)", "scale=0.5"),

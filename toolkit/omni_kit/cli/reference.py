@@ -105,7 +105,7 @@ def toy_command(
     with output.status(f"making a small {source}"):
         place = make_toy_checkpoint(source, into)
     files = [path for path in sorted(place.rglob("*")) if path.is_file()]
-    data = {
+    data: dict[str, Any] = {
         "source": source,
         "path": str(place.resolve()),
         "files": [str(path.relative_to(place)) for path in files],

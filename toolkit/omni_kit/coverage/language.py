@@ -72,8 +72,8 @@ def page(cases: Sequence[Case]) -> str:
     heading = [
         "# Models of transformers that answer in text, brought into VeOmni",
         "",
-        f"Made by `make coverage-models` with {library.name} {library.version}: every model_type that has a causal",
-        "language model or one that takes media, from a toy with the library's own classes. A toy is small and keeps the",
-        "model's decisions.",
+        f"Made by `make coverage-models` with {library.name} {library.version}: every model_type that has a",
+        "causal language model or one that takes media, from a toy with the library's own classes. A toy is small",
+        "and keeps the model's decisions.",
     ]
     return as_markdown(heading, _MEANING, ("model_type", "kind"), cases)

@@ -135,8 +135,8 @@ def test_grouped_products_are_those_of_each_expert(merged: bool, limit: float | 
             out = forward(experts, own["weights"], chosen, own["x"], *parts, limit)
         else:
             rows = [
-                sum(own["weights"][row, place] * (own["down"][one] @ _swiglu(gate[one] @ x, up[one] @ x, limit))
-                    for place, one in enumerate(chosen[row].tolist()))
+                sum((own["weights"][row, place] * (own["down"][one] @ _swiglu(gate[one] @ x, up[one] @ x, limit))
+                     for place, one in enumerate(chosen[row].tolist())), torch.zeros(width, dtype=dtype))
                 for row, x in enumerate(own["x"])
             ]  # fmt: skip
             out = torch.stack(rows)

@@ -29,4 +29,4 @@ def pad_input(hidden_states: torch.Tensor, indices: torch.Tensor, batch: int, se
     """Return [B, N, ...] with the tokens where they were, and zeros elsewhere."""
     output = hidden_states.new_zeros(batch * seqlen, *hidden_states.shape[1:])
     output[indices] = hidden_states
-    return output.unflatten(0, (batch, seqlen))
+    return output.view(batch, seqlen, *output.shape[1:])

@@ -10,7 +10,7 @@ class Registry:
     def __init__(self, name: str, build_func: Callable[..., Any] | None = None, **kwargs: Any) -> None:
         self.name = name
         self.module_dict: dict[str, Any] = {}
-        self._build = build_func or build_from_cfg
+        self._build: Callable[..., Any] = build_func or build_from_cfg
 
     def get(self, key: str) -> Any:
         """Return what was registered under a name; None of another."""

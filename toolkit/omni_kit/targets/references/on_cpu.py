@@ -46,10 +46,10 @@ def stay_on_cpu() -> None:
     if _mode or torch.cuda.is_available():
         return
     _mode.append(OnCpu())
-    _mode[0].__enter__()
+    _mode[0].__enter__()  # type: ignore[no-untyped-call]
     for name, reply in _REPLIES.items():
         setattr(torch.cuda, name, _replying(reply))
-    torch.compile = _uncompiled  # type: ignore[assignment]
+    torch.compile = _uncompiled
 
 
 def _replying(reply: Any) -> Callable[..., Any]:

@@ -66,7 +66,7 @@ def _all(repository: Repository, cls: str, names: Collection[str]) -> Iterator[P
             continue
         with suppress(BadInput):
             source = read_source(repository, file)
-            added = {}
+            added: dict[str, Any] = {}
             for node in ast.walk(source.tree):
                 if isinstance(node, ast.Call):
                     name = (dotted(node.func) or "").rpartition(".")[2]

@@ -22,7 +22,7 @@ class FusedRMSNorm(nn.Module):
         shape = (normalized_shape,) if isinstance(normalized_shape, Integral) else tuple(normalized_shape)  # type: ignore[arg-type]
         self.normalized_shape = shape
         self.eps = eps
-        self.weight = nn.Parameter(torch.ones(*shape)) if elementwise_affine else None  # type: ignore[arg-type]
+        self.weight = nn.Parameter(torch.ones(*shape)) if elementwise_affine else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return `x` normalised."""

@@ -1,6 +1,7 @@
 """Feed-forward layers."""
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import nn
@@ -41,7 +42,7 @@ class Mlp(nn.Module):
         """Return the second layer's output."""
         x = self.drop1(self.act(self.fc1(x)))
         x = self.fc2(self.norm(x))
-        return self.drop2(x)
+        return cast(torch.Tensor, self.drop2(x))
 
 
 class GluMlp(nn.Module):
@@ -79,7 +80,7 @@ class GluMlp(nn.Module):
         first, second = self.fc1(x).chunk(2, dim=self.chunk_dim)
         x = first * self.act(second) if self.gate_last else self.act(first) * second
         x = self.fc2(self.norm(self.drop1(x)))
-        return self.drop2(x)
+        return cast(torch.Tensor, self.drop2(x))
 
 
 class SwiGLU(nn.Module):
@@ -110,4 +111,4 @@ class SwiGLU(nn.Module):
         """Return the last layer's output."""
         x = self.act(self.fc1_g(x)) * self.fc1_x(x)
         x = self.fc2(self.norm(self.drop1(x)))
-        return self.drop2(x)
+        return cast(torch.Tensor, self.drop2(x))

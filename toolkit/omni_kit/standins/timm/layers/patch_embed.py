@@ -1,6 +1,7 @@
 """Pictures as rows of patches."""
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import nn
@@ -40,4 +41,4 @@ class PatchEmbed(nn.Module):
         x = self.proj(x)
         if self.flatten:
             x = x.flatten(2).transpose(1, 2)
-        return self.norm(x)
+        return cast(torch.Tensor, self.norm(x))

@@ -8,8 +8,9 @@ from functools import cached_property
 import libcst as cst
 
 from omni_kit.errors import Refusal
+from omni_kit.pysource.names import Names
 from omni_kit.pysource.source import dotted
-from omni_kit.targets.diffusers.modular.names import Names, names, together, tree
+from omni_kit.targets.diffusers.modular.names import names, together, tree
 from omni_kit.targets.diffusers.modular.opened import Opened
 from omni_kit.targets.diffusers.porting.syntax import after_docstring
 from omni_kit.upstream.diffusers.guiders import COMPONENT

@@ -214,8 +214,8 @@ def _of_model(one: _Class, classes: Mapping[str, _Class], blocks: Mapping[str, s
     if len(attending) == 1:
         found[attending[0]] = "transformer_blocks"
     elif len(attending) == 2 and len({blocks[name] for name in attending}) == 2:
-        first, second = (classes[blocks[name]].method("forward") for name in attending)
-        if _answers(first) == 2 and _answers(second) == 1:
+        double, single = (classes[blocks[name]].method("forward") for name in attending)
+        if _answers(double) == 2 and _answers(single) == 1:
             found |= {attending[0]: "transformer_blocks", attending[1]: "single_transformer_blocks"}
     forward = one.method("forward")
     if forward is None:

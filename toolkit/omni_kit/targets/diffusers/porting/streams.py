@@ -67,7 +67,9 @@ def first_calls(
     found: dict[str, list[str]] = {}
     done: set[str] = set()
     for node in _statements(function.body):
-        if isinstance(node, ast.For) and any(_own(one) in blocks for one in ast.walk(node.iter)):
+        if isinstance(node, ast.For) and any(
+            isinstance(one, ast.expr) and _own(one) in blocks for one in ast.walk(node.iter)
+        ):
             break
         for call in (one for one in ast.walk(node) if isinstance(one, ast.Call)):
             name = _own(call.func)

@@ -272,7 +272,7 @@ def _product(node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
 
 def _products(node: ast.Call, one: str, other: str, out: str) -> tuple[ast.expr, ast.expr] | None:
     """Queries and keys of a sum over their last axis, with heads in front of tokens or behind them."""
-    batch, heads, rows, columns = out
+    batch, heads, rows, columns = tuple(out)
     forms = []
     for letters, tokens, given in ((one, rows, node.args[1]), (other, columns, node.args[2])):
         first = letters[:3] == batch + heads + tokens

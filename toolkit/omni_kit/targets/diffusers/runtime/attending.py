@@ -75,5 +75,5 @@ class _Watch(TorchFunctionMode):
         """See `TorchFunctionMode`."""
         if func is torch.nn.functional.scaled_dot_product_attention:
             self.seen += 1
-            self.missed += torch.backends.cuda.flash_sdp_enabled()
+            self.missed += torch.backends.cuda.flash_sdp_enabled()  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))

@@ -325,9 +325,9 @@ class _Planner:
             made = self.reference.settings.cls
             reason = f"what {made.node.name} holds is registered, argument by argument"
             yield Decision("config", "plain arguments", reason, made.source.where(made.node))
-        if (said := self.reference.published) is not None:
-            reason = f"its values for {', '.join(said.values)} are what the toy is made from"
-            yield Decision("published config", said.where, reason, said.where)
+        if (config := self.reference.published) is not None:
+            reason = f"its values for {', '.join(config.values)} are what the toy is made from"
+            yield Decision("published config", config.where, reason, config.where)
         for old, new in found.forward.names.items():
             if old != new:
                 yield Decision(f"forward: {old}", new, "what diffusers calls it", self.reference.forward[old].where)

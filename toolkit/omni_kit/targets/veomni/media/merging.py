@@ -189,7 +189,8 @@ def _layers(block: list[ast.stmt], outputs: set[str]) -> Iterator[tuple[str, ast
     for statement in block:
         value = statement.value if isinstance(statement, ast.Assign) else None
         if (
-            isinstance(value, ast.Attribute)
+            isinstance(statement, ast.Assign)
+            and isinstance(value, ast.Attribute)
             and ast.unparse(value.value) in outputs
             and value.attr.startswith("deepstack")
         ):

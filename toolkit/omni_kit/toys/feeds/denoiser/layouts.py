@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from omni_kit.toys.feeds.denoiser.arguments import SHAPES
 from omni_kit.toys.feeds.denoiser.options import Argument
@@ -57,7 +58,7 @@ def layouts(argument: Argument, sizes: Sizes, names: Sequence[str]) -> list[Layo
     whole = math.prod(patch_of(sizes.config))  # a layer may take whole patches
     of_patches = [width // whole for width in sizes.widths[:_OTHER_WIDTHS] if width % whole == 0]
     widths = dict.fromkeys([*named, *sizes.widths[:_OTHER_WIDTHS], *of_patches])
-    shapes = [{"fixed": True}] if side_of(sizes.config) is not None else []
+    shapes: list[dict[str, Any]] = [{"fixed": True}] if side_of(sizes.config) is not None else []
     shapes += [{}, {"square": True}]
     return [replace(way, channels=width, **shape) for shape in shapes for width in widths for way in ways]
 
