@@ -93,7 +93,7 @@ coverage-models: $(READY)
 coverage-ports: $(READY)
 	$(BIN)/python -m omni_kit.coverage ports $(NAMES) --into docs/ported.md
 
-# VeOmni's own models with media beside what is derived, site by site.
+# Hand-written integrations of models with media, next to derived ones, site by site.
 media-models: $(READY)
 	$(BIN)/python -m omni_kit.coverage handwritten --into docs/media-models.md
 
