@@ -191,7 +191,6 @@ class GeneratedForInstalled(Rule):
         {
             GENERATED: "# Source: transformers.models.olmoe.modeling_olmoe\n# Based on: transformers==5.0.0\n",
         },
-        {".omni-kit.toml": '[answers]\ntransformers = "5.0.0"\n'},
     )
     GOOD = ({GPU_CONFIG: patch_config()},)
 
