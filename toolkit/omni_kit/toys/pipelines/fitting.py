@@ -186,6 +186,9 @@ class _Parts:
             if (match := pattern.search(said)) and self._patch(config, int(match["wants"]), int(match["came"])):
                 return
         for pattern in _WIDTHS:
+            if (match := pattern.search(said)) and self._take_more(config, int(match["wants"]), int(match["came"])):
+                return
+        for pattern in _WIDTHS:
             if (match := pattern.search(said)) and self._lengthen(config, int(match["came"]) - int(match["wants"])):
                 return
         self._said = self._said or parts.told(error)
@@ -218,11 +221,15 @@ class _Parts:
         going_in, out = channel_names(config)
         channels = parts.latent_channels(self._others)
         match = _SIZE_MISMATCH.search(said)
-        if match is None or not isinstance(config.get(out), int):
+        if match is None or out not in config:
             return False
-        if {int(match[1]), int(match[2])} == {channels, config[out]} and config[going_in] > channels:
-            self._changed[out] = channels  # what it takes beyond latents, it does not predict
+        fewer, predicted = sorted((int(match[1]), int(match[2])))
+        is_predicted = predicted == (config[out] if isinstance(config[out], int) else config[going_in])
+        if is_predicted and fewer % channels == 0 and config[going_in] > fewer:
+            self._changed[out] = fewer  # what it takes beyond latents, it does not predict
             return True
+        if not isinstance(config[out], int):
+            return False
         if going_in not in self._changed and config[going_in] != channels:
             self._take_latents(1)
             return True
@@ -277,6 +284,14 @@ class _Parts:
                 self._changed[name] = came - (wants - value)
                 return True
         return False
+
+    def _take_more(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
+        """Whether more comes than the latents that the denoiser was fitted to: it takes that, and predicts these."""
+        going_in, out = channel_names(config)
+        more = config.get(going_in) == wants and going_in in self._changed and came > wants and out in config
+        if more:
+            self._changed |= {going_in: came, out: wants}
+        return more
 
     def _patch(self, config: Mapping[str, Any], wants: int, came: int) -> bool:
         """Whether as many channels came as the denoiser takes, and a patch of the autoencoder's latents is wanted."""
