@@ -304,3 +304,176 @@ def test_modules_are_named_by_the_part_that_they_play(tmp_path: Path) -> None:
 def test_names_that_are_taken_or_written_as_texts_stay(more: str, tmp_path: Path) -> None:
     found = ported(tmp_path, NAMED.replace("        self.inner =", f"{more}        self.inner ="))
     assert "self.stack" in found.text or "self.between" in found.text
+
+
+def test_keys_and_values_of_one_layer_are_split(tmp_path: Path) -> None:
+    init = "\n".join(
+        ("self.q = nn.Linear(dim, dim)", "self.kv = nn.Linear(dim, dim * 2)", "self.o = nn.Linear(dim, dim)")
+    )
+    asked = (
+        "b, n, d = x.shape\nq = self.q(x)\nk, v = self.kv(x).view(b, n, 2, d).unbind(2)\n"
+        "return self.o(F.scaled_dot_product_attention(q, k, v))"
+    )
+    found = ported(tmp_path, attention(init, asked))
+    assert "self.to_v = nn.Linear(dim, dim)" in found.text
+    assert (r"transformer_blocks.\1.to_k.\2", r"transformer_blocks.\1.to_v.\2") in [row.names for row in found.rows]
+
+
+BASE = """
+class Base(nn.Module):
+    def __init__(self, dim, bias=True, drop=0.0):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim))
+        self.o = nn.Linear(dim, dim, bias=bias)
+        self.drop = nn.Dropout(drop)
+
+    def forward(self, x):
+        return x
+
+
+"""
+
+
+def test_attention_that_inherits_from_a_base_of_its_own_is_one_class(tmp_path: Path) -> None:
+    base = BASE.replace(
+        "self.q, self.k, self.v = (nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim))",
+        "\n        ".join(f"self.{one} = nn.Linear(dim, dim)" for one in "qkv"),
+    )
+    text = attention("", f"{ASKED}").replace("class Attn(nn.Module):", "class Attn(Base):")
+    text = text.replace("super().__init__()\n", "super().__init__(dim, bias=False)\n", 1)
+    found = ported(tmp_path, base + text)
+    assert "class TinyBase" not in found.text
+    assert "self.to_out = nn.ModuleList([nn.Linear(dim, dim, bias=bias), nn.Dropout" in found.text
+    assert "bias = False" in found.text
+
+
+FIRST = """        self.table = nn.Parameter(torch.zeros(1, dim), requires_grad=False)
+        self.apply(self._init_weights)
+        self.fill()
+"""
+METHODS = """
+    def _init_weights(self, m):
+        if isinstance(m, nn.Linear):
+            nn.init.xavier_uniform_(m.weight)
+
+    def fill(self):
+        nn.init.zeros_(self.blocks[0].o.weight)
+        made = torch.arange(3.0)
+        self.table.data.copy_(made)
+        for block in self.blocks:
+            nn.init.constant_(block.o.bias, 0)
+
+    @torch.jit.ignore
+    def no_weight_decay(self):
+        return {"table"}
+"""
+
+
+def test_first_values_are_left_out_and_what_is_computed_stays(tmp_path: Path) -> None:
+    text = attention(SPLIT, ASKED).replace("depth)])\n", f"depth)])\n{FIRST}{METHODS}", 1)
+    found = ported(tmp_path, text)
+    assert "nn.init" not in found.text
+    assert "no_weight_decay" not in found.text
+    assert 'self.register_buffer("table", torch.zeros(1, dim), persistent=True)' in found.text
+    assert "made = torch.arange(3.0)\n        self.table.data.copy_(made)" in found.text
+    assert "self.to_q = nn.Linear" in found.text  # nobody asks for the layers by name any more
+
+
+def test_a_method_that_computes_more_than_first_values_stays(tmp_path: Path) -> None:
+    more = METHODS.replace("made = torch", "self.kept = torch")
+    text = attention(SPLIT, ASKED).replace("depth)])\n", f"depth)])\n{FIRST}{more}", 1)
+    assert "self.kept = torch.arange" in ported(tmp_path, text).text
+
+
+def test_wrappers_of_the_authors_are_left_out(tmp_path: Path) -> None:
+    text = attention(SPLIT, ASKED).replace(
+        "x = block(x)", "x = torch.utils.checkpoint.checkpoint(block, x.cuda(), use_reentrant=False)"
+    )
+    found = ported(tmp_path, text)
+    assert "torch.utils.checkpoint" not in found.text
+    assert "cuda" not in found.text
+    assert "self._gradient_checkpointing_func(block, hidden_states.to(hidden_states.device))" in found.text
+
+
+FF = """
+class Ff(nn.Module):
+    def __init__(self, dim, hidden, act=nn.GELU, drop=0.0):
+        super().__init__()
+        self.a = nn.Linear(dim, hidden)
+        self.act = act()
+        self.drop = nn.Dropout(drop)
+        self.b = nn.Linear(hidden, dim)
+
+    def forward(self, x):
+        return self.b(self.drop(self.act(self.a(x))))
+
+
+"""
+
+
+@pytest.mark.parametrize(("made", "written"), [
+    ("Ff(dim, 4 * dim)", 'FeedForward(dim, inner_dim=4 * dim, activation_fn="gelu")'),
+    ("Ff(dim, dim, act=lambda: nn.GELU(approximate='tanh'))", 'activation_fn="gelu-approximate"'),
+    ("nn.Sequential(nn.Linear(dim, 9), nn.SiLU(), nn.Linear(9, dim))", 'inner_dim=9, activation_fn="linear-silu"'),
+    ("Ff(dim, dim, drop=0.1)", ""),
+    ("Ff(dim, dim, act=nn.ReLU)", ""),
+])  # fmt: skip
+def test_feed_forwards_are_the_librarys_where_it_computes_the_same(made: str, written: str, tmp_path: Path) -> None:
+    layer = NAMED.replace("nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.Linear(dim, dim))\n\n    def forward(self, x, y", f"{made}\n\n    def forward(self, x, y")  # fmt: skip  # noqa: E501
+    found = ported(tmp_path, FF + layer)
+    names = {name for row in found.rows for name in row.names}
+    assert (r"transformer_blocks.\1.ff.net.0.proj.\2" in names) is bool(written)
+    assert written in found.text
+    assert ("class TinyFf" in found.text) is not bool(written)
+
+
+LABELLED = """
+class Labels(nn.Module):
+    def __init__(self, classes, dim, drop):
+        super().__init__()
+        self.table = nn.Embedding(classes + (drop > 0), dim)
+
+    def forward(self, y):
+        return self.table(y)
+
+
+class Net(nn.Module):
+    def __init__(self, in_channels=4, dim=8, depth=2, num_classes=10, drop=0.1):
+        super().__init__()
+        self.in_channels = in_channels
+        self.y_in = Labels(num_classes, dim, drop)
+        self.blocks = nn.ModuleList([Attn(dim) for _ in range(depth)])
+
+    def forward(self, x, t, y):
+        x = x + self.y_in(y)
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+    def forward_with_cfg(self, x, t, y, cfg_scale, power=2.0):
+        half = x[: len(x) // 2]
+        out = self.forward(torch.cat([half, half]), t, y)
+        eps, rest = out[:, : self.in_channels], out[:, self.in_channels :]
+        one, other = eps.chunk(2)
+        joined = other + cfg_scale**power * (one - other)
+        return torch.cat([torch.cat([joined, joined]), rest], dim=1)
+"""
+
+
+def test_labels_and_how_authors_guide_by_them_are_read(tmp_path: Path) -> None:
+    found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, "") + LABELLED)
+    assert found.labels is not None
+    assert (found.labels.argument, found.labels.classes, found.labels.more) == ("y", "num_classes", True)
+    assert found.forward.names["y"] == "class_labels"
+    assert found.guided is not None
+    assert found.guided.channels == "self.transformer.config.in_channels"
+    assert found.guided.more == {"power": "2.0"}
+    assert "forward_with_cfg" not in found.text
+
+
+def test_guiding_that_reads_what_only_the_model_has_stays_there(tmp_path: Path) -> None:
+    own = LABELLED.replace("cfg_scale**power", "cfg_scale * self.y_in.table.weight.mean()")
+    found = ported(tmp_path, attention(SPLIT, ASKED).replace(NET, "") + own)
+    assert found.labels is not None
+    assert found.guided is None
+    assert "def forward_with_cfg" in found.text

@@ -151,7 +151,8 @@ def _of_class(call: ast.Call, node: ast.stmt, lambdas: Mapping[str, ast.expr]) -
     acts = [name for name in between if calls.index(linear[0]) < calls.index(name) < calls.index(linear[1])
             and (activation := _activation(held.get(name), given, usual, lambdas)) is not None]  # fmt: skip
     others = [name for name in between if name not in acts and not _idle(held.get(name), told, usual)]
-    known = {"in_features", "hidden_features", "out_features", "act_layer", *dropped, *_sizes(held, linear), *order[:2]}
+    made = [ast.unparse(value.func) for name in acts if isinstance(value := held[name], ast.Call)]
+    known = {*dropped, *_sizes(held, linear), *order[:2], *made}
     if len(acts) != 1 or others or {*told} - known:
         return None
     activation = _activation(held[acts[0]], given, usual, lambdas)

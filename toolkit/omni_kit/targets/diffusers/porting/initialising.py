@@ -179,7 +179,7 @@ def _without_unused(node: cst.ClassDef, parts: Parts) -> cst.ClassDef:
     asked = set(_attributes(parts))
     body = [one for one in body_of(node) if not (
         isinstance(one, cst.FunctionDef) and one.name.value not in asked and one.name.value != "__init__"
-        and "init" in one.name.value and _initialises(one, node)
+        and _initialises(one, node)
     )]  # fmt: skip
     return with_body(node, body) if len(body) < len(body_of(node)) else node
 

@@ -161,6 +161,8 @@ def _by_sizes(sizes: Sequence[ast.expr], unflattened: bool, count: int) -> Order
         return IN_TURN
     if place == last:
         return INNERMOST
+    if place == last - 1 == 2 and count == 2:  # [batch, tokens, keys and values, width]
+        return IN_TURN
     if place == last - 1:
         return _grouped(sizes[place - 1], sizes[last]) if place else IN_TURN
     wide = place < 0 and last > 0 and _multiple(sizes[last], count)

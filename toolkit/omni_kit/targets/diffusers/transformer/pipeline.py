@@ -123,9 +123,13 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
     shift = schedule.shift if schedule is not None else None
     sigmas = sigmas_of(schedule) if schedule is not None else None
     stepping = stepping_of(sampling, list(reference.forward), names, shift) if sampling is not None else NOTHING
-    diffusing = diffusing_of(reference) if by_class is not None and sampling is None else None
+    unread = sampling is None or bool(stepping.unmoved) or not sampling.roles
+    diffusing = diffusing_of(reference) if by_class is not None and unread else None
     along = stepping_along(diffusing) if diffusing is not None else None
-    stepping, diffusing = (along, diffusing) if along is not None else (stepping, None)
+    if along is not None:
+        stepping, sampling, found = along, None, []
+    else:
+        diffusing = None
     if stepping.made is not None:
         sigmas, shift = None, None
     shift = shift if stepping.shift is None else stepping.shift

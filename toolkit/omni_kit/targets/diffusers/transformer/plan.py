@@ -24,6 +24,7 @@ from omni_kit.targets.diffusers.transformer.lora import LoraMixin, lora_mixin
 from omni_kit.targets.diffusers.transformer.pipeline import PipelineFacts, pipeline_facts, text_width
 from omni_kit.targets.protocol import Decision, Edit, IntegrationPlan, NewFile, Request, Todo
 from omni_kit.targets.recorded import ALONE
+from omni_kit.upstream.diffusers.needs import importable
 from omni_kit.upstream.repositories.recorded import NULL, SIGNED
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.traits import foreign
@@ -340,6 +341,8 @@ class _Planner:
         found_by = f"runs show along which axis its tokens lie, and write the plan: {self._sharing}"
         yield Decision("context parallelism", "left to a run", found_by, where)
         for package, place in foreign(self.reference).items():
+            if package in importable():
+                continue
             left = f"import {package}" in found.text or f"from {package}" in found.text
             yield Decision(package, "kept" if left else "written out", "models of diffusers need torch alone", place)
         yield self.pipeline.decision()
