@@ -34,8 +34,9 @@ class Hidden(importlib.abc.MetaPathFinder):
         Raises:
             Borrowed: the module lies there.
         """
-        for finder in sys.meta_path:
-            found = finder.find_spec(fullname, path, target) if finder is not self else None
+        later = sys.meta_path[sys.meta_path.index(self) + 1 :]  # those before it have been asked, or ask this one
+        for finder in later:
+            found = finder.find_spec(fullname, path, target)
             if found is not None:
                 places = [found.origin] if found.has_location else found.submodule_search_locations or ()
                 if borrowed := next((place for place in places if place and self._hides(Path(place))), None):

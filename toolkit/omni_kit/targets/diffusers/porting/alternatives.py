@@ -45,14 +45,20 @@ def reached(closure: Closure, changed: dict[Defined, Defined]) -> Closure:
         one = wanted.pop()
         if one not in needed:
             needed.add(one)
-            meant = (closure.uses[one].get(name) or resolve(one.source, name) for name in named[one])
+            meant = [resolve(one.source, name) for name in named[one]]
+            meant += [other for name, other in closure.uses[one].items() if _among(name, named[one])]
             wanted += [other for other in meant if isinstance(other, Defined) and other in every]
     kept = [every[one] for one in closure.definitions if one in needed]
-    uses = {every[one]: {name: every[other] for name, other in closure.uses[one].items() if name in named[one]}
+    uses = {every[one]: {name: every[other] for name, other in closure.uses[one].items() if _among(name, named[one])}
             for one in kept}  # fmt: skip
-    foreign = {every[one]: {name: meant for name, meant in closure.foreign[one].items() if name in named[one]}
+    foreign = {every[one]: {name: meant for name, meant in closure.foreign[one].items() if _among(name, named[one])}
                for one in kept}  # fmt: skip
     return Closure(kept, uses, foreign)
+
+
+def _among(name: str, named: set[str]) -> bool:
+    """Whether a name is written, also where something is asked of it."""
+    return name in named or any(one.startswith(f"{name}.") for one in named)
 
 
 class _Choice(ast.NodeTransformer):

@@ -188,6 +188,12 @@ class _Written(cst.CSTTransformer):
         other = self._other(original_node)
         return cst.parse_expression(other) if other else updated_node
 
+    def leave_Annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation:  # noqa: N802
+        """A name that is written as a text, as classes name themselves."""
+        told = updated_node.annotation
+        other = self.names.get(str(told.raw_value), "") if isinstance(told, cst.SimpleString) else ""
+        return updated_node.with_changes(annotation=cst.SimpleString(f'"{other}"')) if other else updated_node
+
     def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:  # noqa: N802
         """The name of an argument is no variable."""
         return updated_node.with_changes(keyword=original_node.keyword)

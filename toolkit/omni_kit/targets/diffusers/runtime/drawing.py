@@ -129,7 +129,8 @@ class DrawingBuilder(ConvertedBuilder):
             return run.answer(self._drawn(run, _embedded(run)))
         with handed_to(vae, self._pipeline.vae_scale_factor) as handed:
             self._drawn(run, _embedded(run), "pt")
-        return torch.cat(handed)
+        found = torch.cat(handed)
+        return found.reshape(run.noise.shape) if len(found) != len(run.noise) else found  # frames, each by itself
 
     def _told(self, run: Drawn) -> Mapping[str, Any]:
         """Several prompts, where the pipeline encodes them as they are; else what they are embedded as."""
