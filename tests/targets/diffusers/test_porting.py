@@ -477,3 +477,9 @@ def test_guiding_that_reads_what_only_the_model_has_stays_there(tmp_path: Path) 
     assert found.labels is not None
     assert found.guided is None
     assert "def forward_with_cfg" in found.text
+
+
+def test_what_a_backend_answers_is_reshaped(tmp_path: Path) -> None:
+    asked = ASKED.replace("return self.o(y[:, 0])", "return self.o(y.view(1, -1, 8).view(torch.float32))")
+    found = ported(tmp_path, attention(SPLIT, asked))
+    assert "y.reshape(1, -1, 8).view(torch.float32)" in found.text

@@ -88,6 +88,19 @@ class _Turned(cst.CSTTransformer):
         return base if again and base is not None else updated_node
 
 
+class _Reshaped(cst.CSTTransformer):
+    """`reshape` for `view`: what another backend answers may lie in memory in another order."""
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        """Of sizes; a view as another dtype stays."""
+        func = updated_node.func
+        if not isinstance(func, cst.Attribute) or func.attr.value != "view" or not updated_node.args:
+            return updated_node
+        if re.search(r"torch\.|dtype", code(updated_node.args[0].value)):
+            return updated_node
+        return updated_node.with_changes(func=func.with_changes(attr=cst.Name("reshape")))
+
+
 def _turned_twice(node: cst.CSTNode) -> set[str]:
     """The variables that are turned when they are made, and turned back wherever they are read."""
     tree = ast.parse(code(node))
@@ -174,5 +187,5 @@ def _names(target: str, following: list[cst.BaseStatement]) -> tuple[list[str], 
 
 def with_heads_apart(node: cst.BaseStatement) -> cst.BaseStatement:
     """A processor with queries, keys and values apart from the start."""
-    node = visited(node, HeadsApart())
+    node = visited(node, HeadsApart(), _Reshaped())
     return visited(node, _Turned(_turned_twice(node)))
