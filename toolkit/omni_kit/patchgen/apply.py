@@ -147,7 +147,7 @@ class Patcher:
         fragment = replace(fragment, decorators=own)
         if applied.definition is not None:
             column = applied.definition.node.col_offset
-            self._replace(applied.definition, fragment.block(shift(kept, column, 0)))
+            self._replace(applied.definition, fragment.block(_moved(kept, column)))
         else:
             self._inject(applied, fragment.block())
         self._touch(applied)
@@ -237,3 +237,9 @@ class Patcher:
 def _is_empty(node: ast.stmt) -> bool:
     is_ellipsis = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and node.value.value is ...
     return is_ellipsis or isinstance(node, ast.Pass)
+
+
+def _moved(decorators: str, column: int) -> str:
+    """Decorators at the margin. Alone they are no statement, so they are moved with one to decorate."""
+    stand_in = "def _(): ...\n"
+    return shift(f"{decorators}{' ' * column}{stand_in}", column, 0).removesuffix(stand_in) if decorators else ""

@@ -41,6 +41,12 @@ def dummies_of(model: UpstreamModel, merging: Merging) -> list[Dummy]:
     return [one for one in found if one.inputs]
 
 
+def without_dummies(model: UpstreamModel, merging: Merging) -> list[str]:
+    """The kinds of media of which no smallest input is known."""
+    known = {one.kind for one in dummies_of(model, merging)}
+    return [one.kind for one in merging.features if one.kind not in known]
+
+
 def batched(one: Features) -> bool:
     """Whether the pictures of a row lie in a dimension of their own, behind that of rows."""
     return "pixel_attention_mask" in one.inputs and "spatial_shapes" not in one.inputs

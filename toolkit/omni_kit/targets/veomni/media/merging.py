@@ -5,18 +5,18 @@ puts what they return where placeholder tokens stand.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from omni_kit.errors import BadInput, Refusal
-from omni_kit.pysource.source import dotted
+from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.targets.veomni.text.sequence import built_classes
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 from omni_kit.upstream.transformers.traits import text_config
 
 KINDS = {"get_image_features": "image", "get_video_features": "video", "get_audio_features": "audio"}
 POSITIONS = "get_rope_index"
-_MASK = "get_placeholder_mask"
+_MASK, _SCATTER = "get_placeholder_mask", "masked_scatter"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,11 @@ def find_merging(model: UpstreamModel) -> Merging:
             raise Refusal(
                 f"`{ast.unparse(call.func)}` ({source.where(call)}) gets no further arguments: masks are lost"
             )
-        features = tuple(_features(forward, call, taken) for call in calls)
+        ends = [*(call.lineno for call in calls[1:]), forward.end_lineno or 0]
+        features = tuple(
+            _features(source, owner, call, taken, _after(forward, call, end))
+            for call, end in zip(calls, ends, strict=True)
+        )
         return Merging(owner, forward, features, source.method(owner, POSITIONS) is not None)
     head = source.method(model.class_name, "forward")
     where = source.where(head or source.classes[model.class_name])
@@ -141,52 +145,63 @@ def _not_handed_on(model: UpstreamModel, owner: str) -> ast.Call | None:
     return None
 
 
-def _features(forward: ast.FunctionDef, call: ast.Call, taken: set[str]) -> Features:
+def _features(
+    source: SourceFile, owner: str, call: ast.Call, taken: set[str], following: Sequence[ast.stmt]
+) -> Features:
     kind = _kind(call)
     given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg is not None)]
     names = (node.id for value in given for node in ast.walk(value) if isinstance(node, ast.Name))
     inputs = tuple(name for name in dict.fromkeys(names) if name in taken and not name.startswith("vision_feature"))
-    block = _block_of(forward, call)
-    name, placed = _placed(block, kind)
-    outputs = {ast.unparse(target) for one in block if isinstance(one, ast.Assign | ast.AnnAssign)
-               and call in ast.walk(one) for target in _targets(one)}  # fmt: skip
-    return Features(kind, call, inputs, name, placed, tuple(_layers(block, outputs)))
+    outputs = {ast.unparse(target) for one in following if call in ast.walk(one) for target in _targets(one)}
+    name, placed = _placed(source, owner, following, kind, outputs)
+    return Features(kind, call, inputs, name, placed, tuple(_layers(following, outputs)))
 
 
-def _block_of(forward: ast.FunctionDef, call: ast.Call) -> list[ast.stmt]:
-    """The statements that follow the one of a call in its block, itself first."""
-    values = (getattr(node, part, None) for node in ast.walk(forward) for part in ("body", "orelse"))
-    blocks = [value for value in values if isinstance(value, list)]
-    for block in reversed(blocks):
-        for place, statement in enumerate(block):
-            if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr) and call in ast.walk(statement):
-                return block[place:]
-    return []
+def _after(forward: ast.FunctionDef, call: ast.Call, end: int) -> list[ast.stmt]:
+    """The plain statements from that of a call up to a line, in the order of the source."""
+    plain = [node for node in ast.walk(forward) if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr)]
+    first = next(one.lineno for one in plain if call in ast.walk(one))
+    return sorted((one for one in plain if first <= one.lineno < end), key=lambda one: one.lineno)
 
 
-def _targets(statement: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
-    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    if isinstance(statement, ast.Assign):
+        return statement.targets
+    return [statement.target] if isinstance(statement, ast.AnnAssign) else []
 
 
-def _placed(block: list[ast.stmt], kind: str) -> tuple[str, ast.stmt | None]:
+def _placed(
+    source: SourceFile, owner: str, following: Sequence[ast.stmt], kind: str, outputs: set[str]
+) -> tuple[str, ast.stmt | None]:
     """The variable of features, and the first statement that asks for their places or scatters them."""
-    for statement in block:
+    for statement in following:
         for node in ast.walk(statement):
             if not isinstance(node, ast.Call):
                 continue
-            called = (dotted(node.func) or "").rpartition(".")[2]
+            path, _, called = (dotted(node.func) or "").rpartition(".")
             named = next((k.value for k in node.keywords if k.arg == f"{kind}_features"), None)
             if called == _MASK and isinstance(named, ast.Name):
                 return named.id, statement
-            if isinstance(node.func, ast.Attribute) and node.func.attr == "masked_scatter" and len(node.args) == 2:
-                source = next((n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)), "")
-                return source, statement
+            if isinstance(node.func, ast.Attribute) and node.func.attr == _SCATTER and len(node.args) == 2:
+                found = next((n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)), "")
+                return found, statement
+            handed = [
+                value for value in (*node.args, *(k.value for k in node.keywords)) if ast.unparse(value) in outputs
+            ]
+            if path == "self" and handed and _scatters(source.method(owner, called)):
+                return ast.unparse(handed[0]), statement
     return "", None
 
 
-def _layers(block: list[ast.stmt], outputs: set[str]) -> Iterator[tuple[str, ast.stmt]]:
+def _scatters(method: ast.FunctionDef | None) -> bool:
+    """Whether a method puts features where a mask says, as many as there are places."""
+    calls = (node.func for node in ast.walk(method) if isinstance(node, ast.Call)) if method is not None else ()
+    return any(isinstance(function, ast.Attribute) and function.attr == _SCATTER for function in calls)
+
+
+def _layers(following: Sequence[ast.stmt], outputs: set[str]) -> Iterator[tuple[str, ast.stmt]]:
     """What is taken out of a tower's output besides its features, as those of earlier layers for later ones of text."""
-    for statement in block:
+    for statement in following:
         value = statement.value if isinstance(statement, ast.Assign) else None
         if (
             isinstance(statement, ast.Assign)

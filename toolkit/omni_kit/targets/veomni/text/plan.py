@@ -14,6 +14,7 @@ from omni_kit.targets.protocol import Decision, ImportEntry, IntegrationPlan, Li
 from omni_kit.targets.veomni.checkout import MODELS, find_checkout, registrants, shipped_model_types
 from omni_kit.targets.veomni.media.context import TEMPLATE as MEDIA_TEMPLATE
 from omni_kit.targets.veomni.media.context import media_context
+from omni_kit.targets.veomni.media.dummies import without_dummies
 from omni_kit.targets.veomni.media.merging import Merging, find_merging, refuse_encoder_decoder, text_part
 from omni_kit.targets.veomni.media.patches import IMPORTED as MEDIA_IMPORTS
 from omni_kit.targets.veomni.media.patches import media_decisions, media_patches, merging_edits
@@ -295,6 +296,10 @@ class _Planner:
 
     def todo(self) -> Iterator[Todo]:
         place = f"{self.base}/{self.request.name}_gpu_patch_gen_config.py"
+        if self.merging is not None:
+            for kind in without_dummies(self.model, self.merging):
+                what = f"under FSDP a process without {kind} leaves the others waiting: give media.py a dummy of it"
+                yield Todo(f"{self.base}/media.py", 1, what)
         for head in self.model.heads:
             if head.endswith("ForSequenceClassification") and head not in plain_classifiers(self.model):
                 what = f"{head} keeps upstream's head: to train it, override its forward for VeOmni's loss contract"
