@@ -15,7 +15,7 @@ from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 from omni_kit.upstream.transformers.traits import text_config
 
 KINDS = {"get_image_features": "image", "get_video_features": "video", "get_audio_features": "audio"}
-POSITIONS = "get_rope_index"
+POSITIONS, _WHOLE_POSITIONS = "get_rope_index", "compute_3d_position_ids"
 _MASK, _SCATTER = "get_placeholder_mask", "masked_scatter"
 
 
@@ -85,13 +85,20 @@ def find_merging(model: UpstreamModel) -> Merging:
             _features(source, owner, call, taken, _after(forward, call, end))
             for call, end in zip(calls, ends, strict=True)
         )
-        return Merging(owner, forward, features, source.method(owner, POSITIONS) is not None)
+        return Merging(owner, forward, features, _has_axes(source, owner, forward))
     head = source.method(model.class_name, "forward")
     where = source.where(head or source.classes[model.class_name])
     raise Refusal(
         f"{model.class_name} ({where}) calls none of {', '.join(KINDS)}: "
         "how it merges media into text is not recognised"
     )
+
+
+def _has_axes(source: SourceFile, owner: str, forward: ast.FunctionDef) -> bool:
+    """Whether a forward that gets no positions makes them by a method of its class, on several axes."""
+    called = {dotted(node.func) for node in ast.walk(forward) if isinstance(node, ast.Call)}
+    makes = called & {f"self.{POSITIONS}", f"self.{_WHOLE_POSITIONS}"}
+    return bool(makes) and source.method(owner, POSITIONS) is not None
 
 
 def text_part(model: UpstreamModel) -> UpstreamModel | None:

@@ -11,7 +11,7 @@ from omni_kit.targets.veomni.text.editing import Edit, edited, renamed, snake
 from omni_kit.targets.veomni.text.patches import Patch
 from omni_kit.upstream.transformers.models import UpstreamModel
 
-IMPORTED = ("collate_infos", "from_pipeline", "positions_of", "sounds_of", "tower_arguments")
+IMPORTED = ("collate_infos", "collate_metadata", "from_pipeline", "positions_of", "sounds_of", "tower_arguments")
 """What the generated module takes from the integration's `media` module."""
 
 
@@ -39,6 +39,14 @@ def media_patches(model: UpstreamModel, merging: Merging, *, merged: bool) -> It
         "Added: how VeOmni's collator joins the media of several samples",
         f"""def {snake(head)}_get_extra_collate_infos(self):
     return collate_infos()
+""",
+    )
+    yield Patch(
+        "override_method",
+        f"{head}.get_metadata_collate_func",
+        "Added: VeOmni's collator counts placeholders with it",
+        f"""def {snake(head)}_get_metadata_collate_func(self):
+    return collate_metadata
 """,
     )
 
@@ -105,8 +113,14 @@ def _door(merging: Merging, dummies: Sequence[Dummy], rest: str) -> str:
     target = positions if positions != "None" else "_"
     lines = [
         "# Modification: VeOmni's pipeline blanks placeholders and passes masks of them; see media.py.",
-        f"media, input_ids, {target}, {rest} = from_pipeline(self, input_ids, {positions}, {rest})",
+        f'metadata = {rest}.pop("multimodal_metadata", None)',
+        f"media, input_ids, {target}, {rest} = from_pipeline(self, input_ids, {positions}, {rest}, metadata)",
     ]
+    if merging.positions:
+        lines += [
+            f"if {positions} is None and media.sp_enabled:",
+            '    raise ValueError("each process has a part of the tokens: the data pipeline has to pass position_ids")',
+        ]
     if {"input_features", "feature_attention_mask", "audio_feature_lengths"} <= taken:
         lines += [
             "if audio_feature_lengths is not None and feature_attention_mask is None:",
