@@ -111,7 +111,11 @@ LAYERS: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
     ("Mlp", {"in_features": 12, "hidden_features": 20}, (2, 5, 12)),
     ("GluMlp", {"in_features": 12, "hidden_features": 20}, (2, 5, 12)),
     ("SwiGLU", {"in_features": 12, "hidden_features": 20}, (2, 5, 12)),
-    ("Attention", {"dim": 12, "num_heads": 3, "qkv_bias": True, "qk_norm": True}, (2, 5, 12)),
+    (
+        "Attention",
+        {"dim": 12, "num_heads": 3, "qkv_bias": True, "qk_norm": True, "norm_layer": nn.LayerNorm},
+        (2, 5, 12),
+    ),
     ("PatchEmbed", {"img_size": 8, "patch_size": 2, "in_chans": 3, "embed_dim": 12}, (2, 3, 8, 8)),
     ("RmsNorm", {"channels": 12}, (2, 5, 12)),
     ("LayerScale", {"dim": 12}, (2, 5, 12)),
