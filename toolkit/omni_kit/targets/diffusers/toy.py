@@ -14,6 +14,8 @@ _WHOLE = re.compile(
 )
 _WIDTHS = re.compile(r"_(width|features)$")
 _ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
+# Sizes that authors leave to a config, and that no model is without.
+_NEVER_NONE: Mapping[str, int] = {"in_channels": 4, "sample_size": 8, "sample_size_t": 3, "patch_size_t": 1}
 _TYPES: Mapping[str, Any] = {"int": _ANY_WIDTH, "bool": False, "float": 1.0}
 
 
@@ -31,6 +33,7 @@ def toy_of(arguments: Mapping[str, Argument], published: Mapping[str, Any]) -> t
             unknown += [name] if one.required else []
         else:
             given[aliases[name]] = value
+    given |= {name: value for name, value in _NEVER_NONE.items() if name in given and given[name] is None}
     small = toy_denoiser(given)
     return {name: _plain(small[alias]) for name, alias in aliases.items() if alias in small}, unknown
 

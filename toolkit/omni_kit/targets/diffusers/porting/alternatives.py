@@ -3,7 +3,7 @@
 import ast
 import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from omni_kit.pysource.eval import UNKNOWN
@@ -39,7 +39,7 @@ def chosen(closure: Closure) -> Closure:
 def reached(closure: Closure, changed: dict[Defined, Defined]) -> Closure:
     """The closure with other definitions, and without those that the model's class does not come to any more."""
     every = {one: changed.get(one, one) for one in closure.definitions}
-    named = {one: set(names_in(node.node)) for one, node in every.items()}
+    named = {one: {part for name in names_in(node.node) for part in _parts(name)} for one, node in every.items()}
     needed, wanted = set(), [closure.definitions[-1]]
     while wanted:
         one = wanted.pop()
@@ -125,6 +125,12 @@ def _is_flag(test: ast.expr, home: Defined, function: ast.FunctionDef) -> bool:
     """Whether a test reads attributes and what files define alone: nothing that a call is handed."""
     names = {one.id for one in ast.walk(test) if isinstance(one, ast.Name)}
     return not (names - {"self"}) & bound_in(function)
+
+
+def _parts(name: str) -> Iterator[str]:
+    """`ops`, `ops.Mask` and `ops.Mask.of` of the last: any of them may be what a definition means."""
+    parts = name.split(".")
+    yield from (".".join(parts[:cut]) for cut in range(1, len(parts) + 1))
 
 
 def _refuses(body: list[ast.stmt]) -> bool:
