@@ -16,6 +16,7 @@ _WIDTHS = re.compile(r"_(width|features)$")
 _ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
 # Sizes that authors leave to a config, and that no model is without.
 _NEVER_NONE: Mapping[str, int] = {"in_channels": 4, "sample_size": 8, "sample_size_t": 3, "patch_size_t": 1}
+_IS_PLACE = re.compile(r"[$/\\]|\.(pt|pth|bin|ckpt|safetensors)$")
 _TYPES: Mapping[str, Any] = {"int": _ANY_WIDTH, "bool": False, "float": 1.0}
 
 
@@ -58,8 +59,8 @@ def _value(one: Argument) -> Any:
 
 
 def _fits(value: Any, one: Argument) -> bool:
-    """Whether a published value is of the kind that an argument is: no text for a number, and no reference."""
-    if value is None or (isinstance(value, str) and "$" in value):
+    """Whether a published value is of the kind that an argument is: no text for a number, no reference, and no file."""
+    if value is None or (isinstance(value, str) and _IS_PLACE.search(value)):
         return False
     if one.default is UNKNOWN or one.default is None:
         return one.default is None or one.required
