@@ -47,3 +47,18 @@ def test_the_integration_itself_may_lie_in_their_repository(tmp_path: Path, monk
 def test_without_a_directory_nothing_is_watched(tmp_path: Path) -> None:
     hide([], tmp_path)
     assert not any(isinstance(one, Hidden) for one in sys.meta_path)
+
+
+def test_another_comparison_in_the_same_process_hides_other_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path / "first", "lantern_first")
+    written(tmp_path / "second", "lantern_second")
+    monkeypatch.syspath_prepend(tmp_path / "first")
+    monkeypatch.syspath_prepend(tmp_path / "second")
+    hide([tmp_path / "first"], tmp_path / "port")
+    hide([tmp_path / "second"], tmp_path / "port")
+
+    assert importlib.import_module("lantern_first").HERE
+    with pytest.raises(Borrowed):
+        importlib.import_module("lantern_second")

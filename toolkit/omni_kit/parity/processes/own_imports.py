@@ -52,6 +52,7 @@ class Hidden(importlib.abc.MetaPathFinder):
 
 
 def hide(directories: Sequence[Path], own: Path) -> None:
-    """From now on refuse to import from these directories."""
+    """From now on refuse to import from these directories, and from no others."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Hidden)]
     if directories:
         sys.meta_path.insert(0, Hidden(directories, own))

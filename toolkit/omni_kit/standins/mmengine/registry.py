@@ -16,9 +16,9 @@ class Registry:
         """Return what was registered under a name; None of another."""
         return self.module_dict.get(key)
 
-    def build(self, cfg: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+    def build(self, cfg: Mapping[str, Any], **kwargs: Any) -> Any:
         """Make one of what a config names."""
-        return self._build(cfg, *args, registry=self, **kwargs)
+        return self._build(cfg, registry=self, **kwargs)
 
     def register_module(self, name: Any = None, force: bool = False, module: Any = None) -> Any:
         """Register a class, or return what does, for use as a decorator."""
