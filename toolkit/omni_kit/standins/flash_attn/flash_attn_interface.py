@@ -25,7 +25,7 @@ def flash_attn_func(
         scale=softmax_scale,
         enable_gqa=q.shape[2] != k.shape[2],
     )
-    return x.transpose(1, 2)
+    return x.transpose(1, 2).contiguous()
 
 
 def flash_attn_qkvpacked_func(qkv: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:

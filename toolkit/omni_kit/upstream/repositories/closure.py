@@ -51,9 +51,7 @@ def _add(one: Defined, found: Closure) -> None:
         return
     found.uses[one], found.foreign[one] = {}, {}
     for name in dict.fromkeys(names_in(one.node)):
-        meant = resolve(one.source, name)
-        if isinstance(meant, str) and (stood := _stood_for(one, name)) is not None:
-            name, meant = stood
+        name, meant = _meaning(one, name)
         if isinstance(meant, str):
             found.foreign[one][name] = meant
         elif meant is not None and meant != one:
@@ -63,15 +61,18 @@ def _add(one: Defined, found: Closure) -> None:
     found.definitions.append(one)
 
 
-def _stood_for(one: Defined, name: str) -> tuple[str, Defined] | None:
-    """The part of a dotted name that a stand-in defines, and what it defines: of `ops.Mask.of` that is `ops.Mask`."""
+def _meaning(one: Defined, name: str) -> tuple[str, Defined | str | None]:
+    """The part of a dotted name that the authors, or a stand-in, define, and what it is: `ops.Mask` of `ops.Mask.of`.
+
+    Where nobody does it is the whole name, with the absolute name of what is imported.
+    """
     parts = name.split(".")
-    for cut in range(len(parts), 0, -1):
-        part = ".".join(parts[:cut])
-        meant = resolve(one.source, part)
-        if isinstance(meant, str) and (found := in_stand_ins(meant)) is not None:
+    every = {part: resolve(one.source, part) for part in (".".join(parts[:cut]) for cut in range(len(parts), 0, -1))}
+    for part, meant in every.items():
+        found = in_stand_ins(meant) if isinstance(meant, str) else meant
+        if found is not None:
             return part, found
-    return None
+    return name, every[name]
 
 
 def names_in(node: ast.AST) -> Iterator[str]:

@@ -62,5 +62,5 @@ def memory_efficient_attention(
         dropout_p=p,
         scale=scale,
     )
-    x = x.transpose(1, 2)
+    x = x.transpose(1, 2).contiguous()
     return x.squeeze(2) if single else x

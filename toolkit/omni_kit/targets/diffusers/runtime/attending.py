@@ -36,14 +36,22 @@ def exercised(model: Any, run: Callable[[], Any]) -> tuple[list[str], list[tuple
 
 
 def _idle(model: Any, processors: Mapping[str, Any], run: Callable[[], Any]) -> list[str]:
-    """The processors that a run of the model does not call."""
+    """The processors that a run of the model does not call, though it calls the module that holds their attention."""
+    ran: set[str] = set()
+    handles = [
+        module.register_forward_pre_hook(lambda module, given, name=name: ran.add(name))
+        for name, module in model.named_modules()
+    ]
     counted = {name: _Counted(one) for name, one in processors.items()}
     model.set_attn_processor(dict(counted))
     try:
         run()
     finally:
         model.set_attn_processor(dict(processors))
-    return [name for name, one in counted.items() if not one.calls]
+        for handle in handles:
+            handle.remove()
+    held = {name: name.removesuffix(".processor").rpartition(".")[0] for name in counted}
+    return [name for name, one in counted.items() if not one.calls and held[name] in ran]
 
 
 class _Counted:
