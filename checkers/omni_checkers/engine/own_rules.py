@@ -15,12 +15,12 @@ _DEEP = 100
 
 
 class SuppressionNeedsReason(Rule):
-    """An ignore comment names the rules that it silences, and says why.
+    """Give each ignore comment rule IDs and a reason.
 
-    The form is `# omni-kit: ignore[VEO123] the reason`. Without both it silences nothing.
+    The form is `# omni-kit: ignore[VEO123] the reason`. Without both it ignores nothing.
 
-    Why: nobody can tell later whether the finding was judged or merely silenced, and a comment without ids also hides
-    findings that come after it.
+    Why: without a reason nobody can tell whether someone judged the finding. A comment without IDs also hides later
+    findings.
 
     Fine when: never; a reason of three words is enough.
     """
@@ -36,12 +36,11 @@ class SuppressionNeedsReason(Rule):
 
 
 class InvalidPython(Rule):
-    """Every file of a model is valid Python that can be gone through.
+    """Write files that Python can parse and rules can traverse.
 
-    Files are read in the encoding that they name. Code that is nested hundreds of levels deep is parsed, and cannot be
-    judged.
+    Files are read in the encoding that they declare. Code nested hundreds of levels deep parses but cannot be checked.
 
-    Why: the model cannot be imported, and no other rule can look at the file.
+    Why: the model cannot be imported, and no other rule can check the file.
 
     Fine when: never.
     """
@@ -55,11 +54,11 @@ class InvalidPython(Rule):
 
 
 class RuleFailed(Rule):
-    """Every rule comes to a verdict.
+    """Complete every rule without an exception.
 
-    Why: a rule that ends in an exception has judged nothing, so the run must not read as clean.
+    Why: a rule that raises has checked nothing, so the run does not count as clean.
 
-    Fine when: never; it is a defect of the rule, to be reported to whoever wrote it.
+    Fine when: never; report the defect to the rule's author.
     """
 
     id = "OMK003"
@@ -70,14 +69,14 @@ class RuleFailed(Rule):
 
 
 class UnreadableDocument(Rule):
-    """Every JSON, TOML and YAML file of a model can be read.
+    """Write JSON, TOML and YAML files that parse.
 
-    Files of a framework's checkout that name the model count, such as its training files below `configs/`. Training
-    files, the toy's config and the record of answers also hold a mapping.
+    The rule includes files of a framework's checkout that name the model, such as training files under `configs/`.
+    Training files, the toy config and the scaffold's record must contain a mapping.
 
-    Why: whoever reads the file ends with an error: the trainer, parity, or `omni-kit update`, hours after the edit.
+    Why: the trainer, parity or `omni-kit update` fails on the file, often hours after the edit.
 
-    Fine when: the file is broken on purpose, as data of a test; then keep it outside the model's directory.
+    Fine when: the file is deliberately broken test data; then move it out of the model's directory.
     """
 
     id = "OMK004"

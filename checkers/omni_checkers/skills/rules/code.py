@@ -21,13 +21,13 @@ _PLACEHOLDER = re.compile(r"<[A-Za-z][\w -]*>")
 
 
 class CodeBlock(Rule):
-    """Every block of shell, Python, YAML, JSON or TOML parses, and so does every script and data file.
+    """Write blocks of shell, Python, YAML, JSON or TOML, scripts and data files that parse.
 
-    Shell is read by `bash -n`, which runs nothing. A `<placeholder>` stands for a word, and `...` for more arguments.
+    `bash -n` parses shell and runs nothing. A `<placeholder>` counts as a word, and `...` as further arguments.
 
-    Why: the agent copies the block as it is, and the error is the first thing that it has to mend.
+    Why: the agent copies the block unchanged and has to fix its error first.
 
-    Fine when: never; a block that is no code has the language `text`.
+    Fine when: never; use the language `text` for a block that is not code.
     """
 
     id = "SKL301"

@@ -60,14 +60,14 @@ _COMMON = frozenset(
 
 
 class FrontMatter(Rule):
-    """The front matter has the fields of the specification, of the right types, and nothing else.
+    """Use only the specification's front matter fields, with their types.
 
-    Fields are name and description, which are required, and license, compatibility (1 to 500 characters), metadata
-    (texts by texts) and allowed-tools (one text).
+    The fields are name and description (required), license, compatibility (1 to 500 characters), metadata (strings to
+    strings) and allowed-tools (a string).
 
-    Why: agents leave out a skill whose front matter they cannot read, and say nothing.
+    Why: agents silently skip a skill whose front matter they cannot read.
 
-    Fine when: never; what a single agent understands belongs into metadata.
+    Fine when: never; put fields of a single agent into metadata.
     """
 
     id = "SKL101"
@@ -107,10 +107,10 @@ class FrontMatter(Rule):
 
 
 class Name(Rule):
-    """The name is the folder's: lower-case words of letters and digits with single hyphens, at most 64 characters.
+    """Name the skill like its folder: lower-case words and digits with single hyphens, at most 64 characters.
 
-    Why: agents find a skill by its folder and call it by its name; where the two differ, other skills and users name
-    something that is not there.
+    Why: agents find a skill by its folder and call it by its name. If the two differ, references from other skills and
+    from users fail.
 
     Fine when: never.
     """
@@ -134,11 +134,12 @@ class Name(Rule):
 
 
 class Description(Rule):
-    """The description has 1 to 1024 characters.
+    """Write a description of 1 to 1024 characters.
 
-    Why: it is all that an agent sees before it chooses; a longer one is cut or refused, an empty one never chosen.
+    Why: an agent chooses skills by their description. Agents truncate or reject a longer one, and never choose an empty
+    one.
 
-    Fine when: never; details belong into the body.
+    Fine when: never; put details into the body.
     """
 
     id = "SKL103"
@@ -158,11 +159,11 @@ class Description(Rule):
 
 
 class Size(Rule):
-    """The body of SKILL.md has at most 300 lines and 4,000 tokens, four characters counted as one token.
+    """Keep the body of SKILL.md within 300 lines and 4,000 tokens (four characters a token).
 
-    Why: all of it is in the agent's context from then on, and the longer it is, the less of it is followed.
+    Why: the whole body stays in the agent's context, and agents follow long instructions less closely.
 
-    Fine when: never in a skill of one's own; move details into pages that are read on a stated condition.
+    Fine when: never in your own skill; move details to pages that the agent reads on a stated condition.
     """
 
     id = "SKL104"
@@ -182,14 +183,14 @@ class Size(Rule):
 
 
 class Competing(Rule):
-    """No two descriptions of a pack say mostly the same.
+    """Give the skills of a pack clearly different descriptions.
 
-    Words count that have more than two letters and are not common, without endings; sentences that say what a skill is
-    not for are left out. Two descriptions compete where at least half of all their words are in both.
+    The rule compares the stems of words with more than two letters that are not common, and skips sentences about when
+    not to use a skill. Two descriptions compete if they share at least half of their words.
 
-    Why: the agent chooses by chance between the two, or loads both.
+    Why: the agent chooses between the two at random, or loads both.
 
-    Fine when: never; say in each what it is not for, and name the other.
+    Fine when: never; state in each when not to use it, and name the other.
     """
 
     id = "SKL105"
@@ -220,11 +221,11 @@ class Competing(Rule):
 
 
 class VagueDescription(Rule):
-    """Say in the description what the skill does and when to use it.
+    """State in the description what the skill does and when to use it.
 
-    It needs at least two words that tell its task, and a condition: "use when", "for", "before", "if the user".
+    It needs at least two words for the task, and a condition: "use when", "for", "before", "if the user".
 
-    Why: the description is all that an agent sees before it chooses; one without a condition is chosen by chance.
+    Why: the agent sees only the description before it chooses. Without a condition it chooses at random.
 
     Fine when: never.
     """

@@ -39,10 +39,10 @@ _MANIFESTS: Mapping[str, tuple[tuple[str, ...], Mapping[str, _Check]]] = {
 class Manifest(Rule):
     """Write each manifest of a pack as the agent that reads it requires.
 
-    `plugin.json` (also below .claude-plugin and .codex-plugin), `.claude-plugin/marketplace.json` and
-    `gemini-extension.json` in the folder of the skills, or in one above it up to the repository's root, are read.
+    The rule reads `plugin.json` (also in .claude-plugin and .codex-plugin), `.claude-plugin/marketplace.json` and
+    `gemini-extension.json` in the skills folder and its parents up to the repository's root.
 
-    Why: the agent refuses the whole pack, or leaves out the part that it cannot read.
+    Why: the agent rejects the whole pack, or skips the part that it cannot read.
 
     Fine when: never.
     """

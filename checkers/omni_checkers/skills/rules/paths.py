@@ -27,11 +27,11 @@ _DEEPEST = 2
 
 
 class MissingFile(Rule):
-    """Every file that a skill links or names in scripts/, references/, assets/ or another folder of its own is there.
+    """Link and name only files that the skill contains, in scripts/, references/, assets/ or other folders.
 
-    Links lead from the page that they stand on; paths in code lead from the skill's folder.
+    Links are relative to their page; paths in code are relative to the skill's folder.
 
-    Why: the agent runs a script that is not there, or goes on without the page that has the details.
+    Why: the agent runs a script that does not exist, or continues without the page that has the details.
 
     Fine when: never.
     """
@@ -67,11 +67,11 @@ class MissingFile(Rule):
 
 
 class OutsideFile(Rule):
-    """No path leads out of the skill's folder.
+    """Keep every path inside the skill's folder.
 
-    Why: what is installed is the folder alone, so that the agent finds nothing there, or something else.
+    Why: installation copies only the folder, so the agent finds nothing, or another file, at the path.
 
-    Fine when: never; copy the page into references/, or name the other skill by its name.
+    Fine when: never; copy the page into references/, or refer to the other skill by name.
     """
 
     id = "SKL202"
@@ -93,14 +93,14 @@ class OutsideFile(Rule):
 
 
 class AbsolutePath(Rule):
-    """No path of one machine.
+    """Do not use absolute paths of one machine.
 
-    Paths below a home, a work or a data folder are errors, other absolute ones warnings. Folders that every machine has
-    (such as /tmp, /usr and /dev), routes of a server and targets inside a container are none.
+    Paths under home, work or data folders are errors, other absolute paths warnings. The rule accepts folders that
+    every machine has (such as /tmp, /usr and /dev), routes of a server and targets inside a container.
 
-    Why: it is there on the author's machine alone.
+    Why: the path exists only on the author's machine.
 
-    Fine when: the path is part of a container or of a machine that the skill is about; silence it there, with the
+    Fine when: the path belongs to a container or machine that the skill is about; suppress the finding with that
     reason.
     """
 
@@ -134,14 +134,14 @@ def _is_of_a_machine(path: str, first: str, line: str) -> bool:
 
 
 class MissingSibling(Rule):
-    """Every other skill that a skill names is in the pack.
+    """Name only skills that the pack contains.
 
-    What counts as the name of one: a name with hyphens beside the word "skill", in a column about skills, or in a path
-    below skills/; and one that is nearly a skill's of the pack, or begins as several of them do.
+    A skill's name is a hyphenated name next to the word "skill", in a column about skills, or in a path under skills/.
+    A name that nearly equals a skill of the pack, or shares a prefix with several, counts too.
 
-    Why: the agent is sent on to something that it does not have, and stops or makes something up.
+    Why: the agent looks for a skill that it does not have, and stops or improvises.
 
-    Fine when: it is a skill of another pack, and the text says which; silence it there, with the reason.
+    Fine when: another pack contains the skill and the text names the pack; suppress the finding with that reason.
     """
 
     id = "SKL204"
@@ -209,15 +209,15 @@ def _looks_like_one(name: str, known: set[str]) -> bool:
 
 
 class RepositoryPath(Rule):
-    """Every path of a repository that a skill names is there: in the checkout, or in the installed package.
+    """Name only repository paths that exist in the checkout or in the installed package.
 
-    With `--checkout` a path counts whose first folder is there, or which names a file. Without it, what follows the
-    name of an installed package is looked up in the package; that finding is a warning, because a package may leave out
-    tests and pages of its repository.
+    With `--checkout`, the rule checks paths whose first folder exists and paths with a file name. Without it, it looks
+    up paths after the name of an installed package; that finding is a warning, because packages may omit tests and
+    documentation.
 
-    Why: the agent looks for the file, finds another one of that name, or writes a new one in the wrong place.
+    Why: the agent searches for the file, opens another one of that name, or creates it in the wrong place.
 
-    Fine when: the path is what the skill tells to make; name it with a placeholder, as <name>.
+    Fine when: the skill instructs the agent to create the path; write it with a placeholder, as <name>.
     """
 
     id = "SKL205"

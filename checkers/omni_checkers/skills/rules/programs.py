@@ -18,15 +18,15 @@ _INTERPRETER = re.compile(r"python[\d.]*")
 
 
 class DeadCommand(Rule):
-    """Every command that a skill names exists in the program that it names.
+    """Use only commands that the named program has.
 
-    Of omni-kit they are known from its own command line. Others are run with `--help` alone: those that an installed
-    distribution brings, and those whose man page or completion names it; with --ask all that lie outside the
-    repository. Modules of `python -m`, and targets of `make` in a checkout, are looked up, too.
+    The rule knows omni-kit's commands. It runs other programs with `--help` only: those of an installed distribution
+    and those with a man page or completion; with --ask all programs outside the repository. It also looks up modules of
+    `python -m` and, in a checkout, targets of `make`.
 
-    Why: the agent's step fails, and what it tries instead is not what the skill would have proven.
+    Why: the agent's step fails, and its improvised replacement does not prove what the skill promises.
 
-    Fine when: the command is of another version than the installed one, and the text says which.
+    Fine when: the text names the version that has the command.
     """
 
     id = "SKL401"
@@ -83,14 +83,14 @@ def _has_flag(told: Told) -> bool:
 
 
 class DeadFlag(Rule):
-    """Every flag that a skill names exists in the command that it is given to.
+    """Use only flags that the command accepts.
 
-    A flag that stands alone within the text is one of the programs that its section names; where one of these is not
-    installed, nothing can be told.
+    A flag without a command belongs to one of the programs that its section names. If one of these is not installed,
+    the rule cannot check the flag.
 
-    Why: the command ends with a usage error, or the agent leaves the flag out and does something else.
+    Why: the command fails with a usage error, or the agent drops the flag and does something else.
 
-    Fine when: the flag is of another version than the installed one, and the text says which.
+    Fine when: the text names the version that has the flag.
     """
 
     id = "SKL402"

@@ -29,15 +29,15 @@ Use = tuple[str, Path, int]
 
 
 class DeadImport(Rule):
-    """Every module and name that a block of Python imports is in the installed package.
+    """Import only modules and names that the installed package has.
 
-    Packages are read, never imported. Modules that the skill tells to write, called `my_...` or so, or named in the
-    first line of a block, are left out; so is what a `try` around the import allows for. A package that is not
-    installed is not tested, and the notes say so.
+    The rule reads packages and never imports them. It skips modules that the skill instructs to write, such as `my_...`
+    or a name in a block's first line, and imports inside a `try`. A package that is not installed appears in the notes
+    as not tested.
 
     Why: the agent's file fails on import, or the agent writes the missing module itself.
 
-    Fine when: the text says for which other version the import is.
+    Fine when: the text names the version that has the import.
     """
 
     id = "SKL501"
@@ -62,13 +62,14 @@ class DeadImport(Rule):
 
 
 class DeadAttribute(Rule):
-    """Every attribute of a module or a class that a skill uses, or mentions with its dotted name, is there.
+    """Use only attributes that the module or class has, in code and in dotted names.
 
-    Packages are read, never imported: what is set at run time counts as there where its name occurs in the package.
+    The rule reads packages and never imports them. An attribute that is set at run time counts as present if its name
+    occurs in the package.
 
-    Why: the code fails where it runs, often deep in a long job.
+    Why: the code fails at run time, often deep in a long job.
 
-    Fine when: the text says for which other version it is.
+    Fine when: the text names the version that has it.
     """
 
     id = "SKL502"
@@ -93,12 +94,12 @@ class DeadAttribute(Rule):
 
 
 class StalePin(Rule):
-    """A version that a skill pins is the installed one.
+    """Pin the installed version.
 
-    `name==1.2.3` anywhere, and a version in the front matter, are errors. "name 1.2.3" within the text is a warning,
-    unless the words around it say since or until when.
+    `name==1.2.3`, and a version in the front matter, are errors if they differ from the installed version. "name 1.2.3"
+    in the text is a warning, unless it states since or until when.
 
-    Why: what the skill says was true for that version; commands and names have moved since.
+    Why: the skill was written for that version; commands and names have changed since.
 
     Fine when: the text is about that very version.
     """

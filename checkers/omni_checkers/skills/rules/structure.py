@@ -16,12 +16,11 @@ _LEFT_OUT = {"LICENSE.txt", "LICENSE.md", "NOTICE.txt", "requirements.txt", "REA
 class Unreferenced(Rule):
     """Name every page and script in a page that the agent reads.
 
-    A file counts as named if SKILL.md, or a page or script that is named itself, contains its path, its name, its
-    module name, or the folder it is in.
+    A file is named if SKILL.md, or a named page or script, contains its path, its name, its module name, or its folder.
 
-    Why: an agent opens the pages that it is led to; what no page names is never read, and still travels with the pack.
+    Why: an agent opens only the pages that others link. Unlinked files are installed and never read.
 
-    Fine when: another program reads the file; silence it in SKILL.md with the reason.
+    Fine when: another program reads the file; suppress the finding in SKILL.md with the reason.
     """
 
     id = "SKL206"
@@ -60,9 +59,9 @@ def _names(text: str, path: Path) -> bool:
 class MissingAnchor(Rule):
     """Link to headings that exist.
 
-    Why: the agent, or a reader, lands at the top of a long page and takes another section for the one that was meant.
+    Why: the reader lands at the top of a long page and takes another section for the intended one.
 
-    Fine when: a tool makes the anchor; write it as `<a id="...">` in the page.
+    Fine when: a tool creates the anchor; write it as `<a id="...">` in the page.
     """
 
     id = "SKL207"
@@ -111,11 +110,11 @@ def _headings(page: Page) -> Iterator[str]:
 
 
 class Nested(Rule):
-    """Lead from SKILL.md to every page directly.
+    """Link every page from SKILL.md directly.
 
-    Why: an agent reads a page that a page names in part, or not at all.
+    Why: agents read pages that only another page links partially, or not at all.
 
-    Fine when: the inner page is also named in SKILL.md.
+    Fine when: SKILL.md names the inner page too.
     """
 
     id = "SKL208"

@@ -74,11 +74,11 @@ _FORCE = frozenset({"-f", "--force", "--force-with-lease"})
 
 
 class HiddenText(Rule):
-    """Write every character of a skill so that a reader sees it.
+    """Use only characters that a reader can see.
 
-    Invisible characters (zero width, direction overrides, tags) and instructions in HTML comments are found.
+    The rule finds invisible characters (zero width, direction overrides, tags) and instructions in HTML comments.
 
-    Why: an agent follows text that no reviewer sees.
+    Why: an agent follows text that reviewers cannot see.
 
     Fine when: a script of the text's language needs the character next to a visible one; joiners in such words and in
     emoji are accepted.
@@ -137,12 +137,12 @@ def _named(one: str) -> str:
 class Orders(Rule):
     """Instruct the agent about the skill's task only.
 
-    Instructions to disregard others, to hide something from the user, to turn off permission checks, to change an
-    agent's or a shell's settings, and to read or send secrets are found.
+    The rule finds instructions to ignore other instructions, hide something from the user, disable permission checks,
+    change an agent's or a shell's settings, and read or send secrets.
 
-    Why: whoever installs the pack gives these instructions to an agent that acts with the user's rights.
+    Why: the pack's instructions reach an agent that acts with the user's rights.
 
-    Fine when: the skill is about such settings or secrets; silence the finding there, with the reason.
+    Fine when: the skill is about such settings or secrets; suppress the finding with that reason.
     """
 
     id = "SKL602"
@@ -168,9 +168,9 @@ class Orders(Rule):
 class Secrets(Rule):
     """Keep tokens, keys and passwords out of a skill.
 
-    Why: whoever reads the pack can use them, and its history keeps them.
+    Why: every reader of the pack can use them, and its history keeps them.
 
-    Fine when: it is an example that no server accepts; write it so that readers see that.
+    Fine when: it is an example that no server accepts and readers can see that.
     """
 
     id = "SKL603"
@@ -192,14 +192,15 @@ class Secrets(Rule):
 
 
 class Destructive(Rule):
-    """Let the agent ask before a command that destroys what cannot be restored.
+    """Require confirmation before commands that destroy data.
 
-    The text of the section must tell the agent to ask or confirm. Commands that are shown as what never to do are
-    accepted, and so is the removal of relative paths and of directories that the skill makes.
+    The text of the section must instruct the agent to ask or confirm. The rule accepts commands shown as warnings, and
+    the removal of relative paths and of directories that the skill creates.
 
-    Why: the agent runs the command in a repository with work that nobody committed.
+    Why: the agent runs the command in a repository with uncommitted work.
 
-    Fine when: the command acts on a container or directory that the skill made; silence it with the reason.
+    Fine when: the command acts on a container or directory that the skill created; suppress the finding with the
+    reason.
     """
 
     id = "SKL604"

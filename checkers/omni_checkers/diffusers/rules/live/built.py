@@ -14,15 +14,15 @@ _SUPER = "num_layers: int = 2):\n        super().__init__()\n"
 
 
 class ModelsCanBeBuilt(Rule):
-    """A model can be imported and built from its defaults, or its toy_config.json, and does what each one does.
+    """A model imports, builds from its defaults or its toy_config.json, and supports the methods that it declares.
 
-    It takes `enable_gradient_checkpointing()`, where it says that it does, and `set_attn_processor` of what
-    `attn_processors` gives. It is built on the meta device, without weights. A model whose defaults are None and do not
-    go together is judged with a toy_config.json alone.
+    The rule calls `enable_gradient_checkpointing()` if the model declares support for it, and `set_attn_processor` with
+    the result of `attn_processors`. It builds the model on the meta device, without weights. A model whose defaults are
+    None or contradict each other needs a toy_config.json.
 
-    Why: `from_pretrained` builds it in the same way before it looks for weights.
+    Why: `from_pretrained` builds the model in the same way before it reads any weights.
 
-    Fine when: it stands for something that only another device can build.
+    Fine when: the model needs a device that this machine does not have.
     """
 
     id = "DFU701"
@@ -42,13 +42,13 @@ class ModelsCanBeBuilt(Rule):
 
 
 class ConfigsComeBack(Rule):
-    """What a model is built with is in its config, parameter by parameter.
+    """Store every constructor argument in the config unchanged.
 
-    Each parameter that is a number or a switch is given another value than its default, where the model takes it.
+    The rule changes each numeric and boolean parameter from its default, where the model accepts the new value.
 
-    Why: what the config lacks, or says otherwise, is back at its default as soon as the model is saved and loaded.
+    Why: an argument that the config lacks or changes returns to its default after saving and loading.
 
-    Fine when: a value is normalised on purpose, and means the same.
+    Fine when: the model normalises the value on purpose and both values mean the same.
     """
 
     id = "DFU702"
@@ -68,12 +68,12 @@ class ConfigsComeBack(Rule):
 
 
 class DeclarationsFitModules(Rule):
-    """Classes, patterns and paths that a model declares fit modules that it is built of.
+    """Declare only classes, patterns and paths that match modules of the model.
 
-    Why: a name that fits nothing is passed over: blocks are cut in two, left uncompiled or cast to a low precision, and
-    a plan for several devices fails when it is first used.
+    Why: diffusers ignores a name that matches nothing. Blocks are then split, not compiled or cast to a low precision,
+    and a context-parallel plan fails on its first use.
 
-    Fine when: what is named is there with other settings than the defaults; then give a toy_config.json with them.
+    Fine when: the names match under other settings than the defaults; then add a toy_config.json with those settings.
     """
 
     id = "DFU703"

@@ -15,14 +15,16 @@ _IMPORTED = "ContextParallelInput, ContextParallelOutput"
 
 
 class TokensCanBeShared(Rule):
-    """A model whose tokens can be shared out over devices says how, in `_cp_plan`.
+    """Declare a `_cp_plan` for models whose tokens can be split across devices.
 
-    Runs of two sizes show along which axis the tokens lie; two processes, each with its share, then give what one
-    gives. `--fix` writes the plan into the class. Only a model with a small config of its authors' class is run.
+    Runs with two input sizes find the token axis. Two processes with half of the tokens each must then reproduce the
+    output of one process. `--fix` writes the plan into the class. The rule runs only models with a small config whose
+    class comes from the checked package.
 
-    Why: without a plan, `enable_parallelism` of a ContextParallelConfig raises, and long videos do not fit.
+    Why: without a plan, `enable_parallelism(config=ContextParallelConfig(...))` raises, and long videos run out of
+    memory.
 
-    Fine when: the model is small, and nobody shares it out.
+    Fine when: the model is small and nobody uses context parallelism with it.
     """
 
     id = "DFU704"

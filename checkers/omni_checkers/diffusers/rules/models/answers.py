@@ -18,15 +18,15 @@ _SWITCH = "encoder_hidden_states, return_dict: bool = True)"
 
 
 class ArgumentsAreNotReplaced(Rule):
-    """What a config says is used, and not a number in its place.
+    """Build parts from the config's values, not from constants.
 
-    Judged is an argument of a registered `__init__` that nothing there reads, while a part is made with an argument of
-    that name and a constant.
+    The rule reports an argument of a registered `__init__` that nothing reads, when a part receives a constant under
+    the same name.
 
-    Why: every checkpoint with the default works. One with another value has weights of other shapes, or computes with
-    the wrong number, and its config.json says the right one.
+    Why: checkpoints with the default value work. A checkpoint with another value has weights of other shapes, or the
+    model computes with the wrong number although its config.json is right.
 
-    Fine when: the argument is kept for old configs alone.
+    Fine when: the argument exists only for old configs.
     """
 
     id = "DFU103"
@@ -65,14 +65,14 @@ class ArgumentsAreNotReplaced(Rule):
 
 
 class AnswersAsItIsAsked(Rule):
-    """A forward with `return_dict` answers an output by default, and a tuple where it is told to.
+    """Return a ModelOutput by default and a tuple when `return_dict=False`.
 
-    Its default is True, and what it returns besides the tuple is an output that holds the tensor.
+    `return_dict` defaults to True, and the output class contains the same tensor as the tuple.
 
-    Why: callers write `model(...).sample`, and `model(...)[0]`. Of a bare tensor, the second takes the first sample of
-    the batch, without an error.
+    Why: callers write `model(...).sample` or `model(...)[0]`. On a bare tensor, `[0]` returns the first sample of the
+    batch without an error.
 
-    Fine when: nobody but its own pipeline calls it.
+    Fine when: only the model's own pipeline calls it.
     """
 
     id = "DFU126"

@@ -28,17 +28,16 @@ _BOTH = (
 
 
 class AttentionIsDispatched(Rule):
-    """Attention is computed by `dispatch_attention_fn`, and by nothing else.
+    """Compute attention with `dispatch_attention_fn` only.
 
-    Judged are modules that compute attention by themselves, and processors: those of a package of its own, and inside
-    diffusers those of modules that choose their processor (AttentionModuleMixin) or that declare a backend. The others
-    there are for diffusers' older `Attention`, and are replaced as a whole.
+    The rule checks modules that compute attention themselves, and processors: all of them in a separate package; inside
+    diffusers those of modules that use AttentionModuleMixin or that declare a backend. Other processors inside
+    diffusers belong to the older `Attention` class.
 
-    Why: a backend that the user chose, and context parallelism, silently have no effect on attention that goes past it;
-    with tokens shared out over devices each one attends to its own share alone.
+    Why: other attention code ignores the user's backend and context parallelism without an error. With tokens split
+    across devices, each device attends only to its own tokens.
 
-    Fine when: the attention is over a handful of tokens that no backend makes faster, or over positions that are never
-    shared out.
+    Fine when: the attention covers so few tokens that no backend speeds it up, or tokens that are never split.
     """
 
     id = "DFU111"
@@ -120,12 +119,12 @@ def _values(function: ast.FunctionDef, name: str) -> Iterator[ast.expr]:
 
 
 class ProcessorsTakeBackends(Rule):
-    """A processor has `_attention_backend` and `_parallel_config`, and hands both to `dispatch_attention_fn`.
+    """Declare `_attention_backend` and `_parallel_config` on a processor and pass both to `dispatch_attention_fn`.
 
-    Why: `set_attention_backend` and `enable_parallelism` set these two on every processor. Where one is not declared
-    the processor is left out, where it is not handed over it has no effect; both without an error.
+    Why: `set_attention_backend` and `enable_parallelism` set these two attributes on every processor. diffusers skips a
+    processor that lacks the attribute, and a value that is not passed on has no effect. Neither raises an error.
 
-    Fine when: the attention is over what is not shared out, such as the prompt: then `parallel_config=None` says so.
+    Fine when: the attention covers tokens that are never split, such as the prompt; then pass `parallel_config=None`.
     """
 
     id = "DFU112"
@@ -160,15 +159,15 @@ def _not_passed(cls: ClassRef, call: ast.Call) -> Iterator[Finding]:
 
 
 class AttentionNamesItsProcessors(Rule):
-    """An attention module names its processors, which stand in the same file, and leaves the computation to them.
+    """Name an attention module's processors, define them in the same file, and leave the computation to them.
 
-    It declares `_default_processor_cls` and `_available_processors`, the first among the second; `__init__` sets a
-    processor, and `forward` does nothing but ask it.
+    The module declares `_default_processor_cls` and lists it in `_available_processors`. `__init__` sets a processor,
+    and `forward` only calls it.
 
-    Why: without them `set_processor`, fused projections and tests of backends fail or test nothing; what `forward`
-    computes itself is lost as soon as another processor is set.
+    Why: without these names `set_processor`, fused projections and backend tests fail or test nothing. Another
+    processor drops whatever `forward` itself computes.
 
-    Fine when: the class is a base that others complete.
+    Fine when: the class is a base that subclasses complete.
     """
 
     id = "DFU113"

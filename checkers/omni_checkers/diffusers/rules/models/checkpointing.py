@@ -11,15 +11,15 @@ _CALL = "self._gradient_checkpointing_func(block, hidden_states, rotary)"
 
 
 class CheckpointedAsItIsCalled(Rule):
-    """A block gets the same while it is checkpointed as it gets otherwise.
+    """Pass checkpointed blocks the same arguments.
 
-    Judged is an `if` that checkpoints a block in one branch and calls it in the other: the two hand over the same
-    values, and what goes by place in the same order. A number or None in the place of one is a value like others.
+    The rule compares the two branches of an `if` that calls a block directly or through checkpointing. Both must pass
+    the same values in the same order. A number or None instead of a value counts as a difference.
 
-    Why: inference and tests run the other branch. Training with checkpointing computes something else, or fails in the
-    first step, hours after the model was merged.
+    Why: inference and tests run the other branch. Training with checkpointing computes something else, or fails at its
+    first step.
 
-    Fine when: what is left out is what the block would take anyhow.
+    Fine when: the missing argument equals the block's default.
     """
 
     id = "DFU125"

@@ -16,15 +16,15 @@ _LOADING = ("from_pretrained", "from_config", "save_pretrained", "load_state_dic
 
 
 class ConfigHoldsEveryParameter(Rule):
-    """A model keeps every parameter of its `__init__` in its config.
+    """Register every `__init__` parameter in the config.
 
-    The class is a ConfigMixin, its own `__init__` carries `@register_to_config`, and no parameter gets past that: none
-    is swallowed by `*args` or `**kwargs`, begins with an underscore or is listed in `ignore_for_config`.
+    The class is a ConfigMixin with its own `__init__` under `@register_to_config`. No parameter escapes registration
+    through `*args`, `**kwargs`, a leading underscore or `ignore_for_config`.
 
-    Why: what is not in the config silently goes back to its default when a saved model is loaded; with other sizes the
-    weights do not fit, with other settings the output differs.
+    Why: a parameter that the config lacks silently returns to its default when a saved model is loaded. Weights then
+    have other shapes, or the output differs.
 
-    Fine when: a parameter is taken only to be refused or warned of, and changes nothing.
+    Fine when: the constructor accepts the parameter only to raise or warn.
     """
 
     id = "DFU101"
@@ -65,12 +65,12 @@ def _past_it(cls: ClassRef, init: ast.FunctionDef) -> Iterator[Finding]:
 
 
 class LoadingIsInherited(Rule):
-    """Models and pipelines are loaded and saved by diffusers' own methods, which no class replaces.
+    """Do not override diffusers' loading and saving methods.
 
-    Why: quantization, sharded checkpoints, device maps, offloading and `variant=` live in those methods; a class with
-    its own has none of them, and changes of diffusers pass it by.
+    Why: quantization, sharded checkpoints, device maps, offloading and `variant=` are implemented in those methods. A
+    class with its own methods lacks all of them and misses diffusers' later fixes.
 
-    Fine when: a class wraps several models and has no weights of its own.
+    Fine when: the class wraps several models and has no weights of its own.
     """
 
     id = "DFU102"

@@ -21,15 +21,15 @@ _PLAN = '        "blocks.0": {"hidden_states": '
 
 
 class DeclarationsNameWhatExists(Rule):
-    """What a model declares names parts that it has.
+    """Declare only parts that the model has.
 
-    `_no_split_modules` and `_repeated_blocks` name classes of its modules; `_skip_layerwise_casting_patterns` and
-    `_keep_in_fp32_modules` fit names of modules.
+    `_no_split_modules` and `_repeated_blocks` name classes of its modules. `_skip_layerwise_casting_patterns` and
+    `_keep_in_fp32_modules` match module names.
 
-    Why: nobody complains about a name that fits nothing. A block is then cut in two by a device map, not compiled, or
-    norms lose precision under layerwise casting.
+    Why: diffusers ignores a name that matches nothing. A device map then splits the block, compilation skips it, or
+    layerwise casting lowers the precision of norms.
 
-    Fine when: a subclass has the part.
+    Fine when: a subclass adds the part.
     """
 
     id = "DFU121"
@@ -74,12 +74,12 @@ def _fits(pattern: str, parts: Built, whole: bool) -> bool:
 
 
 class CheckpointingIsDone(Rule):
-    """A model says `_supports_gradient_checkpointing` if, and only if, it calls `_gradient_checkpointing_func`.
+    """Set `_supports_gradient_checkpointing` if and only if the model calls `_gradient_checkpointing_func`.
 
-    Why: `enable_gradient_checkpointing()` is silently without effect where nothing calls the function, and raises where
-    the model does not say that it can.
+    Why: `enable_gradient_checkpointing()` has no effect on a model that never calls the function, and raises on a model
+    that does not declare support.
 
-    Fine when: a part from elsewhere does it in a way that diffusers does not know.
+    Fine when: a part from another library checkpoints itself in its own way.
     """
 
     id = "DFU122"
@@ -119,15 +119,15 @@ def _calls(cls: ClassRef) -> bool:
 
 
 class ParallelPlanFits(Rule):
-    """The context-parallel plan of a model names modules that it has, and arguments that these take.
+    """Name existing modules, and arguments of their `forward`, in a context-parallel plan.
 
-    A key is a path of modules, the first one an attribute of the model. In it, a name is a parameter of that module's
-    `forward`; a number stands for an output, and then for `split_output=True`.
+    A key is a module path that starts with an attribute of the model. Inside it, a name is a parameter of that module's
+    `forward`; a number is an output index and needs `split_output=True`.
 
-    Why: the plan is looked at only on several devices. There, a key that fits nothing raises; an argument by another
-    name is not shared out, and shapes do not fit, or positions belong to other tokens.
+    Why: diffusers reads the plan only on several devices. There a wrong key raises. A wrong argument name leaves the
+    tensor whole: shapes do not fit, or tokens receive the positions of other tokens.
 
-    Fine when: modules are added after construction.
+    Fine when: the modules are added after construction.
     """
 
     id = "DFU123"

@@ -21,15 +21,15 @@ _NAME = re.compile(r"^[A-Za-z0-9._-]+")
 
 
 class ImportsAreDeclared(Rule):
-    """Import only Python's own modules, torch, diffusers, what diffusers needs, and what the project declares.
+    """Import only the standard library, torch, diffusers, its requirements, and declared dependencies.
 
-    Imports inside functions count. An import under a `try` that catches its error, or under an `if`, is optional and
-    left alone; so are imports of the integration's own package.
+    Imports inside functions count. The rule ignores imports of the integration's own package, and optional imports:
+    those under an `if`, or under a `try` that catches their error.
 
-    Why: the import works on the machine of whoever wrote it. Elsewhere the model cannot be loaded; or it borrows the
-    authors' code, and every comparison with that code passes.
+    Why: the import works only on machines that have the package. On others the model cannot be loaded. An integration
+    that imports the authors' code also passes every comparison with it.
 
-    Fine when: the package is a dependency that is declared in another way than in a pyproject.toml above the file.
+    Fine when: the dependency is declared somewhere else than in a pyproject.toml above the file.
     """
 
     id = "DFU135"

@@ -23,15 +23,15 @@ _COS = "torch.outer(ids.float(), "
 
 
 class DtypesComeFromInputs(Rule):
-    """What runs in a model casts to no dtype of its own choice: to that of its input or of the model, or to float32.
+    """Cast only to the dtype of an input or of the model, or to float32.
 
-    Named in a cast or a constructor, bfloat16 and float16 are reported; and float64 where nothing decides whether the
-    device has it. To compare with a dtype is no cast.
+    The rule reports bfloat16 and float16 in casts and constructors, and float64 without a check of the device. It
+    ignores comparisons with a dtype.
 
-    Why: with another precision than the author's, shapes fit and matrices do not multiply, or precision is lost in
-    silence; MPS and NPU have no float64.
+    Why: with another precision than the author's, matrix products raise or lose precision silently. MPS and NPU do not
+    support float64.
 
-    Fine when: the numbers stay on the CPU, as tables of positions do that are made there.
+    Fine when: the numbers stay on the CPU, as precomputed position tables do.
     """
 
     id = "DFU131"
@@ -93,11 +93,12 @@ def _chosen(function: ast.FunctionDef) -> set[int]:
 
 
 class DevicesComeFromInputs(Rule):
-    """Models and pipelines name no accelerator: tensors go where their inputs, or the pipeline's components, are.
+    """Take the device from inputs or from the pipeline's components, not from a literal.
 
-    Why: what says "cuda" fails on every other device, and on the second one puts tensors beside the model.
+    Why: a literal "cuda" fails on every other device, and on a second GPU it puts tensors and model on different
+    devices.
 
-    Fine when: a kernel exists for this device alone, and a condition asks for it first.
+    Fine when: a kernel exists only for this device and a condition checks for the device first.
     """
 
     id = "DFU132"
@@ -150,12 +151,12 @@ def _cuda(node: ast.AST | None) -> bool:
 
 
 class ForeignImportsAreGuarded(Rule):
-    """What diffusers does not need to be installed is imported under a condition, or where it is used.
+    """Import packages that diffusers does not require under a condition, or where they are used.
 
-    Why: `import diffusers` is lazy, but whoever uses the class gets a ModuleNotFoundError at import, and the tests of a
-    plain installation fail. What einops says, reshape, permute and unflatten say as well.
+    Why: `import diffusers` is lazy, so the ModuleNotFoundError appears only when someone uses the class, and the tests
+    of a plain installation fail. `reshape`, `permute` and `unflatten` replace einops.
 
-    Fine when: a package of your own depends on it, and says so when it is installed.
+    Fine when: your own package declares the dependency.
     """
 
     id = "DFU133"
@@ -173,12 +174,12 @@ class ForeignImportsAreGuarded(Rule):
 
 
 class LocalsAreReadOutside(Rule):
-    """`locals()` is not called in a comprehension or a generator.
+    """Do not call `locals()` in a comprehension or a generator.
 
-    Why: before Python 3.12 a comprehension is a function of its own: there `locals()` has its variable alone, and the
-    callback that is to get `latents` ends in a KeyError.
+    Why: before Python 3.12 a comprehension has its own scope. `locals()` then contains only the loop variable, and a
+    callback that requests `latents` raises a KeyError.
 
-    Fine when: the names of the comprehension itself are meant.
+    Fine when: you need the comprehension's own variables.
     """
 
     id = "DFU134"

@@ -22,17 +22,16 @@ _VALUE = "value = attn.to_v(hidden_states).unflatten(-1, (attn.heads, -1))"
 
 
 class QueriesAndKeysHaveTheirOwn(Rule):
-    """Queries go through what is made for queries, keys through what is made for keys, and all are joined in one order.
+    """Project queries, keys and values with their own layers, and join streams in one order.
 
-    Asked is every `key = attn.norm_q(...)`: the last letter of the part is the letter of what comes out. Where a
-    function joins streams, `key` of text and picture is joined in the order of `value`, and of `query` where that is
-    joined of the same streams. A norm of queries stands beside one of keys, and rotary positions are applied to both
-    with the same arguments.
+    In `key = attn.norm_q(...)` the layer's last letter must match the result. Where a function joins text and image
+    streams, queries, keys and values use the same order. A norm on queries needs one on keys, and rotary positions
+    apply to both with the same arguments.
 
-    Why: shapes are the same, so nothing fails. The norm of the other has other weights; keys that are joined otherwise
-    than values hand each token the value of another one.
+    Why: shapes agree, so nothing fails. The wrong norm has other weights, and keys in another order than values pair
+    each token with the value of another token.
 
-    Fine when: the part is shared by both on purpose.
+    Fine when: queries and keys share the layer on purpose.
     """
 
     id = "DFU114"

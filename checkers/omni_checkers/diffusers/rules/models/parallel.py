@@ -19,16 +19,16 @@ _WAVES = frozenset({"cos", "sin", "polar"})
 
 
 class PositionsAreSharedOut(Rule):
-    """What blocks are told of positions is in the context-parallel plan, where their tokens are.
+    """Add the positions of tokens to the context-parallel plan together with the tokens.
 
-    That is: what a module made by cosines and sines in `forward`, and what every block is given. The plan names the
-    module, what it is made from, or the argument of the blocks. Where there are several such modules, as for pictures
-    and sound, one of them will do: which tokens each belongs to is not read.
+    Positions are the output of a module that computes cosines and sines in `forward` and that every block receives. The
+    plan names this module, its input, or the blocks' argument. With several such modules, for example for images and
+    audio, one entry is enough: the rule does not infer which tokens each belongs to.
 
-    Why: each device has its share of the tokens, and positions of all of them. Shapes do not fit; or, broadcast, every
-    device takes its tokens for the first ones.
+    Why: each device has a part of the tokens but all positions. Shapes do not fit, or broadcasting gives every device
+    the positions of the first tokens.
 
-    Fine when: the blocks cut out their own share.
+    Fine when: the blocks slice the positions themselves.
     """
 
     id = "DFU124"

@@ -27,12 +27,12 @@ _OUTPUT = 'return [OutputParam("timesteps", type_hint=torch.Tensor)]'
 
 
 class BlocksReadWhatTheyDeclare(Rule):
-    """What a block reads from its state is among its `inputs`, or was set by the block itself.
+    """Declare in `inputs` every value that a block reads from its state and does not set.
 
-    Why: `get_block_state` hands over the declared inputs alone. The block fails with an AttributeError, as soon as it
-    runs in a pipeline where nobody happens to declare the name for it.
+    Why: `get_block_state` returns only declared inputs. The block raises AttributeError in every pipeline in which no
+    other block declares the name.
 
-    Fine when: inputs are made by code; such a block is not judged.
+    Fine when: code computes the inputs; the rule skips such blocks.
     """
 
     id = "DFU401"
@@ -54,9 +54,9 @@ class BlocksReadWhatTheyDeclare(Rule):
 
 
 class BlocksMakeWhatTheyDeclare(Rule):
-    """What a block declares as intermediate output is set by it, or is one of its inputs.
+    """Set every declared intermediate output, or declare it as an input.
 
-    Why: `set_block_state` raises for an output that is missing, and only when the block runs.
+    Why: `set_block_state` raises for a missing output, but only when the block runs.
 
     Fine when: another block of the same loop sets it.
     """
@@ -79,13 +79,12 @@ class BlocksMakeWhatTheyDeclare(Rule):
 
 
 class BlocksNeedWhatTheyDeclare(Rule):
-    """The components that a block uses are among its `expected_components`.
+    """List every component that a block uses in `expected_components`.
 
-    Why: `init_pipeline` loads what blocks expect. A component that none of them names is not there, and the first
-    request ends in an AttributeError.
+    Why: `init_pipeline` loads only expected components. A component that no block lists is missing, and the first
+    request raises AttributeError.
 
-    Fine when: the pipeline's class has it as a property of its own, and the annotation says which class that is; or
-    the block asks by `hasattr` whether it is there.
+    Fine when: the annotated pipeline class has it as a property, or the block checks with `hasattr`.
     """
 
     id = "DFU403"
@@ -111,12 +110,11 @@ class BlocksNeedWhatTheyDeclare(Rule):
 
 
 class BlocksStandAlone(Rule):
-    """Blocks import nothing from standard pipelines: what they need of one is copied.
+    """Copy code from standard pipelines into blocks instead of importing it.
 
-    Why: a change of the standard pipeline changes the modular one unseen, and the import loads a pipeline that nobody
-    asked for.
+    Why: a change of the standard pipeline silently changes the modular one, and the import loads an unneeded pipeline.
 
-    Fine when: both are meant to share it: a mixin, or the class of a component, which is loaded by that very class.
+    Fine when: both share it on purpose: a mixin, or the class of a component.
     """
 
     id = "DFU404"
@@ -146,13 +144,13 @@ class BlocksStandAlone(Rule):
 
 
 class LoopsAreLoopBlocks(Rule):
-    """A block that goes through the scheduler's steps is a LoopSequentialPipelineBlocks, made of blocks of its own.
+    """Write a loop over scheduler steps as LoopSequentialPipelineBlocks of separate blocks.
 
-    Why: who wants another guidance, or another step, puts a block of the loop in the place of one; a loop that is one
-    block has to be written again as a whole.
+    Why: users replace one block of the loop to change guidance or the step. With a single block they have to rewrite
+    the whole loop.
 
-    Fine when: a round cannot be divided, because it ends in its middle or assigns what the loop counts by; or the block
-    is itself one of a loop.
+    Fine when: an iteration cannot be split because it ends early or assigns the loop's counter, or the block is itself
+    part of a loop.
     """
 
     id = "DFU405"

@@ -67,12 +67,12 @@ _TREE = {
 
 
 class PipelinesNameTheirBlocks(Rule):
-    """A modular pipeline says by `default_blocks_name` which blocks it runs, and its package has them.
+    """Set `default_blocks_name` of a modular pipeline to blocks that its package contains.
 
-    Why: a pipeline that is made without blocks, as `from_pretrained` makes it, looks for them by that name. Without it
-    the pipeline has no blocks at all, and with a wrong one it fails as it is made.
+    Why: `from_pretrained` creates the pipeline without blocks and looks them up by this name. Without it the pipeline
+    has no blocks, and with a wrong name its construction fails.
 
-    Fine when: the class is a base of others, and never made itself.
+    Fine when: the class is a base class that nobody instantiates.
     """
 
     id = "DFU411"
@@ -97,12 +97,12 @@ class PipelinesNameTheirBlocks(Rule):
 
 
 class ModularPipelinesAreMapped(Rule):
-    """In diffusers itself, what says which modular pipeline runs a model has an entry for the default blocks' model.
+    """Inside diffusers, map the default blocks' model to its modular pipeline.
 
-    Why: `init_pipeline` of blocks, and `from_pretrained` of a standard repository, look the class up there by
-    `model_name`. Without an entry they make a plain ModularPipeline, which has none of the model's own properties.
+    Why: `init_pipeline` of blocks, and `from_pretrained` of a standard repository, look up the class by `model_name`.
+    Without an entry they create a plain ModularPipeline, which lacks the model's properties.
 
-    Fine when: the blocks are those of another model that has its entry.
+    Fine when: the blocks belong to another model that has its own entry.
     """
 
     id = "DFU412"

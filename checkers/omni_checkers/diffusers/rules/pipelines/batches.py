@@ -16,15 +16,15 @@ _INTERLEAVED = "prompt_embeds.repeat_interleave(num_images_per_prompt, dim=0)"
 
 
 class RowsStayWithTheirPrompt(Rule):
-    """Rows that are repeated for each prompt stay beside each other: p0 p0 p1 p1, and never p0 p1 p0 p1.
+    """Repeat rows for each prompt in the order p0 p0 p1 p1, never p0 p1 p0 p1.
 
-    `repeat(n, 1, ...)`, `tile` and `cat([x] * n)` go through all prompts again and again; `repeat_interleave`, or a
-    `repeat` along another axis that a `view` folds into the rows, repeats each one in its place.
+    `repeat(n, 1, ...)`, `tile` and `cat([x] * n)` repeat the whole batch. `repeat_interleave`, or a `repeat` along
+    another axis that a `view` folds into the rows, repeats each row in place.
 
-    Why: with one prompt all is well. With two, embeddings that are repeated the one way meet masks, images or latents
-    that are repeated the other way: every second image is of the wrong prompt, without an error.
+    Why: one prompt hides the mistake. With two prompts, embeddings in one order meet masks, images or latents in the
+    other: every second image follows the wrong prompt, without an error.
 
-    Fine when: there is one row, whatever the number of prompts, or everything else is repeated likewise.
+    Fine when: there is only one row for any number of prompts, or everything else uses the same order.
     """
 
     id = "DFU221"

@@ -18,13 +18,13 @@ _CALLED = "changed = callback_on_step_end(self, i, t, given)"
 
 
 class CallbacksAreCalled(Rule):
-    """A callback that `__call__` takes is called, or handed on to what calls it.
+    """Call every callback that `__call__` accepts, or pass it to code that calls it.
 
-    A check of its type, and of the names of tensors, is no call. One that is not read at all is DFU215's.
+    A check of its type or of tensor names does not count as a call. DFU215 reports a callback that nothing reads.
 
-    Why: the user watches or stops a run, and nothing happens; the documentation says that it would.
+    Why: the user's callback never runs, although the documentation promises it.
 
-    Fine when: it is kept for old callers, and they are warned.
+    Fine when: the parameter exists for old callers and the pipeline warns them.
     """
 
     id = "DFU216"

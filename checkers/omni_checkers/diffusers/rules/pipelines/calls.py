@@ -21,16 +21,16 @@ _STEP = "self.scheduler.step(noise_pred, t, latents, return_dict=False)[0]"
 
 
 class GeneratorReachesEveryDraw(Rule):
-    """Every random draw of a pipeline is from the generator that the user gives.
+    """Pass the user's generator to every random draw of a pipeline.
 
-    These are `randn_tensor`, torch's own functions, and samples of the distribution that an autoencoder gives. NumPy
-    and the `..._like` functions of torch take no generator. What takes a generator and hands it on, of the pipeline's
-    own methods and of functions that it imports from diffusers, is given one.
+    Draws are `randn_tensor`, torch's own functions, and samples of an autoencoder's distribution. NumPy and torch's
+    `..._like` functions do not accept a generator. Methods of the pipeline, and functions imported from diffusers, that
+    accept a generator must receive it.
 
-    Why: two runs with equal seeds differ, and no bug report can be reproduced; a list of generators, one for each image
-    of a batch, gives other images than one by one.
+    Why: two runs with equal seeds differ, so nobody can reproduce a bug report. A list of generators, one for each
+    image of a batch, gives other images than single calls.
 
-    Fine when: what is drawn has no effect on the output.
+    Fine when: the draw does not affect the output.
     """
 
     id = "DFU211"
@@ -107,11 +107,11 @@ def _generated(call: ast.Call) -> bool:
 
 
 class LatentsCanBeAskedFor(Rule):
-    """A pipeline that decodes leaves that out for `output_type="latent"`.
+    """Skip decoding for `output_type="latent"`.
 
-    Why: who upscales, or goes on with another pipeline, pays for a decode that is not wanted, and gets pictures.
+    Why: users who need latents, for example for an upscaler, pay for an unwanted decode and get images.
 
-    Fine when: the pipeline has no latents of its own to give.
+    Fine when: the pipeline has no latents to return.
     """
 
     id = "DFU212"
@@ -141,11 +141,11 @@ def _decodes(call: ast.FunctionDef) -> bool:
 
 
 class LoopShowsProgress(Rule):
-    """The loop over timesteps runs under `self.progress_bar`.
+    """Run the loop over timesteps under `self.progress_bar`.
 
-    Why: a request of minutes shows nothing, and `set_progress_bar_config` has no effect.
+    Why: a request that takes minutes shows no progress, and `set_progress_bar_config` has no effect.
 
-    Fine when: the loop is one of a few steps, each of which shows its own.
+    Fine when: the loop has few iterations and each shows its own progress.
     """
 
     id = "DFU213"
@@ -174,12 +174,12 @@ def _loops(call: ast.FunctionDef) -> Iterator[ast.For]:
 
 
 class SchedulerMakesTheSteps(Rule):
-    """In the loop over timesteps the scheduler makes the step.
+    """Let the scheduler compute each step of the loop over timesteps.
 
-    Why: a step that is written out is right for one scheduler. Whoever sets another one gets the output of the first,
-    or noise, and no error.
+    Why: a hand-written step is right for one scheduler only. With another scheduler the user gets the output of the
+    first one, or noise, without an error.
 
-    Fine when: the pipeline has no scheduler that could make it, or the loop prepares something else.
+    Fine when: the pipeline has no scheduler that could compute the step, or the loop prepares something else.
     """
 
     id = "DFU214"
@@ -199,11 +199,11 @@ class SchedulerMakesTheSteps(Rule):
 
 
 class ParametersHaveAnEffect(Rule):
-    """Every named parameter of `__call__` is read somewhere in it.
+    """Read every named parameter of `__call__`.
 
     Why: the user sets a guidance scale, a generator or a callback, and nothing changes.
 
-    Fine when: it is there so that pipelines can be exchanged, and its documentation says that it has no effect.
+    Fine when: the parameter exists for interchangeable pipelines and its documentation says that it has no effect.
     """
 
     id = "DFU215"

@@ -20,14 +20,14 @@ _GRADIENTS = frozenset({"no_grad", "inference_mode"})
 
 
 class PipelinesStandAlone(Rule):
-    """A pipeline comes from DiffusionPipeline and mixins, and from no other pipeline.
+    """Derive a pipeline from DiffusionPipeline and mixins only, not from another pipeline.
 
     A subclass may keep an old name alive if it warns of its deprecation and changes nothing else.
 
-    Why: a change of the pipeline below changes yours unseen; `AutoPipeline` and `from_pipe` take one for the other.
-    Inside diffusers methods are copied, with `# Copied from`, and never inherited.
+    Why: changes of the base pipeline silently change yours, and `AutoPipeline` and `from_pipe` confuse the two. Inside
+    diffusers, methods are copied with `# Copied from` and never inherited.
 
-    Fine when: outside of diffusers a variant changes a line or two, and follows the other one on purpose.
+    Fine when: outside diffusers, a variant changes a line or two and follows the base pipeline on purpose.
     """
 
     id = "DFU201"
@@ -48,12 +48,11 @@ class PipelinesStandAlone(Rule):
 
 
 class CallKeepsNoGradients(Rule):
-    """`__call__` of a pipeline runs under `torch.no_grad()`.
+    """Run `__call__` of a pipeline under `torch.no_grad()`.
 
-    Why: without it every step keeps what a backward pass would need: memory grows with the number of steps until there
-    is none left.
+    Why: without it every step keeps its activations for a backward pass, and memory grows until the run fails.
 
-    Fine when: the pipeline computes nothing with torch, or gradients are what it is for.
+    Fine when: the pipeline computes nothing with torch, or its purpose is to compute gradients.
     """
 
     id = "DFU202"
@@ -88,16 +87,15 @@ def _without_gradients(cls: ClassRef, call: ast.FunctionDef) -> bool:
 
 
 class PipelinesNameTheirComponents(Rule):
-    """What a pipeline declares names components that it registers, and tensors that its `__call__` has.
+    """Declare only components that the pipeline registers and tensors that its `__call__` has.
 
-    `model_cpu_offload_seq`, `_optional_components` and `_exclude_from_cpu_offload` name components;
+    `model_cpu_offload_seq`, `_optional_components` and `_exclude_from_cpu_offload` name components.
     `_callback_tensor_inputs` names variables of `__call__`.
 
-    Why: a component that the sequence does not name stays on the device or never gets there; a name that is none is
-    passed over in silence, or ends in an AttributeError with offloading alone. A callback that asks for a tensor that
-    there is not ends in a KeyError.
+    Why: a component that the sequence omits stays on the device or never reaches it. An unknown name is ignored, or
+    raises AttributeError only with offloading. A callback that requests an unknown tensor raises KeyError.
 
-    Fine when: a subclass registers what is named.
+    Fine when: a subclass registers the component.
     """
 
     id = "DFU203"

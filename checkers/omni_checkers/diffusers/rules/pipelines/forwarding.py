@@ -55,16 +55,15 @@ class _Encoded:
 
 
 class WhatIsEncodedIsForwarded(Rule):
-    """What a pipeline's own encoding gives goes on: each answer is read, and handed to a denoiser that takes it.
+    """Use every output of a pipeline's encoding, and pass it to each denoiser that accepts it.
 
-    Answers are those of methods whose names begin with `encode`. A denoiser is a component whose `forward` takes a
-    timestep. It takes an answer where a parameter has that name, or both are masks, or pooled, and the answer is
-    dropped.
+    Encoding methods have names that start with `encode`. A denoiser is a component whose `forward` takes a timestep. It
+    accepts an output if a parameter has the same name, or if both are masks or both pooled embeddings.
 
-    Why: a mask that is not handed on lets padding take part in attention; pooled embeddings that are not handed on
-    leave the denoiser with zeros or nothing. Pictures come, and they are worse for short prompts alone.
+    Why: without its mask, padding takes part in attention. Without pooled embeddings, the denoiser receives zeros or
+    nothing. Images still appear, and only short prompts look worse.
 
-    Fine when: the model was trained without it, and the pipeline's function is shared with one that was not.
+    Fine when: the model was trained without this input and shares the encoding function with a model that was not.
     """
 
     id = "DFU222"

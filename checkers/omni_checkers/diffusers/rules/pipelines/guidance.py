@@ -29,16 +29,16 @@ def _guided(formula: str) -> dict[str, str]:
 
 
 class GuidanceGoesFromTheNegativeAnswer(Rule):
-    """Guidance begins at the answer against the prompt, and goes by the difference towards the other one.
+    """Start guidance at the negative prediction and add the scaled difference to the positive one.
 
-    Asked is every `a + s * (b - c)` whose factor is a scale of guidance: b is not the one that is named as the negative
-    answer, and the two are not added up. Rows of a batch that hold both are put together in one order in one function,
-    and taken apart in that: of `torch.cat([negative, positive])` the first half of `chunk(2)` is the negative one.
+    The rule checks every `a + s * (b - c)` whose factor is a guidance scale: b must not be the negative prediction, and
+    the two must not be added. A batch with both halves is joined and split in one order: for `torch.cat([negative,
+    positive])` the first half of `chunk(2)` is the negative one.
 
-    Why: pictures still look like pictures. They follow the prompt too strongly or too weakly, or keep to what they were
-    to stay away from; nobody who has not the authors' pictures beside them sees that.
+    Why: images still look plausible, but follow the prompt too strongly or too weakly, or show what the negative prompt
+    excludes. Only a comparison with the authors' images reveals it.
 
-    Fine when: the formula is another one on purpose.
+    Fine when: the model uses another formula on purpose.
     """
 
     id = "DFU223"
@@ -138,15 +138,15 @@ def _halves(node: ast.expr) -> bool:
 
 
 class EachHalfHasItsOwnConditions(Rule):
-    """The call of the denoiser against the prompt is given nothing of the prompt that has a negative one.
+    """Pass the negative call of the denoiser negative conditions only.
 
-    Judged are two calls of one denoiser in one function, of which one is given something negative: what both are given
-    under one name, and of which the function knows a negative one too, is wrong in that one.
+    The rule compares two calls of one denoiser in one function, one of which receives negative conditions. A condition
+    that both receive, and that has a negative counterpart in the function, is wrong in the negative call.
 
-    Why: the text is the negative one and its mask, its length or its pooled embedding is the prompt's: padding is
-    attended to, or words are cut off, wherever the two texts have different lengths.
+    Why: the negative text arrives with the prompt's mask, length or pooled embedding. Wherever the two texts differ in
+    length, the denoiser attends to padding or loses words.
 
-    Fine when: the model was trained so.
+    Fine when: the model was trained this way.
     """
 
     id = "DFU224"

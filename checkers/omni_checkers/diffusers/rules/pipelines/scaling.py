@@ -18,14 +18,14 @@ _CONFIG = "self.vae.config."
 
 
 class LatentsAreScaledBack(Rule):
-    """What is decoded is divided by the scaling, and then shifted: the reverse of what an encoder's answer undergoes.
+    """Unscale, then shift, latents before decoding.
 
-    Judged are functions that decode and do not encode. A shift or mean is added, and after the scaling. What is named
-    as a standard deviation is multiplied with; where it was assigned as its reciprocal, it is divided by.
+    The rule checks functions that decode and do not encode. They divide by the scaling factor first and add the shift
+    or mean afterwards. They multiply by a standard deviation, and divide by its reciprocal.
 
-    Why: colours are pale, contrast is gone, or the picture is noise around its edges; latents of any scale decode.
+    Why: latents of any scale decode. Colours turn pale, contrast disappears, or edges become noisy.
 
-    Fine when: the autoencoder's config says it the other way round.
+    Fine when: the autoencoder's config defines the factors inversely.
     """
 
     id = "DFU225"

@@ -24,16 +24,16 @@ _CLOSE = 1e-6
 
 
 class StepsAreTimes(Rule):
-    """The scheduler is told the timestep of a step, and the denoiser one for each row that it is given.
+    """Pass the scheduler the step's timestep, and the denoiser one timestep for each row.
 
-    Of `for i, t in enumerate(timesteps)`, `scheduler.step` is given t. Where the denoiser's rows are twice the latents,
-    as `torch.cat([latents] * 2)` makes them, the timestep is expanded to those rows, and not to the latents'. Two calls
-    of one denoiser in a function are told the same variable in the same unit.
+    In `for i, t in enumerate(timesteps)`, `scheduler.step` receives t. If `torch.cat([latents] * 2)` doubles the rows,
+    the timestep is expanded to those rows, not to the rows of the latents. Two calls of one denoiser in a function
+    receive the same variable in the same unit.
 
-    Why: a scheduler that looks the number up finds another step, or none; half a batch without a time is an error with
-    guidance alone, or a broadcast that nobody meant.
+    Why: a scheduler that looks up the wrong number finds another step, or none. A timestep for half of the batch
+    raises, or broadcasts wrongly, only with guidance.
 
-    Fine when: the scheduler counts steps itself and wants their number.
+    Fine when: the scheduler counts steps itself and expects the index.
     """
 
     id = "DFU226"
@@ -178,13 +178,13 @@ def _expanded(node: ast.expr) -> str:
 
 
 class TensorsComeBackUnderTheirNames(Rule):
-    """What a callback gives back takes the place of the tensor of that name.
+    """Assign each tensor that a callback returns to the variable of the same name.
 
-    `x = outputs.pop("x", x)`: where the variable and the default are one, so is the name that is asked for.
+    In `x = outputs.pop("x", x)` the variable, the key and the default have one name.
 
-    Why: a callback changes the prompt, and the negative prompt becomes it; or what it changes is thrown away.
+    Why: a callback changes the prompt and overwrites the negative prompt, or its change is discarded.
 
-    Fine when: the callback has names of its own.
+    Fine when: the callback uses its own names.
     """
 
     id = "DFU227"
@@ -215,14 +215,14 @@ def _popped(function: ast.FunctionDef) -> Iterator[tuple[ast.Call, str, str]]:
 
 
 class HooksAreFreed(Rule):
-    """A pipeline that says in which order its components are offloaded lets go of the last one at the end.
+    """Call `maybe_free_model_hooks` at the end of a pipeline that declares an offload sequence.
 
-    `__call__`, or a method of the class that it calls, calls `maybe_free_model_hooks`.
+    `__call__` calls it, or a method of the class that `__call__` calls.
 
-    Why: with enable_model_cpu_offload the last component stays on the accelerator, and the second call runs out of
-    memory or finds components on the wrong device.
+    Why: with `enable_model_cpu_offload` the last component stays on the accelerator. The second call runs out of memory
+    or finds components on the wrong device.
 
-    Fine when: another pipeline is called that does it.
+    Fine when: `__call__` calls another pipeline that does it.
     """
 
     id = "DFU228"

@@ -21,12 +21,12 @@ def calculate_shift(
 
 
 class CopiesAreCopies(Rule):
-    """What is `# Copied from diffusers...` is the code that stands there, with the names changed that it says.
+    """Keep code under `# Copied from diffusers...` identical to its source, with the declared renames.
 
-    Compared is what runs: formatting, comments, docstrings and annotations do not count.
+    The rule compares executable code: it ignores formatting, comments, docstrings and annotations.
 
-    Why: `make fix-copies` overwrites the difference without asking, and CI refuses it. Where the source is gone, a bug
-    that is mended there is not mended here.
+    Why: `make fix-copies` overwrites the difference without confirmation, and CI fails. Fixes of a source that no
+    longer exists never reach the copy.
 
     Fine when: the comment is meant as a hint; then write "Adapted from".
     """

@@ -60,13 +60,12 @@ _LIGHT = "class LumenPipeline(metaclass=DummyObject):\n    pass\n"
 
 
 class ExportsAreInBothLists(Rule):
-    """What a package exports stands in `_import_structure` and among its imports under TYPE_CHECKING, and exists.
+    """List every export in `_import_structure` and in the TYPE_CHECKING imports, and define it.
 
-    Why: with the table alone, editors and DIFFUSERS_SLOW_IMPORT do not know the class; with the import alone
-    `from diffusers import X` fails, and everywhere else all looks well. A name that its module does not define fails
-    only when somebody asks for it.
+    Why: with `_import_structure` alone, editors and DIFFUSERS_SLOW_IMPORT do not see the class. With the import alone,
+    `from diffusers import X` fails. A name that its module does not define fails only on first use.
 
-    Fine when: a name is kept for old callers, and warned of.
+    Fine when: the name exists for old callers and raises a deprecation warning.
     """
 
     id = "DFU301"
@@ -123,12 +122,12 @@ def _defines(library: Library, file: Path, name: str) -> bool:
 
 
 class DummiesStandIn(Rule):
-    """For each class that diffusers exports only with its requirements there is a dummy that says what is missing.
+    """Add a dummy object for each class that diffusers exports conditionally.
 
-    Why: without torch, `from diffusers import X` ends in an ImportError that names no requirement.
-    `make fix-copies` writes them.
+    Why: without torch, `from diffusers import X` raises an ImportError that does not name the missing requirement.
+    `make fix-copies` writes the dummies.
 
-    Fine when: the name is no class, and never imported by itself.
+    Fine when: the name is not a class and nobody imports it directly.
     """
 
     id = "DFU302"

@@ -29,10 +29,10 @@ _TEST = {"tests/pipelines/lumen/test_lumen.py": "from diffusers import LumenPipe
 
 
 class PipelinesHavePagesAndTests(Rule):
-    """In a checkout, a page of the documentation shows a pipeline, the table of contents lists it, and a test names it.
+    """In a checkout, give each pipeline a documentation page, an entry in the table of contents, and a test.
 
-    Why: a pipeline without a page is found by nobody, one without a test breaks with the next change of what it shares
-    with others; reviewers ask for both.
+    Why: users do not find a pipeline without a page, and later changes break a pipeline without a test. Reviewers
+    require both.
 
     Fine when: the class is an old name, or a part of another pipeline.
     """

@@ -49,11 +49,11 @@ _SLOW = """\
 
 
 class LargeTestsAreSlow(Rule):
-    """A test that loads published weights is marked `@slow` or `@nightly`.
+    """Mark tests that load published weights `@slow` or `@nightly`.
 
-    Why: without the mark it runs with every commit, and downloads gigabytes; `RUN_SLOW=1` is what asks for it.
+    Why: an unmarked test runs on every commit and downloads gigabytes. `RUN_SLOW=1` enables the marked tests.
 
-    Fine when: what is loaded is small, and is called so: hf-internal-testing/..., or tiny in its name.
+    Fine when: the weights are small and their name says so: hf-internal-testing/..., or "tiny" in the name.
     """
 
     id = "DFU322"
@@ -72,11 +72,12 @@ class LargeTestsAreSlow(Rule):
 
 
 class ModelsAreTestedByTesters(Rule):
-    """The tests of a model are made of the checkout's own testers, `ModelTesterMixin` first.
+    """Build a model's tests on the checkout's own testers, `ModelTesterMixin` first.
 
-    Why: they save, load, cast, offload and shard it as users do; a test of one's own checks what its author thought of.
+    Why: the testers save, load, cast, offload and shard the model as users do. A hand-written test covers only what its
+    author expected.
 
-    Fine when: the model is a part of another, whose tests have it.
+    Fine when: the model is part of another model whose tests cover it.
     """
 
     id = "DFU323"

@@ -24,15 +24,15 @@ _NEGATIVE = ("get_neg_prompt_embeds", "prepare_neg_cond_kwargs")
 
 
 class BranchesAreNotExchanged(Rule):
-    """Callbacks for the negative branch read negative fields of the request, those for the positive one positive.
+    """Read negative request fields in callbacks for the negative branch, and positive fields in the others.
 
-    What a helper reads that the request is handed to is not judged: both branches may call it.
+    The rule does not check helpers that receive the whole request: both branches may call them.
 
-    Why: with the same embeds in both branches guidance does nothing, whatever its scale; with one mask or length for
-    both, the shorter prompt is read with the padding of the other. Exchanged, the picture shows what was not wanted.
+    Why: with the same embeds in both branches, guidance has no effect at any scale. With one mask or length for both,
+    the shorter prompt includes the padding of the other. Exchanged branches draw what the negative prompt excludes.
 
-    Fine when: both branches share a condition, such as that of an image; positive fields beside the negative one of the
-    same sort are not reported.
+    Fine when: both branches share a condition, such as an image; positive fields next to the negative field of the same
+    kind are not reported.
     """
 
     id = "SGD205"

@@ -23,17 +23,17 @@ _STANDARD = frozenset(
 
 
 class CallbacksFitTheDenoiser(Rule):
-    """What prepare_pos_cond_kwargs and prepare_neg_cond_kwargs return are arguments of the denoiser's forward.
+    """Return only arguments of the denoiser's forward from prepare_pos_cond_kwargs and prepare_neg_cond_kwargs.
 
-    Forward takes `hidden_states`, `timestep` and `encoder_hidden_states` by these names. No key is one that
-    DenoisingStage gives itself; every argument without a default is given by one of them; and both branches give the
-    same.
+    The forward takes `hidden_states`, `timestep` and `encoder_hidden_states` under these names. The callbacks return
+    none of the keys that DenoisingStage passes itself, they cover every other argument without a default, and both
+    return the same keys.
 
-    Why: DenoisingStage drops a key that forward does not take, without a word: positions, masks and guidance are gone,
-    and the picture is merely worse. `timestep` or `hidden_states` among the keys is a TypeError, and
-    `encoder_hidden_states` is overwritten. A key that only one branch has shifts what guidance compares.
+    Why: DenoisingStage silently drops a key that forward does not accept. Positions, masks or guidance are missing, and
+    the image is merely worse. A key `timestep` or `hidden_states` raises TypeError, and `encoder_hidden_states` is
+    overwritten. A key in only one branch biases guidance.
 
-    Fine when: the negative branch is meant to go without a condition; then suppress the warning with that reason.
+    Fine when: the negative branch deliberately lacks a condition; then suppress the warning with that reason.
     """
 
     id = "SGD203"

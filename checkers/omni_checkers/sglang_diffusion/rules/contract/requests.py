@@ -35,16 +35,15 @@ _WORD = re.compile(r"""(?:\.|["'])([A-Za-z_]\w*)\b""")
 
 
 class StagesFillTheRequest(Rule):
-    """The stages before DenoisingStage set every field that it reads.
+    """Set every field that DenoisingStage reads in an earlier stage.
 
-    These are latents, timesteps, scheduler, prompt_embeds, generator, raw_latent_shape and, where diffusers' pipeline
-    takes a negative prompt, negative_prompt_embeds. What SGLang's own stages set counts, and so does what helpers set
-    that are handed the request.
+    The fields are latents, timesteps, scheduler, prompt_embeds, generator, raw_latent_shape and, if diffusers' pipeline
+    takes a negative prompt, negative_prompt_embeds. SGLang's own stages and helpers that receive the request count.
 
-    Why: DenoisingStage ends in an AssertionError without a scheduler, in a TypeError without raw_latent_shape after
-    all steps are done, and its check of inputs refuses the rest.
+    Why: DenoisingStage raises AssertionError without a scheduler, and TypeError without raw_latent_shape after the last
+    step. Its input checks reject other missing fields.
 
-    Fine when: the pipeline denoises by a stage of its own; then the rule says nothing.
+    Fine when: the pipeline has its own denoising stage; the rule then does not apply.
     """
 
     id = "SGD201"
@@ -79,15 +78,15 @@ def _needed(serving: Serving) -> dict[str, str]:
 
 
 class RequestKnowsWhatIsAsked(Rule):
-    """Attributes of the request that are set or read are those that it has.
+    """Set and read only attributes that the request has.
 
-    Names are compared with the fields of Req and of the pipeline's SamplingParams. A name that is set, and that no file
-    of the integration reads, reaches nobody; one that is read, and that nobody sets, is not there.
+    The rule compares names with the fields of Req and of the pipeline's SamplingParams. It reports a name that the
+    integration sets and never reads, and a name that it reads and nobody sets.
 
-    Why: Req takes any attribute without a word. A misspelled one leaves the field at its default: guidance without
-    negative embeds, a random seed, a mask that is not there. Read, it is an AttributeError in the middle of a request.
+    Why: Req silently accepts any attribute. A misspelled name leaves the field at its default: no negative embeds, a
+    random seed or no mask. Reading it raises AttributeError in the middle of a request.
 
-    Fine when: a later stage outside these files reads it; use `batch.extra` for that, which says so.
+    Fine when: a later stage outside these files reads it; use `batch.extra` for that.
     """
 
     id = "SGD202"
@@ -155,15 +154,14 @@ def _words(root: Path, apart: frozenset[Path]) -> frozenset[str]:
 
 
 class EmbedsAreLists(Rule):
-    """Prompt embeds are lists with a tensor for each encoder, and the config hands the denoiser what it takes.
+    """Set prompt embeds to lists with a tensor for each encoder, and pass the denoiser the type that it expects.
 
-    Stages set prompt_embeds and negative_prompt_embeds to lists. A denoiser that treats encoder_hidden_states as a
-    tensor needs `get_pos_prompt_embeds` and `get_neg_prompt_embeds`, since SGLang's own hand it the whole list.
+    Stages set prompt_embeds and negative_prompt_embeds to lists. A denoiser that expects encoder_hidden_states as a
+    tensor needs `get_pos_prompt_embeds` and `get_neg_prompt_embeds`, because SGLang's own methods pass the whole list.
 
-    Why: DenoisingStage refuses a bare tensor; a list where a tensor is expected ends in an AttributeError inside the
-    denoiser.
+    Why: DenoisingStage rejects a bare tensor. A list instead of a tensor raises AttributeError inside the denoiser.
 
-    Fine when: the pipeline denoises by a stage of its own.
+    Fine when: the pipeline has its own denoising stage.
     """
 
     id = "SGD204"

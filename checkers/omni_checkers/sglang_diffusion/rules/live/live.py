@@ -22,13 +22,13 @@ _NOTHING = """    def get_classifier_free_guidance_scale(self, batch, guidance_s
 
 
 class PackageRegistersItself(Rule):
-    """The package can be imported beside SGLang, which then finds its pipeline and its denoiser by their names.
+    """The package imports next to SGLang, and SGLang finds its pipeline and denoiser by name.
 
-    Why: SGLang logs a line and goes on: another pipeline of that name serves the checkpoint, or diffusers' denoiser
-    runs in the place of yours, slower and without SGLang's attention.
+    Why: SGLang only logs a line and continues: another pipeline of that name serves the checkpoint, or diffusers'
+    denoiser runs instead of yours, slower and without SGLang's attention.
 
-    Fine when: the model needs a package, or a device, that is not here; a package that is missing altogether is said,
-    and is no finding.
+    Fine when: the model needs a package or a device that this machine does not have. A missing package is a note, not a
+    finding.
     """
 
     id = "SGD701"
@@ -53,15 +53,15 @@ class PackageRegistersItself(Rule):
 
 
 class ConfigsTakeWhatCheckpointsSay(Rule):
-    """Configs can be constructed, and what a checkpoint's config says of the denoiser stays what it is.
+    """Configs construct without arguments and keep the values of a checkpoint's config.
 
-    They are constructed as SGLang does, without arguments; then `update_model_arch` is given diffusers' defaults, twice
-    as large where they are whole numbers.
+    The rule constructs them as SGLang does. It then calls `update_model_arch` with diffusers' defaults, and with
+    integers doubled.
 
-    Why: SGLang constructs them before anything is loaded. A `__post_init__` that sets a size by itself makes a
-    checkpoint of another size fail while it is loaded, or be half filled.
+    Why: SGLang constructs configs before it reads the checkpoint. A `__post_init__` that sets a size itself breaks
+    loading of checkpoints with another size, or fills only half of the weights.
 
-    Fine when: a value of diffusers means something else in SGLang's class; then give the field another name.
+    Fine when: a value means something else in SGLang's class; then give the field another name.
     """
 
     id = "SGD702"
@@ -85,15 +85,15 @@ class ConfigsTakeWhatCheckpointsSay(Rule):
 
 
 class CallbacksAnswerWhatStagesTake(Rule):
-    """The callbacks of a PipelineConfig answer what SGLang's stages take: called, as these call them, on tiny tensors.
+    """PipelineConfig callbacks return values of the shapes and ranges that SGLang's stages expect.
 
-    Judged are scale and shift, the weight of guidance, sigmas, the shape and the kind of noise, its packing, embeddings
-    and conditions. A callback that fails on a bare request is not judged.
+    The rule calls them as the stages do, on tiny tensors: scale and shift, guidance weight, sigmas, shape and kind of
+    noise, packing, embeddings and conditions. It skips a callback that raises on a minimal request.
 
-    Why: a scale and a shift of other shapes, sigmas that rise, or noise that is packed into other numbers end in noise
-    for a picture, and only sometimes in an error.
+    Why: scale and shift of other shapes, increasing sigmas, or noise whose packing changes its values produce noise
+    instead of an image, and rarely an error.
 
-    Fine when: your own stages, and not SGLang's, are what calls it.
+    Fine when: only your own stages call them.
     """
 
     id = "SGD703"

@@ -22,16 +22,16 @@ _MANY = 16
 
 
 class DefaultsAreThePipelines(Rule):
-    """Requests have the defaults of diffusers' pipeline: steps, guidance, frames.
+    """Give requests the defaults of diffusers' pipeline: steps, guidance, frames.
 
-    The defaults of SamplingParams are compared with those of `__call__`; what a class does not set is its base's.
-    Another guidance is a warning, another number of steps or frames is information. For checkpoints whose name says
-    that they are distilled, few steps are expected instead.
+    The rule compares the defaults of SamplingParams, including inherited ones, with those of `__call__`. A different
+    guidance scale is a warning, a different number of steps or frames an information. Checkpoints whose name marks them
+    as distilled should use few steps.
 
-    Why: a request that names nothing is what most people send. With 50 steps where the model was made for 4, or without
-    guidance where it needs some, its pictures are not those of its model card.
+    Why: most users send requests without these fields. 50 steps for a 4-step model, or no guidance for a model that
+    needs it, do not reproduce the images of the model card.
 
-    Fine when: the model card says otherwise than diffusers; then suppress the finding with that reason.
+    Fine when: the model card differs from diffusers; then suppress the finding with that reason.
     """
 
     id = "SGD305"

@@ -19,16 +19,16 @@ _ROTATES = "apply_rotary_emb"
 
 
 class PositionsHaveUpstreamsLayout(Rule):
-    """Rotary positions turn the pairs that diffusers turns, and a flag that says which is read.
+    """Rotate the same pairs as diffusers in rotary embeddings, and read the flag that selects the pairing.
 
-    `is_neox_style=True` pairs the halves of a head, False its neighbours. Diffusers' model says which it means: by
-    `use_real_unbind_dim` (-1 for neighbours, -2 for halves), or by complex numbers, which are neighbours. A flag for
-    the layout that is taken or stored, and that nothing reads, has no effect.
+    `is_neox_style=True` pairs the halves of a head, False pairs neighbours. diffusers' model shows its pairing by
+    `use_real_unbind_dim` (-1 for neighbours, -2 for halves), or by complex numbers (neighbours). A flag that the class
+    accepts or stores, and never reads, has no effect.
 
-    Why: weights were trained for one pairing. With the other attention sees scrambled positions, and the picture falls
-    apart into patches; nothing fails.
+    Why: the weights were trained for one pairing. With the other one attention sees scrambled positions, and the image
+    falls apart into patches without an error.
 
-    Fine when: weights are permuted while they are loaded.
+    Fine when: the loader permutes the weights.
     """
 
     id = "SGD303"

@@ -22,16 +22,16 @@ _DEVIATIONS = ("std", "var", "deviation")
 
 
 class ScaleIsTheInverse(Rule):
-    """get_decode_scale_and_shift gives the inverse of what was done to latents when the denoiser was trained.
+    """Return from get_decode_scale_and_shift the inverse of the normalisation used in training.
 
-    SGLang decodes `latents / scale + shift`. So the scale is `scaling_factor`, or one divided by the deviation, and the
-    shift is `shift_factor`, or the mean, with their own signs. What diffusers' pipeline reads of its autoencoder says
-    which of them there are. The expression is followed through variables, helpers and the autoencoder's config.
+    SGLang decodes `latents / scale + shift`. The scale is `scaling_factor`, or one divided by the standard deviation.
+    The shift is `shift_factor` or the mean, each with its own sign. diffusers' pipeline shows which of them the
+    autoencoder has. The rule follows variables, helpers and the autoencoder's config.
 
-    Why: nothing fails. With the deviation in the place of its inverse, or scale and shift exchanged, the picture is
-    grey, burnt or noise.
+    Why: nothing fails. A deviation instead of its inverse, or scale and shift exchanged, produces grey, overexposed or
+    noisy images.
 
-    Fine when: `preprocess_decoding` or a decoding stage of your own scales latents; then return 1.0 and None.
+    Fine when: `preprocess_decoding` or your own decoding stage scales the latents; then return 1.0 and None.
     """
 
     id = "SGD302"

@@ -34,16 +34,15 @@ class Given:
 
 
 class ScheduleIsTheSchedulers(Rule):
-    """Steps come from the scheduler's config, as diffusers' pipeline has it compute them.
+    """Take the steps from the scheduler's config, as diffusers' pipeline does.
 
-    Where diffusers hands `mu` to the scheduler, so does the integration, and what mu is made of is read from the
-    scheduler's config and not written out. Sigmas that are handed over are those of diffusers, number by number. A time
-    shift is not applied to sigmas that the scheduler shifts itself.
+    If diffusers passes `mu` to the scheduler, the integration does too, and computes it from the scheduler's config,
+    not from constants. Sigmas equal those of diffusers. Nothing shifts sigmas that the scheduler shifts itself.
 
-    Why: every step lies elsewhere. Pictures are there, with too little detail or too much contrast. Constants are right
-    for one checkpoint: a distilled one, whose scheduler says otherwise, is walked along the schedule of the other.
+    Why: a wrong schedule changes every step: images lack detail or have too much contrast. Constants fit one
+    checkpoint, and a distilled one then follows the schedule of another.
 
-    Fine when: the family has one schedule, which its authors fixed; then suppress the warning with that reason.
+    Fine when: the model family has one fixed schedule; then suppress the warning with that reason.
     """
 
     id = "SGD301"
@@ -271,14 +270,14 @@ def _shown(node: ast.expr, more: int = 0) -> str:
 
 
 class TimestepsKeepTheirType(Rule):
-    """Timesteps stay what the scheduler made them: floats in full precision.
+    """Keep timesteps in the dtype of the scheduler: floats in full precision.
 
-    Stages do not round `batch.timesteps` to whole numbers, nor to 16 bits.
+    Stages do not round `batch.timesteps` to integers or to 16 bits.
 
-    Why: flow matching walks steps such as 987.65. Rounded, each step tells the denoiser another noise level than the
-    latents have, and a scheduler that looks a step up among its own does not find it.
+    Why: flow matching uses timesteps such as 987.65. A rounded timestep tells the denoiser another noise level than the
+    latents have, and a scheduler that looks up the step does not find it.
 
-    Fine when: the scheduler's own timesteps are whole numbers, as those of DDIM are.
+    Fine when: the scheduler's own timesteps are integers, as those of DDIM are.
     """
 
     id = "SGD304"

@@ -24,17 +24,17 @@ _SHARD = "shard_latents_for_sp"
 
 
 class DegreesAreImplemented(Rule):
-    """A degree of parallelism is accepted only where the attention of the denoiser implements it.
+    """Accept a degree of parallelism only if the denoiser's attention implements it.
 
-    Where latents are shared out over devices, attention goes through USPAttention or UlyssesAttention, or gathers the
-    sequence itself. Otherwise the config refuses the degree in `validate_server_args`, or leaves latents whole in
-    `shard_latents_for_sp`. Projections that tensor parallelism shares out leave each device its share of the heads:
-    their number is divided by the degree.
+    If SGLang splits latents across devices, attention uses USPAttention or UlyssesAttention, or gathers the sequence
+    itself. If it does not, the config rejects the degree in `validate_server_args`, or keeps latents whole in
+    `shard_latents_for_sp`. Under tensor parallelism each device has a part of the heads, so the number of heads is
+    divided by the degree.
 
-    Why: nothing fails with two devices. Each attends to its own half of the picture and knows nothing of the other; the
-    halves do not fit together. Heads that are not divided end in an error about shapes.
+    Why: nothing fails with two devices. Each attends only to its own half of the image, and the halves do not match.
+    Heads that are not divided raise a shape error.
 
-    Fine when: the denoiser attends along an axis that is not shared out; then suppress the finding with that reason.
+    Fine when: the denoiser attends along an axis that is not split; then suppress the finding with that reason.
     """
 
     id = "SGD401"
@@ -111,15 +111,15 @@ def _shards(serving: Serving, config: ClassRef) -> bool:
 
 
 class CrossAttentionStaysWhole(Rule):
-    """Attention over the prompt is not shared out.
+    """Do not split attention over the prompt across devices.
 
-    A USPAttention whose keys come from another input than its queries is built with `skip_sequence_parallel=True` or
+    A USPAttention whose keys come from another input than its queries needs `skip_sequence_parallel=True` or
     `is_cross_attention=True`.
 
-    Why: every device has the whole prompt. Shared out as the latents are, its tokens are exchanged as if they were
-    parts of one sequence: with two devices each one reads a prompt that is there twice, or a wrong share of it.
+    Why: every device has the whole prompt. USPAttention exchanges its tokens as if they were parts of one sequence:
+    with two devices each reads the prompt twice, or a wrong part of it.
 
-    Fine when: the prompt itself is shared out over devices.
+    Fine when: the prompt itself is split across devices.
     """
 
     id = "SGD402"

@@ -22,18 +22,16 @@ _OF_TRAINING = "dropout"  # does nothing while a model serves
 
 
 class ArchitectureHasEveryArgument(Rule):
-    """The denoiser's arch_config has a field for each argument of diffusers' class, with its default.
+    """Declare each argument of diffusers' class in arch_config, with the same default.
 
-    What config.json says and no field takes goes into `extra_attrs`, without a word. That is an error where nothing
-    reads it of the config, and a warning where something does without a default: a config without that key then ends in
-    an AttributeError. Another
-    default than diffusers' is told as information: it counts where a config leaves the key out.
+    SGLang silently puts config keys without a field into `extra_attrs`. The finding is an error if nothing reads the
+    key, and a warning if code reads it without a default: a config without that key then raises AttributeError. A
+    different default is an information: it matters only if a config omits the key.
 
-    Why: a checkpoint of another size is loaded as if it had the usual one: SGLang's Z-Image knows `num_layers`, its
-    checkpoints say `n_layers`, and 30 layers are built whatever they say.
+    Why: SGLang builds the default size for a checkpoint of another size. SGLang's Z-Image knows `num_layers`, its
+    checkpoints set `n_layers`, and 30 layers are built in any case.
 
-    Fine when: the argument chooses between variants of which the integration serves one alone; suppress with that
-    reason.
+    Fine when: the argument selects a variant and the integration serves only one; suppress with that reason.
     """
 
     id = "SGD106"

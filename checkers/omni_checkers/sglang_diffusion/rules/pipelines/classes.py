@@ -31,16 +31,16 @@ _STAGE_METHODS = frozenset({"forward", "verify_input", "verify_output", "compone
 
 
 class ConfigsAreDataclasses(Rule):
-    """Configs are dataclasses all the way down, and their fields are annotated.
+    """Make every config a dataclass and annotate its fields.
 
-    `arch_config` of a denoiser's config is made by a subclass of DiTArchConfig. Each class of a config that declares
-    fields carries `@dataclass`, and a field of a base that gets another default is annotated again.
+    A subclass of DiTArchConfig provides the denoiser's `arch_config`. Each config class with fields carries
+    `@dataclass`, and a subclass annotates a field again when it changes the default.
 
-    Why: SGLang sets what config.json says with setattr on arch_config; on a dict that fails, the error is logged, and
-    diffusers' class runs in place of yours. Fields without `@dataclass`, and defaults without an annotation, are
-    ignored without a word: the instance has the base's value.
+    Why: SGLang copies config.json to arch_config with setattr. On a dict that raises, SGLang logs the error, and
+    diffusers' class runs instead of yours. Fields without `@dataclass` and defaults without annotations are silently
+    ignored.
 
-    Fine when: an attribute is meant for the class alone; then annotate it as ClassVar.
+    Fine when: the attribute belongs to the class; then annotate it as ClassVar.
     """
 
     id = "SGD103"
@@ -109,15 +109,16 @@ def _fields(cls: ClassRef) -> Iterator[Finding]:
 
 
 class DenoiserIsBaseDiT(Rule):
-    """The denoiser is a BaseDiT that is built as the loader builds it, and its architecture says how wide it is.
+    """Derive the denoiser from BaseDiT, with the loader's constructor and a declared width.
 
-    It takes `config` and `hf_config` by these names, needs nothing else, and has a `param_names_mapping`. Its
-    architecture has a number of heads that is not 0, and a `hidden_size` where it has no `attention_head_dim`.
+    It takes `config` and `hf_config` under these names, has no other required argument, and has a
+    `param_names_mapping`. Its architecture has a nonzero number of heads, and a `hidden_size` unless it has
+    `attention_head_dim`.
 
-    Why: where the loader cannot build it, it logs an error and takes diffusers' class, and nothing of yours runs.
-    Without heads DenoisingStage divides by zero.
+    Why: if the loader cannot build the denoiser, it logs an error and uses diffusers' class instead of yours. Without
+    heads DenoisingStage divides by zero.
 
-    Fine when: the pipeline has a loader of its own for its denoiser, which builds it otherwise.
+    Fine when: the pipeline has its own loader for its denoiser.
     """
 
     id = "SGD104"
@@ -201,15 +202,15 @@ def _set(cls: ClassRef, name: str) -> bool:
 
 
 class OverridesTakeWhatSGLangGives(Rule):
-    """Methods that SGLang calls take what it gives them.
+    """Override SGLang's methods with signatures that accept SGLang's calls.
 
-    A method of a PipelineConfig or of a stage that takes the place of SGLang's can be called as SGLang's can: with as
-    many positional arguments, without further ones, and with the names that SGLang spells out.
+    An overriding method of a PipelineConfig or of a stage accepts as many positional arguments as SGLang's, has no
+    other required arguments, and accepts the keywords that SGLang uses.
 
-    Why: a TypeError at the first request: `get_decode_scale_and_shift(self)` fails after all steps are done, and
-    callbacks with the signature of the published guide get `timestep` twice.
+    Why: the first request raises TypeError. `get_decode_scale_and_shift(self)` fails after all steps are done, and
+    callbacks with the published guide's signature receive `timestep` twice.
 
-    Fine when: a stage's methods are called by your own code alone.
+    Fine when: only your own code calls the stage's methods.
     """
 
     id = "SGD105"

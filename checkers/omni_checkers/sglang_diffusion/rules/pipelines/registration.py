@@ -25,16 +25,15 @@ _BASES = {"sampling_param_cls": "", "pipeline_config_cls": "PipelineConfig"}
 
 
 class PipelineIsRegistered(Rule):
-    """The pipeline, its configs and its denoiser are registered in the way that SGLang looks for them.
+    """Register the pipeline, its configs and its denoiser where SGLang looks for them.
 
-    A plugin calls `register_pipeline` with its class while it is imported, and `ModelRegistry.register_model` for its
-    denoiser. Inside SGLang a module of `configs/pipeline_configs` has a function `register` that calls
-    `register_configs`, and the denoiser's file has an EntryClass. Both functions take classes of the right sort, and
-    no other keywords than SGLang's.
+    A plugin calls `register_pipeline` with its class at import, and `ModelRegistry.register_model` for its denoiser.
+    Inside SGLang a module of `configs/pipeline_configs` has a function `register` that calls `register_configs`, and
+    the denoiser's file has an EntryClass. Both functions receive classes of the right kind, and only SGLang's keywords.
 
-    Why: SGLang logs a warning and takes the classes of diffusers in their place, or says that it knows no such model.
+    Why: SGLang logs a warning and uses diffusers' classes instead, or reports an unknown model.
 
-    Fine when: the pipeline takes over the configs of another one; then that one is registered.
+    Fine when: the pipeline uses the configs of another pipeline; then the other one is registered.
     """
 
     id = "SGD101"
@@ -114,18 +113,15 @@ def _is(one: ClassRef | None, two: ClassRef) -> bool:
 
 
 class ModulesAreUpstreams(Rule):
-    """`_required_config_modules` lists the components of model_index.json, and stages ask for no others.
+    """List the components of model_index.json in `_required_config_modules`, and read no others in stages.
 
-    Compared with the constructor of diffusers' pipeline of that name: each component that it cannot do without is
-    listed, under its own name. Each `get_module(name)` is for a component that is listed, or one that the class itself
-    adds.
+    The rule compares the list with the constructor of diffusers' pipeline of that name: the list contains each required
+    component under its own name. Each `get_module(name)` names a listed component, or one that the class adds itself.
 
-    Why: a component that is not listed is not loaded, and `get_module` answers None: the first call of a stage fails,
-    or, for a part that is optional there, goes another way without a word. A name that model_index.json lacks ends the
-    start of the server.
+    Why: SGLang does not load an unlisted component, and `get_module` returns None: the first call of a stage fails, or
+    silently takes the branch for an absent component. A name that model_index.json lacks stops the server at start.
 
-    Fine when: a component is loaded by the pipeline itself, or not used at all; then suppress the finding with that
-    reason.
+    Fine when: the pipeline loads the component itself or never uses it; then suppress the finding with that reason.
     """
 
     id = "SGD102"

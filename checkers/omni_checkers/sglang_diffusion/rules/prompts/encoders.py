@@ -38,13 +38,13 @@ class EncoderCall:
 
 
 class EncodersGetEverything(Rule):
-    """Encoders are given everything that diffusers' pipeline gives them, above all the attention mask.
+    """Pass encoders every argument that diffusers' pipeline passes, above all the attention mask.
 
-    Calls of the encoder in stages are compared with those in diffusers' pipeline of that name. For SGLang's own
-    TextEncodingStage the question is whether `get_text_encoder_attention_mask` passes the mask on.
+    The rule compares the encoder calls in stages with those in diffusers' pipeline of that name. For SGLang's own
+    TextEncodingStage it checks whether `get_text_encoder_attention_mask` returns the mask.
 
-    Why: without a mask the encoder attends to padding. Nothing fails; the embeds are others, and the picture follows
-    its prompt less, the more so the shorter the prompt.
+    Why: without a mask the encoder attends to padding. Nothing fails, but the embeds differ, and the image follows
+    short prompts less.
 
     Fine when: prompts are never padded; then suppress the finding with that reason.
     """

@@ -21,14 +21,14 @@ _SKIPPED = (*_DEFINES, ast.Import, ast.ImportFrom)
 
 
 class DerivedCodeIsUnchanged(Rule):
-    """Code that new-model derived from diffusers does what it did when it was written.
+    """Keep the code that new-model derived from diffusers unchanged.
 
-    Compared with the record of the scaffold, function by function and in every file: expressions that say something
-    else, statements that are gone, and statements that were added to a function. Definitions and imports of your own
-    are not reported, and neither are functions that the scaffold left to a person.
+    The rule compares every file with the scaffold's record, function by function: changed expressions, deleted
+    statements, and statements added to a function. It ignores your own definitions and imports, and functions that the
+    scaffold left to you.
 
-    Why: steps, guidance, scales and conditions in these files are what diffusers' call does. A sign, a factor or an
-    argument that differs gives other pictures, without an error.
+    Why: steps, guidance, scales and conditions in these files equal diffusers' call. A changed sign, factor or argument
+    gives other images without an error.
 
     Fine when: the change is deliberate and parity still passes; suppress the finding with that reason.
     """

@@ -19,14 +19,16 @@ _LISTED = "| argument | stays |\n|---|---|\n"
 
 
 class UnservedArgumentsAreListed(Rule):
-    """The README names each argument of the pipeline's call that no request carries.
+    """List in the README each argument of the pipeline's call that requests do not support.
 
-    An argument is served if SGLang's requests have it, if the integration passes it something of the request, or if
-    SamplingParams has a field of that name. What callers prepare in Python (embeddings, masks) is left out.
+    An argument is supported if SGLang's requests have it, if the integration derives it from the request, or if
+    SamplingParams has a field of that name. The rule ignores arguments that callers prepare in Python (embeddings,
+    masks).
 
-    Why: people who move from diffusers to the server set a system prompt or a second guidance, and nothing happens.
+    Why: users who move from diffusers to the server set a system prompt or a second guidance scale, and nothing
+    happens.
 
-    Fine when: the package has no README; then this rule does not apply.
+    Fine when: the package has no README; the rule then does not apply.
     """
 
     id = "SGD603"

@@ -15,14 +15,15 @@ _RAISED = "NotImplementedError"
 
 
 class NothingIsUnfinished(Rule):
-    """Nothing that the scaffold left to a person is still open.
+    """Finish the code that the scaffold left open.
 
-    These are functions that are called and do nothing but raise NotImplementedError, and lines with a comment
+    Open code is a function that is called and only raises NotImplementedError, or a line with a comment
     `TODO(omni-kit)`.
 
-    Why: the first request ends there; or the pipeline runs with what was a guess.
+    Why: the first request fails there, or the pipeline runs with a guess.
 
-    Fine when: a method refuses what the model cannot do; one that takes the place of SGLang's is not reported.
+    Fine when: a method rejects a feature that the model does not support; methods that override SGLang's are not
+    reported.
     """
 
     id = "SGD601"

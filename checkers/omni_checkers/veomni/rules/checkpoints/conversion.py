@@ -18,12 +18,12 @@ _INDEX = "_convert_fqn_to_index_mapping"
 
 
 class IndexMappingBesideConverter(Rule):
-    """A class whose converter merges keys carries `_convert_fqn_to_index_mapping`, too, as a staticmethod.
+    """Define `_convert_fqn_to_index_mapping` as a staticmethod on classes whose converter merges keys.
 
-    Why: the export writes what the index of the original checkpoint names. Without the mapping that index names the
-    split keys, which no parameter has: the stacked experts are left out of the exported model.
+    Why: the export writes the keys that the original checkpoint's index names. Without the mapping the index names the
+    split keys, which no parameter has, and the exported model lacks the stacked experts.
 
-    Fine when: the model is never exported to the hub's layout.
+    Fine when: nobody exports the model to the hub's layout.
     """
 
     id = "VEO205"
@@ -52,15 +52,15 @@ class IndexMappingBesideConverter(Rule):
 
 
 class ConverterMakesWhatRecipeMakes(Rule):
-    """A converter makes of a checkpoint what transformers makes of it, element by element.
+    """Convert a checkpoint exactly as transformers does, element by element.
 
-    The converter is followed symbolically with tensors of a few labelled elements, under the keys that transformers'
-    recipe names, in an order that no checkpoint has; then with a checkpoint that is stacked already.
+    The rule runs the converter symbolically on small labelled tensors: under the keys of transformers' recipe, in a
+    shuffled order, and then on a checkpoint that is already stacked.
 
-    Why: keys that it does not take leave the experts randomly initialised. A wrong order of gate and up, or of the
-    experts, or a wrong dimension loads without a complaint and gives a model that computes something else.
+    Why: keys that the converter skips leave experts randomly initialised. A wrong order of gate and up, of experts, or
+    of dimensions loads without an error and computes something else.
 
-    Fine when: the checkpoints that are loaded differ from the recipe on purpose; say so in an ignore comment.
+    Fine when: the checkpoints differ from the recipe on purpose; state that in an ignore comment.
     """
 
     id = "VEO206"

@@ -22,11 +22,11 @@ _RAISES = """\
 
 
 class ConverterOnEveryClass(Rule):
-    """Every class that the registry can return carries the checkpoint converter, as a staticmethod.
+    """Attach the checkpoint converter to every class that the registry can return, as a staticmethod.
 
-    Why: VeOmni asks the class that it builds for its converter. A class without one loads nothing into the stacked
-    experts and leaves them randomly initialised, with INFO lines only; a plain function instead of a staticmethod is
-    bound to the model and raises TypeError when it is called with it.
+    Why: VeOmni reads the converter from the class that it builds. A class without one leaves the stacked experts
+    randomly initialised, with only INFO logs. A plain function instead of a staticmethod binds to the model and raises
+    TypeError.
 
     Fine when: the class has no routed experts.
     """
@@ -70,14 +70,14 @@ class ConverterOnEveryClass(Rule):
 
 
 class FinalizeRaises(Rule):
-    """`finalize` of a converter that collects tensors raises when tensors are left over.
+    """Raise in a converter's `finalize` when collected tensors are left over.
 
-    Every attribute in which `convert` keeps tensors must be looked at by a condition that leads to a raise.
+    A condition that leads to a raise must check every attribute in which `convert` collects tensors.
 
-    Why: with one shard missing, or one expert too few, the collected tensors are dropped and the experts of that layer
-    stay randomly initialised; nothing says so.
+    Why: if a shard or an expert is missing, the converter drops the collected tensors, and the experts of that layer
+    stay randomly initialised without an error.
 
-    Fine when: the converter emits a tensor for every tensor that it gets.
+    Fine when: the converter emits a tensor for every tensor that it receives.
     """
 
     id = "VEO202"

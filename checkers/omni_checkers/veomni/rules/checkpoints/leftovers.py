@@ -52,12 +52,12 @@ def _example(model: dict[str, str], converts: bool) -> Example:
 
 
 class ConverterIsNeeded(Rule):
-    """A converter is attached only where transformers converts, too, to any class that shares it.
+    """Attach a converter only where transformers also converts, for every class that shares it.
 
-    Why: experts that lie on disk as in memory need none. One that was copied from a sibling swallows keys, or turns
-    tensors that are right; the experts are wrong, or random, after loading.
+    Why: experts that the checkpoint stores as the model does need no converter. One copied from another model drops
+    keys or transforms correct tensors, and the experts are wrong or random after loading.
 
-    Fine when: checkpoints of the vendor lie otherwise than those that transformers reads; say so in an ignore comment.
+    Fine when: the vendor's checkpoints use another layout than transformers reads; state that in an ignore comment.
     """
 
     id = "VEO207"
@@ -94,13 +94,13 @@ class ConverterIsNeeded(Rule):
 
 
 class NoExpertPartsWithoutExperts(Rule):
-    """A model without experts has no converter and no parallel plan for experts.
+    """Remove converters and expert-parallel plans from models without experts.
 
-    Why: they are left over from the model that the directory was copied from. Their imports break when that model
-    changes, and a plan whose keys match nothing reads as if experts were sharded.
+    Why: they are left over from the copied model. Their imports break when that model changes, and a plan whose keys
+    match nothing suggests that experts are sharded.
 
-    Fine when: the plan is for something else, as for embeddings; then its name is not "ep". A converter that does not
-    speak of experts, because it renames or repeats what is tied, is not looked at.
+    Fine when: the plan shards something else, such as embeddings, and is not named "ep". The rule ignores converters
+    that do not mention experts.
     """
 
     id = "VEO208"

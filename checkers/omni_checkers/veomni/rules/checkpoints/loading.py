@@ -52,14 +52,14 @@ def register_olmoe_modeling(architecture):
 
 
 class TextConfigResolved(Rule):
-    """The converter factory finds the text config in every config that it can be given.
+    """Find the text config in every config that the converter factory can receive.
 
-    For a model whose config nests a text config, that is the whole config and the text config alone:
-    `getattr(model.config, "text_config", model.config)` serves both.
+    For a nested text config the factory receives either the whole config or the text config: `getattr(model.config,
+    "text_config", model.config)` supports both.
 
-    Why: the other one of the two ends in an AttributeError while the checkpoint is loaded.
+    Why: the other config raises AttributeError while the checkpoint loads.
 
-    Fine when: the config of the model has no nested text config; then the rule says nothing.
+    Fine when: the model's config has no nested text config; the rule then does not apply.
     """
 
     id = "VEO203"
@@ -108,15 +108,15 @@ class TextConfigResolved(Rule):
 
 
 class ConverterWhereNeeded(Rule):
-    """A model whose experts lie split in its checkpoints has a converter.
+    """Give a model whose checkpoints store split experts a converter.
 
-    transformers declares, class by class, how checkpoints are merged into stacked experts. VeOmni's loader does not run
-    that recipe, so the model must bring a converter that does the same.
+    transformers declares for each class how it merges checkpoints into stacked experts. VeOmni's loader does not run
+    that recipe, so the model needs a converter that does.
 
-    Why: the split keys are "unexpected", the stacked parameters "missing" and randomly initialised. Both are INFO
-    lines; training starts with a loss of 11 to 17 instead of 2 to 3.
+    Why: the split keys are "unexpected" and the stacked parameters "missing" and randomly initialised, with only INFO
+    logs. Training starts with a loss of 11 to 17 instead of 2 to 3.
 
-    Fine when: every checkpoint of the model that will ever be loaded already has stacked experts.
+    Fine when: every checkpoint of the model already has stacked experts.
     """
 
     id = "VEO204"

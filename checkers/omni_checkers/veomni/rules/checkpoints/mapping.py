@@ -30,14 +30,14 @@ _FIRST = re.compile(r"(\w+)(\.|$)")
 
 
 class RenamedKeysLeadToParts(Rule):
-    """What `_checkpoint_conversion_mapping` puts at the beginning of a key is a part of the model.
+    """Map key prefixes in `_checkpoint_conversion_mapping` to parts of the model.
 
-    Judged are patterns that begin with `^`, in a class whose parts are all set in this file.
+    The rule checks patterns that begin with `^`, in classes whose parts are all set in this file.
 
-    Why: VeOmni renames every key by them before it loads. A name that the model does not have matches no parameter: all
-    weights are reported missing, are initialised at random, and training begins.
+    Why: VeOmni renames every key with this mapping before it loads. A prefix that the model lacks matches no parameter:
+    all weights are reported missing and initialised at random, and training starts.
 
-    Fine when: the part is set by code that is not in the file.
+    Fine when: code in another file sets the part.
     """
 
     id = "VEO209"

@@ -33,18 +33,18 @@ def _both(last: str) -> Example:
 
 
 class CousinsSayTheSame(Rule):
-    """What several integrations say in almost the same words, this one says as they do.
+    """Keep code that several integrations share the same in this one.
 
-    A function is compared with those of other integrations that share most of its lines: those of VeOmni, and for a
-    plugin those beside it. A finding is a line that differs from theirs by one small thing, and that neither upstream's
-    own files of this model nor any of the others have; or a line that changes a value and that most of them have. In
-    functions that are otherwise different, a line is compared with what others have between the same lines.
+    The rule compares a function with functions of other integrations that share most of its lines: VeOmni's, and for a
+    plugin the neighbouring ones. It reports a line that differs from theirs by a small edit and occurs neither in
+    upstream's files of this model nor in other integrations, and a missing line that changes a value and that most of
+    them have. In functions that differ, it compares a line with those between the same neighbours.
 
-    Why: code for sequence parallelism, collators and converters is copied from one integration to the next, and
-    upstream has nothing like it. A line that differs from every other copy is likely a slip of the copying. On one
-    process it does nothing; on several ranks it cuts, pads or gathers the wrong elements.
+    Why: integrations copy their code for sequence parallelism, collators and converters from each other, and upstream
+    has no equivalent. A line that differs from every other copy is probably a copying mistake. It has no effect on one
+    process; on several ranks it slices, pads or gathers the wrong elements.
 
-    Fine when: this model needs the line as it is; say why in an ignore comment.
+    Fine when: this model needs the line; give the reason in an ignore comment.
     """
 
     id = "VEO427"

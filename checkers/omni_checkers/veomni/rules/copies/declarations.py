@@ -31,15 +31,15 @@ _REPR = """\
 
 
 class DeclarationsAreKept(Rule):
-    """A class that differs from upstream's declares what upstream's declares.
+    """Declare in a replaced class what upstream's class declares.
 
-    Methods, attributes of the class with their values, decorators of methods and base classes. Lists, sets and dicts
-    may have more in them; decorators that only choose a kernel are VeOmni's affair.
+    This covers methods, class attributes with their values, decorators of methods, and base classes. Lists, sets and
+    dicts may contain more. The rule ignores decorators that only choose a kernel.
 
-    Why: transformers and VeOmni read them: what is tied, what is recorded, what is never split, what stays in float32,
-    what needs no gradient. What is not declared is off, and nothing says so.
+    Why: transformers and VeOmni read the declarations: tied weights, recorded outputs, modules that are never split or
+    that stay in float32, gradient support. A missing declaration silently disables the feature.
 
-    Fine when: VeOmni's trainer must not have it; say so in an ignore comment.
+    Fine when: VeOmni's trainer must not have it; state that in an ignore comment.
     """
 
     id = "VEO422"

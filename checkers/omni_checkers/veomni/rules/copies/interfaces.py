@@ -50,15 +50,15 @@ _MOVED = "    position_ids=None,\n    past_key_values=None,\n", "    past_key_va
 
 
 class SettingsAreRead(Rule):
-    """A patch reads every setting that the code that it replaces reads.
+    """Read in a patch every setting that the replaced code reads.
 
-    A setting is an attribute that upstream's `__init__` takes from the config. It may be read under the config's own
-    name, or in what the patch calls in the same file.
+    A setting is an attribute that upstream's `__init__` takes from the config. The patch may read it under the config's
+    name, or in code that it calls in the same file.
 
-    Why: the setting has no effect. Checkpoints whose config leaves it at its default are right; the others load, train
-    and answer wrongly.
+    Why: the setting has no effect. Checkpoints with its default value are right; others load, train and produce wrong
+    outputs.
 
-    Fine when: VeOmni's kernel or loss takes it from elsewhere; say where in an ignore comment.
+    Fine when: VeOmni's kernel or loss reads it elsewhere; state where in an ignore comment.
     """
 
     id = "VEO417"
@@ -81,13 +81,12 @@ class SettingsAreRead(Rule):
 
 
 class OverridesTakeTheSame(Rule):
-    """A patched method takes and gives what upstream's does: parameters, their order and defaults, number of values.
+    """Keep the parameters, their order and defaults, and the number of returned values of a patched method.
 
-    Why: callers are written for upstream's signature: other methods, the trainer, PEFT, generation. A parameter that is
-    missing is a TypeError, one that moved takes another's value, and another default is another model for all who do
-    not say.
+    Why: other methods, the trainer, PEFT and generation call upstream's signature. A missing parameter raises
+    TypeError, a moved one receives another value, and another default changes the model for callers that omit it.
 
-    Fine when: nothing but patched code calls it.
+    Fine when: only patched code calls it.
     """
 
     id = "VEO418"

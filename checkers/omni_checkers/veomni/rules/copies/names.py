@@ -32,12 +32,12 @@ class SmallConfig(PreTrainedConfig):
 
 
 class UnitsExist(Rule):
-    """Every class that `_no_split_modules` names is a class of the generated file, or of a list that is upstream's own.
+    """Name only existing classes in `_no_split_modules`: of the generated file or of upstream's own list.
 
-    Why: FSDP2 shards by these classes. A name that no module has is passed over: the layers are no units, and the model
-    is gathered whole.
+    Why: FSDP2 shards by these classes and ignores names that no module has. The layers are not sharded separately, and
+    FSDP2 gathers the whole model at once.
 
-    Fine when: the module comes from another file of transformers; then the rule is silent where that is imported.
+    Fine when: the module comes from another file of transformers; the rule accepts names that the file imports.
     """
 
     id = "VEO424"
@@ -64,12 +64,12 @@ class UnitsExist(Rule):
 
 
 class RestReachesBase(Rule):
-    """A config class that takes any further keywords hands them on to the class that it derives from.
+    """Pass the remaining keywords of a config class to its base class.
 
-    Why: what is common to all of them arrives there: architectures, dtype, attention, ids of tokens. A config without
-    them is read, and is the default's.
+    Why: the base class handles common settings: architectures, dtype, attention, token ids. Without them the config
+    silently keeps the defaults.
 
-    Fine when: the keywords are taken apart first; name what is passed on.
+    Fine when: the class splits the keywords first; name those that you pass on.
     """
 
     id = "VEO425"

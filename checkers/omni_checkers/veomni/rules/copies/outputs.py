@@ -14,14 +14,14 @@ _BODY = f"    loss, logits, aux = {LOSS}\n{OUTPUT}"
 
 
 class OutputsAreFilled(Rule):
-    """A patched method makes an output where upstream's does, and fills every field that upstream's fills.
+    """Return an output where upstream's method does, and fill the same fields.
 
-    Upstream's `**outputs` fills every field that both outputs have. Which value goes in is the affair of VEO415.
+    Upstream's `**outputs` fills every field that both output classes have. VEO415 checks the values.
 
-    Why: the field is None. A loss that balances experts, log-probabilities, a cache, hidden states are asked for, and
-    nobody gets them; what is None is mostly passed over.
+    Why: the field is None. Load-balancing losses, log-probabilities, caches or hidden states are missing, and most
+    callers silently skip None.
 
-    Fine when: VeOmni never asks for it; say so in an ignore comment.
+    Fine when: VeOmni never reads the field; state that in an ignore comment.
     """
 
     id = "VEO426"

@@ -45,15 +45,15 @@ def _both(variant: str) -> Example:
 
 
 class OneCodeHasOneKernel(Rule):
-    """A kernel slot beside plain code has the variant that other integrations give it beside the same plain code.
+    """Give a kernel slot the variant that other integrations use with the same eager code.
 
-    Functions of other integrations that are the same line by line are looked at: those of VeOmni, and for a plugin
-    those beside it. A finding is a slot of the same operation and another variant.
+    The rule compares functions that are identical line by line: VeOmni's, and for a plugin the neighbouring ones. It
+    reports a slot with the same operation and another variant.
 
-    Why: variants are other formulas, such as a norm whose weight is one more than what is stored. The plain code is
+    Why: variants compute different formulas, such as a norm that adds one to its stored weight. The eager code is
     right, and the kernel, which trains, computes something else.
 
-    Fine when: two variants compute the same.
+    Fine when: both variants compute the same.
     """
 
     id = "VEO428"

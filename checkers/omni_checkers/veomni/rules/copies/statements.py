@@ -30,21 +30,19 @@ def _router(dim: str = "-1", scale: str = _SCALE) -> dict[str, str]:
 
 
 class CopiesSayTheSame(Rule):
-    """What a patch copies from upstream says what upstream says.
+    """Keep the statements that a patch copies from upstream the same.
 
-    Each statement is compared with the one in whose place it stands. A finding is a statement that differs by one
-    small thing: a number, an operator, an attribute of the same object, an argument that is not passed down, a cast, a
-    factor or an index that is lost, arguments in another order;
-    or two statements, of which one needs the other, the other way round; or halves in the place of every second
-    element; or a switch that upstream turns the other way wherever it gives it; or a place that gets a value which
-    upstream computes, too, and uses elsewhere, whatever the two are called. Code that was written anew is not judged.
-    Code by hand in the place of a library's is a patch, too: a method of a subclass, a function that is set on a class,
-    a copy under another name.
+    The rule compares each statement with the upstream statement that it replaces. It reports a small edit: a number, an
+    operator, an attribute of the same object, a dropped argument, cast, factor or index, or arguments in another order.
+    It also reports two dependent statements in reversed order, halves instead of every second element, a switch that
+    upstream always sets the other way, and a value that upstream computes for another use. It ignores rewritten code.
+    Code that replaces a library's is a patch too: a subclass's method, a function assigned to a class, a copy under
+    another name.
 
-    Why: a patch repeats dozens of lines that it does not want to change. A slip in one of them is a model that trains,
-    and is another model than the one whose checkpoint it loads.
+    Why: a patch repeats dozens of lines that it does not mean to change. One wrong line gives a model that trains, but
+    is not the model of its checkpoint.
 
-    Fine when: the difference is meant. Say why in an ignore comment: the next release of upstream is merged by it.
+    Fine when: the difference is intended. Give the reason in an ignore comment: the next upgrade merges by it.
     """
 
     id = "VEO415"
@@ -73,14 +71,14 @@ class CopiesSayTheSame(Rule):
 
 
 class CopiesAreWhole(Rule):
-    """A patch that keeps upstream's code keeps all of it: no statement that changes a value is left out.
+    """Keep every value-changing statement of the upstream code that a patch copies.
 
-    A finding is a statement, or a few under one condition, that upstream has between two lines that the patch has, too;
-    it changes a value that the patch goes on with, or calls something for its effect.
+    The rule reports a statement, or a few under one condition, that upstream has between two lines that the patch also
+    has. The statement changes a value that the patch uses later, or is called for its effect.
 
-    Why: a scale, a clamp, a normalisation, a mask that is left out is no error. The losses look like those of a model.
+    Why: a missing scale, clamp, normalisation or mask does not raise. The loss curve looks plausible.
 
-    Fine when: the statement is about what VeOmni does elsewhere; say where in an ignore comment.
+    Fine when: VeOmni does the same elsewhere; state where in an ignore comment.
     """
 
     id = "VEO416"

@@ -38,15 +38,15 @@ def olmoe_model_chosen(self, whole, cu_seqlens, max_length, window_cu_seqlens, w
 
 
 class TwinsAreChanged(Rule):
-    """Of two statements that say the same of two things, each names its own thing throughout.
+    """Change every name in a copied block, and assign branches different values.
 
-    A finding is a name of the first in the second, where all others were changed, and the changed name exists; or, of
-    two branches that hand out several names, one that both set to the same.
+    The rule reports a name of the first block in the second one, where all other names were changed and the changed
+    name exists. It also reports two branches that set one of several variables to the same value.
 
-    Why: a block that was copied, and changed but for one word. Pictures take the mask of films, keys the values of
-    queries; shapes mostly agree.
+    Why: a block was copied and one name was not changed. Images receive the video mask, or keys the values of queries,
+    and shapes mostly agree.
 
-    Fine when: both really take the same.
+    Fine when: both blocks use the same value on purpose.
     """
 
     id = "VEO423"

@@ -28,15 +28,14 @@ def _both(scale: str) -> Example:
 
 
 class SiblingsSayTheSame(Rule):
-    """A patch for another device says what the patch for GPUs says, but for the kernels that it calls.
+    """Keep a patch for another device the same as the GPU patch, except for the kernels that it calls.
 
-    Both are compared statement by statement. A finding is a statement that differs by one small thing, in the file that
-    also differs from upstream there, or else in the second one; what only one of them does is what devices are patched
-    for.
+    The rule compares both statement by statement and reports a small edit, in the file that also differs from upstream
+    at that line, or in the second file. It ignores statements that only one of them has.
 
-    Why: a fault that is mended in one file stays in the other, which nobody runs. The devices then train two models.
+    Why: a fix in one file does not reach the other, which few people run. The devices then train two models.
 
-    Fine when: the device needs it so; say why in an ignore comment.
+    Fine when: the device needs the difference; give the reason in an ignore comment.
     """
 
     id = "VEO706"

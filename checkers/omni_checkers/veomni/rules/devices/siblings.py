@@ -79,10 +79,10 @@ def _both(gpu: str = "", npu: str = "") -> Example:
 
 
 class EveryFileIsUsed(Rule):
-    """Each generated file is the one that a register function returns classes from, on some device.
+    """Return classes of each generated file from a register function, on some device.
 
-    Why: a file for another device that no branch imports is generated, reviewed and kept up to date, and the device
-    trains with the code for GPUs.
+    Why: a device's file that no branch imports is generated, reviewed and maintained, while the device trains with the
+    GPU code.
 
     Fine when: another model directory imports the file.
     """
@@ -106,13 +106,12 @@ class EveryFileIsUsed(Rule):
 
 
 class SiblingsHaveOneInterface(Rule):
-    """Generated files for different devices export the same models, whose methods take the same parameters.
+    """Export the same models, with the same method parameters, from the generated files of all devices.
 
-    Why: the trainer, the tests and the other patches are written for one of them. On the other device the call that is
-    right on a GPU is a TypeError, or the class cannot be imported, and nobody runs that device.
+    Why: the trainer, the tests and other patches call one interface. On the other device the call raises TypeError or
+    the class cannot be imported, and few people test that device.
 
-    Fine when: upstream's code differs in nothing but that the class is left out on purpose; say so in an ignore
-    comment.
+    Fine when: the class is left out on purpose and upstream's code is the same; state that in an ignore comment.
     """
 
     id = "VEO702"
@@ -142,15 +141,15 @@ class SiblingsHaveOneInterface(Rule):
 
 
 class SiblingsPatchTheSame(Rule):
-    """The config for another device patches everything that the config for GPUs patches.
+    """Patch for every device what the GPU config patches.
 
-    What needs nothing but Python, torch, transformers and VeOmni runs on every device: where it is left out, and the
-    config does not speak of it, that is a warning; else the sibling's kernels may be the reason, and it is a remark.
+    A missing patch is a warning if it needs only Python, torch, transformers and VeOmni, and the config does not
+    mention it. In other cases a kernel may be the reason, and the finding is an information.
 
-    Why: what it leaves out is upstream's code on that device: no fused loss, no sequence parallelism, no fix.
+    Why: that device runs upstream's code: no fused loss, no sequence parallelism, no fix.
 
-    Fine when: the patch is for a kernel that the other device does not have; say so in an ignore comment on the first
-    line of the config.
+    Fine when: the patch uses a kernel that the other device lacks; state that in an ignore comment on the config's
+    first line.
     """
 
     id = "VEO703"
@@ -188,12 +187,12 @@ class SiblingsPatchTheSame(Rule):
 
 
 class KernelsChosenByFile(Rule):
-    """The generated file for one device does not ask which device it runs on to choose a kernel.
+    """Do not choose kernels by device inside the generated file of one device.
 
-    Why: the other device has a file of its own. A switch inside is a branch that no run on this device reaches, and
-    that nobody looks at when the file for the other device changes.
+    Why: the other device has its own file. The branch never runs on this device, and nobody maintains it when the other
+    device's file changes.
 
-    Fine when: there is one file for all devices; or the switch moves data and chooses no kernel.
+    Fine when: one file serves all devices, or the condition moves data and does not choose a kernel.
     """
 
     id = "VEO704"
@@ -222,10 +221,10 @@ class KernelsChosenByFile(Rule):
 
 
 class DevicePatchIsApplied(Rule):
-    """The `apply_veomni_..._device_patch` of a `device_patch.py` is called by the register function.
+    """Call the `apply_veomni_..._device_patch` of `device_patch.py` in the register function.
 
-    Why: kernels that are chosen at run time are put into the generated module by this call. Without it every choice in
-    the training configuration is accepted, and the eager code runs.
+    Why: this call installs the kernels that the user chooses at run time. Without it every choice in the training
+    configuration is accepted, and the eager code runs.
 
     Fine when: the model's users call it.
     """

@@ -19,17 +19,17 @@ _MASKS = ("attention_mask", "attn_mask", "mask", "joint_attention_mask")
 
 
 class AttentionSeesEverything(Rule):
-    """Attention of a diffusion transformer is not causal, uses the mask that it is given, and gets its axes in order.
+    """Use non-causal attention with its mask and axis order in a diffusion transformer.
 
-    `is_causal=False` is said where the kernel's default is another; a mask that a function takes reaches every kernel
-    that it calls, or ends in an error; kernels of ALL_ATTENTION_FUNCTIONS and of torch get (batch, heads, sequence,
-    dim), those of diffusers' dispatcher and flash-attn get (batch, sequence, heads, dim).
+    Pass `is_causal=False` if the kernel defaults to causal. A mask that a function accepts reaches every kernel that it
+    calls, or raises. Kernels of ALL_ATTENTION_FUNCTIONS and torch expect (batch, heads, sequence, dim); diffusers'
+    dispatcher and flash-attn expect (batch, sequence, heads, dim).
 
-    Why: a causal kernel hides the later part of a picture from the earlier one, and padding that is not masked is
-    attended to. Both train, a little worse; with exchanged axes heads attend to each other in place of tokens, and
-    where the numbers fit nothing fails. The fallback on CPU ignores the flag, so that only GPUs show it.
+    Why: a causal kernel hides later parts of an image from earlier ones, and unmasked padding takes part in attention.
+    Both train slightly worse. With exchanged axes, heads attend to each other instead of tokens, and often nothing
+    fails. The CPU fallback ignores the flag, so only GPUs show the difference.
 
-    Fine when: the model generates frame by frame, and is causal on purpose; then silence the finding.
+    Fine when: the model generates frame by frame and is causal on purpose; then suppress the finding.
     """
 
     id = "VEO631"

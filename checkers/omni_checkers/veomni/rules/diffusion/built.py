@@ -13,15 +13,15 @@ _MILD = ("put back", "times")
 
 
 class BuiltAsDiffusersBuilds(Rule):
-    """The wrapper, built on the meta device, is what diffusers' class is, and hands diffusers what it wants.
+    """The wrapper builds on the meta device and matches diffusers' class.
 
-    The package is imported and its functions are called as the trainer calls them. The class is built once; its weights
-    have diffusers' names; its config is VeOmni's; what it writes is diffusers', also when writing fails; and importing
-    has changed nothing of diffusers.
+    The rule imports the package and calls its functions as the trainer does. It builds the class once and checks that
+    its weights have diffusers' names, that its config is VeOmni's, that it saves in diffusers' format even after a
+    failed write, and that the import leaves diffusers unchanged.
 
-    Why: a checkpoint of diffusers is not loaded, or what is saved is not read, after hours of training.
+    Why: diffusers' checkpoints do not load, or diffusers cannot read the saved ones, after hours of training.
 
-    Fine when: the model needs a package that is not here; then the rule says nothing.
+    Fine when: the model needs a package that is not installed; the rule then does not apply.
     """
 
     id = "VEO638"

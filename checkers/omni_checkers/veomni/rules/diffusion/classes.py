@@ -13,16 +13,16 @@ from omni_kit.upstream.kinds import Kind
 
 
 class WrapperSaysWhatTrainersAsk(Rule):
-    """The wrapper names the blocks that are sharded, allows checkpointing, and is called as diffusers' class.
+    """Name the sharded blocks, allow checkpointing, and keep diffusers' class name in the wrapper.
 
-    `_no_split_modules` names block classes that the model has; `supports_gradient_checkpointing` is True; the Python
-    name of the class is that of diffusers' class.
+    `_no_split_modules` names block classes of the model, `supports_gradient_checkpointing` is True, and the Python
+    class has the name of diffusers' class.
 
-    Why: PreTrainedModel sets `_no_split_modules` to None and stands before diffusers' class: FSDP2 then wraps no block,
-    gathers the whole model at once and runs out of memory. Checkpointing that is not allowed ends in a ValueError. And
-    diffusers writes the name of the Python class into config.json: one that it does not know cannot be loaded.
+    Why: PreTrainedModel sets `_no_split_modules` to None before diffusers' class: FSDP2 then wraps no block, gathers
+    the whole model at once and runs out of memory. Disallowed checkpointing raises ValueError. diffusers writes the
+    class name into config.json and cannot load an unknown one.
 
-    Fine when: the model is trained by DDP alone, or small enough for one unit; then silence the finding.
+    Fine when: the model trains only with DDP, or fits one FSDP unit; then suppress the finding.
     """
 
     id = "VEO625"

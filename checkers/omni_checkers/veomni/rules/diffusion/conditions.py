@@ -24,17 +24,17 @@ _LOADS = ("from_pretrained", "_load_components", "load_components")
 
 
 class ConditionModelFitsTrainer(Rule):
-    """The condition model can be made and called as DiTTrainer makes and calls it.
+    """Write a condition model that DiTTrainer can construct and call.
 
-    Its constructor takes `meta_init`, and loads no encoder where that is True; `get_condition` takes `**kwargs`; the
-    config's `get_config_dict` stores the path as `base_model_path`, and the config has what the model reads of it; a
-    generator is seeded by `dp_rank`, and all that is random is drawn by it; torchvision is imported where it is used.
+    Its constructor takes `meta_init` and loads no encoder if it is True. `get_condition` takes `**kwargs`. The config's
+    `get_config_dict` stores the path as `base_model_path`, and the config has every field that the model reads. A
+    generator seeded with `dp_rank` draws all random numbers. torchvision is imported where it is used.
 
-    Why: the trainer hands the whole micro-batch on: a TypeError without `**kwargs`. Without `meta_init`, training on
-    stored latents loads encoders of many gigabytes for nothing. With one seed for all, each process draws the same
-    noise; with the global rank, processes that share a sequence draw different noise for one picture.
+    Why: the trainer passes the whole micro-batch, which raises TypeError without `**kwargs`. Without `meta_init`,
+    training on stored latents loads gigabytes of unused encoders. One seed for all gives each process the same noise;
+    the global rank gives processes that share a sequence different noise for one image.
 
-    Fine when: the data set needs another way of loading; then silence the finding.
+    Fine when: the data set needs another way of loading; then suppress the finding.
     """
 
     id = "VEO636"

@@ -20,17 +20,15 @@ _OTHERS = frozenset({"kwargs", "config", "attn_implementation", "dtype", "torch_
 
 
 class ConfigIsThatOfDiffusers(Rule):
-    """The transformer's config has what the constructor of diffusers' class takes, and writes it as diffusers does.
+    """Give the transformer's config the parameters of diffusers' constructor, and save it in diffusers' format.
 
-    Every parameter is there, with the same default, stored under its own name; none is there that diffusers has not;
-    `to_diffuser_dict` gives exactly these; `to_dict` adds `_class_name`, that of diffusers' class, and
-    `_diffusers_version`, and leaves `dtype` out.
+    Every parameter has its own name and the same default, and there are no others. `to_diffuser_dict` returns exactly
+    these. `to_dict` adds `_class_name` of diffusers' class and `_diffusers_version`, and omits `dtype`.
 
-    Why: a checkpoint's config.json names only what differs from the defaults of its version. A default that differs
-    builds another architecture, a name that is missing ends in an AttributeError, and a config.json without the class's
-    name is one that diffusers cannot load.
+    Why: a checkpoint's config.json omits values that equal its version's defaults. A different default builds another
+    architecture, a missing name raises AttributeError, and diffusers cannot load a config.json without the class name.
 
-    Fine when: the transformer is no class of diffusers; then the rule says nothing.
+    Fine when: the transformer is not a diffusers class; the rule then does not apply.
     """
 
     id = "VEO623"

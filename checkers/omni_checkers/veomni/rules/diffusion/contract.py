@@ -16,15 +16,15 @@ from omni_kit.upstream.kinds import Kind
 
 
 class ConditionsFitForward(Rule):
-    """What one step returns is what the next one takes: get_condition, process_condition, forward, diffusers' forward.
+    """Return from each step what the next accepts: get_condition, process_condition, forward, diffusers' forward.
 
-    Each key of a returned dict is a parameter of what is called with it, each parameter without a default is a key, and
-    the call of diffusers' forward names what it takes. A dict that is made by a comprehension is not judged.
+    Each key of a returned dict is a parameter of the called function, each parameter without a default is a key, and
+    the call of diffusers' forward uses its parameter names. The rule skips dicts from comprehensions.
 
-    Why: the trainer calls `process_condition(**get_condition(...))` and `model(**process_condition(...))`: a TypeError
-    at the first step, or, where `**kwargs` takes everything, an input that the model never sees.
+    Why: the trainer calls `process_condition(**get_condition(...))` and `model(**process_condition(...))`. A wrong key
+    raises TypeError at the first step, or disappears in `**kwargs` and the model never sees it.
 
-    Fine when: the data set brings a key that get_condition does not; then give the parameter a default.
+    Fine when: the data set provides a key that get_condition does not; then give the parameter a default.
     """
 
     id = "VEO627"

@@ -31,15 +31,15 @@ def _with(old: str, new: str) -> dict[str, str]:
 
 
 class TokensAreExchangedOnce(Rule):
-    """Where sequences are shared, each self-attention exchanges tokens for heads once, and back once.
+    """Exchange tokens for heads once in each self-attention under sequence parallelism, and back once.
 
-    Either the processor does it, for query, key and value alike, and passes `skip_ulysses=True`; or VeOmni's attention
-    function does, for self-attention alone: text that every process has whole is not gathered.
+    Either the processor exchanges query, key and value and passes `skip_ulysses=True`, or VeOmni's attention function
+    exchanges, for self-attention only: text that every process has in full is not gathered.
 
-    Why: exchanged twice, every token is there several times; not at all, each process attends to its own part of the
-    picture. Shapes fit, the loss is a number, and only a comparison with one process shows it.
+    Why: two exchanges duplicate tokens, and without one each process attends only to its own part of the image. Shapes
+    agree and the loss is finite; only a comparison with one process shows the error.
 
-    Fine when: the exchange stands in a helper of another package; what cannot be seen is not judged.
+    Fine when: a helper of another package exchanges; the rule cannot see it and does not judge it.
     """
 
     id = "VEO632"

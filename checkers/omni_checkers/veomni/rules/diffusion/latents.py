@@ -17,15 +17,15 @@ _CONFIG = re.compile(r"config\.(\w+)")
 
 
 class LatentsAreNormalised(Rule):
-    """Latents are brought to the scale that the transformer was trained on, by the VAE's own numbers.
+    """Normalise latents with the VAE's own statistics.
 
-    (latents - latents_mean) / latents_std where the VAE has these, else (latents - shift_factor) * scaling_factor, in
+    Use (latents - latents_mean) / latents_std if the VAE has these, else (latents - shift_factor) * scaling_factor, in
     this order, once.
 
-    Why: latents of another scale are another distribution. Training goes on, the loss falls, and the pictures that the
-    pipeline makes are washed out or burnt, because it goes back by the right formula.
+    Why: latents of another scale have another distribution. The loss still falls, but the pipeline's images are washed
+    out or overexposed, because it applies the correct inverse.
 
-    Fine when: the data set holds latents that are normalised already; then silence the finding.
+    Fine when: the data set contains normalised latents; then suppress the finding.
     """
 
     id = "VEO635"

@@ -18,14 +18,14 @@ _TURNS = "        attend = ALL"
 
 
 class WeightsAreNotReadDirectly(Rule):
-    """Code that runs in a forward does not read `.weight` of a projection that an adapter may take the place of.
+    """Do not read `.weight` of a projection that an adapter may replace in code that a forward runs.
 
-    Ask the tensors for their dtype, or the first parameter of the module.
+    Read the dtype from tensors, or from the module's first parameter.
 
-    Why: with LoRA, `to_q` is VeOmni's LoraLinear, which has a `base_layer` and no `weight`: an AttributeError at the
-    first step. Where the weight is multiplied by hand, the adapter is never asked, and learns nothing.
+    Why: with LoRA, `to_q` is VeOmni's LoraLinear, which has a `base_layer` and no `weight`: the first step raises
+    AttributeError. A manual product with the weight bypasses the adapter, which learns nothing.
 
-    Fine when: adapters are never trained on this module; then silence the finding.
+    Fine when: nobody trains adapters on this module; then suppress the finding.
     """
 
     id = "VEO634"

@@ -30,16 +30,16 @@ def _without(old: str, new: str) -> dict[str, str]:
 
 
 class LossIsMeanOverSamples(Rule):
-    """The loss of a batch is the mean of its samples' losses, in float32, in a dict of a ModelOutput.
+    """Return the mean of the samples' losses, in float32, in a dict of a ModelOutput.
 
-    forward is computed with numbers in place of tensors, for two samples of different size. On the way, diffusers'
-    forward gets each input under its own name.
+    The rule evaluates forward with numbers instead of tensors, for two samples of different size. Each input must reach
+    diffusers' forward under its own name.
 
-    Why: DiTTrainer divides each entry of the dict by the number of micro-batches, adds them up, and divides by nothing
-    else. A sum, or a division too many, changes the learning rate with the batch size; a sample that is left out is
-    never learned, and the curve looks fine. A tensor in place of the dict ends in an AttributeError.
+    Why: DiTTrainer divides each entry of the dict by the number of micro-batches and adds them. A sum, or an extra
+    division, changes the learning rate with the batch size. A skipped sample is never learned, and the curve looks
+    fine. A tensor instead of the dict raises AttributeError.
 
-    Fine when: samples are weighed on purpose, as by their tokens or by timestep; then silence the finding.
+    Fine when: samples are weighted on purpose, for example by tokens or timestep; then suppress the finding.
     """
 
     id = "VEO629"

@@ -18,16 +18,16 @@ _TARGETS = ("training_target", "target")
 
 
 class NoiseFitsTarget(Rule):
-    """The noisy input, its target and its timestep belong together.
+    """Match the noisy input, its target and its timestep.
 
     With a flow-matching scheduler the input is (1 - sigma) * latents + sigma * noise, the target is noise - latents,
-    and the timestep has the scale that the pipelines of diffusers give to this transformer. Both methods of the
-    condition model are followed with latents and noise as unknowns.
+    and the timestep has the scale that diffusers' pipelines use for this transformer. The rule evaluates both methods
+    of the condition model with symbolic latents and noise.
 
-    Why: the loss falls all the same. With the other sign, or with latents and noise exchanged, what was trained turns
-    pictures into noise; a timestep that is 1000 times too large is one that the model has never seen.
+    Why: the loss falls in any case. With the wrong sign, or with latents and noise exchanged, the trained model turns
+    images into noise. A timestep 1000 times too large is one that the model has never seen.
 
-    Fine when: the wrapper negates what the model predicts; a forward with a minus sign is not judged for the sign.
+    Fine when: the wrapper negates the model's prediction; the rule does not check the sign if forward contains a minus.
     """
 
     id = "VEO630"

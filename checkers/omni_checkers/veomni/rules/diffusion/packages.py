@@ -20,16 +20,16 @@ _NAMED = '    condition_model_type = "WanTransformer3DConditionModel"\n'
 
 
 class TwoSidesFindEachOther(Rule):
-    """A diffusion model is two models that are registered, and the transformer's config names the other one.
+    """Register a diffusion model as two models, and name the condition model in the transformer's config.
 
-    Each key has a config and a model; the model's `config_class` is the registered config; `condition_model_type` of
-    the transformer's config is a registered key, whose model has `get_condition` and `process_condition`; and the
-    functions can be called as the trainer calls them: those of the condition model without an argument.
+    Each key has a config and a model. The model's `config_class` is the registered config. `condition_model_type` of
+    the transformer's config is a registered key, whose model has `get_condition` and `process_condition`. The register
+    functions accept the trainer's calls: those of the condition model without arguments.
 
-    Why: DiTTrainer looks both models up by these names before it reads any data: a KeyError, a TypeError, or the config
-    of one model in the constructor of the other.
+    Why: DiTTrainer looks both models up by these names before it reads any data. A mistake raises KeyError or
+    TypeError, or passes the config of one model to the other's constructor.
 
-    Fine when: the condition model is another integration's, which VeOmni registers; then its key is known.
+    Fine when: another integration that VeOmni registers provides the condition model; then its key is known.
     """
 
     id = "VEO621"

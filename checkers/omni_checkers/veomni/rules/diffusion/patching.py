@@ -17,16 +17,16 @@ _SHARING = ("slice_input_tensor", "slice_input_tensor_scale_grad", "gather_outpu
 
 
 class PatchedWhenBuilt(Rule):
-    """What is patched in diffusers is patched by a function that the register function calls.
+    """Patch diffusers in a function that the register function calls, not at import.
 
-    No file assigns to a class of diffusers while it is imported; a function that does is called from somewhere; and a
-    forward that shares sequences is installed.
+    No file assigns to a class of diffusers at import. Some code calls each function that does, and a forward for
+    sequence parallelism is installed.
 
-    Why: a patch at import changes diffusers for every program that imports VeOmni, also for the reference that a model
-    is compared with. A patch that nobody calls leaves diffusers' own forward in place: with sequence parallelism each
-    process then computes everything, or attention mixes what does not belong together.
+    Why: a patch at import changes diffusers for every program that imports VeOmni, including the reference of a
+    comparison. A patch that nobody calls leaves diffusers' forward in place: with sequence parallelism each process
+    computes everything, or attention mixes unrelated tokens.
 
-    Fine when: never; what must not be patched can be done by hooks on the modules of the wrapper.
+    Fine when: never; hooks on the wrapper's modules replace a patch.
     """
 
     id = "VEO622"

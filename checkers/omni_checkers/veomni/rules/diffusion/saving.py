@@ -17,15 +17,15 @@ _PLAIN = SAVING.replace("        try:\n    ", "").replace("        finally:\n   
 
 
 class SavedAsDiffusersSaves(Rule):
-    """`save_pretrained` lets diffusers' class write, with diffusers' config, and puts the config back in any case.
+    """Save with diffusers' class and config in `save_pretrained`, and always restore the config.
 
-    `from_pretrained` is a classmethod that goes by diffusers' class and returns the wrapper.
+    `from_pretrained` is a classmethod that uses diffusers' class and returns the wrapper.
 
-    Why: PreTrainedModel's writes `model.safetensors` and a config.json with `model_type`: diffusers finds no weights
-    there. Where writing fails, on a full disk, a config that is not put back leaves a dict, and training goes on until
-    something reads `config.model_type`. What `from_pretrained` of diffusers' class returns has no loss.
+    Why: PreTrainedModel writes `model.safetensors` and a config.json with `model_type`, and diffusers finds no weights
+    there. If a write fails, a config that is not restored stays a dict, and training continues until code reads
+    `config.model_type`. The result of diffusers' own `from_pretrained` has no loss.
 
-    Fine when: the transformer is no class of diffusers; then the rule says nothing.
+    Fine when: the transformer is not a diffusers class; the rule then does not apply.
     """
 
     id = "VEO626"

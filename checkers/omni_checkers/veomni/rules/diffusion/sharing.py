@@ -30,17 +30,17 @@ def _with(old: str, new: str) -> dict[str, str]:
 
 
 class SharedSequenceIsWholeAgain(Rule):
-    """A forward that slices the sequence slices all that belongs to its tokens, and gathers before the output.
+    """Slice every tensor of the sequence in a forward that slices tokens, and gather before the output.
 
-    What diffusers splits in `_cp_plan` is split here, on the same dimension; rotary embeddings are sliced too, or are
-    applied after the exchange; the gather stands after the loop over blocks and outside of what is computed again for
-    checkpointing; and what was added to make the parts equal is cut off after it.
+    The forward splits what diffusers splits in `_cp_plan`, on the same dimension. It slices rotary embeddings too, or
+    applies them after the exchange. It gathers after the loop over blocks, outside checkpointed code, and then removes
+    the padding.
 
-    Why: tokens with the positions of other tokens train without an error. Without the gather each process has the loss
-    of its own part against the whole target. A gather that is computed again waits for processes that do not come: the
-    job hangs. Padding that stays ends in an error for pictures whose tokens do not divide.
+    Why: tokens with the positions of other tokens train without an error. Without the gather each process compares its
+    own part with the whole target. A gather in recomputed code waits for processes that never arrive, and the job
+    hangs. Padding that stays raises for images whose tokens do not divide evenly.
 
-    Fine when: hooks share the sequence, by diffusers' own plan; then there is no such forward, and nothing to judge.
+    Fine when: hooks split the sequence by diffusers' own plan; the rule then does not apply.
     """
 
     id = "VEO633"

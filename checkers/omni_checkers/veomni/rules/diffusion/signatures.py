@@ -18,13 +18,13 @@ _ORDER = "    encoder_hidden_states,\n    encoder_hidden_states_image=None,\n"
 
 
 class PatchKeepsSignature(Rule):
-    """A function that replaces diffusers' forward takes what diffusers' takes: names, order, defaults, and uses it.
+    """Keep names, order and defaults of diffusers' forward in a function that replaces it, and use them.
 
-    Why: whoever else calls the class gets the patch as well: a pipeline that shows samples during training, or the code
-    of an adapter. `return_dict=False` that disappears in `**kwargs` gives a tensor where a tuple is expected, and
-    `[0]` of it is the first sample of the batch, without an error.
+    Why: other callers of the class get the patch too, such as a pipeline that samples during training, or adapter code.
+    `return_dict=False` that disappears in `**kwargs` returns a tensor instead of a tuple, and `[0]` is the first sample
+    of the batch, without an error.
 
-    Fine when: no pipeline of diffusers runs in the process; better, patch nothing and use hooks on modules.
+    Fine when: the process runs no diffusers pipeline; hooks on modules avoid the patch.
     """
 
     id = "VEO628"

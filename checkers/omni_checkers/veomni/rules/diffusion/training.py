@@ -32,15 +32,15 @@ _JSON = '{"_class_name": "WanTransformer3DModel", "model_type": "WanTransformer3
 
 
 class TrainingFilesFitModel(Rule):
-    """Training configurations and model configs of a diffusion model say what its trainer and its class take.
+    """Write training files and model configs that the trainer and diffusers' class accept.
 
-    `fsdp_mode` is ddp or fsdp2, the latter with `init_device: meta`; `data_type` is diffusion, with `text_keys`; a
+    `fsdp_mode` is ddp or fsdp2, the latter with `init_device: meta`. `data_type` is diffusion, with `text_keys`. A
     model config in JSON names a registered type and only parameters of diffusers' class.
 
-    Why: VeOmni has no FSDP1 any more and refuses it when it starts, as it does another device with FSDP2; a parameter
-    that is spelled wrong in JSON goes into `**kwargs`, and the model is built with the default.
+    Why: VeOmni has removed FSDP1 and rejects it at start, as it rejects FSDP2 with another device. A misspelled
+    parameter in JSON goes into `**kwargs`, and the model is built with the default.
 
-    Fine when: the file is for another trainer; then do not lay it beside the model.
+    Fine when: the file is for another trainer; then keep it out of the model's directory.
     """
 
     id = "VEO637"

@@ -25,9 +25,9 @@ class Condition:
 class NothingIsUnfinished(Rule):
     """Finish what the scaffold left open: lines with a comment `TODO(omni-kit)`.
 
-    Why: the training ends there, or goes on with a guess.
+    Why: training fails there, or continues with a guess.
 
-    Fine when: the integration is only trained in ways that do not come there, as on stored conditions.
+    Fine when: the training setups in use never reach that code, for example with stored conditions.
     """
 
     id = "VEO639"

@@ -21,17 +21,18 @@ _LAST = "        self.config = config\n"
 
 
 class BuiltOnceInOrder(Rule):
-    """The wrapper is a PreTrainedModel first and diffusers' class second, and builds the latter once, with its config.
+    """Derive the wrapper from PreTrainedModel, then diffusers' class, and build diffusers' class once.
 
     Its `config` is a property with a setter over `_internal_dict`. The constructor calls PreTrainedModel's, deletes
-    `_internal_dict`, calls diffusers' with what `to_diffuser_dict` gives, and then sets `self.config`. A class between
-    the two keeps PreTrainedModel's constructor from building diffusers' default model on the way.
+    `_internal_dict`, calls diffusers' with the result of `to_diffuser_dict`, and then sets `self.config`. A class
+    between the two keeps PreTrainedModel's constructor from building diffusers' default model.
 
-    Why: in another order the modules are built and thrown away, or the config is diffusers' frozen dict, which has no
-    `model_type`; without the setter or the deletion the constructor ends in an error; without the class between them a
-    model of the default size, 14 billion parameters for Wan, is built first.
+    Why: another order builds the modules twice, or leaves diffusers' frozen dict as the config, which has no
+    `model_type`. Without the setter or the deletion the constructor raises. Without the class in between it first
+    builds a model of the default size, 14 billion parameters for Wan.
 
-    Fine when: the wrapper holds the model as an attribute, or it is no class of diffusers; then the rule says nothing.
+    Fine when: the wrapper stores the model as an attribute, or it is not a diffusers class; the rule then does not
+    apply.
     """
 
     id = "VEO624"

@@ -27,14 +27,14 @@ class Qwen3VLMoeForConditionalGeneration(PreTrainedModel):
 
 
 class ConfigAttributesExist(Rule):
-    """What a patched class reads from its config is an attribute of that config class.
+    """Read from the config only attributes that its class has.
 
-    `self.config`, the `config` that `__init__` is given, names for either, and configs inside them are followed.
+    The rule follows `self.config`, the `config` argument of `__init__`, variables for either, and nested configs.
 
-    Why: AttributeError when the line is reached. A config of pictures and text keeps what is about text in its
-    `text_config`; code that is copied from the model of text alone reads it from the outer one.
+    Why: the line raises AttributeError. A vision-language config stores text settings in `text_config`; code copied
+    from the text model reads them from the outer config.
 
-    Fine when: the attribute is set on the config before the model is built; then read it with `getattr` and a default.
+    Fine when: code sets the attribute before the model is built; then read it with `getattr` and a default.
     """
 
     id = "VEO507"

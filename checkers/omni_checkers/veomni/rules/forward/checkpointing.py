@@ -23,15 +23,15 @@ def forward(self, tokens, conditions, rotary):
 
 
 class CheckpointedAsItIsCalled(Rule):
-    """A block gets the same while it is checkpointed as it gets otherwise.
+    """Pass checkpointed blocks the same arguments.
 
-    Judged is an `if` that checkpoints a block in one branch and calls it in the other: the two hand over the same
-    values, and what goes by place in the same order. A number or None in the place of one is a value like others.
+    The rule compares the two branches of an `if` that calls a block directly or through checkpointing. Both must pass
+    the same values in the same order. A number or None instead of a value counts as a difference.
 
-    Why: long runs checkpoint and short tries do not. Training then computes something else than what was tried, such as
-    attention without the mask that was made for it, and nothing says so.
+    Why: long runs use checkpointing and short tests do not. Training then computes something else than the tests did,
+    such as attention without its mask, without an error.
 
-    Fine when: what is left out is what the block would take anyhow.
+    Fine when: the missing argument equals the block's default.
     """
 
     id = "VEO429"

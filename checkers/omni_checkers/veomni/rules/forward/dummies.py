@@ -82,12 +82,12 @@ def _helped(times: str) -> dict[str, str]:
 
 
 class DummyDtypeFromWeight(Rule):
-    """`dummy_forward` takes the dtype of its input from a weight, not from `self.dtype`.
+    """Take the dtype of the input of `dummy_forward` from a weight, not from `self.dtype`.
 
-    Why: `self.dtype` is the dtype of the first parameter. Under FSDP2's mixed precision, or with adapters, that is not
-    what the first layer computes in, and the dummy batch of a rank without images ends in a dtype mismatch.
+    Why: `self.dtype` is the dtype of the first parameter. Under FSDP2's mixed precision or with adapters, the first
+    layer computes in another dtype, and the dummy batch of a rank without images raises a dtype mismatch.
 
-    Fine when: the model is never trained in mixed precision.
+    Fine when: nobody trains the model in mixed precision.
     """
 
     id = "VEO505"
@@ -109,12 +109,12 @@ class DummyDtypeFromWeight(Rule):
 
 
 class DummyIsNotKept(Rule):
-    """`dummy_forward` makes its input anew each time.
+    """Create the input of `dummy_forward` on each call.
 
-    Why: a tensor that is kept on the module stays on the device and in the dtype of the first call, while parameters
-    are moved and cast; later calls end in a mismatch.
+    Why: a stored tensor keeps the device and dtype of the first call while parameters are moved and cast, and later
+    calls raise a mismatch.
 
-    Fine when: the module is never moved or cast after its first forward.
+    Fine when: nobody moves or casts the module after its first forward.
     """
 
     id = "VEO506"
@@ -135,15 +135,14 @@ class DummyIsNotKept(Rule):
 
 
 class DummyAddsNothing(Rule):
-    """What a dummy forward gives is multiplied by zero before it is added to anything.
+    """Multiply the result of a dummy forward by zero before adding it.
 
-    The mean or the sum of all of a tensor, added to what a patched function goes on with, is such a thing, too; a loss
-    is not.
+    A mean or sum over a whole tensor, added to a value that a patched function uses later, counts too. A loss does not.
 
-    Why: it is there for its gradients' sake alone: every rank has to call what is sharded. Without the zero, ranks
-    without images train on the mean of a made-up one, and the tower learns from it.
+    Why: the result exists only for its gradients, because every rank has to call sharded modules. Without the zero,
+    ranks without images train on a made-up one, and the tower learns from it.
 
-    Fine when: what is added is zero for another reason; then say so in an ignore comment.
+    Fine when: the added value is zero for another reason; state that in an ignore comment.
     """
 
     id = "VEO516"
@@ -171,15 +170,15 @@ class DummyAddsNothing(Rule):
 
 
 class EveryWayKeepsWhatIsAdded(Rule):
-    """A patched function that adds what it is handed does so on each of its ways, were it times zero.
+    """Add every argument that a patched function adds on each of its return paths, if need be times zero.
 
-    Judged is a way that ends early and gives back one argument alone, where the rest of the function adds another
-    argument to it; and the condition asks a third, such as a mask that is not there. Ways that upstream has are fine.
+    The rule reports an early return of one argument, under a condition on a third one such as a missing mask, if the
+    rest of the function adds another argument to it. It accepts paths that upstream has.
 
-    Why: on a rank without images that way is taken, and what the tower gave falls out of the graph. Its weights get no
-    gradients there; the ranks wait for each other, or the step fails.
+    Why: on a rank without images the early return drops the tower's output from the graph. Its weights get no gradients
+    on that rank, and ranks wait for each other or the step fails.
 
-    Fine when: no module that is trained made what is left out.
+    Fine when: no trained module produced the missing argument.
     """
 
     id = "VEO517"

@@ -36,12 +36,12 @@ _REPLAY = """\
 
 
 class FeaturesOfSiblings(Rule):
-    """Where experts are chosen, the model calls VeOmni's router replay, as VeOmni's own models do.
+    """Call VeOmni's router replay where the model selects experts, as VeOmni's own models do.
 
-    Why: the framework's recorder of routing decisions sees nothing of this model, without an error. Reinforcement
-    learning then trains with other experts than those that generated.
+    Why: VeOmni's recorder of routing decisions sees nothing of this model, without an error. Reinforcement learning
+    then trains with other experts than generation used.
 
-    Fine when: the model is never trained with replayed routing; say so in its README.
+    Fine when: nobody trains the model with replayed routing; state that in its README.
     """
 
     id = "VEO518"

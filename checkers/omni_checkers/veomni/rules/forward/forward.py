@@ -44,12 +44,12 @@ def _model(body: str, imports: str = "") -> dict[str, str]:
 
 
 class OutputsAreComplete(Rule):
-    """A model output gets all its tensors when it is made; none is set on it afterwards.
+    """Pass a model output all its tensors when it is constructed.
 
-    Why: FSDP2 looks for tensors among the fields that an output was made with. One that is set later gets no backward
-    hook: "setStorage ... out of bounds", or gradients that are missing.
+    Why: FSDP2 finds tensors among the fields of the constructor call. A tensor that is set later gets no backward hook:
+    "setStorage ... out of bounds", or missing gradients.
 
-    Fine when: what is set is no tensor.
+    Fine when: the value is not a tensor.
     """
 
     id = "VEO501"
@@ -73,12 +73,12 @@ class OutputsAreComplete(Rule):
 
 
 class LossIsUnpacked(Rule):
-    """The three values of VeOmni's loss function are unpacked: loss, logits and the auxiliary payload.
+    """Unpack three values from VeOmni's loss function: loss, logits and the auxiliary payload.
 
-    Why: the wrapper that VeOmni installs returns a tuple of three. Two targets are a ValueError at the first labelled
-    batch; one target makes the loss a tuple, which fails in backward, or is passed on to whoever logs it.
+    Why: VeOmni's wrapper returns a tuple of three. Two targets raise ValueError at the first labelled batch. One target
+    makes the loss a tuple, which fails in backward or reaches the logger.
 
-    Fine when: the head uses a loss of its own that is not among those that VeOmni replaces.
+    Fine when: the head uses its own loss that VeOmni does not replace.
     """
 
     id = "VEO502"
@@ -104,12 +104,12 @@ class LossIsUnpacked(Rule):
 
 
 class AttentionByCapability(Rule):
-    """Patched code does not compare the name of the attention implementation with one flash attention.
+    """Do not compare the attention implementation with a single flash attention name.
 
-    Why: VeOmni selects attention by names of its own, such as `veomni_flash_attention_2_with_sp`. A comparison with
-    "flash_attention_2" is false for all of them: the code takes the eager path, or forgets `cu_seqlens`, silently.
+    Why: VeOmni uses its own names, such as `veomni_flash_attention_2_with_sp`. A comparison with "flash_attention_2" is
+    false for all of them: the code silently takes the eager path or omits `cu_seqlens`.
 
-    Fine when: the name is compared with every flash attention at once, by `in` or by a part of the name.
+    Fine when: the comparison covers every flash attention, by `in` or by a part of the name.
     """
 
     id = "VEO503"
@@ -138,12 +138,12 @@ class AttentionByCapability(Rule):
 
 
 class SequenceParallelInEvaluation(Rule):
-    """Sequence-parallel code does not depend on `self.training`.
+    """Do not make sequence-parallel code depend on `self.training`.
 
-    Why: the collator slices sequences in evaluation, too. There the gather or the slice is then skipped on every rank:
-    shapes disagree, or each rank evaluates its own piece.
+    Why: the collator slices sequences in evaluation too. If every rank skips the gather or the slice, shapes disagree
+    or each rank evaluates its own part.
 
-    Fine when: the model is never evaluated with sequence parallelism.
+    Fine when: nobody evaluates the model with sequence parallelism.
     """
 
     id = "VEO504"

@@ -82,12 +82,12 @@ def _example(guard: str) -> Example:
 
 
 class FusedLossChangesLogits(Rule):
-    """What upstream does to the logits is done on every branch that makes them; a fused loss is told of it, or refused.
+    """Apply upstream's change of the logits on every branch; pass it to a fused loss, or raise.
 
-    Why: a fused loss multiplies hidden states by the head's weight. A cap, a scale or a bias that upstream applies to
-    the logits afterwards is lost without a word: the model trains on another loss than the one that is evaluated.
+    Why: a fused loss multiplies hidden states by the head's weight. It silently drops a cap, scale or bias that
+    upstream applies to the logits: training optimises another loss than evaluation measures.
 
-    Fine when: upstream does nothing to them, or the branch asks for the setting and refuses or scales before.
+    Fine when: upstream changes nothing, or the branch reads the setting and raises or scales before.
     """
 
     id = "VEO515"

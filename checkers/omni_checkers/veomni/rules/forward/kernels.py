@@ -49,10 +49,10 @@ def _example(operation: str = "rms_norm", given: str = "self.weight, self.varian
 
 
 class SlotsAreRegistered(Rule):
-    """Every kernel slot of a generated file names an operation and a variant that VeOmni has kernels for.
+    """Name in each kernel slot an operation and a variant that VeOmni has kernels for.
 
-    Why: the slot is bound by these two names when the model is built. For a pair that no kernel is registered under,
-    every choice but "eager" ends in "Unknown kernel", and the eager one runs in place of what was meant.
+    Why: VeOmni binds the slot by these two names when it builds the model. Without a registered kernel every choice but
+    "eager" raises "Unknown kernel", and eager code replaces the intended kernel.
 
     Fine when: the plugin registers a kernel for the slot itself, with KERNEL_REGISTRY.
     """
@@ -85,11 +85,11 @@ class SlotsAreRegistered(Rule):
 
 
 class FullRotaryFitsConfig(Rule):
-    """A model that rotates only a part of each head, or interleaves its axes, uses no kernel for full rotary.
+    """Do not use a full-rotary kernel in a model with partial or interleaved rotary embeddings.
 
-    Why: such a kernel rotates the whole head: NaN, or positions that are wrong on the accelerator alone.
+    Why: the kernel rotates the whole head: NaN, or wrong positions on the accelerator only.
 
-    Fine when: the rotated part is split off before the kernel is called; then the config says that the head is split.
+    Fine when: the code splits off the rotated part before it calls the kernel.
     """
 
     id = "VEO509"
@@ -149,14 +149,14 @@ class Qwen3_5TextModel(PreTrainedModel):
 
 
 class FusedPathSeesAll(Rule):
-    """A fused path is given all that the eager path of the same function reads from its arguments and the module.
+    """Pass a fused path every value that the eager path of the same function reads.
 
-    The path is one that a kernel slot, or a config, switches on; a call that is given `self` is given everything.
+    A kernel slot or a config setting enables the path. A call that receives `self` receives everything.
 
-    Why: what is left out, a bias, a limit of the activation, a scale, is applied by the eager path alone. The two agree
-    in small tests and differ in training, on the accelerator only.
+    Why: only the eager path applies a bias, a limit of the activation or a scale that the call omits. The two agree in
+    small tests and differ in training, on the accelerator only.
 
-    Fine when: the kernel has the value built in; say so in an ignore comment.
+    Fine when: the kernel contains the value; state that in an ignore comment.
     """
 
     id = "VEO510"

@@ -25,13 +25,14 @@ def _example(before: str = "", output: str = OUTPUT) -> dict[str, str]:
 
 
 class LossOutOfPlace(Rule):
-    """A patched head adds other losses to the loss out of place: `loss = loss + ...`.
+    """Add other losses out of place in a patched head: `loss = loss + ...`.
 
-    Why: the fused loss hands out a tensor that its backward still needs. Changed in place, it is the same number that
-    is logged as the language model's loss, and autograd may refuse: "modified by an inplace operation". Lines that
-    are upstream's own are not judged.
+    The rule does not report lines of upstream.
 
-    Fine when: the loss is a fresh tensor that nothing else refers to.
+    Why: the backward of the fused loss still needs the tensor that it returned. An in-place change also changes the
+    logged language model loss, and autograd may raise "modified by an inplace operation".
+
+    Fine when: the loss is a new tensor without other references.
     """
 
     id = "VEO511"
@@ -58,13 +59,13 @@ class LossOutOfPlace(Rule):
 
 
 class AuxiliaryPayloadIsReturned(Rule):
-    """What the loss function returns besides loss and logits goes into the output that the head returns.
+    """Put the loss function's extra outputs into the head's output.
 
-    Why: log-probabilities and entropy per token, and the scale of the loss under fused kernels, travel in that third
-    value. A head that drops it trains; reinforcement learning and distillation then find None.
+    Why: the third value contains per-token log-probabilities and entropy, and the loss scale under fused kernels. A
+    head that drops it trains, but reinforcement learning and distillation then find None.
 
-    Fine when: the head never serves them, as a classification head, or gives the loss logits and no hidden states:
-    VeOmni makes the third value from hidden states alone. Then the rule says nothing.
+    Fine when: the head never provides them, as a classification head, or passes logits without hidden states: VeOmni
+    computes the third value from hidden states only. The rule then does not apply.
     """
 
     id = "VEO512"
@@ -89,10 +90,10 @@ class AuxiliaryPayloadIsReturned(Rule):
 
 
 class LossGetsTheHead(Rule):
-    """The loss that makes the logits itself is given the weight of the head that upstream makes them with.
+    """Pass a fused loss the weight of the head with which upstream computes the logits.
 
-    Why: fused losses multiply by `weights=`. With another matrix of the same shape, the embedding's for one, the loss
-    is that of another model wherever the two are not tied, and the head gets no gradient.
+    Why: fused losses multiply by `weights=`. Another matrix of the same shape, such as the embedding's, gives the loss
+    of another model unless the two are tied, and the head gets no gradient.
 
     Fine when: never.
     """
@@ -130,12 +131,12 @@ def _logits_made_by(function: ast.FunctionDef) -> Iterator[str]:
 
 
 class MaskedLabelsByConstant(Rule):
-    """Labels are masked with IGNORE_INDEX, not with a number.
+    """Mask labels with IGNORE_INDEX, not with a number.
 
-    Why: transforms, collators and losses share the constant. A number that stands elsewhere is found by nobody who
-    changes it, or mistypes it: tokens that should be masked are trained on.
+    Why: transforms, collators and losses share the constant. A literal does not follow its changes, and a mistyped one
+    trains on tokens that should be masked.
 
-    Fine when: the number is no label, but a placeholder of its own.
+    Fine when: the number is not a label but another placeholder.
     """
 
     id = "VEO513"

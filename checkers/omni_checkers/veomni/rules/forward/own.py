@@ -29,17 +29,16 @@ _SETTERS = {"register_buffer", "register_parameter", "add_module", "setattr", "h
 
 
 class OwnAttributesAreSet(Rule):
-    """What a patched method reads from `self` is set, defined or declared somewhere.
+    """Read from `self` only attributes that the class sets, defines or declares.
 
-    What upstream's `__init__` sets and a patched one does not is not set.
+    Attributes that upstream's `__init__` sets and a patched `__init__` does not are missing. The rule searches the
+    class, its bases in transformers and torch, upstream's class of that name, and assignments from outside in the
+    directory and in VeOmni.
 
-    It is looked for in the class, in those above it in transformers and torch, in upstream's class of that name, and,
-    as something that is set from outside, in the directory and in VeOmni.
+    Why: the first forward raises AttributeError. The attribute belongs to another upstream release or to the copied
+    model, or an edit reads it and sets it nowhere.
 
-    Why: AttributeError at the first forward. An attribute of another release of upstream, or of the model that the
-    patch was copied from, or one that a half-made edit reads and nobody sets.
-
-    Fine when: somebody else sets it; then read it by `getattr` with a default.
+    Fine when: other code sets it; then read it with `getattr` and a default.
     """
 
     id = "VEO421"

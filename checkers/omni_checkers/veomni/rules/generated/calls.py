@@ -30,15 +30,15 @@ def _example(dim: str) -> dict[str, str]:
 
 
 class LibraryCallsFit(Rule):
-    """Calls of functions and classes that are imported from VeOmni or transformers fit their signatures.
+    """Call functions and classes of VeOmni and transformers with arguments that their signatures accept.
 
-    Re-exports are followed; dataclasses have the constructor that their fields make. Calls with `*args` or `**kwargs`
-    are judged by what they name.
+    The rule follows re-exports and derives the constructors of dataclasses. It checks only the named arguments of calls
+    with `*args` or `**kwargs`.
 
-    Why: TypeError when the call is reached: for a plan, a collator or a converter that is when training starts, for a
-    branch of a device when somebody trains there.
+    Why: the call raises TypeError: for a plan, a collator or a converter when training starts, for a device's branch
+    when someone trains on that device.
 
-    Fine when: the model is for another release than the installed one; then check with that one.
+    Fine when: the model targets another release than the installed one; then check with that one.
     """
 
     id = "VEO419"

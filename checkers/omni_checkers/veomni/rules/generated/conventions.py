@@ -60,12 +60,12 @@ def _features(*split: str) -> dict[str, str]:
 
 
 class NoInitModification(Rule):
-    """A patch config uses `override_method("<Class>.__init__")`, not `modify_init`.
+    """Use `override_method("<Class>.__init__")` in a patch config, not `modify_init`.
 
     Why: VeOmni's own generator lists `modify_init` as applied and generates nothing for it: the attribute is missing at
-    the first forward. omni-kit's generator does apply it; the config then means two things.
+    the first forward. omni-kit's generator applies it, so one config gives two results.
 
-    Fine when: the config is only ever run by omni-kit; say so in an ignore comment.
+    Fine when: only omni-kit runs the config; state that in an ignore comment.
     """
 
     id = "VEO409"
@@ -102,10 +102,10 @@ class NoInitModification(Rule):
 
 
 class ConfigNamesItsCommand(Rule):
-    """The docstring of a patch config says how to regenerate, and names this config.
+    """Give the command that regenerates this config in its docstring.
 
-    Why: whoever meets the generated file looks here for what to run. The command of the model that the config was
-    copied from regenerates that one, says "unchanged", and leaves this file as it is.
+    Why: readers of the generated file look here for the command. The command of a copied config regenerates the other
+    model, prints "unchanged", and leaves this file as it is.
 
     Fine when: the repository regenerates everything with one command.
     """
@@ -133,14 +133,14 @@ class ConfigNamesItsCommand(Rule):
 
 
 class PatchesSayWhy(Rule):
-    """Every patch says why it is there: a description, a comment above it, or one inside; marks come in pairs.
+    """Give every patch a reason: a description, or a comment above or inside it; close its marks.
 
-    Marks are the comments `# --- Patch.1 ---` around changed lines: each opens and closes, in the same function.
+    Marks are the comments `# --- Patch.1 ---` around changed lines. Each opens and closes in the same function.
 
-    Why: at the next release of transformers somebody has to decide what of the patch is still needed. Without a reason
-    everything is kept, or the fix is lost; with a mark that never closes, upstream's lines count as ours.
+    Why: at the next transformers release someone has to decide which parts of the patch are still needed. Without a
+    reason they keep everything or lose the fix. An unclosed mark counts upstream's lines as changed.
 
-    Fine when: the name of the function says it all.
+    Fine when: the function's name explains the patch.
     """
 
     id = "VEO411"
@@ -173,12 +173,12 @@ class PatchesSayWhy(Rule):
 
 
 class GeneratedForInstalled(Rule):
-    """A generated file was made from the transformers that is installed.
+    """Generate files from the installed transformers.
 
-    Why: the file is a copy of upstream's modeling code with patches. Beside another release it calls helpers whose
-    signature, or meaning, has changed.
+    Why: the file is a patched copy of upstream's modeling code. With another release it calls helpers with another
+    signature or meaning.
 
-    Fine when: the model is for another release than the installed one; then check with that one.
+    Fine when: the model targets another release than the installed one; then check with that one.
     """
 
     id = "VEO412"
@@ -208,14 +208,14 @@ class GeneratedForInstalled(Rule):
 
 
 class FeaturesKeepTheirForm(Rule):
-    """An override of `get_image_features` and its like returns what upstream's returns.
+    """Return from `get_image_features` and similar overrides what upstream returns.
 
-    Upstream hands out one tensor for each picture, by `torch.split`.
+    Upstream returns one tensor for each image, from `torch.split`.
 
-    Why: it is a public method. Callers outside the model, and upstream's own code in later releases, index the result
-    by picture and get single rows of the first one.
+    Why: it is a public method. Callers outside the model, and later upstream code, index the result by image and get
+    single rows of the first one.
 
-    Fine when: every caller is in this file, and the flat tensor is documented; the patch saves a wait for the device.
+    Fine when: every caller is in this file and the flat tensor is documented, to avoid a device synchronisation.
     """
 
     id = "VEO413"

@@ -38,12 +38,12 @@ def olmoe_for_causal_lm_forward(self, input_ids=None, packed=None, **kwargs):
 
 
 class ConfigsAreFound(Rule):
-    """A patch config and its output are named as the generator looks for them.
+    """Name a patch config and its output as the generator expects.
 
-    That is `<model>_<device>_patch_gen_config.py`, which makes `patched_modeling_<model>_<device>.py`.
+    The config is `<model>_<device>_patch_gen_config.py` and generates `patched_modeling_<model>_<device>.py`.
 
-    Why: commands that look at all configs find them by this name. One that is called differently is never checked, and
-    its generated file goes stale unseen.
+    Why: commands that process all configs find them by this name. Under another name nothing checks the config, and its
+    generated file goes stale.
 
     Fine when: never; rename the file.
     """
@@ -70,12 +70,12 @@ class ConfigsAreFound(Rule):
 
 
 class ConfigsRaiseNoWarning(Rule):
-    """Generating from a patch config gives no warning.
+    """Write patch configs that patchgen generates without warnings.
 
-    Why: a warning of the generator is a patch that does less, or more, than it says: a parameter that `@auto_docstring`
-    complains about at every import, a decorator that is applied twice, a helper that nobody calls any more.
+    Why: a warning means that a patch does less or more than it declares: `@auto_docstring` complains about a parameter
+    at every import, a decorator applies twice, or a helper has no callers left.
 
-    Fine when: the warning is about upstream's code, and cannot be mended in the config.
+    Fine when: the warning is about upstream's code and the config cannot fix it.
     """
 
     id = "VEO405"
@@ -114,17 +114,16 @@ class ConfigsRaiseNoWarning(Rule):
 
 
 class ConfigsGenerate(Rule):
-    """Every patch config generates, and can be read without running it.
+    """Write patch configs that generate and that patchgen can read without running them.
 
-    A config is read as what it is: calls of the methods of PatchConfig with plain values, loops and small functions
-    around them. What is computed from elsewhere is not guessed. Of a config whose generated file is there, VEO402 says
-    what is wrong.
+    The reader accepts calls of PatchConfig's methods with plain values, and loops and small functions around them. It
+    does not infer values computed elsewhere. VEO402 reports the problems of a config whose generated file exists.
 
-    Why: nothing that the config says can be compared with the generated code, so a gate that passed it would pass
-    anything; and whoever runs it next gets an error, or code that nobody has reviewed.
+    Why: the generated code cannot be compared with the config, so a gate would pass anything. The next run fails, or
+    writes code that nobody reviewed.
 
-    Fine when: the config computes its patches, and `omni-kit patchgen check`, which may run it, is part of the gate;
-    say so in an ignore comment on the line of the finding.
+    Fine when: the config computes its patches, and the gate runs `omni-kit patchgen check`, which may execute it; state
+    that in an ignore comment on the line of the finding.
     """
 
     id = "VEO414"

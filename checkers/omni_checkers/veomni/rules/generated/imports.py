@@ -32,14 +32,13 @@ _OPTIONAL = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
 
 class ImportsExist(Rule):
-    """What is imported from a module of transformers, or of VeOmni, is there.
+    """Import only names that the module of transformers or VeOmni has.
 
-    Imports in a `try` that expects them to fail, and those for type checkers only, are not judged; nor are names of
-    packages that load their parts lazily.
+    The rule ignores imports in a `try` that expects failure, type-checking imports, and packages that load lazily.
 
-    Why: ImportError, when the package, or the model, is first used. Names come and go with each transformers release.
+    Why: the first use of the package or model raises ImportError. Names change with each transformers release.
 
-    Fine when: the model is for another release than the installed one; then check with that one.
+    Fine when: the model targets another release than the installed one; then check with that one.
     """
 
     id = "VEO407"

@@ -42,12 +42,12 @@ def olmoe_apply_rotary_pos_emb(q, k, cos, sin, unsqueeze_dim=1):
 
 
 class NoExpertsDecorator(Rule):
-    """No patched class of a generated file keeps transformers' `@use_experts_implementation`.
+    """Drop transformers' `@use_experts_implementation` from patched classes.
 
-    Why: the decorator wraps `forward` and sends it to transformers' own grouped matmul. The patched forward, with
-    VeOmni's fused kernel and its expert-parallel dispatch, is never called; nothing fails.
+    Why: the decorator wraps `forward` and redirects it to transformers' own grouped matmul. The patched forward, with
+    VeOmni's fused kernel and expert-parallel dispatch, never runs, without an error.
 
-    Fine when: the class is upstream's own, unchanged; then the rule says nothing.
+    Fine when: the class is unchanged from upstream; the rule then does not apply.
     """
 
     id = "VEO401"
@@ -91,13 +91,13 @@ class OlmoeExperts(nn.Module):
 
 
 class GeneratedIsCurrent(Rule):
-    """A generated file is what its patch config generates, and the diff beside it shows what the config changes.
+    """Commit the code and the diff that the patch config generates.
 
-    Code counts; comments, the header and layout do not. `omni-kit patchgen check` judges by the same comparison.
-    Files of VeOmni's own generator may lack the top-level statements that it drops.
+    The rule compares code and ignores comments, the header and layout, as `omni-kit patchgen check` does. Files of
+    VeOmni's own generator may lack the top-level statements that it drops.
 
-    Why: a change made by hand is lost at the next run, and a config that was changed without a run has no effect.
-    Either way what is reviewed is not what trains.
+    Why: the next run overwrites a manual change, and a config change without a run has no effect. In both cases
+    reviewers read other code than trains.
 
     Fine when: the file was generated from another transformers than the installed one; then check with that one.
     """
@@ -154,9 +154,9 @@ class OlmoeRMSNorm(nn.RMSNorm):
 
 
 class NoUndefinedNames(Rule):
-    """Every name in a generated file is defined.
+    """Define every name that a generated file uses.
 
-    Why: NameError, at import or at the first forward that reaches the line.
+    Why: the import, or the first forward that reaches the line, raises NameError.
 
     Fine when: never.
     """
@@ -197,9 +197,9 @@ def apply_rotary_pos_emb(q, cos):
 
 
 class ExportedNamesExist(Rule):
-    """Every name in the `__all__` of a generated file is defined there.
+    """List in the `__all__` of a generated file only names that it defines.
 
-    Why: a star import ends in AttributeError, and tools that list the classes of a model count one that is not there.
+    Why: a star import raises AttributeError, and tools that list the model's classes count a missing one.
 
     Fine when: never; the generator drops excluded names itself.
     """

@@ -15,15 +15,14 @@ _HALF = "        complete = all(len(experts) == self.num_experts for experts in 
 
 
 class NothingIsLeftBehind(Rule):
-    """What is written by hand imports nothing and computes nothing that nobody reads.
+    """Remove unused imports and values from hand-written code.
 
-    Generated files are not judged; nor are the imports of an `__init__.py`, those of a patch config, which are for what
-    it generates, and those that a `try` makes to see if something is there.
+    The rule ignores generated files, imports of an `__init__.py`, imports that a patch config generates, and imports in
+    a `try` that test whether a package exists.
 
-    Why: it is what an edit leaves behind that changed one of two places: the value is computed, and the code that
-    should use it uses another one.
+    Why: they are the rest of an incomplete edit: the code computes a value and uses another one.
 
-    Fine when: the name is read in a way that no reader of the file sees; give it a leading underscore.
+    Fine when: something outside the file reads the name; give it a leading underscore.
     """
 
     id = "VEO420"

@@ -22,14 +22,13 @@ def olmoe_sparse_moe_block_forward(self, hidden_states):
 
 
 class CallsFitSignatures(Rule):
-    """Calls inside a generated file fit the signature of what they call.
+    """Match calls inside a generated file to the signatures that they call.
 
-    Functions, methods of `self`, modules that `__init__` makes, and constructors of classes of the same file are
-    followed; calls with `*args` or `**kwargs` are judged by what they name, and by what only a local can give.
+    The rule follows functions, methods of `self`, modules that `__init__` creates, and constructors of the file's
+    classes. It checks only the named arguments, and known local values, of calls with `*args` or `**kwargs`.
 
-    Why: TypeError at the first forward that reaches the call. A patch keeps the parameters of the upstream release that
-    it was copied from, while its callers, or its callees, come from another release, or from the patch of another
-    device.
+    Why: the first forward that reaches the call raises TypeError. A patch keeps the parameters of the release that it
+    was copied from, while its callers come from another release, or from the patch of another device.
 
     Fine when: never.
     """

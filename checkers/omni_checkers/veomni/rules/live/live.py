@@ -35,12 +35,12 @@ def _adapted(pattern: str) -> dict[str, str]:
 
 
 class PackageImports(Rule):
-    """The package can be imported beside VeOmni, and registers its keys.
+    """The package imports next to VeOmni and registers its keys.
 
-    Why: nothing of the model can be used.
+    Why: without it nobody can use the model.
 
-    Fine when: the model needs a package, or a device, that is not here; a package that is missing altogether is said,
-    and is no finding.
+    Fine when: the model needs a package or a device that this machine does not have. A missing package is a note, not a
+    finding.
     """
 
     id = "VEO901"
@@ -60,12 +60,12 @@ class PackageImports(Rule):
 
 
 class CallsReturnArchitecture(Rule):
-    """Each register function, called with an architecture, returns the class of that name, and copes with none.
+    """Each register function returns the class of each architecture, and accepts None.
 
-    It is called as VeOmni's loader calls it, with every model class that the generated file exports.
+    The rule calls it as VeOmni's loader does, with every model class that the generated file exports.
 
-    Why: the checkpoint is loaded into another class: its head is dropped, the other head is random, and only INFO lines
-    say so.
+    Why: VeOmni loads the checkpoint into another class, drops its head and initialises another head at random, with
+    only INFO logs.
 
     Fine when: nobody trains that head; then raise an error that names the architecture.
     """
@@ -93,12 +93,12 @@ class CallsReturnArchitecture(Rule):
 
 
 class ClassesBuild(Rule):
-    """Every class that a register function returns is built from the toy config, on the meta device.
+    """Every class that a register function returns builds from the toy config on the meta device.
 
-    Why: an attribute that the config does not have, a base class that was dropped, or a constructor that upstream
-    changed: training ends before the first step, after minutes of waiting for a cluster.
+    Why: a missing config attribute, a dropped base class or a changed upstream constructor ends training before the
+    first step, after minutes of waiting for a cluster.
 
-    Fine when: the class needs a package that is not here; then the rule says nothing.
+    Fine when: the class needs a package that is not installed; the rule then does not apply.
     """
 
     id = "VEO903"
@@ -119,18 +119,18 @@ class ClassesBuild(Rule):
 
 
 class HooksAnswer(Rule):
-    """Every hook that VeOmni looks up on a model answers what VeOmni goes on with, when it is called as VeOmni does.
+    """Every hook that VeOmni looks up on a model works when VeOmni calls it.
 
-    The classes that FSDP2 shards by are there; each name of a parallel plan is a parameter's, cut along its experts;
-    what the data pipeline is handed can be sent to another process and be called there; a converter has the methods
-    that are called; the index of a hub checkpoint becomes one of the parameters; where a config.json says that
-    embeddings are tied, they can be; a hook for loading drops all that the model has not; none writes into the config;
-    functions that are registered answer on other devices.
+    The classes that FSDP2 shards by exist. Each name of a parallel plan is a parameter, split between its experts.
+    Objects for the data pipeline can be pickled and called in another process. A converter has the methods that VeOmni
+    calls. A hub checkpoint's index maps to the parameters. Embeddings can be tied if a config.json requires it. A
+    loading hook drops all keys that the model lacks. Hooks do not modify the config. Registered functions work on other
+    devices.
 
-    Why: a hook that names what the model does not have is passed over in silence, or ends the run on the machine that
-    first takes the branch: workers of a data loader that are spawned say "Can't pickle local object".
+    Why: VeOmni ignores a hook that names missing parts, or the run fails on the first machine that takes the branch:
+    spawned data loader workers raise "Can't pickle local object".
 
-    Fine when: what a hook is for is never used, as a data loader without workers.
+    Fine when: nobody uses the hook, for example with a data loader without workers.
     """
 
     id = "VEO904"
@@ -154,10 +154,9 @@ class HooksAnswer(Rule):
 
 
 class AdaptersReachExperts(Rule):
-    """Where experts are one parameter each projection, the names by which adapters are asked for are translated.
+    """Translate adapter target names where one parameter stores each projection of all experts.
 
-    Why: LoRA on gate_proj, up_proj and down_proj finds no module of such a name and leaves all experts out, without a
-    word.
+    Why: LoRA on gate_proj, up_proj and down_proj finds no module of that name and silently skips all experts.
 
     Fine when: nobody adapts the experts.
     """
@@ -180,16 +179,16 @@ class AdaptersReachExperts(Rule):
 
 
 class ToyCheckpointLoads(Rule):
-    """A toy checkpoint in the hub's layout is loaded by VeOmni's own loader, every tensor right, and back.
+    """VeOmni's loader loads and exports a toy checkpoint in the hub's layout bit for bit.
 
-    transformers builds the toy, in which every element differs, and saves it as it is published; the names, the loaded
-    tensors and the export are compared with transformers', in processes of their own.
+    transformers builds the toy, with a different value in every element, and saves it in its published layout. The rule
+    compares names, loaded tensors and the export with transformers', in separate processes.
 
-    Why: a key that no converter takes, or an expert in the wrong place, is an INFO line: training starts on weights
-    that are partly random.
+    Why: a key that no converter accepts, or an expert at the wrong index, gives only an INFO log: training starts on
+    partly random weights.
 
-    Fine when: the hub has the model in another layout than transformers saves; `omni-kit parity --layout memory` and
-    `--checkpoint` compare on that one.
+    Fine when: the hub stores the model in another layout than transformers saves; `omni-kit parity --layout memory` and
+    `--checkpoint` compare that layout.
     """
 
     id = "VEO905"
@@ -248,15 +247,15 @@ def _excuse(imported: Imported) -> None:
 
 
 class TypesFitWhatIsCalled(Rule):
-    """A type checker finds no call, attribute or import that does not fit, but for what upstream's own file has, too.
+    """A type checker finds no wrong call, attribute or import that upstream's own file does not have too.
 
-    `ty` reads generated and hand-written files beside upstream's modeling file, and the installed libraries. It runs
+    `ty` checks generated and hand-written files next to upstream's modeling file and the installed libraries. It runs
     nothing.
 
-    Why: an argument that upstream has renamed, or an attribute that is gone, fails at the first step that comes by, or
-    behind a condition that no test has taken.
+    Why: a renamed argument or a removed attribute fails at the first step that reaches it, or behind a condition that
+    no test covers.
 
-    Fine when: the object really has it at run time; then say so in a comment that silences the finding.
+    Fine when: the object has it at run time; state that in a comment that suppresses the finding.
     """
 
     id = "VEO906"

@@ -68,14 +68,14 @@ def _example(text: str) -> dict[str, str]:
 
 
 class PipelineHooks(Rule):
-    """A model with pictures or sound has `get_position_id_func` and `get_metadata_collate_func`.
+    """Define `get_position_id_func` and `get_metadata_collate_func` on models with images or audio.
 
-    They belong to the class that is trained, the one for conditional generation.
+    They belong to the trained class, the one for conditional generation.
 
-    Why: the trainer asks the model for positions of each sample: without the first, AttributeError when the data
-    pipeline is built. Without the second, every forward waits for the device to learn the lengths of the pictures.
+    Why: the trainer calls the first for the positions of each sample: without it, building the data pipeline raises
+    AttributeError. Without the second, every forward synchronises with the device to read the lengths of the images.
 
-    Fine when: the model has positions on one axis alone, and its own trainer.
+    Fine when: the model has positions on one axis only, and its own trainer.
     """
 
     id = "VEO601"
@@ -108,15 +108,15 @@ class PipelineHooks(Rule):
 
 
 class HooksCanBePickled(Rule):
-    """What `get_position_id_func` and `get_metadata_collate_func` return can be sent to another process.
+    """Return picklable functions from `get_position_id_func` and `get_metadata_collate_func`.
 
-    That is a function of the module, or `functools.partial` over one, with values that can be sent, too: no function
-    that is defined inside the method, no lambda, and nothing bound to the model.
+    A module-level function is picklable, and so is a `functools.partial` of one with picklable values. Nested
+    functions, lambdas and objects bound to the model are not.
 
-    Why: workers of the data loader are started anew where the method is not "fork": "Can't pickle local object". What
-    is bound to the model is worse: the whole model travels to every worker.
+    Why: data loader workers that do not fork raise "Can't pickle local object". A function bound to the model sends the
+    whole model to every worker.
 
-    Fine when: data loading has no workers.
+    Fine when: the data loader has no workers.
     """
 
     id = "VEO602"
@@ -147,15 +147,16 @@ class HooksCanBePickled(Rule):
 
 
 class PlaceholdersOfThePipeline(Rule):
-    """The position function knows VeOmni's placeholder ids, not those of the vocabulary.
+    """Use VeOmni's placeholder ids in the position function, not those of the vocabulary.
 
-    It is given a copy of the config whose `image_token_id`, `video_token_id` and `audio_token_id`, as far as the config
-    has them, are the constants IMAGE_INPUT_INDEX, VIDEO_INPUT_INDEX and AUDIO_INPUT_INDEX.
+    Pass it a copy of the config in which `image_token_id`, `video_token_id` and `audio_token_id`, where the config has
+    them, are IMAGE_INPUT_INDEX, VIDEO_INPUT_INDEX and AUDIO_INPUT_INDEX.
 
-    Why: the pipeline writes its own ids over the placeholders before it asks for positions. A function that looks for
-    those of the vocabulary finds no picture and numbers the sample as plain text: grounding suffers, nothing fails.
+    Why: the pipeline overwrites the placeholders with its own ids before it computes positions. A function that
+    searches for vocabulary ids finds no image and numbers the sample as plain text: grounding degrades without an
+    error.
 
-    Fine when: the position function does not look at token ids.
+    Fine when: the position function does not read token ids.
     """
 
     id = "VEO603"
@@ -191,10 +192,10 @@ class PlaceholdersOfThePipeline(Rule):
 
 
 class MetadataIsTaken(Rule):
-    """A model that has `get_metadata_collate_func` takes `multimodal_metadata` out of `kwargs` before it goes on.
+    """Pop `multimodal_metadata` from `kwargs` in a model with `get_metadata_collate_func`.
 
-    Why: what the collator adds reaches `forward` by that name. Left in `kwargs`, it is handed to the language model,
-    which ends in a TypeError about an unexpected argument, or is ignored, and every lookup is a wait for the device.
+    Why: the collator's metadata reaches `forward` under that name. If it stays in `kwargs`, the language model receives
+    it and raises TypeError or ignores it, and every lookup synchronises with the device.
 
     Fine when: `multimodal_metadata` is a parameter of `forward`.
     """

@@ -23,12 +23,12 @@ _FILE = "processing_qwen2_5_omni.py"
 
 
 class AbsentMediaAreEmpty(Rule):
-    """A processor asks whether there are media with `if audios:`, not with `is not None`.
+    """Test for media in a processor with `if audios:`, not with `is not None`.
 
-    Why: the data pipeline passes `[]` for what a sample does not have. A processor that takes this for media asks a
-    feature extractor for features of nothing: an error on the first sample without sound, or features of length 0.
+    Why: the data pipeline passes `[]` for absent media. A processor that treats the list as media calls the feature
+    extractor on nothing: the first sample without audio raises, or gets features of length 0.
 
-    Fine when: the list is known not to be empty, because it was asked for before.
+    Fine when: the code has already checked that the list is not empty.
     """
 
     id = "VEO610"
@@ -68,12 +68,12 @@ class AbsentMediaAreEmpty(Rule):
 
 
 class ProcessorTakesPipelineNames(Rule):
-    """A processor takes media by the names under which VeOmni's data transforms pass them.
+    """Accept media in a processor under the names that VeOmni's data transforms use.
 
-    Why: the transforms pass `audios=`, upstream's processors take `audio=`. The argument ends up among the keyword
-    arguments, unread: samples without sound, no error.
+    Why: the transforms pass `audios=`, upstream's processors accept `audio=`. The argument disappears in the keyword
+    arguments: samples lose their audio without an error.
 
-    Fine when: the model has a data transform of its own.
+    Fine when: the model has its own data transform.
     """
 
     id = "VEO611"

@@ -44,10 +44,10 @@ def _example(text: str) -> dict[str, str]:
 
 
 class TokensGatheredAlongSequence(Rule):
-    """Token ids that are gathered from all ranks are put together along the sequence: `dim=1`.
+    """Concatenate token ids gathered from all ranks along the sequence: `dim=1`.
 
-    Why: a batch is one packed row, [1, tokens of the rank]. Along dim 0 the ranks become rows of a batch: placeholder
-    masks have another shape, or pictures land on the wrong tokens, with sequence parallelism alone.
+    Why: a batch is one packed row, [1, tokens of the rank]. Along dim 0 the ranks become rows of a batch: with sequence
+    parallelism, placeholder masks have another shape or images land on the wrong tokens.
 
     Fine when: the tensor has no batch dimension.
     """
@@ -76,12 +76,12 @@ class TokensGatheredAlongSequence(Rule):
 
 
 class PositionsFromPipeline(Rule):
-    """Without `position_ids`, a forward under sequence parallelism raises instead of making them from its own tokens.
+    """Raise in a sequence-parallel forward without `position_ids` instead of computing them locally.
 
-    Why: each rank sees its part of the sequence alone. Positions that are made from it start at 0 on every rank, and
-    pictures that another rank holds are not counted; the loss is a little worse, and nothing fails.
+    Why: each rank has only its part of the sequence. Locally computed positions start at 0 on every rank and miss
+    images on other ranks; the loss is slightly worse, without an error.
 
-    Fine when: the positions are made from gathered tokens.
+    Fine when: the positions come from gathered tokens.
     """
 
     id = "VEO609"

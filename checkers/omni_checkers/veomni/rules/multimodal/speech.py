@@ -30,14 +30,14 @@ class Qwen2_5OmniTalkerModel(PreTrainedModel):
 
 
 class SpeechIsExcluded(Rule):
-    """A generated file of an omni model has no class that only produces speech.
+    """Exclude speech-only classes from the generated file of an omni model.
 
-    Those are the classes whose config is reached through no `thinker_config`: talker, codec and vocoder.
+    Those are the classes whose config is not part of any `thinker_config`: talker, codec and vocoder.
 
-    Why: they are never built in training, and are generated, reviewed and repaired with every release of transformers.
-    Their helpers pull in packages that training does not need.
+    Why: training never builds them, but every transformers release requires generating, reviewing and fixing them.
+    Their helpers import packages that training does not need.
 
-    Fine when: the talker is what is trained.
+    Fine when: you train the talker.
     """
 
     id = "VEO612"

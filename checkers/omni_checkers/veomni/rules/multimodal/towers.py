@@ -61,12 +61,12 @@ def _example(*parts: str) -> dict[str, str]:
 
 
 class TowersHaveDummies(Rule):
-    """Every tower for pictures or sound has `dummy_forward`.
+    """Define `dummy_forward` on every image or audio tower.
 
-    Why: under FSDP all ranks gather a tower's weights together. A rank whose batch has no picture must run the tower on
-    something, or the others wait for it until the time-out of the collective.
+    Why: under FSDP all ranks gather a tower's weights together. A rank whose batch has no images must run the tower on
+    dummy input, or the others wait until the collective times out.
 
-    Fine when: every batch of every rank has pictures, or the tower is not sharded.
+    Fine when: every batch of every rank has images, or the tower is not sharded.
     """
 
     id = "VEO605"
@@ -87,12 +87,11 @@ class TowersHaveDummies(Rule):
 
 
 class DummiesAreCalled(Rule):
-    """A model that owns a tower calls the tower's `dummy_forward` when the input is missing.
+    """Call the tower's `dummy_forward` when its input is missing.
 
-    Why: as without a dummy: a rank without pictures does not take part in the collectives of the tower, and training
-    hangs on the first batch that is so divided.
+    Why: a rank without images does not join the tower's collectives, and training hangs on the first uneven batch.
 
-    Fine when: the caller is in code outside the generated file.
+    Fine when: the caller is outside the generated file.
     """
 
     id = "VEO606"
@@ -122,12 +121,12 @@ class DummiesAreCalled(Rule):
 
 
 class DummyShapesFromConfig(Rule):
-    """`dummy_forward` takes the sizes of its input from the config, not from numbers.
+    """Take the input sizes of `dummy_forward` from the config, not from numbers.
 
-    Numbers up to 4 are counts of frames, patches or axes; larger ones are sizes of one variant of the model.
+    Numbers up to 4 count frames, patches or axes; larger ones are sizes of one variant of the model.
 
-    Why: the dummy fits the checkpoint that was tried first. With other patches or channels the first rank without
-    pictures ends in a shape error, hours into a run.
+    Why: the dummy fits only the first checkpoint. With other patches or channels the first rank without images raises a
+    shape error, hours into a run.
 
     Fine when: upstream's own code fixes the size.
     """

@@ -19,14 +19,13 @@ _GENERIC_FIRST = (
 
 
 class ArchitectureIsReturned(Rule):
-    """For each architecture that a checkpoint may name, the register function returns that class, or raises.
+    """Return the class of each architecture that a checkpoint may name, or raise.
 
-    It is called, symbolically, with every model class that the generated file exports for its config, and with every
-    class that it returns for some name.
+    The rule evaluates the register function symbolically, with every model class that the generated file exports for
+    its config, and with every class that it returns.
 
-    Why: VeOmni passes `architectures[0]` of config.json on unchanged. Where another class comes back, the checkpoint is
-    loaded into a model with another head: the weights of its own head are dropped and the other head is randomly
-    initialised, with INFO lines only.
+    Why: VeOmni passes `architectures[0]` of config.json on unchanged. Another class loads the checkpoint into a model
+    with another head: it drops the checkpoint's head and initialises its own at random, with only INFO logs.
 
     Fine when: nobody trains that head; then raise an error that names the architecture.
     """
@@ -60,10 +59,10 @@ def _returnable(program: Program, registration: Registration) -> set[str]:
 
 
 class NoArchitectureIsAccepted(Rule):
-    """The register function copes with a config that names no architecture.
+    """Accept a config without architectures in the register function.
 
-    Why: `architectures` is missing from configs that were written by hand or saved from a config object. The function
-    is then called with None, and a substring test ends in "argument of type 'NoneType' is not iterable".
+    Why: hand-written configs and configs saved from an object lack `architectures`. The function then receives None,
+    and a substring test raises "argument of type 'NoneType' is not iterable".
 
     Fine when: every config comes from a published checkpoint.
     """
@@ -87,12 +86,12 @@ class NoArchitectureIsAccepted(Rule):
 
 
 class ModelingIsImportedLate(Rule):
-    """Importing the package does not import its generated modeling file.
+    """Do not import the generated modeling file when the package is imported.
 
-    Why: `import veomni` imports every package. Modeling code that is imported there makes every start slower by all
-    models, and is chosen before it is known for which device.
+    Why: `import veomni` imports every package. Eager imports of modeling code slow down every start, and choose the
+    device's file before the device is known.
 
-    Fine when: the package is a plugin that is imported for this one model, on one kind of device.
+    Fine when: the package is a plugin for one model on one kind of device.
     """
 
     id = "VEO107"

@@ -56,15 +56,15 @@ def _with_processor(key: str) -> Example:
 
 
 class ModelingIsGenerated(Rule):
-    """The modeling code of a model that transformers has is generated, not written by hand.
+    """Generate the modeling code of models that transformers has; do not write it by hand.
 
-    A class that a register function returns stands in `generated/`, and no file assigns to classes or functions of
+    A class that a register function returns is defined in `generated/`, and no file assigns to classes or functions of
     transformers' modeling modules.
 
-    Why: code that was copied by hand, or patched in at run time, is compared with no release of transformers: when
-    upstream changes, it goes on as it was, silently, and differs from what inference does.
+    Why: nothing compares copied or runtime-patched code with a transformers release. When upstream changes, the old
+    code stays, silently, and differs from inference.
 
-    Fine when: transformers has no such model; then the rule says nothing.
+    Fine when: transformers does not have the model; the rule then does not apply.
     """
 
     id = "VEO106"
@@ -110,14 +110,14 @@ def apply_veomni_patch():
 
 
 class ConfigIsOfItsType(Rule):
-    """What MODEL_CONFIG_REGISTRY is given returns a config class of that model_type.
+    """Return a config class of the registered model_type from MODEL_CONFIG_REGISTRY functions.
 
-    The function takes no argument; a class of the package says its `model_type`, or inherits it.
+    The function takes no arguments. A class of the package sets or inherits its `model_type`.
 
-    Why: the loader calls `from_pretrained` on what comes back. Anything but a config class is an AttributeError before
-    anything is built; a config of another type sends the model to another modeling class.
+    Why: the loader calls `from_pretrained` on the result. Another object raises AttributeError before anything is
+    built, and a config of another type selects another modeling class.
 
-    Fine when: the type is an alias of the config's own, as a text part registered under the name of the whole.
+    Fine when: the type is an alias of the config's own, as a text part registered under the name of the whole model.
     """
 
     id = "VEO108"
@@ -157,12 +157,12 @@ class ConfigIsOfItsType(Rule):
 
 
 class ProcessorByClassName(Rule):
-    """MODEL_PROCESSOR_REGISTRY is keyed by the name of the processor class of transformers that is replaced.
+    """Register processors under the class name of the transformers processor that they replace.
 
-    The function takes no argument and returns a class that derives from a processor.
+    The function takes no arguments and returns a subclass of a processor.
 
     Why: the loader looks up the class name of the processor that transformers builds. Under any other key, such as the
-    model_type, nothing is found, and upstream's processor is used, whose arguments have other names.
+    model_type, it finds nothing and uses upstream's processor, whose arguments have other names.
 
     Fine when: transformers has no processor for the model, and `processor_config.json` names this class.
     """

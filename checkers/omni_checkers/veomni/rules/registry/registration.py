@@ -15,13 +15,13 @@ from omni_kit.upstream.transformers.configs import model_types
 
 
 class RegisteredAtImport(Rule):
-    """Importing the package registers a model_type that exists.
+    """Register an existing model_type when the package is imported.
 
-    The key must be registered with MODELING_REGISTRY by import alone, and be a model_type of transformers, or one whose
-    config class the package registers itself with MODEL_CONFIG_REGISTRY.
+    The import alone registers the key with MODELING_REGISTRY. The key is a model_type of transformers, or one whose
+    config class the package registers with MODEL_CONFIG_REGISTRY.
 
-    Why: VeOmni looks the class up by the `model_type` of config.json. With any other key the lookup fails with
-    "Unknown Modeling name", although the package was imported.
+    Why: VeOmni looks up the class by the `model_type` of config.json. With any other key it raises "Unknown Modeling
+    name", although the package was imported.
 
     Fine when: the config class comes with the checkpoint as remote code.
     """
@@ -64,12 +64,13 @@ def setup():
 
 
 class KeyIsPatchedModel(Rule):
-    """The registry key is a model_type of the upstream model that was patched.
+    """Use a model_type of the patched upstream model as the registry key.
 
     Why: a config of that model_type gets another model's classes. Where the parameter names agree it loads and trains,
     with the wrong architecture.
 
-    Fine when: the model is registered for a fork whose config only renames the model_type; say so in an ignore comment.
+    Fine when: the model is registered for a fork whose config only renames the model_type; state that in an ignore
+    comment.
     """
 
     id = "VEO102"
@@ -98,12 +99,12 @@ class KeyIsPatchedModel(Rule):
 
 
 class ImportedByAggregate(Rule):
-    """A model of VeOmni itself is imported by the `__init__.py` of the folder that it lies in.
+    """Import a model inside VeOmni in the `__init__.py` of its parent folder.
 
-    That is `veomni/models/transformers` for language models, and `veomni/models/diffusers` for diffusion models.
+    The folder is `veomni/models/transformers` for language models, and `veomni/models/diffusers` for diffusion models.
 
-    Why: nothing else imports the package, so its registration never happens and VeOmni says "Unknown Modeling name" for
-    a model that lies in its own tree.
+    Why: nothing else imports the package, so it never registers, and VeOmni raises "Unknown Modeling name" for a model
+    in its own tree.
 
     Fine when: another module of VeOmni imports the package.
     """
@@ -139,12 +140,12 @@ class ImportedByAggregate(Rule):
 
 
 class KeyRegisteredOnce(Rule):
-    """A key is registered once, in the whole checkout.
+    """Register each key once in the whole checkout.
 
-    Why: registering by decorator what is registered already ends the import of VeOmni with "Cannot register duplicate";
-    by assignment, the last import wins, and which model is trained depends on the order of a list.
+    Why: a second registration by decorator stops the import of VeOmni with "Cannot register duplicate". By assignment,
+    the last import wins, and the order of a list decides which model trains.
 
-    Fine when: never in a checkout; a plugin of its own may replace what VeOmni registers.
+    Fine when: never in a checkout; a separate plugin may replace VeOmni's registrations.
     """
 
     id = "VEO110"

@@ -11,12 +11,12 @@ _README = "README.md"
 
 
 class ReplacedIntegrationKeepsAll(Rule):
-    """A plugin that replaces an integration of VeOmni has what that has, or its README names what is lost.
+    """Support in a replacing plugin what VeOmni's integration supports, or list the losses in its README.
 
-    Why: importing the plugin takes the place of VeOmni's own code without a message. Whoever trained on NPUs, or with a
-    kernel that the plugin has no slot for, finds out from a failing or a slower run.
+    Why: importing the plugin replaces VeOmni's own code without a message. Users on NPUs, or of a kernel that the
+    plugin has no slot for, find out from a failing or slower run.
 
-    Fine when: nobody needs what is lost; name it in the README.
+    Fine when: nobody needs the lost feature; name it in the README.
     """
 
     id = "VEO111"

@@ -33,14 +33,13 @@ _MEDIA = ("vision_config", "audio_config", "thinker_config")
 
 
 class TestListsNameTheModel(Rule):
-    """The test suites of VeOmni list a model of VeOmni.
+    """List each model of VeOmni in VeOmni's test suites.
 
-    A model is listed by a toy config of its model_type, or by that name; the kind of model says which suites it needs.
+    A toy config of its model_type, or its name, lists a model. The kind of model determines which suites it needs.
 
-    Why: a model that no list names is trained by nobody before its users: continuous integration is green, because it
-    never ran.
+    Why: nobody trains an unlisted model before its users do: continuous integration passes because it never ran.
 
-    Fine when: a kernel that the model needs is not there in continuous integration; skip the case, but list it.
+    Fine when: continuous integration lacks a kernel that the model needs; skip the case, but list it.
     """
 
     __test__ = False
@@ -74,10 +73,10 @@ class TestListsNameTheModel(Rule):
 
 
 class ToyConfigsAreExplained(Rule):
-    """Beside each toy config lies a README.md that says which config it was made from, and what was changed.
+    """Explain each toy config in a README.md: its source config and the changes.
 
     Why: a toy that lost a trait of the real model, such as experts after dense layers, tests another model. Without a
-    note nobody sees that it was a trait.
+    note nobody notices the loss.
 
     Fine when: the toy is the config of a published small model.
     """
@@ -105,9 +104,9 @@ class ToyConfigsAreExplained(Rule):
 
 
 class DataTransformIsRegistered(Rule):
-    """A model with pictures or sound has a data transform under its model_type.
+    """Register a data transform under the model_type of models with images or audio.
 
-    Why: the trainer builds the transform by that name: a KeyError when the data set is built.
+    Why: the trainer builds the transform by that name and raises KeyError when it builds the data set.
 
     Fine when: the model has its own trainer, or its users name another transform.
     """
@@ -149,14 +148,14 @@ def register_modeling(architecture):
 
 
 class TrainingConfigsAreUnderstood(Rule):
-    """The training configurations of a model say only what VeOmni's arguments have.
+    """Use only keys of VeOmni's arguments in a model's training configurations.
 
-    Those are the files below `configs/` that lie in a directory named as the model, or that name its config.
+    The rule checks files under `configs/` in a directory with the model's name, and files that name its config.
 
-    Why: the parser refuses unknown keys, or the key of an earlier release is read by nobody: sequence parallelism of
-    size 1 where the file says 2.
+    Why: the parser rejects unknown keys, or nothing reads the key of an earlier release: sequence parallelism of size 1
+    although the file sets 2.
 
-    Fine when: the file is for a script with arguments of its own.
+    Fine when: the file is for a script with its own arguments.
     """
 
     id = "VEO804"

@@ -43,12 +43,12 @@ _DOWN = "model.layers.*.mlp.experts.down_proj"
 
 
 class PlanKeysAreParameters(Rule):
-    """Every key of a parallel plan names parameters that the class has.
+    """Name in each key of a parallel plan parameters that the class has.
 
-    Why: a key that matches nothing cuts nothing. The tensor that was meant stays whole on every rank, and the fused
-    kernel fails with `len(cumsum_M) == b.shape[0]`, or every rank trains all experts.
+    Why: a key that matches nothing shards nothing. The intended tensor stays whole on every rank, and the fused kernel
+    fails with `len(cumsum_M) == b.shape[0]`, or every rank trains all experts.
 
-    Fine when: never; a key without a parameter can be deleted.
+    Fine when: never; delete keys without a parameter.
     """
 
     id = "VEO301"
@@ -77,12 +77,12 @@ class PlanKeysAreParameters(Rule):
 
 
 class PlanCoversExperts(Rule):
-    """The parallel plan of a model names every stacked expert parameter.
+    """Name every stacked expert parameter in the parallel plan.
 
-    Why: a stacked parameter without a key stays whole on every rank while the others are cut: the shapes inside the
-    experts disagree, or every rank holds all experts and memory does not shrink.
+    Why: a parameter without a key stays whole on every rank while the others are sharded: shapes inside the experts
+    disagree, or every rank holds all experts and memory does not shrink.
 
-    Fine when: some experts are kept whole on purpose; say so in the ignore comment.
+    Fine when: some experts stay whole on purpose; state that in the ignore comment.
     """
 
     id = "VEO302"
@@ -108,12 +108,12 @@ class PlanCoversExperts(Rule):
 
 
 class PlanCutsBetweenExperts(Rule):
-    """The parallel plan cuts stacked experts between experts: along the dimension that counts them.
+    """Shard stacked experts along the expert dimension.
 
-    Why: cut along another one, every rank holds a slice of each expert, while the dispatch sends it whole tokens for a
-    few experts: the grouped matmul fails on shapes, or works on parts.
+    Why: along another dimension every rank has a slice of each expert, while the dispatch sends it whole tokens for a
+    few experts: the grouped matmul raises a shape error, or computes on slices.
 
-    Fine when: never; it is what expert parallelism means.
+    Fine when: never; expert parallelism requires it.
     """
 
     id = "VEO304"
@@ -137,13 +137,13 @@ class PlanCutsBetweenExperts(Rule):
 
 
 class PlanWhereExperts(Rule):
-    """The language model of a model with stacked experts has a parallel plan.
+    """Give the language model of a model with stacked experts a parallel plan.
 
-    Why: without `get_parallel_plan` the experts cannot be cut. A run with expert parallelism fails, and one without it
-    holds all experts on every rank.
+    Why: without `get_parallel_plan` VeOmni cannot shard the experts. A run with expert parallelism fails, and one
+    without it holds all experts on every rank.
 
-    Fine when: the model is never trained with expert parallelism. Nothing is said where experts cannot be shared out:
-    no kernel takes their place, and upstream's own loop over them needs them all in one process.
+    Fine when: nobody trains the model with expert parallelism. The rule does not apply if no kernel can replace
+    upstream's loop over the experts, which needs all of them in one process.
     """
 
     id = "VEO303"
