@@ -77,7 +77,7 @@ def test_what_is_parsed_and_cannot_be_gone_through_is_said_of_its_file(tmp_path:
     deep, flat = read_file(tmp_path / "deep.py"), read_file(tmp_path / "flat.py")
     (finding,) = too_deep([flat, deep])
     assert (finding.path, finding.line) == (tmp_path / "deep.py", 2)
-    assert "nested too deeply to be judged: 90" in finding.message
+    assert "nested too deeply to check: 90" in finding.message
     assert list(too_deep([flat])) == []
 
 

@@ -30,7 +30,7 @@ FAULTS: dict[str, tuple[Edits, str]] = {
         "ep: 'model.layers.*.mlp.expert.down_proj' matches no parameter",
     ),
     "experts are cut along another axis": (
-        {PLAN: [('down_proj": Shard(0)', 'down_proj": Shard(1)')]}, "is cut along dimension 1",
+        {PLAN: [('down_proj": Shard(0)', 'down_proj": Shard(1)')]}, "is sharded along dimension 1",
     ),
     "adapters find nothing": (
         {REGISTRY: [("model_cls._convert_lora_targets_to_parameters", "model_cls._convert_lora"),

@@ -31,7 +31,7 @@ def _differences(held: list[ast.expr], plain: ast.Call) -> Iterator[str]:
     by_place = [ast.unparse(one) for one in plain.args]
     values = [*plain.args, *(word.value for word in plain.keywords)]
     left = [text for one in values if not isinstance(one, ast.Constant) and (text := ast.unparse(one)) not in handed]
-    yield from (f"{text} is handed to the block otherwise, and not while it is checkpointed" for text in left)
+    yield from (f"{text} is passed to the block normally, but not while it is checkpointed" for text in left)
     if not left and handed[: len(by_place)] != by_place and sorted(handed) == sorted(map(ast.unparse, values)):
         yield "the block gets the same in another order while it is checkpointed"
 

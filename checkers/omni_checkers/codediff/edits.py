@@ -197,4 +197,4 @@ def _parts(node: ast.AST) -> list[ast.expr]:
 def _replaced(ours: ast.AST, theirs: ast.AST) -> Edit:
     texts = (getattr(ours, "value", None), getattr(theirs, "value", None))
     about_text = any(isinstance(text, str) and not (text.isidentifier() and text.islower()) for text in texts)
-    return Edit(f"'{unparse_cached(ours)}' in the place of '{unparse_cached(theirs)}'", about_text=about_text)
+    return Edit(f"'{unparse_cached(ours)}' instead of '{unparse_cached(theirs)}'", about_text=about_text)

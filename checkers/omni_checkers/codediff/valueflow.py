@@ -371,9 +371,9 @@ def misplaced(ours: ast.FunctionDef, theirs: ast.FunctionDef) -> Iterator[Change
 def _in_words(use: Use, instead: str, wanted: str) -> str:
     """Two values that are written alike are made of other values."""
     if use.name == "return":
-        return f"'{instead}' is returned in the place of '{wanted}'"
+        return f"'{instead}' is returned instead of '{wanted}'"
     other = "another value of that name" if instead == wanted else f"'{wanted}'"
-    return f"'{instead}' goes into {use.name.lstrip('.')} in the place of {other}"
+    return f"'{instead}' goes into {use.name.lstrip('.')} instead of {other}"
 
 
 def _apart(one: Use, other: Use, choices: Mapping[Number, frozenset[Number]]) -> tuple[Number, Number] | None:

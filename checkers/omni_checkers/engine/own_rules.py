@@ -160,4 +160,4 @@ def too_deep(files: Sequence[File]) -> Iterator[Finding]:
     deepest = max(files, key=lambda file: file.depth, default=None)
     if deepest is not None and deepest.depth[0] > _DEEP:
         depth, line = deepest.depth
-        yield Finding(f"nested too deeply to be judged: {depth} levels", deepest.path, line)
+        yield Finding(f"nested too deeply to check: {depth} levels", deepest.path, line)

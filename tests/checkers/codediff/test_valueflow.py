@@ -49,14 +49,14 @@ EXCHANGED = {
             chosen = s.topk(self.top_k, dim=-1).indices
             return out, s.gather(1, chosen) * self.scale, chosen
         """.replace("self, x", "self, states").replace("x = x.resh", "x = states.resh"),
-        "'s' goes into gather in the place of 'scores'",
+        "'s' goes into gather instead of 'scores'",
     ),
     "the scores are returned for the logits": (
         ROUTER,
         ROUTER.replace("scores", "s").replace("return logits", "return s"),
-        "'s' is returned in the place of 'logits'",
+        "'s' is returned instead of 'logits'",
     ),
-    "rows for columns": (LOOP, LOOP.replace("states[rows], columns", "states[columns], rows"), "in the place of"),
+    "rows for columns": (LOOP, LOOP.replace("states[rows], columns", "states[columns], rows"), "instead of"),
     "what comes before a branch": (
         ROUTER,
         ROUTER.replace(

@@ -15,22 +15,22 @@ KNOWN = {
     # GLM-Image means no negative prompt; `negative_prompt = ""` is no field, and requests have the one for films.
     ("SGD103", "glmimage.py", "'negative_prompt' has no annotation"),
     # Positions, shapes and lengths are computed for each request; forward has **kwargs and never looks at them.
-    ("SGD203", "ernie_image.py", "takes 'txt_seq_lens' among"),
-    ("SGD203", "ernie_image.py", "takes 'freqs_cis' among"),
-    ("SGD203", "ernie_image.py", "takes 'img_shapes' among"),
+    ("SGD203", "ernie_image.py", "accepts 'txt_seq_lens' in"),
+    ("SGD203", "ernie_image.py", "accepts 'freqs_cis' in"),
+    ("SGD203", "ernie_image.py", "accepts 'img_shapes' in"),
     # diffusers masks padding out; here the masks are handed over and dropped.
-    ("SGD203", "hunyuan.py", "takes 'encoder_attention_mask' among"),
-    ("SGD203", "hunyuan.py", "takes 'encoder_hidden_states_mask' among"),
+    ("SGD203", "hunyuan.py", "accepts 'encoder_attention_mask' in"),
+    ("SGD203", "hunyuan.py", "accepts 'encoder_hidden_states_mask' in"),
     # diffusers' FluxControlNetPipeline hands the residuals to both branches.
-    ("SGD203", "flux.py", "does not give 'controlnet_block_samples'"),
-    ("SGD203", "flux.py", "does not give 'controlnet_single_block_samples'"),
+    ("SGD203", "flux.py", "does not return 'controlnet_block_samples'"),
+    ("SGD203", "flux.py", "does not return 'controlnet_single_block_samples'"),
     # diffusers hands over linspace(1, 0, steps + 1)[:-1]; the scheduler's own grid ends elsewhere.
-    ("SGD301", "hunyuan.py", "makes none of the sigmas"),
+    ("SGD301", "hunyuan.py", "returns none of the sigmas"),
     # diffusers reads base_shift, max_shift and both lengths from the scheduler's config.
-    ("SGD301", "flux.py", "mu is made of constants"),
-    ("SGD301", "qwen_image.py", "mu is made of constants"),
-    ("SGD301", "zimage_pipeline.py", "mu is made of constants"),
-    ("SGD301", "helios_denoising.py", "mu is made of constants"),
+    ("SGD301", "flux.py", "mu is computed from constants"),
+    ("SGD301", "qwen_image.py", "mu is computed from constants"),
+    ("SGD301", "zimage_pipeline.py", "mu is computed from constants"),
+    ("SGD301", "helios_denoising.py", "mu is computed from constants"),
     # The branch for an autoencoder without batch norm multiplies by its factor, where latents were multiplied before.
     ("SGD302", "flux.py", "the scale is 1 / scaling_factor"),
     # Other defaults than those of diffusers, mostly those of the model cards.
@@ -42,11 +42,11 @@ KNOWN = {
     ("SGD305", "stablediffusion3.py", "'num_inference_steps' is 50"),
     ("SGD305", "wan.py", "'guidance_scale' is 3.0"),
     # Defaults that are those of other sizes; every config.json that diffusers writes says them all.
-    ("SGD106", "flux.py", " by default, and "),
-    ("SGD106", "glmimage.py", " by default, and "),
+    ("SGD106", "flux.py", " by default, but "),
+    ("SGD106", "glmimage.py", " by default, but "),
     ("SGD106", "hunyuanvideo.py", "'guidance_embeds' is False by default"),
     ("SGD106", "ltx_2.py", "'patch_size' is (1, 2, 2) by default"),
-    ("SGD106", "qwenimage.py", " by default, and "),
+    ("SGD106", "qwenimage.py", " by default, but "),
     ("SGD106", "sana_video.py", "'mlp_ratio' is 3.0 by default"),
     # FLUX.2 has the architecture of FLUX.1: what is only its own comes as extra_attrs.
     ("SGD106", "flux.py", "has no field for"),
@@ -59,7 +59,7 @@ KNOWN = {
     # 30 layers and 30 heads are built, whatever n_layers and n_heads say.
     ("SGD106", "zimage.py", "has no field for"),
     # Rows of latents are shared out, and diffusers' blocks attend to what they get; a note in the file says so.
-    ("SGD401", "stablediffusion3.py", "attends to its own share alone"),
+    ("SGD401", "stablediffusion3.py", "attends only to its own part"),
 }
 RULES = [rule for rule in all_rules() if rule.id.startswith("SGD") and rule.level == "static"]
 

@@ -19,7 +19,7 @@ def test_findings_exit_1_with_file_line_and_why(capsys: pytest.CaptureFixture[st
     code, out = call(capsys, str(ROTTEN))
     assert code == 1
     assert "8:1  error  SKL401  'omni-kit' has no command 'fly'" in out
-    assert "8:1  error  SKL204  there is no skill 'gone-skill' in this pack" in out
+    assert "8:1  error  SKL204  this pack has no skill 'gone-skill'" in out
     assert "checked 1 skill, 1 file," in out
     assert "1 suppressed" in out
 

@@ -101,7 +101,7 @@ def test_pipes_links_and_devices_are_no_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("program", "why"), [
-    ("kill -SEGV $$", "was ended by SIGSEGV"), ("exec sleep 30", "has not read it after"),
+    ("kill -SEGV $$", "SIGSEGV ended bash"), ("exec sleep 30", "did not parse it within"),
 ])  # fmt: skip
 def test_a_shell_that_comes_to_no_verdict_is_a_finding(
     program: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -148,7 +148,7 @@ class TestWhatIsRun:
         ran = script(tmp_path / "usr" / "bin")
         notes = self.check(tmp_path / "pack")
         assert not ran.exists()
-        assert "not tested: 'works' may not answer --help: it was not asked; --ask asks it" in notes
+        assert "not tested: 'works' may not support --help and was not run; --ask runs it" in notes
 
     def test_a_described_script_that_does_not_treat_help_is_not(
         self, script: Callable[..., Path], tmp_path: Path

@@ -48,13 +48,15 @@ class CodeBlock(Rule):
             raise NotApplicable("it has no code")
         for snippet in skill.snippets:
             if not snippet.closed:
-                yield Finding("this block of code has no end", snippet.path, max(1, snippet.line - 1))
+                yield Finding("this code block is not closed", snippet.path, max(1, snippet.line - 1))
             elif snippet.language in SHELL and shutil.which("bash") is None:
                 untested.add("bash is not installed: blocks of shell were not parsed")
             elif (wrong := _wrong(snippet)) is not None:
                 line, message = wrong
                 what = "file" if snippet.whole else "block"
-                yield Finding(f"this {what} is no {snippet.language}: {message}", snippet.path, snippet.line + line - 1)
+                yield Finding(
+                    f"this {what} is not {snippet.language}: {message}", snippet.path, snippet.line + line - 1
+                )
 
 
 def _wrong(snippet: Snippet) -> tuple[int, str] | None:
@@ -69,9 +71,9 @@ def _shell(text: str) -> tuple[int, str] | None:
     try:
         done = run_program(program, timeout=_LIMIT, stdin=without_placeholders(text))
     except TimeoutError:
-        return 1, f"bash has not read it after {_LIMIT} s"
+        return 1, f"bash did not parse it within {_LIMIT} s"
     if done.code < 0:
-        return 1, f"bash was ended by {signal.Signals(-done.code).name} while reading it"
+        return 1, f"{signal.Signals(-done.code).name} ended bash while it parsed this"
     said = next((line for line in done.stderr.splitlines() if re.search(r"line \d+: ", line)), "")
     match = re.search(r"line (\d+): (.*)", said)
     return (min(int(match[1]), text.count("\n") or 1), match[2]) if match and done.code else None

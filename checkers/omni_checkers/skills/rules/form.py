@@ -96,12 +96,12 @@ class FrontMatter(Rule):
                 yield field, f"the front matter has no {field}"
         for field, value in meta.items():
             if field not in FIELDS:
-                yield field, f"'{field}' is no field of the specification; it has {', '.join(FIELDS)}"
+                yield field, f"'{field}' is not a field of the specification, which has {', '.join(FIELDS)}"
             elif field == "metadata":
                 if not isinstance(value, dict) or not all(isinstance(v, str) for kv in value.items() for v in kv):
-                    yield field, "metadata must be texts by texts: put numbers and dates into quotation marks"
+                    yield field, "metadata must map strings to strings: quote numbers and dates"
             elif not isinstance(value, str):
-                yield field, f"{field} must be a text, not {type(value).__name__}"
+                yield field, f"{field} must be a string, not {type(value).__name__}"
         if isinstance(said := meta.get("compatibility"), str) and not 0 < len(said) <= LONGEST_COMPATIBILITY:
             yield "compatibility", f"compatibility has {len(said)} characters; 1 to {LONGEST_COMPATIBILITY} are allowed"
 
@@ -243,7 +243,7 @@ class VagueDescription(Rule):
     def check(self, skill: Subject) -> Findings:
         said, line = _field(skill, "description"), skill.line_of("description")
         if not said.strip():
-            raise NotApplicable("there is no description")
+            raise NotApplicable("the description is missing")
         telling = [word for word in words_of(said) if word not in _VAGUE]
         if len(telling) < LEAST_WORDS:
             yield Finding("the description does not say what the skill does", skill.file, line)

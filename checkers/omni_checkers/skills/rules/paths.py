@@ -63,7 +63,7 @@ class MissingFile(Rule):
             else:
                 continue
             if not text.startswith("/") and _inside(skill, places[0]) and not any(place.exists() for place in places):
-                yield Finding(f"'{said.text}' is not there", said.path, said.line)
+                yield Finding(f"'{said.text}' does not exist", said.path, said.line)
 
 
 class OutsideFile(Rule):
@@ -168,7 +168,7 @@ class MissingSibling(Rule):
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f"; did you mean '{near[0]}'?" if near else ""
-                yield Finding(f"there is no skill '{name}' in this pack{hint}", path, line)
+                yield Finding(f"this pack has no skill '{name}'{hint}", path, line)
 
     def _in_paths(self, skill: Subject, pack: dict[str, Subject]) -> Iterator[tuple[str, Path, int]]:
         for said in said_paths(skill):

@@ -56,7 +56,7 @@ class DeadCommand(Rule):
             elif programs.is_missing(one.call) and (not one.inline or _has_flag(one)):
                 untested.add(f"'{one.call.program}' is not installed: its commands and flags were not tested")
             elif programs.is_unasked(one.call) and (not one.inline or _has_flag(one)):
-                untested.add(f"'{one.call.program}' may not answer --help: it was not asked; --ask asks it")
+                untested.add(f"'{one.call.program}' may not support --help and was not run; --ask runs it")
 
     def _module(self, one: Told, installed: Installed, untested: set[str]) -> Iterator[Finding]:
         words = one.call.arguments
@@ -65,9 +65,9 @@ class DeadCommand(Rule):
             try:
                 installed.check(name)
             except Dead as why:
-                yield Finding(f"there is no module {name}: {why}", one.path, one.line)
+                yield Finding(f"no module {name}: {why}", one.path, one.line)
             except Absent:
-                untested.add(f"'{name.partition('.')[0]}' is not installed: what is named of it was not tested")
+                untested.add(f"'{name.partition('.')[0]}' is not installed: its names were not tested")
 
     def _made(self, one: Told, checkout: Path) -> Iterator[Finding]:
         files = [checkout / "Makefile", *checkout.glob("*.mk"), *checkout.glob("*/*/*.mk")]

@@ -150,7 +150,7 @@ def _judged(use: Use, installed: Installed, untested: set[str]) -> Iterator[Find
     except Dead as why:
         yield Finding(f"{name} does not exist: {why}", path, line)
     except Absent as package:
-        untested.add(f"'{package}' is not installed: what is named of it was not tested")
+        untested.add(f"'{package}' is not installed: its names were not tested")
 
 
 def _trees(skill: Subject, told: list[Told]) -> list[tuple[ast.Module, Path, int]]:

@@ -222,7 +222,7 @@ class Destructive(Rule):
             what = _destroys([one.call.path.rpartition("/")[2], *one.call.arguments])
             page = sections.get(one.path)
             if what and page is not None and not _asked(page.text.splitlines(), one.line, inline=one.inline):
-                yield Finding(f"{what}, and the section does not say to ask first", one.path, one.line)
+                yield Finding(f"{what}, but the section does not require asking first", one.path, one.line)
         for snippet in skill.snippets:
             for match in re.finditer(r"\b(?:curl|wget)\b[^\n|]*\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b", snippet.text):
                 line = snippet.line + snippet.text.count("\n", 0, match.start())

@@ -276,7 +276,7 @@ def _differing(one: Clones, pair: ClonePair) -> Iterator[tuple[str, Statement, S
             yield "altered-statement", here, there, change.edits[0].what
     for here, there in rewritten(pair) if pair.likeness >= _SAME else ():
         if not same_values(here.node, there.node):
-            yield "rewritten-statement", here, there, f"'{here.text}' in the place of '{there.text}'"
+            yield "rewritten-statement", here, there, f"'{here.text}' instead of '{there.text}'"
 
 
 def _changes_values(here: Statement, there: Statement, edit: Edit) -> bool:

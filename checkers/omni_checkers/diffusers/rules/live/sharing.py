@@ -44,7 +44,7 @@ class TokensCanBeShared(Rule):
             raise NotApplicable(shared["reason"])
         for cls in unsaid[:1]:  # the one that the small config is of
             edits = tuple(_edits(cls, shared["plan"]))
-            message = f"{cls.node.name} says no {_PLAN}, and its tokens can be shared out: runs found one"
+            message = f"{cls.node.name} declares no {_PLAN}, although its tokens can be split across devices"
             finding = at(cls.source, cls.node, message)
             yield type(finding)(finding.message, finding.path, finding.line, finding.column, edits=edits)
 

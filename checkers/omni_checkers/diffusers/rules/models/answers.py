@@ -60,7 +60,7 @@ class ArgumentsAreNotReplaced(Rule):
             for call in calls(init) if unread else ():
                 for word in call.keywords:
                     if word.arg in unread and isinstance(word.value, ast.Constant) and word.value.value is not None:
-                        what = f"'{word.arg}' of the config is not read, and {word.value.value!r} stands in its place"
+                        what = f"'{word.arg}' of the config is not read; the constant {word.value.value!r} replaces it"
                         yield at(cls.source, word.value, what)
 
 
@@ -100,7 +100,7 @@ class AnswersAsItIsAsked(Rule):
 def _defaults(forward: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
     default = defaults(signature(forward)).get(_ASKED)
     if constant(default) is False and default is not None:
-        yield default, f"{_ASKED} is False by default: callers read .sample of what comes back"
+        yield default, f"{_ASKED} is False by default: callers read .sample of the result"
 
 
 def _bare(forward: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
@@ -109,4 +109,4 @@ def _bare(forward: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
     firsts = {ast.unparse(one.elts[0]) for one in tuples}
     for one in returned:
         if isinstance(one.value, ast.Name) and one.value.id in firsts:
-            yield one, f"{one.value.id} is returned as it is, and in a tuple without {_ASKED}: wrap it in an output"
+            yield one, f"{one.value.id} is returned bare, and in a tuple without {_ASKED}: wrap it in an output"

@@ -76,7 +76,7 @@ def _computed(source: SourceFile, function: ast.FunctionDef) -> Iterator[Finding
         if name in _DIRECT:
             yield at(source, call, f"{name} is called directly: {_DISPATCH} lets users choose")
         elif name == "softmax" and _weights(function, call):
-            yield at(source, call, f"attention is written out with softmax: {_DISPATCH} lets users choose")
+            yield at(source, call, f"attention is computed with softmax: {_DISPATCH} lets users choose")
 
 
 def _weights(function: ast.FunctionDef, call: ast.Call) -> bool:
@@ -149,7 +149,7 @@ class ProcessorsTakeBackends(Rule):
             if found and not cls.derives("Module"):
                 for name in _PASSED.values():
                     if cls.assigned(name) is None and name not in attributes_set(cls.node):
-                        yield at(cls.source, cls.node, f"{cls.node.name} does not declare {name}: nobody sets it")
+                        yield at(cls.source, cls.node, f"{cls.node.name} does not declare {name}: nothing sets it")
 
 
 def _not_passed(cls: ClassRef, call: ast.Call) -> Iterator[Finding]:
@@ -188,7 +188,7 @@ class AttentionNamesItsProcessors(Rule):
             yield from _undeclared(cls)
             forward = cls.method("forward")
             if forward is not None and forward[0].node is cls.node and not _asks(forward[1]):
-                yield at(cls.source, forward[1], f"forward of {cls.node.name} does not leave it to self.processor")
+                yield at(cls.source, forward[1], f"forward of {cls.node.name} does not call self.processor only")
 
 
 def _undeclared(cls: ClassRef) -> Iterator[Finding]:
@@ -200,12 +200,12 @@ def _undeclared(cls: ClassRef) -> Iterator[Finding]:
         if one.source.path != cls.source.path and not any(
             isinstance(entry, ClassRef) and entry.source.path == one.source.path for entry in cls.mro
         ):
-            message = f"the processor {one.node.name} of {cls.node.name} stands in another file"
+            message = f"the processor {one.node.name} of {cls.node.name} is defined in another file"
             yield at(cls.source, cls.node, message)
     if default is not None and available is not None and isinstance(available[1], (ast.List, ast.Tuple)):
         names = [last_name(item) for item in available[1].elts]
         if names and (name := last_name(default[1])) and name not in names:
-            yield at(cls.source, cls.node, f"{name} is not among _available_processors of {cls.node.name}")
+            yield at(cls.source, cls.node, f"{name} is not in _available_processors of {cls.node.name}")
 
 
 def _asks(forward: ast.FunctionDef) -> bool:

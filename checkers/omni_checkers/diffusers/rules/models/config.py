@@ -43,7 +43,7 @@ class ConfigHoldsEveryParameter(Rule):
             if init is None or not (parameters(init) or init.args.vararg or init.args.kwarg):
                 continue
             if not cls.derives(_CONFIG):
-                yield at(cls.source, cls.node, f"{cls.node.name} is no {_CONFIG}: its parameters are not saved")
+                yield at(cls.source, cls.node, f"{cls.node.name} is not a {_CONFIG}: its parameters are not saved")
             elif _REGISTER not in decorators(init):
                 yield at(cls.source, init, f"__init__ of {cls.node.name} lacks @{_REGISTER}: no parameter is saved")
             else:
@@ -54,7 +54,7 @@ def _past_it(cls: ClassRef, init: ast.FunctionDef) -> Iterator[Finding]:
     """Parameters that `register_to_config` does not see, or does not keep."""
     for one in (init.args.vararg, init.args.kwarg):
         if one is not None:
-            yield at(cls.source, one, f"'{one.arg}' of {cls.node.name} takes what the config does not keep")
+            yield at(cls.source, one, f"'{one.arg}' of {cls.node.name} accepts arguments that the config does not save")
     found = cls.assigned(_IGNORED)
     ignored = set(strings(found[1]) or ()) if found is not None else set()
     for node in [*init.args.posonlyargs, *init.args.args, *init.args.kwonlyargs]:
@@ -93,4 +93,4 @@ class LoadingIsInherited(Rule):
             if cls.derives("ModelMixin", "DiffusionPipeline"):
                 for name in _LOADING:
                     if (method := cls.defines(name)) is not None:
-                        yield at(cls.source, method, f"{cls.node.name} replaces {name} of diffusers")
+                        yield at(cls.source, method, f"{cls.node.name} overrides {name} of diffusers")

@@ -61,9 +61,9 @@ def _unknown(cls: ClassRef, item: ast.Assign, parts: Built) -> Iterator[Finding]
     name = _declares(item)
     for text in strings(item.value) or () if name else ():
         if name in _CLASSES and text not in parts.class_names and parts.complete:
-            yield at(cls.source, item, f"{name} names {text}, which no module of {cls.node.name} is")
+            yield at(cls.source, item, f"{name} names {text}, but {cls.node.name} has no such module")
         if name in _PATTERNS and parts.complete and not _fits(text, parts, whole=_PATTERNS[name]):
-            yield at(cls.source, item, f"{name} names '{text}', and no module of {cls.node.name} is called so")
+            yield at(cls.source, item, f"{name} names '{text}', but {cls.node.name} has no module with that name")
 
 
 def _fits(pattern: str, parts: Built, whole: bool) -> bool:
@@ -103,9 +103,9 @@ class CheckpointingIsDone(Rule):
             if supports and said is not None and said[0].node is cls.node:
                 parts = built(cls)
                 if parts.complete and not any(_calls(part) for part in parts.classes):
-                    yield at(cls.source, said[1], f"{cls.node.name} says that it checkpoints, and nothing does")
+                    yield at(cls.source, said[1], f"{cls.node.name} declares checkpointing, but nothing calls it")
             elif not supports and _calls(cls):
-                yield at(cls.source, cls.node, f"{cls.node.name} checkpoints, and does not say that it supports it")
+                yield at(cls.source, cls.node, f"{cls.node.name} checkpoints, but does not declare support for it")
 
 
 def _calls(cls: ClassRef) -> bool:
@@ -163,11 +163,11 @@ def _entry(cls: ClassRef, key: ast.expr, path: str, value: ast.expr) -> Iterator
     for name, split in zip(value.keys, value.values, strict=True):
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
             if name.value not in parameters(forward[1]):
-                yield at(cls.source, name, f"the plan names '{name.value}', which '{path}' does not take")
+                yield at(cls.source, name, f"the plan names '{name.value}', which '{path}' does not accept")
             elif _splits_output(split) is True:
-                yield at(cls.source, name, f"'{name.value}' is an argument, and split_output=True speaks of outputs")
+                yield at(cls.source, name, f"'{name.value}' is an argument, but split_output=True is for outputs")
         elif isinstance(name, ast.Constant) and _splits_output(split) is False:
-            yield at(cls.source, name, f"{name.value!r} is the number of an output, which needs split_output=True")
+            yield at(cls.source, name, f"{name.value!r} is an output index, which needs split_output=True")
 
 
 def _splits_output(node: ast.expr) -> bool | None:

@@ -52,7 +52,7 @@ class ImportsAreDeclared(Rule):
             known = {*importable(), *_declared(source.path), source.module.partition(".")[0], *_packages(source.path)}
             for node, name in _plain_imports(source.tree):
                 if name not in known:
-                    yield at(source, node, f"'{name}' is neither needed by diffusers nor declared by this project")
+                    yield at(source, node, f"'{name}' is not a requirement of diffusers or of this project")
 
 
 def _plain_imports(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:

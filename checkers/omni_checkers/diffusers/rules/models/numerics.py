@@ -51,14 +51,14 @@ class DtypesComeFromInputs(Rule):
             for node in walked(function):
                 name = source.origin(node) if isinstance(node, ast.Attribute) else ""
                 if name in _LOW and id(node) not in chosen and function.name != "__init__":
-                    yield at(source, node, f"{name} is written down here: take the dtype of the input or of the model")
+                    yield at(source, node, f"{name} is hard-coded: take the dtype of the input or of the model")
                 elif name in _DOUBLE and id(node) not in chosen:
-                    yield at(source, node, f"{name} whatever the device: some have none")
+                    yield at(source, node, f"{name} on every device: some do not support it")
                 elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and id(node) not in chosen:
                     if node.func.attr in _LOW_METHODS:
-                        yield at(source, node, f".{node.func.attr}() casts to a dtype that nobody asked for")
+                        yield at(source, node, f".{node.func.attr}() casts to a hard-coded dtype")
                     elif node.func.attr == "double":
-                        yield at(source, node, ".double() whatever the device: some have no float64")
+                        yield at(source, node, ".double() on every device: some do not support float64")
 
 
 def _running(classes: list[ClassRef], sources: list[SourceFile]) -> Iterator[tuple[SourceFile, ast.FunctionDef]]:
@@ -118,7 +118,7 @@ class DevicesComeFromInputs(Rule):
                 continue
             functions = (node for node in walked(source.tree) if isinstance(node, ast.FunctionDef))
             for node in {id(item): item for function in functions for item in _accelerators(source, function)}.values():
-                yield at(source, node, "an accelerator is named here: take the device of the input or of the pipeline")
+                yield at(source, node, "the accelerator is hard-coded: take the device of the input or of the pipeline")
 
 
 def _accelerators(source: SourceFile, function: ast.FunctionDef) -> Iterator[ast.AST]:
@@ -170,7 +170,7 @@ class ForeignImportsAreGuarded(Rule):
     def check(self, sources: list[SourceFile], library: Library) -> Findings:
         for source in sources:
             for node, name in foreign_imports(source, library):
-                yield at(source, node, f"{name} is imported unguarded, and diffusers does without it")
+                yield at(source, node, f"{name} is imported unconditionally, but diffusers does not require it")
 
 
 class LocalsAreReadOutside(Rule):
@@ -210,4 +210,4 @@ def _inside(
     outer = {id(item) for item in walked(node.generators[0].iter)}  # that is computed outside
     for item in walked(node):
         if id(item) not in outer and isinstance(item, ast.Call) and getattr(item.func, "id", "") == "locals":
-            yield at(source, item, "locals() in a comprehension has its own variable alone before Python 3.12")
+            yield at(source, item, "before Python 3.12, locals() in a comprehension contains only its own variable")

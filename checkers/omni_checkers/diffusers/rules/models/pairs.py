@@ -66,7 +66,7 @@ def _others(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
         for call in calls(node.value) if letter else ():
             held = _HELD.search(call.func.attr) if isinstance(call.func, ast.Attribute) else None
             if held is not None and held[2] != letter:
-                yield call, f"{node.targets[0].id} comes of {last_name(call)}: that is another's"
+                yield call, f"{node.targets[0].id} comes from {last_name(call)}, the layer of another projection"
 
 
 def _alone(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
@@ -77,7 +77,7 @@ def _alone(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
         part = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         other = {"q": "k", "k": "q"}.get(part[-1:], "") if part in norms else ""
         if other and f"{part[:-1]}{other}" not in named:
-            yield call, f"{part} is called, and {part[:-1]}{other} is not"
+            yield call, f"{part} is called, but {part[:-1]}{other} is not"
 
 
 def _lone(part: str) -> bool:
@@ -103,7 +103,7 @@ def _unlike(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
         count = len(call.args) + len(call.keywords)
         told, other = first.setdefault((name, stream), (count, letter))
         if told != count and other != letter and not unpacks(call):
-            yield call, f"{name} is told something else for keys than for queries"
+            yield call, f"{name} has other arguments for keys than for queries"
 
 
 @cache

@@ -51,7 +51,7 @@ class PositionsAreSharedOut(Rule):
             }
             if not any(_shared(cls, forward, name, call, plan[1]) for name, call in made.items()):
                 for module in dict.fromkeys(last_name(call.func) for call in made.values()):
-                    yield at(cls.source, plan[1], f"the plan shares out tokens, but not what self.{module} gives")
+                    yield at(cls.source, plan[1], f"the plan splits tokens, but not the output of self.{module}")
 
 
 def _shared(cls: ClassRef, forward: ast.FunctionDef, name: str, call: ast.Call, plan: ast.Dict) -> bool:

@@ -50,7 +50,7 @@ class BlocksReadWhatTheyDeclare(Rule):
                 continue
             for node in attributes(call, state):
                 if isinstance(node.ctx, ast.Load) and node.attr not in inputs | own and not node.attr.startswith("__"):
-                    yield at(cls.source, node, f"{cls.node.name} reads '{node.attr}', which is none of its inputs")
+                    yield at(cls.source, node, f"{cls.node.name} reads '{node.attr}', which is not in its inputs")
 
 
 class BlocksMakeWhatTheyDeclare(Rule):
@@ -140,7 +140,7 @@ class BlocksStandAlone(Rule):
                         imported = source.imports.get(alias.asname or alias.name)
                         taken = imported is not None and imported.module.startswith("diffusers.pipelines")
                         if taken and not _shared(source, alias.asname or alias.name):
-                            yield at(source, node, f"'{alias.name}' is taken from a standard pipeline: copy it")
+                            yield at(source, node, f"'{alias.name}' is imported from a standard pipeline: copy it")
 
 
 class LoopsAreLoopBlocks(Rule):
@@ -169,7 +169,7 @@ class LoopsAreLoopBlocks(Rule):
             loops = (node for one in methods(cls.node) for node in walked(one) if isinstance(node, ast.For))
             loop = min((node for node in loops if _steps(node)), key=lambda node: node.lineno, default=None)
             if loop is not None and not _indivisible(loop):
-                yield at(cls.source, loop, f"{cls.node.name} goes through its steps in one piece: divide it")
+                yield at(cls.source, loop, f"{cls.node.name} runs the loop over steps in one block: split it")
 
 
 def _steps(loop: ast.For) -> bool:

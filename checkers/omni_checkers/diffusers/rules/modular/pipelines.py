@@ -91,9 +91,9 @@ class PipelinesNameTheirBlocks(Rule):
         for cls in modulars:
             name = _text(cls, _NAMED)
             if not name and cls.node.name not in above:
-                yield at(cls.source, cls.node, f"{cls.node.name} says by no {_NAMED} which blocks it runs")
+                yield at(cls.source, cls.node, f"{cls.node.name} has no {_NAMED}")
             elif name and name not in known:
-                yield at(cls.source, cls.node, f"{cls.node.name} runs {name}, which its package does not have")
+                yield at(cls.source, cls.node, f"{cls.node.name} names {name}, which its package does not define")
 
 
 class ModularPipelinesAreMapped(Rule):
@@ -126,7 +126,7 @@ class ModularPipelinesAreMapped(Rule):
             runs = blocks.get(_text(cls, _NAMED))
             model = _text(runs, _MODEL) if runs is not None else ""
             if model and model not in set(_keys(mapping)):
-                yield at(cls.source, cls.node, f"no entry says which pipeline runs '{model}', as {cls.node.name} does")
+                yield at(cls.source, cls.node, f"no entry maps '{model}' to {cls.node.name}")
 
 
 def _text(cls: ClassRef, name: str) -> str:

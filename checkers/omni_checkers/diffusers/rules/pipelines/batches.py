@@ -49,7 +49,7 @@ class RowsStayWithTheirPrompt(Rule):
             if cls.derives("DiffusionPipeline", "ModularPipelineBlocks"):
                 for function in methods(cls.node):
                     for node, what in _tiled(function):
-                        yield at(cls.source, node, f"{what} puts rows of different prompts in turn: repeat_interleave")
+                        yield at(cls.source, node, f"{what} alternates different prompts: use repeat_interleave")
 
 
 def _tiled(function: ast.FunctionDef) -> Iterator[tuple[ast.Call, str]]:

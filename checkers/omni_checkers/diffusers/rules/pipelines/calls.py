@@ -54,9 +54,9 @@ class GeneratorReachesEveryDraw(Rule):
             for function in methods_of(cls):
                 for call in calls(function):
                     if (what := _draw(cls.source, call)) and not _generated(call):
-                        yield at(cls.source, call, f"{what} without a generator: equal seeds give other outputs")
+                        yield at(cls.source, call, f"{what} without a generator: equal seeds give different outputs")
                     elif not what and (name := _kept_from(cls, call)):
-                        yield at(cls.source, call, f"{name} takes a generator, and is given none: see what it draws")
+                        yield at(cls.source, call, f"{name} accepts a generator, but the call does not pass one")
 
 
 def _draw(source: SourceFile, call: ast.Call) -> str:
@@ -131,7 +131,7 @@ class LatentsCanBeAskedFor(Rule):
                 isinstance(one, ast.Constant) and one.value == "latent" for node in asked for one in walked(node)
             ):
                 yield at(
-                    cls.source, call, f'{cls.node.name} decodes whatever output_type is: "latent" is not asked for'
+                    cls.source, call, f'{cls.node.name} decodes for every output_type: nothing checks for "latent"'
                 )
 
 
@@ -160,7 +160,7 @@ class LoopShowsProgress(Rule):
             call = call_of(cls)
             loop = next(_loops(call), None) if call is not None else None
             if call is not None and loop is not None and not any(calls(call, "progress_bar")):
-                yield at(cls.source, loop, f"{cls.node.name} goes through timesteps without self.progress_bar")
+                yield at(cls.source, loop, f"{cls.node.name} loops over timesteps without self.progress_bar")
 
 
 def _loops(call: ast.FunctionDef) -> Iterator[ast.For]:
@@ -195,7 +195,7 @@ class SchedulerMakesTheSteps(Rule):
             loop = next(_loops(call), None) if call is not None else None
             stepped = any(last_name(one).startswith("step") for one in calls(cls.node))
             if loop is not None and not stepped:
-                yield at(cls.source, loop, f"{cls.node.name} goes through timesteps and calls no scheduler's step")
+                yield at(cls.source, loop, f"{cls.node.name} loops over timesteps without calling the scheduler's step")
 
 
 class ParametersHaveAnEffect(Rule):

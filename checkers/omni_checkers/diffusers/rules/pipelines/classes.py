@@ -44,7 +44,7 @@ class PipelinesStandAlone(Rule):
             for base in cls.node.bases if not is_old_name(cls) else ():
                 found = cls.source.resolve_class(dotted(base) or "")
                 if found is not None and ClassRef(*found).derives(_BASE):
-                    yield at(cls.source, base, f"{cls.node.name} is a {found[1].name}: copy what it takes from there")
+                    yield at(cls.source, base, f"{cls.node.name} derives from {found[1].name}: copy its methods")
 
 
 class CallKeepsNoGradients(Rule):
@@ -118,7 +118,7 @@ class PipelinesNameTheirComponents(Rule):
                 known = _variables(call)
                 for name in named[1]:
                     if name not in known:
-                        yield at(cls.source, named[0], f"callbacks may ask for '{name}', which __call__ does not have")
+                        yield at(cls.source, named[0], f"callbacks may request '{name}', which __call__ lacks")
 
 
 def _unknown(cls: ClassRef, components: set[str]) -> Iterator[Finding]:
@@ -126,12 +126,12 @@ def _unknown(cls: ClassRef, components: set[str]) -> Iterator[Finding]:
     if sequence is not None and sequence[0].node is cls.node and isinstance(sequence[1], ast.Constant):
         for name in str(sequence[1].value).split("->"):
             if name.strip() not in components and sequence[1].value:
-                yield at(cls.source, sequence[1], f"model_cpu_offload_seq names '{name}', which is no component")
+                yield at(cls.source, sequence[1], f"model_cpu_offload_seq names '{name}', which is not a component")
     for attribute in ("_optional_components", "_exclude_from_cpu_offload"):
         found = declared(cls, attribute)
         for name in found[1] if found is not None else ():
             if name not in components and found is not None:
-                yield at(cls.source, found[0], f"{attribute} names '{name}', which is no component")
+                yield at(cls.source, found[0], f"{attribute} names '{name}', which is not a component")
 
 
 def _variables(call: ast.FunctionDef) -> set[str]:

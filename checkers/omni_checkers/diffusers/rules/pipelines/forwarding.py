@@ -92,7 +92,7 @@ class WhatIsEncodedIsForwarded(Rule):
             for one in found:
                 for name in one.names:
                     if name not in read and not name.startswith("_"):
-                        yield at(cls.source, one.node, f"'{name}' of {one.function} is bound and goes nowhere")
+                        yield at(cls.source, one.node, f"'{name}' of {one.function} is assigned but never used")
             for component, taken in _denoisers(cls).items():
                 yield from _withheld(cls, call, component, taken, found)
 
@@ -153,7 +153,7 @@ def _withheld(
             wanted = [name for name in dict.fromkeys(taken) if name not in handed and _meant(name, bound, given)]
             if wanted and bound not in used:
                 what = " or ".join(f"'{name}'" for name in wanted)
-                yield at(cls.source, one.node, f"{component} takes {what}, and {one.function} gives it: hand it over")
+                yield at(cls.source, one.node, f"{component} accepts {what}, and {one.function} returns it: pass it")
 
 
 def _meant(name: str, bound: str, given: str) -> bool:

@@ -83,11 +83,11 @@ def _formulas(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
                 continue
             if isinstance(node.op, ast.Sub):
                 if _against(of) and start.id == of and isinstance(between.op, ast.Sub):
-                    yield node, f"guidance goes away from {to}, which is for the prompt"
+                    yield node, f"guidance starts at {to}, the prediction for the prompt"
             elif isinstance(between.op, ast.Sub) and _against(to) and not _against(of):
-                yield node, f"guidance goes towards {to}, which is against the prompt"
+                yield node, f"guidance moves towards {to}, the negative prediction"
             elif isinstance(between.op, ast.Add) and _against(of) != _against(to):
-                yield node, f"guidance adds {to} and {of}, and wants their difference"
+                yield node, f"guidance adds {to} and {of} instead of their difference"
 
 
 def _scaled(node: ast.expr) -> ast.BinOp | None:
@@ -112,12 +112,12 @@ def _orders(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
         return
     for call, first in found[1:]:
         if first != found[0][1]:
-            yield call, "the halves of this batch are in another order than those that were put together before"
+            yield call, "the halves of this batch are in another order than in the batch joined before"
     for node in walked(function):
         if isinstance(node, ast.Assign) and _halves(node.value) and len(node.targets) == 1:
             names = [last_name(one) for one in getattr(node.targets[0], "elts", [])]
             if len(names) == 2 and _against(names[0]) != _against(names[1]) and _against(names[0]) != found[0][1]:
-                yield node, f"the first half is {names[0]} here, and was put together in the other order"
+                yield node, f"the first half is {names[0]} here, but the batch was joined in the other order"
 
 
 def _negative_first(call: ast.Call) -> bool | None:
@@ -175,7 +175,7 @@ class EachHalfHasItsOwnConditions(Rule):
             if cls.derives("DiffusionPipeline", "ModularPipelineBlocks"):
                 for function in methods(cls.node):
                     for word, name in _borrowed(function):
-                        what = f"'{word.arg}' of the call against the prompt is {name}, and there is a negative one"
+                        what = f"'{word.arg}' of the negative call is {name}, although a negative counterpart exists"
                         yield at(cls.source, word.value, what)
 
 

@@ -64,15 +64,15 @@ def _turned(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
     for node in (one for one in walked(function) if isinstance(one, ast.BinOp)):
         right, left = _told(node.right), node.left
         if isinstance(node.op, ast.Sub) and _SHIFT.search(right):
-            yield node, f"{right} is taken away before decoding, and was taken away after encoding, too: add it"
+            yield node, f"{right} is subtracted both after encoding and before decoding: add it before decoding"
         elif isinstance(node.op, ast.Div) and _SCALING.search(right) and _shifted(left):
             yield node, f"latents are shifted before they are divided by {right}: divide first"
         elif isinstance(node.op, ast.Div) and right in reciprocal and not reciprocal[right]:
-            yield node, f"latents are divided by {right}, which is no reciprocal here: multiply"
+            yield node, f"latents are divided by {right}, which is not a reciprocal here: multiply"
         elif isinstance(node.op, ast.Mult) and _SCALING.search(right) and _latents(left):
-            yield node, f"latents are multiplied with {right}, as after encoding: divide before decoding"
+            yield node, f"latents are multiplied by {right}, as after encoding: divide before decoding"
         elif isinstance(node.op, ast.Mult) and reciprocal.get(right):
-            yield node, f"latents are multiplied with {right}, which is a reciprocal here: divide"
+            yield node, f"latents are multiplied by {right}, which is a reciprocal here: divide"
 
 
 def _told(node: ast.expr) -> str:

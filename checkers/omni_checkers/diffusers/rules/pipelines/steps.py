@@ -60,7 +60,7 @@ def _numbered(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
                 continue
             given = keyword(call, "timestep") or (call.args[1] if len(call.args) > 1 else None)
             if given is not None and last_name(given) == names[0]:
-                yield given, f"the scheduler is told the number of the step, {names[0]}, and wants its time, {names[1]}"
+                yield given, f"the scheduler receives the step's index, {names[0]}, instead of its timestep, {names[1]}"
 
 
 def _fewer(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
@@ -81,7 +81,7 @@ def _fewer(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
         for name in given:
             if name in times and times[name][1] in rows and name not in doubled:
                 node, of = times[name]
-                yield node, f"there is a time for each row of {of}, and the denoiser is given twice as many rows"
+                yield node, f"there is a timestep for each row of {of}, but the denoiser receives twice as many rows"
 
 
 def _units(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
@@ -96,7 +96,7 @@ def _units(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
             if one is not None and other is not None and abs(one - other) > _CLOSE * abs(other):
                 yield (
                     given,
-                    f"the denoiser is told {ast.unparse(given)} here, and {ast.unparse(told)} in the call before",
+                    f"the denoiser receives {ast.unparse(given)} here, but {ast.unparse(told)} in the call before",
                 )
 
 
@@ -199,7 +199,7 @@ class TensorsComeBackUnderTheirNames(Rule):
             if cls.derives("DiffusionPipeline", "ModularPipelineBlocks"):
                 for function in methods(cls.node):
                     for call, name, asked in _popped(function):
-                        yield at(cls.source, call, f"{name} becomes '{asked}' of what the callback gives back")
+                        yield at(cls.source, call, f"{name} becomes '{asked}' of the callback's result")
 
 
 def _popped(function: ast.FunctionDef) -> Iterator[tuple[ast.Call, str, str]]:

@@ -50,4 +50,4 @@ class CopiesAreCopies(Rule):
                 if original is None:
                     yield Finding(f"copied from {copy.place}, which does not exist", source.path, copy.line)
                 elif not same_copy(copy, original):
-                    yield Finding(f"not what stands at {copy.place}: copy it again", source.path, copy.line)
+                    yield Finding(f"differs from {copy.place}: copy it again", source.path, copy.line)

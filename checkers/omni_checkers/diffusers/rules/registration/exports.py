@@ -96,10 +96,10 @@ def _one_sided(source: SourceFile, exports: Exports) -> Iterator[Finding]:
     typed |= source.imports.keys() - {"*"}  # what the file itself needs is there in any case
     for (_, name), node in exports.lazy.items():
         if name not in typed and "*" not in typed and not name.startswith("_"):
-            yield at(source, node, f"'{name}' is in _import_structure, and not imported under TYPE_CHECKING")
+            yield at(source, node, f"'{name}' is in _import_structure, but not imported under TYPE_CHECKING")
     for (module, name), statement in exports.typed.items():
         if name not in lazy and name != "*" and not name.startswith("_"):
-            yield at(source, statement, f"'{name}' of {module} is there for type checkers alone: nobody can import it")
+            yield at(source, statement, f"'{name}' of {module} is imported for type checkers only")
 
 
 def _undefined(source: SourceFile, exports: Exports) -> Iterator[Finding]:
@@ -107,7 +107,7 @@ def _undefined(source: SourceFile, exports: Exports) -> Iterator[Finding]:
     for (module, name), node in [*exports.lazy.items(), *exports.typed.items()]:
         file = source.path.parent.joinpath(*module.split(".")).with_suffix(".py")
         if file.is_file() and name != "*" and not _defines(source.library, file, name):
-            yield at(source, node, f"{file.name} defines no '{name}'")
+            yield at(source, node, f"{file.name} does not define '{name}'")
 
 
 def _defines(library: Library, file: Path, name: str) -> bool:

@@ -52,7 +52,7 @@ class PipelinesHavePagesAndTests(Rule):
         root = package_root(path)
         checkout = root.parent.parent if root is not None else path
         if root is None or root.parent.name != "src":
-            raise NotApplicable("this is no checkout of diffusers")
+            raise NotApplicable("not a checkout of diffusers")
         shown, listed, named = _shown(checkout), _table(checkout), _named(checkout / _TESTS)
         for cls in pipelines:
             name = cls.node.name

@@ -91,7 +91,7 @@ class ModelsAreTestedByTesters(Rule):
     def check(self, path: Path, models: list[ClassRef], sources: list[SourceFile]) -> Findings:
         names = {cls.node.name for cls in models}
         if not (_checkout(path) / _TESTERS).is_dir():
-            raise NotApplicable("this checkout has no testers of models")
+            raise NotApplicable("this checkout has no model testers")
         tested: dict[str, list[tuple[Path, ast.ClassDef, bool]]] = {}
         for file, tree in _tests_of(path, sources, "models"):
             own = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -108,7 +108,7 @@ class ModelsAreTestedByTesters(Rule):
 def _checkout(path: Path) -> Path:
     root = package_root(path)
     if root is None or root.parent.name != "src":
-        raise NotApplicable("this is no checkout of diffusers")
+        raise NotApplicable("not a checkout of diffusers")
     return root.parent.parent
 
 

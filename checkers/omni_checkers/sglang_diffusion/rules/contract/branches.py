@@ -57,7 +57,7 @@ class BranchesAreNotExchanged(Rule):
                 reads = _reads(home, function)
                 for use in reads:
                     if use.name in wrong and not any(one.name == wrong[use.name] for one in reads):
-                        message = f"{name} reads '{use.name}' for the {branch} branch, and not '{wrong[use.name]}'"
+                        message = f"{name} reads '{use.name}' for the {branch} branch instead of '{wrong[use.name]}'"
                         yield at(use.source, use.node, message)
 
 

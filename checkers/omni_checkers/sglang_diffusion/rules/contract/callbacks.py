@@ -63,7 +63,7 @@ class CallbacksFitTheDenoiser(Rule):
         if positive.complete and serving.is_own(forward[0]):
             for missing in required(signature(forward[1], bound=True)):
                 if missing not in positive.found and missing not in _STANDARD:
-                    message = f"nothing gives '{missing}', which {denoiser.node.name}.forward needs"
+                    message = f"nothing passes '{missing}', which {denoiser.node.name}.forward requires"
                     yield at(forward[0].source, forward[1], message)
         yield from _onesided(serving, config, positive, negative, set(parameters(forward[1])))
 
@@ -76,7 +76,7 @@ def _asked(serving: Serving, denoiser: ClassRef, home: ClassRef, forward: ast.Fu
     known = {*parameters(forward), *read}
     for name in (*_TWICE, _OWN):
         if name not in known:
-            yield at(home.source, forward, f"{denoiser.node.name}.forward has no use for '{name}' of DenoisingStage")
+            yield at(home.source, forward, f"{denoiser.node.name}.forward does not accept DenoisingStage's '{name}'")
 
 
 def _judged(name: str, keys: Keys, denoiser: ClassRef, forward: ast.FunctionDef) -> Iterator[tuple[Finding, ast.AST]]:
@@ -86,14 +86,14 @@ def _judged(name: str, keys: Keys, denoiser: ClassRef, forward: ast.FunctionDef)
     spread = forward.args.kwarg.arg if forward.args.kwarg is not None else ""
     for key, (source, node) in keys.found.items():
         if key in _TWICE or (key == "guidance" and key in taken):
-            yield at(source, node, f"{name} gives '{key}', which DenoisingStage gives, too: a TypeError"), node
+            yield at(source, node, f"{name} returns '{key}', which DenoisingStage passes too: a TypeError"), node
         elif key == _OWN:
-            message = f"{name} gives '{key}', which get_pos_prompt_embeds and get_neg_prompt_embeds overwrite"
+            message = f"{name} returns '{key}', which get_pos_prompt_embeds and get_neg_prompt_embeds overwrite"
             yield at(source, node, message), node
         elif key not in taken and forward.args.kwarg is None:
-            yield at(source, node, f"{where} takes no '{key}': DenoisingStage drops it without a word"), node
+            yield at(source, node, f"{where} does not accept '{key}': DenoisingStage silently drops it"), node
         elif key not in taken and read_names is not None and key not in read_names:
-            yield at(source, node, f"{where} takes '{key}' among **{spread} and never reads it"), node
+            yield at(source, node, f"{where} accepts '{key}' in **{spread} and never reads it"), node
 
 
 def _onesided(serving: Serving, config: ClassRef, positive: Keys, negative: Keys, taken: set[str]) -> Iterator[Finding]:
@@ -107,7 +107,7 @@ def _onesided(serving: Serving, config: ClassRef, positive: Keys, negative: Keys
     home, node = given if forgotten else method
     for key in positive.found:
         if key in taken and key not in negative.found:
-            found = at(home.source, node, f"{_NEGATIVE} does not give '{key}', and {_POSITIVE} does")
+            found = at(home.source, node, f"{_NEGATIVE} does not return '{key}', but {_POSITIVE} does")
             yield Finding(found.message, found.path, found.line, found.column, severity=Severity.warning)
 
 

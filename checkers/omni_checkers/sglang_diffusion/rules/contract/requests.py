@@ -23,10 +23,10 @@ from omni_kit.upstream.diffusers.signatures import arguments
 
 _NEEDED = {
     "latents": "the noise that it starts from",
-    "timesteps": "the steps that it walks",
-    "scheduler": "it asserts that there is one",
-    "prompt_embeds": "an empty list is refused",
-    "generator": "its check refuses None",
+    "timesteps": "the timesteps of its loop",
+    "scheduler": "it asserts that it is set",
+    "prompt_embeds": "it rejects an empty list",
+    "generator": "its check rejects None",
     "raw_latent_shape": "it reads the first axis of it after the last step",
 }
 _NEGATIVE = "negative_prompt_embeds"
@@ -62,7 +62,7 @@ class StagesFillTheRequest(Rule):
             raise NotApplicable("the stages before denoising are SGLang's own")
         uses = [(one, uses_of(one.cls, _METHODS, serving.config)) for one in before]
         if any(found.unseen for one, found in uses if one in mine):
-            raise NotApplicable("a stage hands the request to code that cannot be read")
+            raise NotApplicable("a stage passes the request to code that cannot be followed")
         known = {name for _, found in uses for name in found.names}
         stage = mine[-1].cls
         method = stage.method("forward")
@@ -200,7 +200,7 @@ def _handed(serving: Serving, config: ClassRef, denoiser: ClassRef) -> Iterator[
             continue
         home, node = method if serving.is_own(method[0]) else (config, config.node)
         message = (
-            f"{name} gives the whole list, and {denoiser.node.name}.forward takes encoder_hidden_states for a tensor"
+            f"{name} returns the whole list, but {denoiser.node.name}.forward expects a tensor as encoder_hidden_states"
         )
         yield at(home.source, node, message)
 

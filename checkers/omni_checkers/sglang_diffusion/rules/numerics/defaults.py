@@ -49,7 +49,7 @@ class DefaultsAreThePipelines(Rule):
     def check(self, serving: Serving) -> Findings:
         pipeline, sampling = serving.upstream, serving.sampling
         if pipeline is None or sampling is None or not serving.is_own(sampling):
-            raise NotApplicable("there is no class of diffusers with this name, or no SamplingParams of its own")
+            raise NotApplicable("diffusers has no class with this name, or the integration has no SamplingParams")
         taken = arguments(pipeline.cls, "__call__")
         for registration in [one for one in serving.registrations if one.cls("sampling_param_cls") is not None]:
             yield from _distilled(registration)
@@ -64,7 +64,7 @@ class DefaultsAreThePipelines(Rule):
                 where = f"{taken[name].default} in {serving.name}.__call__ ({taken[name].where})"
                 place = found[0] if serving.is_own(found[0]) else sampling
                 node = fields(place).get(name, place.node)
-                one = at(place.source, node, f"'{name}' is {found[1]} by default, and {where}")
+                one = at(place.source, node, f"'{name}' is {found[1]} by default, but {where}")
                 yield replace(one, severity=Severity.warning) if name in _GUIDES else one
 
 
@@ -118,6 +118,6 @@ def _distilled(registration: Registration) -> Iterator[Finding]:
         found = at(
             registration.source,
             node,
-            f"{registration.paths[0]} is distilled, and {cls.node.name} takes {steps[1]} steps",
+            f"{registration.paths[0]} is distilled, but {cls.node.name} uses {steps[1]} steps",
         )
         yield Finding(found.message, found.path, found.line, found.column, severity=Severity.warning)

@@ -53,7 +53,7 @@ class PositionsHaveUpstreamsLayout(Rule):
             if wanted is not None and isinstance(style, ast.Constant) and style.value is (not wanted):
                 pairs = "halves" if wanted else "neighbours"
                 yield at(
-                    source, style, f"is_neox_style is {style.value}, and {serving.upstream_denoiser} pairs {pairs}"
+                    source, style, f"is_neox_style is {style.value}, but {serving.upstream_denoiser} pairs {pairs}"
                 )
 
 
@@ -63,7 +63,7 @@ def _dead(source: SourceFile) -> Iterator[Finding]:
             read = {item.id for item in walked(node) if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load)}
             for one in [*node.args.args, *node.args.kwonlyargs]:
                 if _is_flag(one.arg) and one.arg not in read and not _is_stub(node):
-                    yield at(source, one, f"'{one.arg}' is taken, and nothing reads it")
+                    yield at(source, one, f"'{one.arg}' is accepted, but nothing reads it")
     loads = {
         item.attr for item in walked(source.tree) if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Load)
     }
@@ -74,7 +74,7 @@ def _dead(source: SourceFile) -> Iterator[Finding]:
         if not isinstance(node, ast.Attribute) or isinstance(node.ctx, ast.Load) or dotted(node.value) != "self":
             continue
         if _is_flag(node.attr) and node.attr not in loads | strings:
-            yield at(source, node, f"'self.{node.attr}' is stored, and nothing reads it")
+            yield at(source, node, f"'self.{node.attr}' is stored, but nothing reads it")
 
 
 def _is_flag(name: str) -> bool:

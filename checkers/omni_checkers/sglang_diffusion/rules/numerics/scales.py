@@ -71,12 +71,10 @@ def _judged(
         return
     nothing = (constant(shift) is None and isinstance(shift, ast.Constant)) or not added
     if convention.convention == "mean and deviation" and not any(_is(name, _DEVIATIONS) for name in by):
-        message = f"latents are scaled by mean and deviation in diffusers ({convention.where}), and by neither here"
+        message = f"diffusers scales latents by mean and deviation ({convention.where}), but this does not"
         yield at(place, value, message)
     elif convention.convention == "shift and scale" and nothing:
-        yield at(
-            place, value, f"diffusers adds the autoencoder's shift_factor ({convention.where}), and this adds nothing"
-        )
+        yield at(place, value, f"diffusers adds the autoencoder's shift_factor ({convention.where}), but this does not")
 
 
 def _wrong_scale(by: Degree) -> Iterator[str]:
@@ -86,7 +84,7 @@ def _wrong_scale(by: Degree) -> Iterator[str]:
         elif "scaling_factor" in name and power < 0:
             yield f"the scale is 1 / {name}: SGLang divides by it, so it has to be {name} itself"
         elif _is(name, _MEANS):
-            yield f"the scale is made of {name}, which is what SGLang adds: scale comes first, shift second"
+            yield f"the scale is {name}, which SGLang adds: return scale, then shift"
     if "-" in by:
         yield "the scale is negative"
 
@@ -98,7 +96,7 @@ def _wrong_shift(added: Degree) -> Iterator[str]:
     elif not means:
         for name in added:
             if _is(name, _DEVIATIONS) or "scaling_factor" in name:
-                yield f"the shift is made of {name}, which is what SGLang divides by: scale comes first, shift second"
+                yield f"the shift is {name}, which SGLang divides by: return scale, then shift"
 
 
 def _is(name: str, words: tuple[str, ...]) -> bool:

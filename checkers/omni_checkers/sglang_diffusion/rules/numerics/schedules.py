@@ -65,12 +65,12 @@ class ScheduleIsTheSchedulers(Rule):
         standard = any(one.cls.node.name == "TimestepPreparationStage" for one in stages)
         setting = list(_setting(serving, mine))
         if not standard and not setting:
-            raise NotApplicable("nothing here sets the steps of a scheduler")
+            raise NotApplicable("no code of the integration sets a scheduler's timesteps")
         place = (setting[0].source, setting[0].value) if setting else (serving.cls.source, serving.cls.node)
         mus = [*_handed(setting, "mu"), *_returned(serving)]
         call = _upstreams(serving)
         if call is not None and keyword(call, "mu") is not None and not mus and not _spreads(setting):
-            yield at(place[0], place[1], f"{serving.name} hands mu to its scheduler, and nothing here does")
+            yield at(place[0], place[1], f"{serving.name} passes `mu` to its scheduler, but this integration does not")
         if call is not None and _configured(serving):
             yield from _constant(serving, mus)
         yield from _grids(serving, setting, standard)
@@ -153,7 +153,7 @@ def _configured(serving: Serving) -> bool:
 def _constant(serving: Serving, mus: list[Given]) -> Iterator[Finding]:
     for one in mus:
         if one.source.path in serving.own and not _reads_config(one) and _is_followed(one):
-            found = at(one.source, one.value, "mu is made of constants: what the scheduler's config says has no effect")
+            found = at(one.source, one.value, "mu is computed from constants: the scheduler's config has no effect")
             yield Finding(found.message, found.path, found.line, found.column, severity=Severity.warning)
 
 
@@ -207,7 +207,7 @@ def _grids(serving: Serving, setting: list[Given], standard: bool) -> Iterator[F
             yield at(one.source, one.value, _unlike(found, wanted))
     if setting and not any(_handed(setting, "sigmas")) and not _spreads(setting):
         yield at(
-            setting[0].source, setting[0].value, f"{serving.name} hands its sigmas to the scheduler, and this does not"
+            setting[0].source, setting[0].value, f"{serving.name} passes its sigmas to the scheduler, but this does not"
         )
     config = serving.config
     if standard and not setting and config is not None:
@@ -218,7 +218,7 @@ def _grids(serving: Serving, setting: list[Given], standard: bool) -> Iterator[F
             yield at(
                 place[0],
                 place[1],
-                _unlike(given, wanted) if given else f"prepare_sigmas makes none of the sigmas of {serving.name}",
+                _unlike(given, wanted) if given else f"prepare_sigmas returns none of the sigmas of {serving.name}",
             )
 
 
@@ -229,7 +229,7 @@ def _same(one: list[float], two: list[float]) -> bool:
 def _unlike(found: list[float], wanted: list[float]) -> str:
     shown = ", ".join(f"{one:.3g}" for one in [*found[:2], *found[-1:]])
     theirs = ", ".join(f"{one:.3g}" for one in [*wanted[:2], *wanted[-1:]])
-    return f"for 10 steps these are {len(found)} sigmas ({shown}), and diffusers has {len(wanted)} ({theirs})"
+    return f"for 10 steps this gives {len(found)} sigmas ({shown}), but diffusers has {len(wanted)} ({theirs})"
 
 
 def _shifted(one: Given) -> Iterator[Finding]:

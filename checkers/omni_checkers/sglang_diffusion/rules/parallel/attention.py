@@ -57,12 +57,12 @@ class DegreesAreImplemented(Rule):
         words = {word for source in used for word in _words(source)}
         shares = any(group in word for word in words for group in (*_SHARING, *_GROUPS))
         if not shares and not _refuses(serving, config) and _shards(serving, config):
-            message = f"latents are shared out over devices, and {denoiser.node.name} attends to its own share alone"
+            message = f"latents are split across devices, but {denoiser.node.name} attends only to its own part"
             yield at(denoiser.source, denoiser.node, message)
         if not words & set(_TENSOR):
             shared = ((source, call) for source in used for call in calls(source.tree, *_SHARDED) if not _gathers(call))
             for source, call in list(shared)[:1]:
-                yield at(source, call, "this shares heads out by tensor parallelism, and their number is not divided")
+                yield at(source, call, "tensor parallelism splits the heads, but their number is not divided")
 
 
 def _gathers(call: ast.Call) -> bool:

@@ -50,7 +50,7 @@ class ArchitectureHasEveryArgument(Rule):
         pipeline = serving.upstream
         upstream = find_class(pipeline.library, serving.upstream_denoiser) if pipeline is not None else None
         if arch is None or upstream is None or not serving.is_own(arch):
-            raise NotApplicable("there is no denoiser of diffusers for this pipeline, or no architecture of its own")
+            raise NotApplicable("diffusers has no denoiser for this pipeline, or the integration has no architecture")
         read, given_up = _names_read(arch, serving.denoiser)
         for name, argument in arguments(upstream).items():
             found = _field(arch, name)
@@ -59,11 +59,11 @@ class ArchitectureHasEveryArgument(Rule):
                 continue
             if found is None and name not in _derived(arch):
                 lost = name not in read
-                what = "which nothing reads then" if lost else "which is read, and is missing where no config says it"
+                what = "and nothing reads the key" if lost else "which is read, and is missing where no config says it"
                 one = at(arch.source, arch.node, f"{arch.node.name} has no field for {told}, {what}")
                 yield one if lost else Finding(one.message, one.path, one.line, one.column, severity=Severity.warning)
             elif found is not None and _differ(value := _literal(found[1].value), argument.default):
-                text = f"'{name}' is {value!r} by default, and {argument.default!r} is the {told}"
+                text = f"'{name}' is {value!r} by default, but {argument.default!r} is the {told}"
                 place = found if serving.is_own(found[0]) else (arch, arch.node)
                 one = at(place[0].source, place[1], text)
                 yield Finding(one.message, one.path, one.line, one.column, severity=Severity.info)

@@ -57,7 +57,7 @@ class ConfigsAreDataclasses(Rule):
 
     def check(self, serving: Serving) -> Findings:
         if serving.config is None:
-            raise NotApplicable("no PipelineConfig of this pipeline can be found")
+            raise NotApplicable("this pipeline has no PipelineConfig that can be found")
         if serving.dit_config is not None:
             yield from _arch(serving, serving.dit_config)
         roots = (serving.config, serving.sampling, serving.dit_config, serving.arch_config, serving.vae_config)
@@ -73,10 +73,10 @@ def _arch(serving: Serving, config: ClassRef) -> Iterator[Finding]:
         return
     arch = serving.arch_config
     if arch is None and _is_plain(found[1]):
-        message = f"arch_config of {config.node.name} is no DiTArchConfig: what config.json says cannot be set on it"
+        message = f"arch_config of {config.node.name} is not a DiTArchConfig: config.json cannot be applied to it"
         yield at(found[0].source, found[1], message)
     elif arch is not None and not arch.is_a("DiTArchConfig") and not unseen_bases(arch):
-        yield at(found[0].source, found[1], f"{arch.node.name} is no DiTArchConfig")
+        yield at(found[0].source, found[1], f"{arch.node.name} is not a DiTArchConfig")
 
 
 def _is_plain(node: ast.expr) -> bool:
@@ -140,12 +140,12 @@ class DenoiserIsBaseDiT(Rule):
         if not dit.is_a("BaseDiT"):
             if _value(dit, _MAPPING) is None or dit.method("post_load_weights") is None:
                 yield at(
-                    dit.source, dit.node, f"{dit.node.name} is no BaseDiT: the loader falls back to diffusers' class"
+                    dit.source, dit.node, f"{dit.node.name} is not a BaseDiT: the loader falls back to diffusers' class"
                 )
             return
         yield from _constructor(dit)
         if _value(dit, _MAPPING) is None:
-            yield at(dit.source, dit.node, f"{dit.node.name} defines no '{_MAPPING}'")
+            yield at(dit.source, dit.node, f"{dit.node.name} does not define '{_MAPPING}'")
         arch = serving.arch_config
         if arch is not None and serving.is_own(arch) and not unseen_bases(arch):
             for name in (_HEADS,) if _told(arch, _HEAD) else (_HEADS, _WIDTH):
@@ -153,7 +153,7 @@ class DenoiserIsBaseDiT(Rule):
                     yield at(
                         arch.source,
                         arch.node,
-                        f"{arch.node.name} leaves '{name}' at 0: DenoisingStage asks for the width of a head",
+                        f"{arch.node.name} leaves '{name}' at 0: DenoisingStage needs the head dimension",
                     )
 
 
@@ -177,10 +177,10 @@ def _constructor(dit: ClassRef) -> Iterator[Finding]:
     home, init = found
     for name in ("config", "hf_config"):
         if name not in parameters(init) and init.args.kwarg is None:
-            yield at(home.source, init, f"{dit.node.name} takes no '{name}', which the loader gives")
+            yield at(home.source, init, f"{dit.node.name} does not accept '{name}', which the loader passes")
     for name in required(signature(init, bound=True)):
         if name not in ("config", "hf_config"):
-            yield at(home.source, init, f"{dit.node.name} needs '{name}', which the loader does not give")
+            yield at(home.source, init, f"{dit.node.name} requires '{name}', which the loader does not pass")
 
 
 def _value(cls: ClassRef, name: str) -> ast.expr | None:
@@ -253,11 +253,11 @@ def _compared(serving: Serving, cls: ClassRef, home: ClassRef, own: ast.Function
     needed = [name for name in required(theirs) if name in given]
     extra = [name for name in required(mine) if name not in named(theirs) and name not in took[: len(needed)]]
     if misfit(mine, len(needed), (), partial=True) and not (double_star(mine) and {*took} <= {*given}):
-        yield at(home.source, own, f"{where} is called with ({', '.join(given)}), and this takes ({', '.join(took)})")
+        yield at(home.source, own, f"{where} is called with ({', '.join(given)}), but this accepts ({', '.join(took)})")
     elif extra:
-        yield at(home.source, own, f"{where} is called without '{extra[0]}', which this needs")
+        yield at(home.source, own, f"{where} is called without '{extra[0]}', which this requires")
     elif not star(mine) and (lost := [one for one in given if one in _SPELLED and misfit(mine, 0, [one], True)]):
-        yield at(home.source, own, f"{where} is called with '{lost[0]}=', which this does not take")
+        yield at(home.source, own, f"{where} is called with '{lost[0]}=', which this does not accept")
 
 
 _SPELLED = frozenset({"dtype"})

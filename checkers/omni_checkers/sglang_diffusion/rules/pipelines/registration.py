@@ -66,13 +66,13 @@ def _plugin(serving: Serving, own: list[SourceFile]) -> Iterator[Finding]:
         )
     for one in mine:
         if one.within is not None and not _reached(one.within.name, own):
-            message = f"{one.within.name}() registers {name}, and nothing calls it when the package is imported"
+            message = f"{one.within.name}() registers {name}, but nothing calls it at import"
             yield at(one.source, one.within, message)
     known = {cls.node for source in own for _, cls, _ in registered_models(source) if cls is not None}
     unread = any(cls is None for source in own for _, cls, _ in registered_models(source))
     dit = serving.denoiser
     if dit is not None and serving.is_own(dit) and dit.node not in known and not unread:
-        message = f"{dit.node.name} is not given to ModelRegistry.register_model: diffusers' class runs in its place"
+        message = f"{dit.node.name} is not passed to ModelRegistry.register_model: diffusers' class runs instead"
         yield at(dit.source, dit.node, message)
 
 
@@ -90,7 +90,7 @@ def _in_tree(serving: Serving, own: list[SourceFile]) -> Iterator[Finding]:
         if one.within is None or one.within is home:
             continue
         if home is None or not any(calls(home, one.within.name)):
-            yield at(one.source, one.call, f"{one.within.name}() registers, and SGLang calls {_REGISTER}() alone")
+            yield at(one.source, one.call, f"{one.within.name}() registers, but SGLang calls only {_REGISTER}()")
     dit = serving.denoiser
     if dit is not None and serving.is_own(dit) and not any(_is(one, dit) for one in entries(dit.source)):
         yield at(dit.source, dit.node, f"the file's EntryClass does not name {dit.node.name}: SGLang does not find it")
@@ -99,13 +99,13 @@ def _in_tree(serving: Serving, own: list[SourceFile]) -> Iterator[Finding]:
 def _given(one: Registration) -> Iterator[Finding]:
     for word in one.call.keywords:
         if word.arg is not None and word.arg not in _KEYWORDS[one.function]:
-            yield at(one.source, word.value, f"{one.function} takes no '{word.arg}'")
+            yield at(one.source, word.value, f"{one.function} does not accept '{word.arg}'")
     for name, base in _BASES.items():
         cls = one.cls(name)
         if name not in one.given and not any(word.arg is None for word in one.call.keywords):
             yield at(one.source, one.call, f"{one.function} needs '{name}'")
         elif cls is not None and base and not cls.is_a(base) and not unseen_bases(cls):
-            yield at(one.source, one.given[name], f"{cls.node.name} is no {base}")
+            yield at(one.source, one.given[name], f"{cls.node.name} is not a {base}")
 
 
 def _is(one: ClassRef | None, two: ClassRef) -> bool:
@@ -144,7 +144,7 @@ class ModulesAreUpstreams(Rule):
             name = call.args[0] if call.args else None
             optional = len(call.args) > 1 or any(word.arg == "default_value" for word in call.keywords)
             if isinstance(name, ast.Constant) and name.value not in known and not optional and listed:
-                yield at(serving.cls.source, call, f"{name.value!r} is not among _required_config_modules: it is None")
+                yield at(serving.cls.source, call, f"{name.value!r} is not in _required_config_modules, so it is None")
 
 
 def _upstreams(serving: Serving, listed: list[str], node: ast.expr, source: SourceFile) -> Iterator[Finding]:

@@ -78,9 +78,9 @@ class EncodersGetEverything(Rule):
 def _compared(one: EncoderCall, wanted: dict[str, frozenset[str]], serving: Serving) -> Iterator[Finding]:
     if one.encoder in wanted:
         for name in sorted(wanted[one.encoder] - one.given - _HOW):
-            yield at(one.source, one.call, f"{serving.name} gives '{name}' to its {one.encoder}, and this does not")
+            yield at(one.source, one.call, f"{serving.name} passes '{name}' to its {one.encoder}, but this does not")
     elif not wanted and _MASK not in one.given and "input_ids" in one.given and _pads(one.source):
-        found = at(one.source, one.call, f"prompts are padded, and the {one.encoder} gets no {_MASK}")
+        found = at(one.source, one.call, f"prompts are padded, but the {one.encoder} receives no {_MASK}")
         yield Finding(found.message, found.path, found.line, found.column, severity=Severity.warning)
 
 
@@ -165,9 +165,9 @@ def _standard(serving: Serving, config: ClassRef, wanted: dict[str, frozenset[st
     nothing = all(constant(value) is None and isinstance(value, ast.Constant) for value in returns(method[1]))
     masked = {name for name, given in wanted.items() if _MASK in given}
     if nothing and masked and serving.is_own(method[0]):
-        message = f"{_METHOD} gives nothing, and {serving.name} gives a mask to its {sorted(masked)[0]}"
+        message = f"{_METHOD} returns nothing, but {serving.name} passes a mask to its {sorted(masked)[0]}"
         yield at(method[0].source, method[1], message)
     elif not masked and method[0].node.name == "PipelineConfig" and not _speaks(serving, config):
-        message = f"{serving.name} gives its encoders no {_MASK}, and SGLang does unless {_METHOD} says otherwise"
+        message = f"{serving.name} passes its encoders no {_MASK}, but SGLang does unless {_METHOD} is overridden"
         found = at(config.source, config.node, message)
         yield Finding(found.message, found.path, found.line, found.column, severity=Severity.warning)

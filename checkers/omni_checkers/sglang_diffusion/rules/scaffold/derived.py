@@ -49,7 +49,7 @@ class DerivedCodeIsUnchanged(Rule):
         try:
             recorded = read_record(path)
         except BadInput as error:
-            raise NotApplicable("there is no record of a scaffold") from error
+            raise NotApplicable("the integration has no scaffold record") from error
         for name, text in recorded.base.items():
             file = files.get((recorded.root / name).resolve()) or files.get(recorded.root / name)
             if file is None or not name.endswith(".py"):

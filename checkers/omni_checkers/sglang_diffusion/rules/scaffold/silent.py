@@ -42,7 +42,7 @@ class UnservedArgumentsAreListed(Rule):
     def check(self, serving: Serving, path: Path, files: dict[Path, File]) -> Findings:
         readme = path / README
         if serving.upstream is None or not readme.is_file():
-            raise NotApplicable("there is no class of diffusers with this name, or no README")
+            raise NotApplicable("diffusers has no class with this name, or the package has no README")
         text = readme.read_text(encoding="utf-8", errors="replace")
         trees = (file.tree for file in files.values() if file.tree is not None)
         served = {*ASKED, *(name for tree in trees for name in _passed(tree))}
@@ -50,8 +50,8 @@ class UnservedArgumentsAreListed(Rule):
             served |= {name for entry in own_classes(serving.sampling) for name in fields(entry)}
         for one in unserved(serving.upstream, served):
             if not one.ready and f"`{one.name}`" not in text:
-                yield at(serving.cls.source, serving.cls.node, f"no request carries '{one.name}' of {serving.name} "
-                         f"({one.where}), and {README} does not say so")  # fmt: skip
+                yield at(serving.cls.source, serving.cls.node, f"requests lack '{one.name}' of {serving.name} "
+                         f"({one.where}), and {README} does not list it")  # fmt: skip
 
 
 def _passed(tree: ast.AST) -> Iterator[str]:

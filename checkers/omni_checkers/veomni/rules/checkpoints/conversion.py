@@ -43,7 +43,7 @@ class IndexMappingBesideConverter(Rule):
             judged += 1
             value = item.attached(_INDEX)
             if value is None:
-                message = f"{item.name} has a converter that merges keys and no {_INDEX}: its experts are not exported"
+                message = f"{item.name} has a converter that merges keys but no {_INDEX}: its experts are not exported"
                 yield Finding(message, *item.place)
             elif isinstance(value, Function) and "staticmethod" not in decorators(value.node):
                 yield Finding(f"{_INDEX} of {item.name} is a plain function: wrap it in staticmethod", *item.place)
@@ -107,19 +107,19 @@ def _complaints(rehearsal: Rehearsal, program: Program) -> Iterator[str]:
     wanted = {case.parameter for case in rehearsal.cases}
     for name in dict.fromkeys(str(name) for name, _ in trial.emitted):
         if name not in wanted:
-            yield f"{rehearsal.name}: the converter makes '{name}', which is no parameter of the experts"
+            yield f"{rehearsal.name}: the converter returns '{name}', which is not a parameter of the experts"
     if trial.complaint:
         yield f"{rehearsal.name}: finalize raises after a complete checkpoint: {trial.complaint}"
     again = rehearsal.run(program, [(case.parameter, case.ready) for case in rehearsal.cases])
     for case in rehearsal.cases if not again.wrong else ():
         if case.parameter not in again.refused and dict(again.emitted).get(case.parameter) != case.ready:
-            yield f"{rehearsal.name}: {case.parameter} that is stacked already does not pass through unchanged"
+            yield f"{rehearsal.name}: {case.parameter} that is stacked already changes"
 
 
 def _wrong(case: Case, trial: Trial) -> str:
     made = [tensor for name, tensor in trial.emitted if name == case.parameter]
     if len(made) != 1:
-        return f"the converter makes {case.parameter} {len(made)} times from a complete checkpoint"
+        return f"the converter returns {case.parameter} {len(made)} times for a complete checkpoint"
     if made[0].shape != case.wanted.shape:
         return (
             f"{case.parameter} has the shape {list(made[0].shape)} where transformers makes {list(case.wanted.shape)}"

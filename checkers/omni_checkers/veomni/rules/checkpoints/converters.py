@@ -102,12 +102,12 @@ class FinalizeRaises(Rule):
             buffering += bool(kept)
             line = finalize.lineno if finalize is not None else converter.node.lineno
             if finalize is None and kept:
-                yield Finding(f"{name} keeps tensors in {_names(kept)} and has no finalize", converter.file.path, line)
+                yield Finding(f"{name} collects {_names(kept)} but has no finalize", converter.file.path, line)
             elif name in silent and silent[name] and kept:
                 message = f"finalize of {name} does not raise when '{silent[name]}' is missing from the checkpoint"
                 yield Finding(message, converter.file.path, line)
             elif left and name not in silent:
-                message = f"finalize of {name} never raises when {_names(left)} still holds tensors"
+                message = f"finalize of {name} never raises when {_names(left)} still contains tensors"
                 yield Finding(message, converter.file.path, line)
         if not buffering:
             raise NotApplicable("no converter keeps tensors between calls")

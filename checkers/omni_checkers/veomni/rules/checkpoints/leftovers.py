@@ -87,7 +87,7 @@ class ConverterIsNeeded(Rule):
                     idle.setdefault(callees[path.name], path)
         for callee, path in idle.items():
             if callee not in needed:
-                message = f"transformers reads the experts of {path.name} as they lie: it needs no converter"
+                message = f"transformers loads the experts of {path.name} without conversion: it needs no converter"
                 yield Finding(message, *path.place)
         if not judged:
             raise NotApplicable("no returned class has stacked experts that can be read")
@@ -121,13 +121,13 @@ class NoExpertPartsWithoutExperts(Rule):
         converter_classes: list[ConverterClass] | None = None,
     ) -> Findings:
         if not kinds or kinds & WITH_EXPERTS:
-            raise NotApplicable("the model has experts, or its kind is not known")
+            raise NotApplicable("the model has experts, or its kind is unknown")
         for converter in filter(_speaks_of_experts, converter_classes or []):
-            message = f"{converter.node.name} converts experts, and the model has none"
+            message = f"{converter.node.name} converts experts, but the model has none"
             yield Finding(message, converter.file.path, converter.node.lineno)
         for path in {path.name: path for path in returned}.values():
             if isinstance(path.value, Class) and path.attached(METHOD) is not None:
-                yield Finding(f"{path.name} has a plan for experts, and the model has none", *path.place)
+                yield Finding(f"{path.name} has a plan for experts, but the model has none", *path.place)
 
 
 def _speaks_of_experts(converter: ConverterClass) -> bool:

@@ -55,7 +55,7 @@ class RenamedKeysLeadToParts(Rule):
                     for value, first in _leading(node):
                         parts = _parts(node, classes)
                         if parts is not None and first not in parts:
-                            message = f"{_MAPPING} leads to '{first}', and {node.name} has no such part"
+                            message = f"{_MAPPING} maps to '{first}', but {node.name} has no such part"
                             yield Finding(message, file.path, value.lineno)
 
 

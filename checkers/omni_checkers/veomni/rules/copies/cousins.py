@@ -54,12 +54,12 @@ class CousinsSayTheSame(Rule):
     obligations = ("VEO-PG-39",)
     failure_modes = ("sp-sharding-set-wrong", "cu-seqlens-padding")
     detectors = (
-        Detector(1, "altered-statement", "Keep what the copied statement says, where all the others say the same."),
-        Detector(2, "rewritten-statement", "Do not rewrite a statement of a function that is otherwise a copy."),
-        Detector(3, "discarded-result", "Keep the results that the others keep."),
+        Detector(1, "altered-statement", "Keep a copied statement the same where all other integrations agree."),
+        Detector(2, "rewritten-statement", "Do not rewrite a single statement of a copied function."),
+        Detector(3, "discarded-result", "Keep the results that the other integrations keep."),
         Detector(4, "exchanged-statements", "Keep the order of statements that depend on each other."),
-        Detector(5, "left-out-statement", "Keep statements that change a value and that most of the others have."),
-        Detector(6, "odd-statement", "Between the same statements, write what all the others write."),
+        Detector(5, "left-out-statement", "Keep value-changing statements that most other integrations have."),
+        Detector(6, "odd-statement", "Between the same statements, write what all other integrations write."),
     )
     BAD = (_both(last="first + size"),)
     GOOD = (_both(last="first + share"),)

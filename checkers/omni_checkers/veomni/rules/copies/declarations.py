@@ -69,11 +69,11 @@ def _lost(ours: ast.ClassDef, theirs: ast.ClassDef) -> Iterator[str]:
     mine, wanted = _declared(ours), _declared(theirs)
     for name, value in wanted.items():
         if name not in mine:
-            yield f"does not declare '{name}', which upstream's does"
+            yield f"does not declare '{name}', but upstream's class does"
         elif isinstance(value, ast.expr) and isinstance(mine[name], ast.expr):
             if not _holds(mine[name], value):
                 own, upstreams = unparse_cached(mine[name])[:60], unparse_cached(value)[:60]
-                yield f"has another '{name}' than upstream's: {own}, not {upstreams}"
+                yield f"has '{name}' = {own}; upstream has {upstreams}"
         elif isinstance(value, ast.FunctionDef):
             for decorator in sorted(_decorators(value) - _decorators(mine[name])):
                 yield f"has '{name}' without upstream's @{decorator}"

@@ -76,7 +76,7 @@ class SettingsAreRead(Rule):
             mentioned = one.mentions() if read else set()
             lost = [name for name, other in read if not {name, *other} & mentioned]
             if lost and not _taken_out(one.copy.ours) and not _handed_over(one):
-                message = f"{one.name} does not read {', '.join(sorted(set(lost)))}, which upstream's reads"
+                message = f"{one.name} does not read {', '.join(sorted(set(lost)))}, but upstream does"
                 yield Finding(message, one.item.file.path, one.copy.ours.lineno)
 
 
@@ -181,12 +181,12 @@ def _misfits(one: Override) -> Iterator[str]:
         pairs = zip(order, placed, strict=False)
         renamed = {name for name, own in pairs if own not in order and name in required(theirs)}
         lost = [name for name in wanted if name not in mine and name not in renamed]
-        yield from (f"does not take '{name}', as upstream's does" for name in lost)
+        yield from (f"does not take '{name}', but upstream does" for name in lost)
         outer = one.owner.endswith(("Model", "ForCausalLM", "ForConditionalGeneration"))
         if double_star(theirs) and outer:
             yield f"does not take **{double_star(theirs)}, as upstream's does"
     if [name for name in placed if name in order] != [name for name in order if name in placed]:
-        yield f"takes its parameters in another order than upstream's: {', '.join(order)}"
+        yield f"takes its parameters in another order than upstream: {', '.join(order)}"
     own = defaults(ours)
     for name, default in defaults(theirs).items():
         if name in own and unparse_cached(own[name]) != unparse_cached(default):

@@ -59,7 +59,7 @@ class UnitsExist(Rule):
                     known = classes if id(node) in patched else classes | upstream_strings(item)
                     for name, line in _words(node.value):
                         if name not in known:
-                            message = f"{_NAMES} names {name}, and the file has no such class"
+                            message = f"{_NAMES} names {name}, but the file has no such class"
                             yield Finding(message, item.file.path, line)
 
 
@@ -92,10 +92,10 @@ class RestReachesBase(Rule):
                     used = sum(isinstance(n, ast.Name) and n.id == rest.arg for n in walked(function))
                     calls = [n for n in walked(function) if isinstance(n, ast.Call) and _is_base(n)]
                     if calls and not used:
-                        message = f"{node.name} takes **{rest.arg} and hands nothing of it on"
+                        message = f"{node.name} takes **{rest.arg} but does not pass it on"
                         yield Finding(message, file.path, calls[0].lineno)
         if not judged:
-            raise NotApplicable("no config class takes further keywords")
+            raise NotApplicable("no config class takes **kwargs")
 
 
 def _words(value: ast.expr) -> Iterator[tuple[str, int]]:

@@ -44,7 +44,7 @@ class OutputsAreFilled(Rule):
                 if (bare := _tuple(one.copy.ours)) is not None:
                     judged = True
                     theirs = ", ".join(sorted({unparse_cached(call.func) for call in _made(one.copy.theirs)}))
-                    message = f"{one.name} returns a tuple, and upstream's an object: {theirs}"
+                    message = f"{one.name} returns a tuple, but upstream an object: {theirs}"
                     yield Finding(message, one.item.file.path, bare.lineno)
                 continue
             judged = True
@@ -54,10 +54,10 @@ class OutputsAreFilled(Rule):
             open_ended = any(keyword.arg is None for keyword in made[-1].keywords) or any(call.args for call in made)
             lost = [] if open_ended else sorted((wanted & own) - given)
             if lost:
-                message = f"{one.name} leaves {', '.join(lost)} of its output unfilled; upstream fills it"
+                message = f"{one.name} leaves {', '.join(lost)} of its output empty; upstream sets it"
                 yield Finding(message, one.item.file.path, made[-1].lineno)
         if not judged:
-            raise NotApplicable("no patched method makes an output")
+            raise NotApplicable("no patched method returns an output object")
 
 
 def _made(function: ast.FunctionDef) -> Iterator[ast.Call]:

@@ -78,7 +78,7 @@ class OneCodeHasOneKernel(Rule):
                     other, own = next((place.file, said) for said, place in known.items())
                     where = f"{other.parent.name}/{other.name}"
                     message = (
-                        f"{name} is OpSlot('{operation}', '{variant}'), and beside the same code OpSlot('{operation}', "
+                        f"{name} is OpSlot('{operation}', '{variant}'), but the same code has OpSlot('{operation}', "
                         f"'{own}') in {where}"
                     )
                     yield Finding(message, function.file, line)

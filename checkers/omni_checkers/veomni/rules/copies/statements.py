@@ -52,13 +52,13 @@ class CopiesSayTheSame(Rule):
     obligations = ("VEO-PG-39", "VEO-LOSS-10")
     failure_modes = ("override-signature-drift",)
     detectors = (
-        Detector(1, "altered-statement", "Keep what upstream's statement says: numbers, operators, arguments, casts."),
-        Detector(2, "misplaced-value", "Give each place the value that upstream gives it."),
-        Detector(3, "other-elements", "Take the elements that upstream takes: halves are not every second element."),
+        Detector(1, "altered-statement", "Keep the numbers, operators, arguments and casts of upstream's statement."),
+        Detector(2, "misplaced-value", "Use each value where upstream uses it."),
+        Detector(3, "other-elements", "Select the same elements as upstream: halves are not every second element."),
         Detector(4, "turned-switch", "Pass switches as upstream passes them."),
         Detector(5, "discarded-result", "Keep the results that upstream keeps."),
         Detector(6, "exchanged-statements", "Keep upstream's order of statements that depend on each other."),
-        Detector(7, "reordered-steps", "Take the steps that make a value in upstream's order."),
+        Detector(7, "reordered-steps", "Apply the operations that compute a value in upstream's order."),
     )
     BAD = (_router(dim="0"),)
     GOOD = (_router(),)

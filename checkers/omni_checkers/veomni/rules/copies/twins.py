@@ -73,7 +73,7 @@ class TwinsAreChanged(Rule):
                     message = f"{where} has {one.name}, and after line {one.like} one expects {one.wanted}"
                     yield Finding(message, item.file.path, one.line)
                 for first, second in undivided(function):
-                    message = f"both branches say {unparse_cached(first)}, and differ in what they set beside it"
+                    message = f"both branches set {unparse_cached(first)}, and differ in the other variables"
                     yield Finding(message, item.file.path, second.lineno)
 
 

@@ -77,4 +77,4 @@ def _siblings(generated: list[Generated]) -> Iterator[tuple[Override, Override]]
                 if (there := theirs.get((owner, ours.name))) is not None:
                     yield Override(other, owner, ClonePair(there, ours)), Override(item, owner, ClonePair(ours, there))
     if not found:
-        raise NotApplicable("there is a generated file for one kind of device alone")
+        raise NotApplicable("only one kind of device has a generated file")

@@ -167,7 +167,7 @@ class SiblingsPatchTheSame(Rule):
         gpu = by_device.pop("_gpu", None)
         by_device.pop("", None)
         if gpu is None or not by_device:
-            raise NotApplicable("there is a config for one kind of device alone")
+            raise NotApplicable("only one kind of device has a config")
         for run in by_device.values():
             targets = {_target(applied) for applied in run.result.patches}
             classes = {target.partition(".")[0] for target in targets}
@@ -182,7 +182,7 @@ class SiblingsPatchTheSame(Rule):
                 ):
                     if names:
                         shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-                        message = f"{gpu.config.file.path.name} patches {shown}: this config does not"
+                        message = f"{gpu.config.file.path.name} patches {shown}, but this config does not"
                         yield Finding(message, run.config.file.path, run.config.line, severity=severity)
 
 
@@ -293,7 +293,7 @@ def _pairs(generated: list[Generated]) -> Iterator[tuple[Generated, Generated]]:
         if _device(item.file.path.name) not in {"", "_gpu"} and item.source_module in gpu
     ]
     if not found:
-        raise NotApplicable("there is a generated file for one kind of device alone")
+        raise NotApplicable("only one kind of device has a generated file")
     yield from found
 
 

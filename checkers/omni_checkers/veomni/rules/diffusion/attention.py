@@ -54,7 +54,7 @@ class AttentionSeesEverything(Rule):
             for message in (*_causal(diffusion, kernel), *_axes(kernel)):
                 yield Finding(message, kernel.file.path, kernel.call.lineno)
         for name, kernel in _dropped(found):
-            message = f"'{name}' of {kernel.function.name} does not reach this kernel: what it hides is attended to"
+            message = f"'{name}' of {kernel.function.name} does not reach this kernel: attention includes masked tokens"
             yield Finding(message, kernel.file.path, kernel.call.lineno)
 
 
@@ -63,7 +63,7 @@ def _causal(diffusion: Diffusion, kernel: Kernel) -> Iterator[str]:
     flows = Flows(kernel.function)
     known = flows.sources(said, kernel.call.lineno) if said is not None else []
     if said is not None and any(constant(one) is True for one in known):
-        yield "attention is causal: the later part of a picture is hidden from the earlier one"
+        yield "attention is causal: earlier parts of an image cannot see later ones"
     elif (
         said is None
         and kernel.kind == "table"
@@ -71,7 +71,7 @@ def _causal(diffusion: Diffusion, kernel: Kernel) -> Iterator[str]:
         and _module_says(diffusion, kernel) is not False
         and (_module_says(diffusion, kernel) is True or _is_self(kernel))
     ):
-        yield "is_causal is not given, and the module does not say False: kernels of transformers are causal then"
+        yield "is_causal is not passed, and the module does not set it to False: transformers' kernels are causal then"
 
 
 def _is_self(kernel: Kernel) -> bool:
@@ -108,7 +108,7 @@ def _axes(kernel: Kernel) -> Iterator[str]:
         which = ", ".join(name for name, one in zip(("query", "key", "value"), turned, strict=True) if not one)
         yield f"{which} reach the kernel as (batch, sequence, heads, dim); it takes heads before the sequence"
     elif not kernel.heads_first and any(_last_turns(state) for state in kernel.states):
-        yield "the kernel takes (batch, sequence, heads, dim), and gets the heads first"
+        yield "the kernel takes (batch, sequence, heads, dim), but receives the heads first"
 
 
 def _last_turns(state: ast.expr) -> bool:

@@ -72,12 +72,12 @@ def _wrong(
         known = _classes(upstream)
         for name in sorted(blocks) if known else ():
             if name not in known and name not in _own(diffusion):
-                yield f"_no_split_modules names {name}, which the model has not", None
+                yield f"_no_split_modules names {name}, which the model does not have", None
         if not blocks and theirs:
             yield "_no_split_modules is empty: FSDP2 wraps no block", Severity.warning
     allowed = diffusion.attribute(model, "supports_gradient_checkpointing")
     if shadowed and (allowed is None or allowed is False) and _supported(upstream):
-        yield "supports_gradient_checkpointing is False: enabling checkpointing ends in a ValueError", None
+        yield "supports_gradient_checkpointing is False: enabling checkpointing raises ValueError", None
     name = model.name
     if (
         name != upstream.node.name

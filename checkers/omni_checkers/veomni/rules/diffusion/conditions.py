@@ -64,7 +64,7 @@ class ConditionModelFitsTrainer(Rule):
         if init is not None:
             yield from _constructor(diffusion, side.model, init)
         if get is not None and get.node.args.kwarg is None:
-            message = "get_condition takes no **kwargs, and the trainer hands the whole micro-batch on"
+            message = "get_condition takes no **kwargs, but the trainer passes the whole micro-batch"
             yield Finding(message, get.path, get.node.lineno)
         yield from _config(diffusion, side)
         yield from _seeds(diffusion, side.model)
@@ -78,7 +78,7 @@ def _constructor(diffusion: Diffusion, model: Class, init: Method) -> Iterator[F
     loads = any(any(calls(node, *_LOADS)) or "load" in node.name or "encoder" in node.name for node in own)
     named = "meta_init" in parameters(init.node)
     if not named and init.node.args.kwarg is None:
-        yield Finding("the constructor takes no meta_init: training on stored latents ends in a TypeError", *here)
+        yield Finding("the constructor takes no meta_init: training on stored latents raises TypeError", *here)
     elif loads and not _asks(model.node):
         message = "meta_init has no effect: training on stored latents loads every encoder"
         yield Finding(message, *here, severity=Severity.warning)
@@ -104,7 +104,7 @@ def _config(diffusion: Diffusion, side: Side) -> Iterator[Finding]:
     reads = "base_model_path" in ast.unparse(model.node)
     hook = diffusion.method(config, "get_config_dict") or diffusion.method(config, "from_pretrained")
     if reads and (hook is None or "base_model_path" not in ast.unparse(hook.node)):
-        message = f"{config.name} does not keep the path that it is loaded from: base_model_path stays empty"
+        message = f"{config.name} does not store the path that it is loaded from: base_model_path stays empty"
         yield Finding(message, *here, severity=Severity.warning)
     known = _attributes(diffusion, config)
     if known is None:
@@ -178,5 +178,5 @@ def _imports(diffusion: Diffusion, model: Class) -> Iterator[Finding]:
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
         names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if any(name.partition(".")[0] == "torchvision" for name in names):
-            message = "torchvision is imported at the top: without it not even stored latents can be trained on"
+            message = "torchvision is imported at the top: training on stored latents fails without it"
             yield Finding(message, model.module.path, node.lineno, severity=Severity.warning)

@@ -48,7 +48,7 @@ class ConfigIsThatOfDiffusers(Rule):
     def check(self, diffusion: Diffusion) -> Findings:
         upstream, side = diffusion.upstream, diffusion.transformer
         if upstream is None or side is None or side.config is None:
-            raise NotApplicable("the transformer is no class of diffusers that can be read")
+            raise NotApplicable("the transformer is not a diffusers class that can be read")
         init = diffusion.method(side.config, "__init__")
         taken = arguments(upstream)
         if init is not None:
@@ -67,12 +67,12 @@ def _signature(init: Method, taken: dict[str, Argument], upstream: ClassRef) -> 
     lines = {one.arg: one.lineno for one in [*init.node.args.args, *init.node.args.kwonlyargs]}
     for name, upstreams in taken.items():
         if name not in own and not any(isinstance(n, ast.Constant) and n.value == name for n in ast.walk(init.node)):
-            message = f"{upstream.node.name} takes '{name}', and the config does not know it"
+            message = f"{upstream.node.name} takes '{name}', but the config does not have it"
             yield Finding(message, init.path, init.node.lineno)
         elif name in given and upstreams.default is not UNKNOWN:
             mine = _literal(given[name])
             if mine is not UNKNOWN and not _same(mine, upstreams.default):
-                message = f"'{name}' is {mine!r} by default, and {upstreams.default!r} in {upstream.node.name}"
+                message = f"'{name}' is {mine!r} by default, but {upstreams.default!r} in {upstream.node.name}"
                 yield Finding(message, init.path, lines.get(name, init.node.lineno))
     for name in own:
         if name not in taken and name not in _OTHERS:
@@ -87,9 +87,9 @@ def _stored(run: ConfigRun, init: Method, taken: dict[str, Argument]) -> Iterato
         value = (run.attributes or {}).get(name)
         other = value.text.strip("<>") if isinstance(value, Opaque) else ""
         if run.attributes is not None and name not in run.attributes:
-            yield Finding(f"'{name}' is not stored: to_diffuser_dict does not find it", init.path, init.node.lineno)
+            yield Finding(f"'{name}' is not stored: to_diffuser_dict lacks it", init.path, init.node.lineno)
         elif other != name and other in own:
-            yield Finding(f"'{name}' is given the value of '{other}'", init.path, init.node.lineno)
+            yield Finding(f"'{name}' receives the value of '{other}'", init.path, init.node.lineno)
 
 
 def _written(diffusion: Diffusion, run: ConfigRun, config: Class, upstream: ClassRef) -> Iterator[Finding]:
@@ -102,24 +102,24 @@ def _written(diffusion: Diffusion, run: ConfigRun, config: Class, upstream: Clas
         if missing := sorted(taken - set(run.diffusers)):
             yield Finding(f"to_diffuser_dict leaves out '{missing[0]}': {name} is built with its default", *here)
         if extra := sorted(set(run.diffusers) - taken):
-            yield Finding(f"to_diffuser_dict gives '{extra[0]}', which {name} does not take", *here)
+            yield Finding(f"to_diffuser_dict returns '{extra[0]}', which {name} does not accept", *here)
         for key, value in run.diffusers.items() if run.attributes is None else ():
             other = value.text.strip("<>") if isinstance(value, Opaque) and value.text.startswith("<") else key
             if other != key and other in taken:
-                yield Finding(f"to_diffuser_dict gives '{other}' as '{key}'", *here)
+                yield Finding(f"to_diffuser_dict returns '{other}' as '{key}'", *here)
     writes = diffusion.method(config, "to_dict")
     if writes is None and not diffusion.inherits_unseen(config):
-        yield Finding(f"{config.name} has no to_dict: what it writes does not name {name}", *place)
+        yield Finding(f"{config.name} has no to_dict: the saved config does not name {name}", *place)
     elif writes is not None and run.written is not None:
         here = writes.path, writes.node.lineno
         said = run.written.get("_class_name")
         if said is None or (isinstance(said, str) and said != name):
-            yield Finding(f"to_dict gives {said!r} as _class_name: diffusers looks for '{name}'", *here)
+            yield Finding(f"to_dict returns {said!r} as _class_name: diffusers looks for '{name}'", *here)
         if "_diffusers_version" not in run.written:
-            message = "to_dict gives no _diffusers_version"
+            message = "to_dict returns no _diffusers_version"
             yield Finding(message, *here, severity=Severity.warning)
         if "dtype" in run.written:
-            message = "to_dict leaves 'dtype' in, which JSON cannot hold and diffusers does not take"
+            message = "to_dict returns 'dtype', which JSON cannot store and diffusers does not accept"
             yield Finding(message, *here, severity=Severity.warning)
 
 

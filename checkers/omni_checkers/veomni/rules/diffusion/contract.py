@@ -64,11 +64,11 @@ def _hands_on(giver: Method, taker: Method) -> Iterator[Finding]:
     what = f"{giver.owner.name}.{giver.node.name}"
     for name, line in keys.possible.items():
         if name not in taken and taker.node.args.kwarg is None:
-            yield Finding(f"'{name}' is no parameter of {taker.owner.name}.{taker.node.name}", giver.path, line)
+            yield Finding(f"'{name}' is not a parameter of {taker.owner.name}.{taker.node.name}", giver.path, line)
     for name in required(signature(taker.node, bound=True)) if keys.whole else ():
         if name not in keys.certain:
             severity = Severity.warning if name in keys.possible else None
-            message = f"'{name}' has no default, and {what} does not return it"
+            message = f"'{name}' has no default, but {what} does not return it"
             yield Finding(message, taker.path, taker.node.lineno, severity=severity)
 
 

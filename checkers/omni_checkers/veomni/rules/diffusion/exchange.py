@@ -65,7 +65,7 @@ class TokensAreExchangedOnce(Rule):
             (file, node) for file, node in functions(list(diffusion.files.values())) if any(calls(node, *IN, *OUT))
         ]
         if not found or not (shares or by_hand):
-            raise NotApplicable("the package shares no sequences by functions that can be read")
+            raise NotApplicable("the package has no readable function that splits sequences")
         for file, node in by_hand:
             for message in _one_way(node):
                 yield Finding(message, file.path, node.lineno)
@@ -81,7 +81,7 @@ def _one_way(node: ast.FunctionDef) -> Iterator[str]:
     gone, back = list(calls(node, *IN)), list(calls(node, *OUT))
     attends = any("attention" in (ast.unparse(call.func)) or "attn" in ast.unparse(call.func) for call in calls(node))
     if attends and gone and not back:
-        yield f"{node.name} gathers the sequence for attention, and never gives the parts back"
+        yield f"{node.name} gathers the sequence for attention, but never gives the parts back"
     parts = [
         call
         for call in calls(node, "cat", "concat", "concatenate")
@@ -91,7 +91,7 @@ def _one_way(node: ast.FunctionDef) -> Iterator[str]:
         len(parts[0].args[0].elts) if gone and parts and parts[0].args and isinstance(parts[0].args[0], ast.List) else 1
     )
     if attends and gone and back and len(back) < streams and not _in_loop(node, back):
-        yield f"{node.name} gathers {streams} streams, and gives {len(back)} of them back"
+        yield f"{node.name} gathers {streams} streams, but gives {len(back)} of them back"
     if attends and back and not gone:
         yield f"{node.name} gives parts of the sequence back, which it never gathered"
 
@@ -119,7 +119,7 @@ def _partly(kernel: Kernel) -> Iterator[str]:
         yield f"'{lost}' is joined to what is gathered, and is not gathered itself"
     elif any(ways) and not all(ways):
         lost = ", ".join(name for name, one in zip(("query", "key", "value"), ways, strict=True) if not one)
-        yield f"{lost} is not gathered, and the others are"
+        yield f"{lost} is not gathered, but the others are"
 
 
 def _joined(flows: Flows, state: ast.expr, line: int) -> list[ast.expr]:
@@ -145,11 +145,11 @@ def _by_wrapper(found: list[Kernel], shares: bool) -> Iterator[tuple[Kernel, str
             continue
         said = [kernel.named("skip_ulysses") for kernel in table]
         if shares and all(constant(one) is True for one in said):
-            yield table[0], "skip_ulysses is always True, and nothing else gathers the shared sequence"
+            yield table[0], "skip_ulysses is always True, but nothing else gathers the split sequence"
         crossing = "encoder_hidden_states" in parameters(function) and not any(calls(function, "cat", "concat"))
         for kernel, one in zip(table, said, strict=True):
             if crossing and (one is None or constant(one) is False):
-                yield kernel, "cross-attention is exchanged, too: every process has the text whole already"
+                yield kernel, "cross-attention is exchanged too, but every process has the whole text"
             elif one is not None and _reversed(function, one, kernel):
                 yield kernel, "skip_ulysses is True for self-attention, and False for cross-attention"
 

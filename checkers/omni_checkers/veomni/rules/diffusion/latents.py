@@ -52,7 +52,7 @@ class LatentsAreNormalised(Rule):
         inputs = (step.returned.get("hidden_states") for step in steps(diffusion, get, process))
         wrong = on_every_path(_wrong(one, vae) for one in inputs if isinstance(one, Mixture) and one.clean)
         if wrong is None:
-            raise NotApplicable("what the condition model makes of latents cannot be followed")
+            raise NotApplicable("the condition model's computation on latents cannot be followed")
         for message in sorted(wrong):
             yield Finding(message, process.path, process.node.lineno)
 
@@ -95,7 +95,7 @@ def _wrong(mixture: Mixture, vae: ClassRef) -> Iterator[str]:
     if means and spreads and kinds.index("mean") > kinds.index("spread"):
         yield "the latents are scaled before their mean is subtracted"
     if bool(means) != bool(spreads) and _listed(taken):
-        yield f"the latents are normalised by half: {vae.node.name} has latents_mean and latents_std"
+        yield f"the latents are only partly normalised: {vae.node.name} has latents_mean and latents_std"
 
 
 def _kind(text: str) -> str:

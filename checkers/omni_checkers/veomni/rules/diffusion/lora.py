@@ -60,7 +60,7 @@ class WeightsAreNotReadDirectly(Rule):
                 continue
             for name, line in sorted(set(_read(node)), key=lambda item: item[1]):
                 if "base_layer" not in ast.unparse(node):
-                    yield Finding(f"{name}.weight is read: with LoRA, {name} has none", file.path, line)
+                    yield Finding(f"{name}.weight is read, but with LoRA {name} has no weight", file.path, line)
 
 
 def _read(node: ast.FunctionDef) -> Iterator[tuple[str, int]]:

@@ -17,8 +17,8 @@ _MEAN = sum(SAMPLES) / len(SAMPLES)
 _KNOWN = {
     sum(SAMPLES): "it is the sum over the samples, and not their mean",
     _MEAN / len(SAMPLES): "it is divided by the number of samples twice",
-    SAMPLES[0]: "it is the loss of the first sample alone",
-    SAMPLES[1]: "it is the loss of the last sample alone",
+    SAMPLES[0]: "it is the loss of the first sample only",
+    SAMPLES[1]: "it is the loss of the last sample only",
     sum(one * count for one, count in zip(SAMPLES, SIZES, strict=True)): "it is the sum over all elements",
 }
 _NEAR = 1e-6
@@ -67,7 +67,7 @@ class LossIsMeanOverSamples(Rule):
         fed = [name for name in parameters(forward.node) if name in keys or name in needed]
         found = [one for one in answers(diffusion, forward, upstream.node.name, fed) if _told(one)]
         if not found:
-            raise NotApplicable("what forward returns cannot be computed")
+            raise NotApplicable("forward's return value cannot be computed")
         told = [dict(_wrong(diffusion, one)) for one in found]
         for message, severity in told[0].items():
             if all(message in other for other in told):
@@ -86,7 +86,7 @@ def _told(answer: Answer) -> bool:
 def _wrong(diffusion: Diffusion, answer: Answer) -> Iterator[tuple[str, Severity | None]]:
     """What is wrong with one answer, and how bad it is."""
     if not answer.output:
-        yield "forward returns no ModelOutput: the trainer reads its field `loss`", None
+        yield "forward does not return a ModelOutput: the trainer reads its field `loss`", None
         return
     made = answer.value.function if isinstance(answer.value, Call) else None
     if (
@@ -94,12 +94,12 @@ def _wrong(diffusion: Diffusion, answer: Answer) -> Iterator[tuple[str, Severity
         and not any(is_symbol(one, "ModelOutput") for one in diffusion.lineage(made))
         and not diffusion.inherits_unseen(made)
     ):
-        yield f"{made.name} is no ModelOutput: FSDP2 does not find the tensors in it", Severity.warning
+        yield f"{made.name} is not a ModelOutput: FSDP2 does not find the tensors in it", Severity.warning
     if not isinstance(answer.loss, dict):
         yield "the loss is a tensor: the trainer expects a dict of named losses", None
         return
     for name, other in sorted(answer.crossed):
-        yield f"diffusers' forward gets '{other}' as its '{name}'", None
+        yield f"diffusers' forward receives '{other}' as its '{name}'", None
     if answer.low:
         yield (
             "the loss is computed in the dtype of the model, bfloat16 in training: call .float() first",
@@ -111,15 +111,15 @@ def _wrong(diffusion: Diffusion, answer: Answer) -> Iterator[tuple[str, Severity
 
 def _amount(name: str, value: Flat | Joined) -> Iterator[tuple[str, Severity | None]]:
     if isinstance(value, Joined):
-        yield f"'{name}' is one number a sample: the trainer wants their mean", None
+        yield f"'{name}' has one number a sample: the trainer needs their mean", None
         return
     if not value.trained:
-        yield f"'{name}' is cut off from the model: no gradient flows back", None
+        yield f"'{name}' is detached from the model: no gradient flows back", None
     if abs(value.value - _MEAN) < _NEAR:
         return
     known = next((what for amount, what in _KNOWN.items() if abs(value.value - amount) < _NEAR), None)
     if known is not None:
-        yield f"'{name}' is no mean over the samples: {known}", None
+        yield f"'{name}' is not the mean over the samples: {known}", None
     elif abs(value.value - _WEIGHED) < _NEAR:
         yield f"'{name}' weighs samples by their size: large ones count for more", Severity.warning
     else:

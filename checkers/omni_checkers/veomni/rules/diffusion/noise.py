@@ -53,7 +53,7 @@ class NoiseFitsTarget(Rule):
         found = (step for step in steps(diffusion, get, process) if isinstance(_input(step), Mixture))
         wrong = on_every_path(_wrong(diffusion, step) for step in found)
         if wrong is None:
-            raise NotApplicable("what the condition model makes of latents cannot be followed")
+            raise NotApplicable("the condition model's computation on latents cannot be followed")
         for message in sorted(wrong):
             yield Finding(message, process.path, process.node.lineno)
 
@@ -82,9 +82,9 @@ def _wrong(diffusion: Diffusion, step: Step) -> Iterator[str]:
 
 def _mixed(mixed: Mixture) -> Iterator[str]:
     if mixed.noise == 0:
-        yield "the input has no noise in it: the model is trained on clean latents"
+        yield "the input contains no noise: the model is trained on clean latents"
     elif mixed.clean == 0 and not _unclear(mixed):
-        yield "the input is noise alone: the model never sees the latents"
+        yield "the input is only noise: the model never sees the latents"
     elif abs(mixed.noise - (1 - LEVEL)) < _NEAR and abs(mixed.clean - LEVEL) < _NEAR:
         yield "latents and noise are exchanged: the noise has the weight 1 - sigma"
 
@@ -97,7 +97,7 @@ def _target(target: Mixture) -> Iterator[str]:
     elif (target.clean, target.noise) == (1, 0):
         yield "the target is the latents, where flow matching predicts noise - latents"
     elif target.clean and target.noise and (target.clean, target.noise) != (-1, 1):
-        yield f"the target is {target.noise:g} * noise + {target.clean:g} * latents, and not noise - latents"
+        yield f"the target is {target.noise:g} * noise + {target.clean:g} * latents, not noise - latents"
 
 
 def _unclear(mixture: Mixture) -> bool:

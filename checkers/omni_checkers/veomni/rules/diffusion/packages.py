@@ -59,7 +59,7 @@ def _registered_twice(diffusion: Diffusion, side: Side) -> Iterator[Finding]:
             yield Finding(f"'{side.key}' is not registered with {registry}", *side.place)
     said = diffusion.attribute(side.model, "config_class")
     if side.model is not None and side.config is not None and isinstance(said, Class) and said != side.config:
-        message = f"{side.model.name} takes {said.name}, and '{side.key}' is registered with {side.config.name}"
+        message = f"{side.model.name} takes {said.name}, but '{side.key}' is registered with {side.config.name}"
         yield Finding(message, side.model.module.path, side.model.node.lineno)
 
 
@@ -73,10 +73,10 @@ def _callable(diffusion: Diffusion) -> Iterator[Finding]:
         node = function.node
         needed = required(function.signature)
         if side is diffusion.condition and needed:
-            message = f"the function of '{side.key}' needs '{needed[0]}', and the trainer calls it without arguments"
+            message = f"the function of '{side.key}' requires '{needed[0]}', but the trainer calls it without arguments"
             yield Finding(message, found.path, node.lineno)
         if side is diffusion.transformer and not named(function.signature) and star(function.signature) is None:
-            message = f"the function of '{side.key}' takes nothing, and is called with an architecture"
+            message = f"the function of '{side.key}' takes no argument, but is called with an architecture"
             yield Finding(message, found.path, node.lineno)
 
 
@@ -94,7 +94,7 @@ def _named(diffusion: Diffusion, model_dir: ModelDir) -> Iterator[Finding]:
         return
     other = next((one for one in diffusion.sides if one.key == said), None)
     if other is None and not _registered_elsewhere(model_dir, said):
-        yield Finding(f"{COMPANION} is '{said}', which nobody registers", *place)
+        yield Finding(f"{COMPANION} is '{said}', which nothing registers", *place)
     model = other.model if other is not None else None
     if model is not None and not diffusion.inherits_unseen(model):
         lost = [one for one in ("get_condition", "process_condition") if diffusion.method(model, one) is None]

@@ -46,10 +46,10 @@ class PatchedWhenBuilt(Rule):
         used = {name for file in files for name in _used(file)}
         for patch in patches(files):
             if patch.function is None:
-                message = f"{patch.target} is replaced as soon as this file is imported"
+                message = f"{patch.target} is replaced at import"
                 yield Finding(message, patch.file.path, patch.node.lineno)
             elif patch.function.name not in used:
-                message = f"{patch.target} is replaced by {patch.function.name}, which nobody calls"
+                message = f"{patch.target} is replaced by {patch.function.name}, which nothing calls"
                 yield Finding(message, patch.file.path, patch.function.lineno)
         for file, node in functions(files):
             if (
@@ -59,7 +59,7 @@ class PatchedWhenBuilt(Rule):
                 and node.name not in used
                 and any(calls(node, *_SHARING))
             ):
-                yield Finding(f"{node.name} shares a sequence, and is installed nowhere", file.path, node.lineno)
+                yield Finding(f"{node.name} splits a sequence, but is installed nowhere", file.path, node.lineno)
 
 
 def _used(file: File) -> Iterator[str]:

@@ -49,7 +49,7 @@ class SavedAsDiffusersSaves(Rule):
         model, name = side.model, upstream.node.name
         saving, loading = diffusion.method(model, "save_pretrained"), diffusion.method(model, "from_pretrained")
         if saving is None:
-            message = f"{model.name} saves by PreTrainedModel: {name} finds neither weights nor config"
+            message = f"{model.name} saves with PreTrainedModel: {name} finds neither weights nor config"
             yield Finding(message, model.module.path, model.node.lineno)
         else:
             yield from _saving(saving, name)
@@ -66,9 +66,7 @@ def _saving(method: Method, upstream: str) -> Iterator[Finding]:
     ]
     if not theirs:
         if others:
-            yield Finding(
-                f"save_pretrained goes by PreTrainedModel, and not by {upstream}", method.path, others[0].lineno
-            )
+            yield Finding(f"save_pretrained calls PreTrainedModel's, not {upstream}'s", method.path, others[0].lineno)
         return
     stores = [node for node in walked(method.node) if _sets_config(node)]
     before = [node for node in stores if line_of(node) <= theirs[0].lineno]
@@ -78,20 +76,20 @@ def _saving(method: Method, upstream: str) -> Iterator[Finding]:
             message = "diffusers writes self.config, which is still VeOmni's: set it to to_diffuser_dict() first"
             yield Finding(message, method.path, theirs[0].lineno)
     elif not after:
-        yield Finding("the config is not put back: the model goes on with a dict", *here)
+        yield Finding("the config is not restored: the model keeps a dict", *here)
     elif not any(_in_finally(node, after) for node in walked(method.node)):
-        message = "the config is not put back when writing fails: the model goes on with a dict"
+        message = "the config is not restored when writing fails: the model keeps a dict"
         yield Finding(message, method.path, line_of(after[0]), severity=Severity.warning)
 
 
 def _loading(method: Method, model: Class) -> Iterator[Finding]:
     here = method.path, method.node.lineno
     if "classmethod" not in decorators(method.node):
-        yield Finding("from_pretrained is no classmethod: called on the class, the path becomes self", *here)
+        yield Finding("from_pretrained is not a classmethod: called on the class, the path becomes self", *here)
     for node in walked(method.node):
         value = node.value if isinstance(node, ast.Return) else None
         if isinstance(value, ast.Call) and method.file.origin(value.func).startswith("diffusers."):
-            message = f"from_pretrained returns diffusers' object, and no {model.name}: it has no loss"
+            message = f"from_pretrained returns diffusers' object, not a {model.name}: it has no loss"
             yield Finding(message, method.path, line_of(node), severity=Severity.warning)
 
 

@@ -78,22 +78,22 @@ def _gathers(file: File, node: ast.FunctionDef) -> Iterator[Finding]:
     brought = gathered(node)
     if not brought:
         if not any(last_name(call).startswith(("gather", "all_gather", "_gather")) for call in calls(node)):
-            yield Finding(f"{node.name} slices the sequence, and never gathers it", file.path, node.lineno)
+            yield Finding(f"{node.name} slices the sequence, but never gathers it", file.path, node.lineno)
         return
     for call in brought:
         if computed_again(node, call):
             yield Finding(
-                "this gather is computed again for checkpointing: the other processes do not come",
+                "this gather is computed again for checkpointing: it waits forever for the other processes",
                 file.path,
                 call.lineno,
             )
         elif in_block_loop(node, call):
             yield Finding("the sequence is gathered in the loop over the blocks", file.path, call.lineno)
         elif on_another_dimension(node, call):
-            message = "the sequence is gathered on another dimension than it was sliced on"
+            message = "the sequence is gathered on another dimension than the slice"
             yield Finding(message, file.path, call.lineno)
         elif pads(node) and not is_cut(node, call):
-            message = "padding is not cut off after the gather: it fails where the tokens do not divide"
+            message = "padding is not removed after the gather: it fails if the tokens do not divide evenly"
             yield Finding(message, file.path, call.lineno, severity=Severity.warning)
 
 
@@ -106,12 +106,12 @@ def _planned(diffusion: Diffusion, file: File, node: ast.FunctionDef) -> Iterato
         made = made_by(node, module)
         if made and not made & names and not _late(diffusion):
             yield Finding(
-                f"diffusers splits what self.{module} gives with the tokens; this forward does not",
+                f"diffusers splits the output of self.{module} with the tokens; this forward does not",
                 file.path,
                 node.lineno,
             )
         for half in [one for one in _halves(node, made) if one not in names] if made & names else ():
-            message = f"'{half}' of self.{module} is not sliced, and the other part is"
+            message = f"'{half}' of self.{module} is not sliced, but the other part is"
             yield Finding(message, file.path, node.lineno)
     inside = [
         one for one in plan if not one.output and one.module.startswith(("blocks", "transformer_blocks", "single"))
@@ -127,7 +127,7 @@ def _argument(
     known = {n.id for n in walked(node) if isinstance(n, ast.Name)} | {arg.arg for arg in node.args.args}
     if one.name in known and one.name not in names and (one.name != "hidden_states" or not _renamed(node, names)):
         yield Finding(
-            f"diffusers splits '{one.name}' for {one.module}, and {node.name} does not", file.path, node.lineno
+            f"diffusers splits '{one.name}' for {one.module}, but {node.name} does not", file.path, node.lineno
         )
     for value, dim, line in parts:
         if (

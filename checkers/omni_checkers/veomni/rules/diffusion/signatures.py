@@ -68,11 +68,11 @@ def _names(file: File, node: ast.FunctionDef, taken: dict[str, Argument], name: 
     kept = [one for one in own if one in taken]
     if kept != [one for one in taken if one in own]:
         yield Finding(
-            f"the parameters of {node.name} stand in another order than {name}.forward's", file.path, node.lineno
+            f"the parameters of {node.name} are in another order than {name}.forward's", file.path, node.lineno
         )
     for one in own:
         if one not in taken and one not in defaults(signature(node, bound=True)):
-            yield Finding(f"{node.name} needs '{one}', which {name}.forward does not take", file.path, node.lineno)
+            yield Finding(f"{node.name} requires '{one}', which {name}.forward does not accept", file.path, node.lineno)
 
 
 def _defaults(file: File, node: ast.FunctionDef, taken: dict[str, Argument], name: str) -> Iterator[Finding]:
@@ -87,7 +87,7 @@ def _defaults(file: File, node: ast.FunctionDef, taken: dict[str, Argument], nam
             except (ValueError, TypeError):
                 continue
         if one not in own:
-            yield Finding(f"'{one}' has no default in {node.name}, and one in {name}.forward", file.path, node.lineno)
+            yield Finding(f"'{one}' has a default in {name}.forward, but not in {node.name}", file.path, node.lineno)
         elif argument.default is not UNKNOWN and mine != argument.default:
-            message = f"'{one}' is {mine!r} by default in {node.name}, and {argument.default!r} in {name}.forward"
+            message = f"'{one}' is {mine!r} by default in {node.name}, but {argument.default!r} in {name}.forward"
             yield Finding(message, file.path, own[one].lineno)

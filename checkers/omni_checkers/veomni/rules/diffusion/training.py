@@ -61,7 +61,7 @@ class TrainingFilesFitModel(Rule):
         trained = [*files_matching(model_dir.path, "**/*.y*ml"), *training_configs(model_dir)]
         built = [file for file in files_matching(model_dir.path, "**/*.json") if _of_model(file)]
         if not trained and not built:
-            raise NotApplicable("no training configuration and no model config lies beside the model")
+            raise NotApplicable("the model's directory has no training configuration and no model config")
         for file in trained:
             yield from _training(file)
         for file in built:
@@ -82,12 +82,12 @@ def _training(file: Path) -> Iterator[Finding]:
     if mode not in _MODES:
         yield Finding(f"fsdp_mode is '{mode}': VeOmni takes {' or '.join(_MODES)}", file, _line(text, "fsdp_mode"))
     elif mode == "fsdp2" and device not in {None, "meta"}:
-        yield Finding(f"init_device is '{device}': FSDP2 wants meta", file, _line(text, "init_device"))
+        yield Finding(f"init_device is '{device}': FSDP2 needs meta", file, _line(text, "init_device"))
     if data and data.get("data_type") != "diffusion":
-        message = f"data_type is {data.get('data_type')!r}, and the data are those of a diffusion model"
+        message = f"data_type is {data.get('data_type')!r}, but the model is a diffusion model"
         yield Finding(message, file, _line(text, "data_type"), severity=Severity.warning)
     elif data and not data.get("text_keys"):
-        message = "data.text_keys is missing: VeOmni has no default for diffusion, and refuses the file"
+        message = "data.text_keys is missing: VeOmni has no default for diffusion and rejects the file"
         yield Finding(message, file, _line(text, "data_type"))
 
 
@@ -97,7 +97,7 @@ def _model(file: Path, diffusion: Diffusion) -> Iterator[Finding]:
     keys, upstream = {side.key for side in diffusion.sides}, diffusion.upstream
     named = values.get("model_type", values.get("_class_name"))
     if named not in keys:
-        yield Finding(f"'{named}' is no key that the model registers", file, _line(text, str(named)))
+        yield Finding(f"'{named}' is not a key that the model registers", file, _line(text, str(named)))
     elif upstream is not None and diffusion.transformer is not None and named == diffusion.transformer.key:
         for key in values:
             if key not in arguments(upstream) and key not in _TYPES:

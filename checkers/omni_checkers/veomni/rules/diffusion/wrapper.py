@@ -60,7 +60,7 @@ class BuiltOnceInOrder(Rule):
         second = next(n for n, one in enumerate(line) if is_symbol(one, upstream.node.name))
         if first is None:
             if not diffusion.inherits_unseen(model):
-                yield Finding(f"{model.name} is no PreTrainedModel: VeOmni's loader cannot build it", *place)
+                yield Finding(f"{model.name} is not a PreTrainedModel: VeOmni's loader cannot build it", *place)
             return
         if second < first:
             yield Finding(f"{model.name} has {upstream.node.name} before PreTrainedModel", *place)
@@ -113,7 +113,7 @@ def _constructor(init: Method, upstream: ClassRef) -> Iterator[Finding]:
     if begins and begins[0].lineno > build.lineno:
         yield Finding("PreTrainedModel's constructor comes after diffusers' and throws its modules away", *here)
     elif begins and not any(_deletes(node) and line_of(node) < build.lineno for node in walked(init.node)):
-        message = "_internal_dict still holds the config when diffusers' constructor stores its own there"
+        message = "_internal_dict still contains the config when diffusers' constructor stores its own there"
         yield Finding(message, init.path, build.lineno)
     if not any(line_of(node) > build.lineno for node in stored) and not _left_to_others(init, build):
         yield Finding("self.config is not set after diffusers' constructor, which stores a dict there", *here)

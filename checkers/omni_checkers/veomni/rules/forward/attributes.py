@@ -58,7 +58,7 @@ class ConfigAttributesExist(Rule):
                     judged = True
                     yield from _wrong(item, config, function, own)
         if not judged:
-            raise NotApplicable("no patched class has a config that is known")
+            raise NotApplicable("no patched class has a known config")
 
 
 def _declared(item: Generated, owner: str) -> ConfigClass | None:

@@ -130,7 +130,7 @@ class DummyIsNotKept(Rule):
         for item in generated:
             for owner, function in _dummies(item):
                 for name, node in _kept(function):
-                    message = f"{owner}.{function.name} keeps {name} for the next call"
+                    message = f"{owner}.{function.name} stores {name} for the next call"
                     yield Finding(message, item.file.path, node.lineno)
 
 
@@ -161,7 +161,7 @@ class DummyAddsNothing(Rule):
                     for place, statement in enumerate(body):
                         if _calls_dummy(statement) and _is_added(statement, body[place + 1 :]):
                             told.add(statement.lineno)
-                            message = f"{owner}.{function.name} adds what a dummy forward gives, not times zero"
+                            message = f"{owner}.{function.name} adds the result of a dummy forward, not times zero"
                             yield Finding(message, item.file.path, statement.lineno)
                 for line, text in _whole_added(function):
                     if line not in told:
@@ -198,7 +198,7 @@ class EveryWayKeepsWhatIsAdded(Rule):
                     continue
                 for line, kept, left in _left_early(function):
                     where = f"{owner}.{function.name}" if owner else function.name
-                    message = f"{where} gives back {kept} without {left}, which its other way adds to it"
+                    message = f"{where} returns {kept} without {left}, which its other path adds"
                     yield Finding(message, item.file.path, line)
 
 

@@ -59,7 +59,7 @@ class FeaturesOfSiblings(Rule):
             called = {last_name(call.func) for block in blocks for call in calls(block)}
             lost = [name for name in REPLAYING if name not in called]
             if lost and (chosen := next(_chosen(blocks), None)):
-                message = f"{chosen[0].name}.{chosen[1].name} chooses experts and does not call {', '.join(lost)}"
+                message = f"{chosen[0].name}.{chosen[1].name} selects experts but does not call {', '.join(lost)}"
                 yield Finding(f"{message}, as VeOmni's own models do", item.file.path, chosen[1].lineno)
 
 

@@ -68,7 +68,7 @@ class OutputsAreComplete(Rule):
                     for target in node.targets:
                         name = dotted(target.value) if isinstance(target, ast.Attribute) else None
                         if name in made and not isinstance(node.value, ast.Constant):
-                            message = f"{ast.unparse(target)} is set after the output was made: FSDP2 does not see it"
+                            message = f"{ast.unparse(target)} is set after construction: FSDP2 does not see it"
                             yield Finding(message, item.file.path, node.lineno)
 
 
@@ -97,9 +97,7 @@ class LossIsUnpacked(Rule):
             for owner, function in item.patched:
                 if owner.endswith(_HEADS):
                     for node, count in _unpackings(function):
-                        message = (
-                            f"{owner} takes {count} of the {_LOSS_VALUES} values that VeOmni's loss function returns"
-                        )
+                        message = f"{owner} unpacks {count} of the {_LOSS_VALUES} values of VeOmni's loss function"
                         yield Finding(message, item.file.path, node.lineno)
 
 
@@ -162,7 +160,7 @@ class SequenceParallelInEvaluation(Rule):
             for _, function in item.patched:
                 gated = list(_gated(function.body, False))
                 if gated:
-                    message = f"{function.name} leaves sequence parallelism out in evaluation, {len(gated)} times"
+                    message = f"{function.name} skips sequence parallelism in evaluation, {len(gated)} times"
                     yield Finding(message, item.file.path, gated[0].lineno, gated[0].col_offset + 1)
 
 

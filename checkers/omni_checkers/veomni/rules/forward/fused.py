@@ -109,16 +109,16 @@ class FusedLossChangesLogits(Rule):
                 for branch, before in _fused(function.body, []) if settings else ():
                     judged = True
                     for said in _lost(settings, [*before, branch]):
-                        message = f"{owner}.{function.name} gives the fused loss no {said}"
+                        message = f"{owner}.{function.name} passes the fused loss no {said}"
                         yield Finding(message, item.file.path, branch.lineno)
                 for made, after in _made(function.body, []) if settings else ():
                     judged = True
                     for said in _lost(settings, [made, *after]):
                         yield Finding(
-                            f"{owner}.{function.name} makes logits without {said}", item.file.path, made.lineno
+                            f"{owner}.{function.name} computes logits without {said}", item.file.path, made.lineno
                         )
         if not judged:
-            raise NotApplicable("upstream changes no logits that a fused loss makes")
+            raise NotApplicable("upstream does not change logits that a fused loss computes")
 
 
 def _lost(settings: Mapping[str, int], statements: Sequence[ast.stmt]) -> Iterator[str]:

@@ -79,7 +79,7 @@ class SlotsAreRegistered(Rule):
         for item, node, operation, variant in slots:
             if (operation, variant) not in known | own:
                 near = sorted(v for o, v in known if o == operation)
-                hint = f"; variants are {', '.join(near)}" if near else "; there is no such operation"
+                hint = f"; variants are {', '.join(near)}" if near else "; the operation does not exist"
                 message = f"no kernel is registered for OpSlot('{operation}', '{variant}'){hint}"
                 yield Finding(message, item.file.path, node.lineno, node.col_offset + 1)
 
@@ -176,10 +176,10 @@ class FusedPathSeesAll(Rule):
                     own = _values(item, owner, eager) - _values(item, owner, fused) if not _given_self(fused) else ()
                     lost = [*(f"self.{name}" for name in sorted(own)), *_unseen(function, fused, eager)]
                     if lost:
-                        message = f"{owner}.{function.name}: the fused path does not see {', '.join(lost)}"
+                        message = f"{owner}.{function.name}: the fused path does not receive {', '.join(lost)}"
                         yield Finding(message, item.file.path, fused[0].lineno)
         if not judged:
-            raise NotApplicable("no patched function has a fused path beside an eager one")
+            raise NotApplicable("no patched function has a fused and an eager path")
 
 
 def _slots(item: Generated) -> Iterator[tuple[ast.Call, str, str]]:

@@ -116,7 +116,7 @@ class LossGetsTheHead(Rule):
                 for weight in given:
                     name = dotted(weight) or ""
                     if name.startswith("self.") and name.endswith(".weight") and name[:-7] not in heads:
-                        message = f"{owner}.{function.name} gives the loss {name}; upstream's logits are those of "
+                        message = f"{owner}.{function.name} passes the loss {name}; upstream computes logits with "
                         yield Finding(message + ", ".join(sorted(heads)), item.file.path, weight.lineno)
 
 
@@ -165,7 +165,7 @@ def _numbers(path: Path, nodes: Iterable[ast.AST]) -> Iterator[Finding]:
         written = [inner for inner in walked(node) if _is_mask(inner)] if isinstance(node, _SIMPLE) else []
         if written and any(word in ast.unparse(node) for word in ("label", "ignore_index")):
             for number in written:
-                message = "-100 is written out: import IGNORE_INDEX"
+                message = "-100 is hard-coded: import IGNORE_INDEX"
                 yield Finding(message, path, number.lineno, number.col_offset + 1)
 
 

@@ -64,14 +64,14 @@ class OwnAttributesAreSet(Rule):
                     continue
                 judged = True
                 for node in _dropped(item, owner, function):
-                    message = f"{owner}.__init__ no longer sets self.{node.attr}, which is read before it is set"
+                    message = f"{owner}.__init__ no longer sets self.{node.attr} before it is read"
                     yield Finding(message, item.file.path, function.lineno)
                 for node in _reads(function):
                     if node.attr not in names and not _set_outside(node.attr, files, model_dir):
-                        message = f"{owner}.{function.name} reads self.{node.attr}, which nothing sets"
+                        message = f"{owner}.{function.name} reads self.{node.attr}, but nothing sets it"
                         yield Finding(message, item.file.path, node.lineno, node.col_offset + 1)
         if not judged:
-            raise NotApplicable("nothing is known of the classes above those that are patched")
+            raise NotApplicable("the bases of the patched classes are unknown")
 
 
 def _dropped(item: Generated, owner: str, function: ast.FunctionDef) -> Iterator[ast.Attribute]:

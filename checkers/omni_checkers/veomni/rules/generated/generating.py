@@ -65,7 +65,7 @@ class ConfigsAreFound(Rule):
                 yield Finding(f"{name} is not found: name it <model>_<device>_patch_gen_config.py", config.file.path, 1)
             target = config.target_file
             if target is not None and not (target.startswith("patched_modeling_") and target.endswith(".py")):
-                message = f"it makes {target}; name it patched_modeling_<model>_<device>.py"
+                message = f"it generates {target}; name it patched_modeling_<model>_<device>.py"
                 yield Finding(message, config.file.path, config.line)
 
 

@@ -126,7 +126,7 @@ class GeneratedIsCurrent(Rule):
         Detector(1, "no-longer-generates", "The config generates with the installed transformers."),
         Detector(2, "changed-statement", "Each statement of the file is one that the config generates."),
         Detector(3, "missing-statement", "Each statement that the config generates is in the file."),
-        Detector(4, "stale-diff", "The diff beside the file is the one from upstream's code to it."),
+        Detector(4, "stale-diff", "The file's diff is the diff from upstream's code."),
     )
     BAD = (
         {
@@ -145,7 +145,7 @@ class OlmoeRMSNorm(nn.RMSNorm):
     def check(self, generated: list[Generated], regenerated: list[Regenerated]) -> Findings:
         made = {item.config.file.path: item for item in generated if item.config is not None}
         if not made:
-            raise NotApplicable("no generated file has a patch config beside it")
+            raise NotApplicable("no generated file has a patch config")
         for run in regenerated:
             item = made.get(run.config.file.path)
             found = difference(run.config, item, run.result) if item is not None else None
@@ -217,7 +217,7 @@ class ExportedNamesExist(Rule):
             if "*" not in bound and "__getattr__" not in bound:
                 for name, line in exported(item).items():
                     if name not in bound:
-                        yield Finding(f"'{name}' is in __all__ and is not defined", item.file.path, line)
+                        yield Finding(f"'{name}' is in __all__ but is not defined", item.file.path, line)
 
 
 def _means(item: Generated, node: ast.expr) -> bool:

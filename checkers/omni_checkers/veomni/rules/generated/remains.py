@@ -41,14 +41,14 @@ class NothingIsLeftBehind(Rule):
         made = {item.file.path for item in generated or ()}
         written = [file for path, file in files.items() if path not in made and file.tree is not None]
         if not written:
-            raise NotApplicable("nothing is written by hand")
+            raise NotApplicable("the model has no hand-written code")
         for file in written:
             if file.path.name != "__init__.py" and "PatchConfig" not in file.text:
                 for name, line in _unused_imports(file):
-                    yield Finding(f"'{name}' is imported and nothing reads it", file.path, line)
+                    yield Finding(f"'{name}' is imported but never read", file.path, line)
             for function in file.nodes(ast.FunctionDef):
                 for name, line in _unused_locals(function):
-                    yield Finding(f"{function.name} computes '{name}' and nothing reads it", file.path, line)
+                    yield Finding(f"{function.name} computes '{name}' but never reads it", file.path, line)
 
 
 def _unused_imports(file: File) -> Iterator[tuple[str, int]]:

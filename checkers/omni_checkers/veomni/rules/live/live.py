@@ -88,7 +88,7 @@ class CallsReturnArchitecture(Rule):
                 yield Finding(f"called with '{architecture}', '{key}' returns {name}", *place)
             elif architecture is None and error:
                 yield Finding(
-                    f"called with no architecture, '{key}' ends in {error}", *place, severity=Severity.warning
+                    f"called without an architecture, '{key}' raises {error}", *place, severity=Severity.warning
                 )
 
 
@@ -227,7 +227,7 @@ class ToyCheckpointLoads(Rule):
             if status == "fail":
                 yield Finding(f"{level}: {reason}", path / "__init__.py")
             elif status == "error":
-                raise NotApplicable(f"{level} could not be judged: {reason}")
+                raise NotApplicable(f"{level} could not be checked: {reason}")
 
 
 def _wrong_hooks(imported: Imported) -> Iterator[tuple[str, str]]:

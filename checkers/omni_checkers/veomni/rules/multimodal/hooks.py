@@ -99,7 +99,7 @@ class PipelineHooks(Rule):
                 judged = True
                 for hook, why in (
                     (POSITIONS, "the trainer calls it"),
-                    (METADATA, "every forward waits for the device"),
+                    (METADATA, "every forward synchronises with the device"),
                 ):
                     if item.source.method(name, hook) is None:
                         yield Finding(f"{name} has no {hook}: {why}", item.file.path, node.lineno)
@@ -142,7 +142,7 @@ class HooksCanBePickled(Rule):
                 value = node.value if isinstance(node, ast.Return) else None
                 why = _unpicklable(value, values, set()) if value is not None else ""
                 if why and value is not None:
-                    message = f"{owner}.{function.name} returns {why}: it cannot be sent to a worker"
+                    message = f"{owner}.{function.name} returns {why}: it cannot be pickled"
                     yield Finding(message, item.file.path, value.lineno)
 
 
@@ -281,7 +281,7 @@ def _unpicklable(node: ast.AST, values: dict[str, ast.AST], seen: set[str]) -> s
     if isinstance(node, ast.Name):
         inner = values.get(node.id)
         if node.id == "self":
-            return "something that holds the model"
+            return "an object that contains the model"
         return _unpicklable(inner, values, {*seen, node.id}) if inner is not None and node.id not in seen else ""
     if isinstance(node, ast.Attribute):
         name = dotted(node) or ""

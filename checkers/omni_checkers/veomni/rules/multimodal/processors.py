@@ -62,7 +62,7 @@ class AbsentMediaAreEmpty(Rule):
                         alone = not any(isinstance(n, ast.Name) and n.id == name for n in _others(test, node))
                         if alone and ast.unparse(node.comparators[0]) == "None":
                             message = (
-                                f"'{ast.unparse(node)}' takes the empty list of a sample without {name} for {name}"
+                                f"'{ast.unparse(node)}' treats the empty list of a sample without {name} as {name}"
                             )
                             yield Finding(message, file.path, node.lineno, node.col_offset + 1)
 
@@ -105,7 +105,7 @@ class ProcessorTakesPipelineNames(Rule):
             for name in sorted(taken & _MEDIA - passed):
                 wanted = next((other for other in sorted(passed) if other.rstrip("s") == name.rstrip("s")), "")
                 if wanted and wanted not in taken:
-                    message = f"{owner} takes '{name}', the data transforms pass '{wanted}'"
+                    message = f"{owner} takes '{name}', but the data transforms pass '{wanted}'"
                     yield Finding(message, file.path, call.lineno)
 
 

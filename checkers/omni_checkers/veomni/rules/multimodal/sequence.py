@@ -102,10 +102,10 @@ class PositionsFromPipeline(Rule):
                 for branch in _without_positions(function):
                     judged = True
                     if not _guarded(function, branch):
-                        message = f"{owner}.{function.name} makes positions from the tokens of one rank"
+                        message = f"{owner}.{function.name} computes positions from the tokens of one rank"
                         yield Finding(message, item.file.path, branch.lineno)
         if not judged:
-            raise NotApplicable("no patched forward makes positions")
+            raise NotApplicable("no patched forward computes positions")
 
 
 def _gathered(function: ast.FunctionDef) -> Iterator[str]:

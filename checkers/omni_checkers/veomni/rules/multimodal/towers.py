@@ -82,7 +82,7 @@ class TowersHaveDummies(Rule):
     def check(self, generated: list[Generated]) -> Findings:
         for item, name in _towers(generated):
             if item.source.method(name, DUMMY) is None and not _always_fed(item, name):
-                message = f"{name} has no {DUMMY}: a rank without its input leaves the others waiting"
+                message = f"{name} has no {DUMMY}: other ranks wait forever for a rank without input"
                 yield Finding(message, item.file.path, item.classes[name].lineno)
 
 
@@ -116,7 +116,7 @@ class DummiesAreCalled(Rule):
             for owner in {owner for owner, _ in owners}:
                 for function in (node for node in item.classes[owner].body if isinstance(node, ast.FunctionDef)):
                     for asked, line in _without_dummy(function):
-                        message = f"{owner}.{function.name} calls {DUMMY} for other inputs, and not without {asked}"
+                        message = f"{owner}.{function.name} calls {DUMMY} for other inputs, but not without {asked}"
                         yield Finding(message, item.file.path, line)
 
 
@@ -155,7 +155,7 @@ class DummyShapesFromConfig(Rule):
                     if numbers := sorted(set(_numbers(function))):
                         shown = ", ".join(map(str, numbers))
                         yield Finding(
-                            f"{name}.{function.name} is made for sizes {shown}", item.file.path, function.lineno
+                            f"{name}.{function.name} hard-codes the sizes {shown}", item.file.path, function.lineno
                         )
         if not judged:
             raise NotApplicable(f"no class defines {DUMMY}")
@@ -175,7 +175,7 @@ def _towers(generated: list[Generated]) -> Iterator[tuple[Generated, str]]:
             if about and "PreTrained" not in name and list(_owners(item, name)) and _is_model(item, name):
                 found.append((item, name))
     if not found:
-        raise NotApplicable("no generated class is a tower for pictures or sound")
+        raise NotApplicable("no generated class is an image or audio tower")
     yield from found
 
 

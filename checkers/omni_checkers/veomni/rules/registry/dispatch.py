@@ -80,7 +80,7 @@ class NoArchitectureIsAccepted(Rule):
             for path in dispatch(program, registration, None):
                 raised = path.outcome.raised or ""
                 if raised.startswith(("TypeError", "AttributeError", "KeyError")):
-                    message = f"with no architecture, registering '{registration.key}' ends in {raised}"
+                    message = f"without an architecture, the function of '{registration.key}' raises {raised}"
                     yield Finding(message, *path.place)
                     break
 

@@ -152,7 +152,7 @@ class ConfigIsOfItsType(Rule):
                     message = f"{value.name}, registered for '{registration.key}', is of type '{said}'"
                     yield Finding(message, value.module.path, value.node.lineno)
                 elif said is None and not any("onfig" in base for base in bases):
-                    message = f"{value.name}, registered for '{registration.key}', is no config class"
+                    message = f"{value.name}, registered for '{registration.key}', is not a config class"
                     yield Finding(message, value.module.path, value.node.lineno)
 
 
@@ -187,7 +187,7 @@ class ProcessorByClassName(Rule):
                 message = f"'{key}' is not the class name of a processor: the loader looks for {name}"
                 yield Finding(message, registration.path, registration.line)
             elif isinstance(value, Class) and not any("rocessor" in base for base in _bases(program, value)):
-                message = f"{name}, registered as '{key}', derives from no processor"
+                message = f"{name}, registered as '{key}', does not derive from a processor"
                 yield Finding(message, value.module.path, value.node.lineno)
 
 

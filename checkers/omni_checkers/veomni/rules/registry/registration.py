@@ -58,7 +58,7 @@ def setup():
                 yield Finding(message, *_reached_from(model_dir, key))
         for item in registrations:
             if item.registry == MODELING and item.key is not None and item.key not in known | own:
-                unknown = f"'{item.key}' is no model_type of transformers {transformers.version}"
+                unknown = f"'{item.key}' is not a model_type of transformers {transformers.version}"
                 message = f"{unknown}, and the package registers no config class for it"
                 yield Finding(message, item.path, item.line)
 
@@ -124,7 +124,7 @@ class ImportedByAggregate(Rule):
         aggregate = model_dir.path.parent / "__init__.py"
         package = model_dir.import_name.rpartition(".")[0]
         if not aggregate.is_file():
-            raise NotApplicable("the directory above is no package")
+            raise NotApplicable("the directory above is not a package")
         file = read_file(aggregate)
         evaluator = Evaluator(_Aggregate(aggregate, package, file.tree), Oracle([]))
         try:
@@ -174,7 +174,7 @@ def _elsewhere(model_dir: ModelDir) -> Findings:
         theirs = registered_in(owner) if owner != model_dir.path else {}
         for key in model_dir.registered:
             if key in theirs:
-                message = f"'{key}' is registered by {owner.name}, too: which of them counts is left to chance"
+                message = f"'{key}' is registered by {owner.name} too: the import order decides which one counts"
                 yield Finding(message, *place_of(model_dir, key))
 
 

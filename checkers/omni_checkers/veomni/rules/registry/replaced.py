@@ -33,6 +33,6 @@ class ReplacedIntegrationKeepsAll(Rule):
             key = next(iter(model_dir.registered))
             path, line = place_of(model_dir, key)
             message = (
-                f"VeOmni's own '{key}', which this replaces, also has {', '.join(lost)}; {_README} does not say so"
+                f"VeOmni's own '{key}', which this replaces, also has {', '.join(lost)}; {_README} does not list it"
             )
             yield Finding(message, path, line)

@@ -64,7 +64,7 @@ class TestListsNameTheModel(Rule):
     def check(self, model_dir: ModelDir, kinds: frozenset[Kind]) -> Findings:
         suites = [suite for suite in SUITES if (model_dir.sys_path / suite.path).is_file()]
         if model_dir.style != "in-tree" or not suites or Kind.dit in kinds:
-            raise NotApplicable("there is no checkout with tests around the model")
+            raise NotApplicable("the model is not in a checkout with tests")
         for suite in suites:
             file = model_dir.sys_path / suite.path
             if (not suite.kinds or suite.kinds & kinds) and not _listed(file, model_dir):
@@ -97,10 +97,10 @@ class ToyConfigsAreExplained(Rule):
         if model_dir.style == "plugin" and (path / "toy_config.json").is_file():
             toys = [path / "toy_config.json"]
         if not toys:
-            raise NotApplicable("there is no toy config of the model")
+            raise NotApplicable("the model has no toy config")
         for toy in toys:
             if not any(toy.parent.glob("[Rr][Ee][Aa][Dd][Mm][Ee]*")) and not toy.with_suffix(".md").is_file():
-                yield Finding(f"nothing says what {toy.parent.name}/{toy.name} was made from", toy, 1)
+                yield Finding(f"no README explains {toy.parent.name}/{toy.name}", toy, 1)
 
 
 class DataTransformIsRegistered(Rule):
@@ -179,7 +179,7 @@ class TrainingConfigsAreUnderstood(Rule):
         found = list(training_configs(model_dir))
         root = "VeOmniDiTArguments" if Kind.dit in kinds else "VeOmniArguments"
         if not found or root not in classes:
-            raise NotApplicable("there are no training configurations of the model")
+            raise NotApplicable("the model has no training configurations")
         for file in found:
             try:
                 text = file.read_text(encoding="utf-8")

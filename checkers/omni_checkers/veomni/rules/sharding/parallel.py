@@ -132,7 +132,7 @@ class PlanCutsBetweenExperts(Rule):
                 for key, dims in plan.dims.items():
                     wrong = sorted(dim for dim in dims if dim % rank) if matches(key, parameter.name) else []
                     if wrong:
-                        message = f"'{key}' is cut along dimension {wrong[0]}; experts are counted by dimension 0"
+                        message = f"'{key}' is sharded along dimension {wrong[0]}; experts are dimension 0"
                         yield Finding(message, plan.path, _key_line(plan, key))
 
 
@@ -167,9 +167,9 @@ class PlanWhereExperts(Rule):
                 continue
             judged += 1
             if item.attached(METHOD) is None:
-                yield Finding(f"{item.name} has stacked experts and no {METHOD}", *item.place)
+                yield Finding(f"{item.name} has stacked experts but no {METHOD}", *item.place)
         if not judged:
-            raise NotApplicable("no returned language model has stacked experts that can be shared out")
+            raise NotApplicable("no returned language model has stacked experts that can be sharded")
 
 
 def _has_slot(item: Generated) -> bool:
@@ -218,7 +218,7 @@ def _readable(plans: list[ShardingPlan], skeletons: Skeletons) -> Iterator[tuple
         found += 1
         yield plan, skeleton
     if not found:
-        raise NotApplicable(reasons[0] if reasons else "there is no plan")
+        raise NotApplicable(reasons[0] if reasons else "the model has no plan")
 
 
 def _same_tower(name: str, keys: list[str]) -> bool:
