@@ -24,6 +24,7 @@ _PAD, _BEGIN, _END = range(3)
 _LENGTH = 64  # of what a tokenizer makes; encoders with fewer positions have shorter ones
 _TEMPLATE = "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}assistant"
 LEVELS = 2  # of an autoencoder: it halves pictures once
+_MOST_CHANNELS = 128
 _CHANNELS, _WIDTH = 32, 8  # some norms have 32 groups, whatever they are told
 _BETWEEN = 142  # widths of models between others, which are none of the others' widths
 _BOUNDS: Mapping[str, float] = {"min_": 0.0, "max_": 512.0}
@@ -116,7 +117,8 @@ def autoencoder(component: Component, changed: Mapping[str, Any] | None = None, 
     cls = _class(component)
     values = constructor_defaults(cls)
     latents = max((one for name, one in values.items() if name in _LATENT_CHANNELS and isinstance(one, int)), default=1)
-    channels = -(-_CHANNELS // (2 * latents)) * 2 * latents  # some share them among means and deviations of latents
+    shared = -(-_CHANNELS // (2 * latents)) * 2 * latents  # some share them among means and deviations of latents
+    channels = shared if shared <= _MOST_CHANNELS else _CHANNELS
     values = {name: _shrunk(name, value, channels) for name, value in values.items()}
     _level(values, levels)
     values |= {name: one for name, one in _UNDECLARED.items() if name in _required(cls)}
