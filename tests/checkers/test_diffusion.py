@@ -201,5 +201,5 @@ class TestCopiesOfTheLibrary:
 
     def test_what_was_written_anew_is_no_copy(self, subject: Subject) -> None:
         path = subject("ltx2_3")
-        with pytest.raises(NotApplicable, match="in the place of a library's"):
+        with pytest.raises(NotApplicable, match="replaces a library's"):
             model_facts(path)[0].get("copies")

@@ -181,7 +181,7 @@ class TestBaseline:
     )  # fmt: skip
     def test_a_baseline_of_another_shape_is_bad_input(self, text: str, olmoe: Path, tmp_path: Path) -> None:
         (tmp_path / "known.json").write_text(text, encoding="utf-8")
-        with pytest.raises(BadInput, match="is no baseline"):
+        with pytest.raises(BadInput, match="is not a baseline"):
             run_check([olmoe], baseline=tmp_path / "known.json")
 
     def test_known_findings_are_not_reported(self, subject: Subject, tmp_path: Path) -> None:

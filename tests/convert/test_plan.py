@@ -162,5 +162,5 @@ def test_sizes(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "GB", "-1GB", "5 gigabytes", "0", "1e9"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(BadInput, match="is no size"):
+    with pytest.raises(BadInput, match="is not a size"):
         parse_size(text)

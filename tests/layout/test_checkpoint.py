@@ -96,5 +96,5 @@ def test_an_index_without_a_map(copy: Path, text: str) -> None:
 
 
 def test_a_directory_without_weights(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="holds no safetensors files"):
+    with pytest.raises(BadInput, match="contains no safetensors files"):
         read_checkpoint(tmp_path)

@@ -134,7 +134,7 @@ def test_a_pipe_is_no_file(tmp_path: Path) -> None:
             check_layout(str(given))
     (tmp_path / "model.safetensors").unlink()
     os.mkfifo(tmp_path / "config.json")
-    with pytest.raises(BadInput, match="is no file"):
+    with pytest.raises(BadInput, match="is not a file"):
         check_layout(str(tmp_path))
 
 

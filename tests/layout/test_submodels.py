@@ -76,7 +76,7 @@ def test_whatever_text_model_an_auto_class_chooses(
 
 @pytest.mark.parametrize("part", ["text_config", "vision_config"])
 def test_a_part_that_cannot_be_read_is_not_judged(wrapped: Wrapped, tmp_path: Path, part: str) -> None:
-    """A type that this transformers does not have: its keys are neither fine nor wrong, and that is no pass."""
+    """A type that this transformers does not have: its keys are neither fine nor wrong, and that is not a pass."""
     place = wrapped("llava", "clip_vision_model", "llama")
     config = json.loads((place / "config.json").read_text())
     config[part]["model_type"] = "of_next_year"

@@ -184,7 +184,7 @@ def test_in_tree(checkout: Path) -> None:
 
 
 def test_in_tree_needs_a_checkout(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="is no VeOmni checkout"):
+    with pytest.raises(BadInput, match="is not a VeOmni checkout"):
         new_model("olmoe", "olmoe", target="veomni", style="in-tree", into=tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -172,7 +172,7 @@ class Unwilling(Unknown):
 
 
 def test_what_no_rule_is_known_for_is_said() -> None:
-    with pytest.raises(BadInput, match="wants 'kv_cache', for which there is no rule yet"):
+    with pytest.raises(BadInput, match="requires 'kv_cache', for which there is no rule yet"):
         denoiser_inputs(Unknown())
     with pytest.raises(BadInput, match=r"takes nothing that there is a rule for yet: ValueError: not\stoday"):
         denoiser_inputs(Unwilling())

@@ -101,7 +101,7 @@ def test_unknown_repository(hub: type[Hub]) -> None:
 
 @pytest.mark.parametrize("given", ["hf://", "hf://org", "hf://org/", "hf://a/b/c", "hf:///b"])
 def test_malformed_names(given: str) -> None:
-    with pytest.raises(BadInput, match="is no repository"):
+    with pytest.raises(BadInput, match="is not a repository"):
         parse_hub(given)
 
 

@@ -110,7 +110,7 @@ def _module(needed: Requirement) -> str:
 
 def _unusable(name: str, why: str) -> Component:
     """A target that is registered and that nothing can be done with."""
-    return Component(name, None, f"the target {name}", "missing", f"mend or uninstall what brings it: {why}")
+    return Component(name, None, f"the target {name}", "missing", f"fix or uninstall what brings it: {why}")
 
 
 def _package(name: str, needed_by: str, fix: str) -> Component:

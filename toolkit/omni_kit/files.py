@@ -103,9 +103,9 @@ def check_replaceable(file: Path, command: str) -> None:
         except OSError as error:
             raise BadInput(f"{file} cannot be read: {error.strerror}", "give another name") from error
         if not ours:
-            raise BadInput(f"{file} exists and is no page of {command}", "give another name, or remove it")
+            raise BadInput(f"{file} exists and is not a page of {command}", "give another name, or remove it")
     if not file.resolve().parent.is_dir():
-        raise BadInput(f"{file} cannot be written: {file.parent} is no directory", "make it first")
+        raise BadInput(f"{file} cannot be written: {file.parent} is not a directory", "make it first")
 
 
 def plain_name(name: str, what: str) -> str:

@@ -46,7 +46,7 @@ def run_check(
             paths does not count.
 
     Raises:
-        BadInput: as `check`; or `write_baseline` names a file that is no baseline.
+        BadInput: as `check`; or `write_baseline` names a file that is not a baseline.
     """
     settings = read_settings(config) if config is not None else find_settings(Path.cwd())
     settings = settings.overridden(select=select, ignore=ignore, strict=strict, baseline=baseline)

@@ -45,7 +45,7 @@ def check(
         cache: verdicts of earlier runs, to be used and added to.
 
     Raises:
-        BadInput: a path holds no model, nothing was selected, an id is unknown, or the baseline cannot be read.
+        BadInput: a path contains no model, nothing was selected, an id is unknown, or the baseline cannot be read.
         MissingRequirement: a level above "static" needs what is not installed.
     """
     settings = (settings or Settings()).overridden(select=select, ignore=ignore)
@@ -94,7 +94,7 @@ def find_models(paths: Sequence[Path], target: str | None = None) -> list[tuple[
     """The model directories at paths, with the framework of each.
 
     Raises:
-        BadInput: a path does not exist, or holds no model.
+        BadInput: a path does not exist, or contains no model.
     """
     found: dict[Path, Target] = {}
     for path in paths:

@@ -49,7 +49,7 @@ def check_skills(
     skills = [skill for path in paths for skill in _skills_of(path)]
     skills = list({skill.path: skill for skill in skills}.values())
     if checkout is not None and not checkout.is_dir():
-        raise BadInput(f"the checkout {checkout} is no directory", "give the root of a repository")
+        raise BadInput(f"the checkout {checkout} is not a directory", "give the root of a repository")
     rules = select_rules(select, ignore, about=SKILLS)
     if not rules:
         raise BadInput("no rule is left to check with", "select other ids, or ignore fewer")

@@ -113,7 +113,7 @@ class Subject:
         """The front matter.
 
         Raises:
-            BadInput: there is none, or it is no mapping of YAML.
+            BadInput: there is none, or it is not a mapping of YAML.
         """
         text = self.page.front_matter
         if text is None:
@@ -123,7 +123,7 @@ class Subject:
         except DocumentError as error:
             raise BadInput(f"the front matter is not YAML: {error}") from error
         if not isinstance(found, dict):
-            raise BadInput("the front matter is no mapping of fields to values")
+            raise BadInput("the front matter is not a mapping of fields to values")
         return {str(key): value for key, value in found.items()}
 
     @cached_property

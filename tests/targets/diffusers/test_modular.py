@@ -290,7 +290,7 @@ def test_a_guider_is_found_by_what_its_forward_computes(formula: str, config: di
 
 @pytest.mark.parametrize(("source", "said"), [
     ("FluxTransformer2DModel", "is of diffusers"),
-    ("StableDiffusionXLPipeline", "which is no transformer"),
+    ("StableDiffusionXLPipeline", "which is not a transformer"),
     ("FluxPriorReduxPipeline", "has no denoiser"),
 ])  # fmt: skip
 def test_what_cannot_be_divided_is_refused_in_one_line(source: str, said: str, tmp_path: Path) -> None:
@@ -302,12 +302,12 @@ def test_what_cannot_be_divided_is_refused_in_one_line(source: str, said: str, t
 
 
 def test_what_is_no_checkout_and_a_repository_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="is no checkout of diffusers"):
+    with pytest.raises(BadInput, match="is not a checkout of diffusers"):
         new_model("one", "WanPipeline", target="diffusers", kind="modular", style="in-tree", into=tmp_path)
     lumen = Path(__file__).parents[3] / "reference_models" / "diffusers" / "_upstream" / "lumen"
     with pytest.raises(Refusal, match="as standard, both, not as 'modular'"):
         new_model("one", f"{lumen}::Lumen", target="diffusers", kind="modular", into=tmp_path)
-    with pytest.raises(BadInput, match="is no checkout of diffusers"):
+    with pytest.raises(BadInput, match="is not a checkout of diffusers"):
         new_model("one", f"{lumen}::Lumen", target="diffusers", kind="both", style="in-tree", into=tmp_path)
     assert not list(tmp_path.iterdir())
 

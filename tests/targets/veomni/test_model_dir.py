@@ -133,7 +133,7 @@ def test_a_missing_path_is_named(tmp_path: Path) -> None:
 def test_a_file_is_no_model_directory(tmp_path: Path) -> None:
     file = package(tmp_path, "olmoe_plugin", "") / "__init__.py"
 
-    with pytest.raises(BadInput, match="is no directory"):
+    with pytest.raises(BadInput, match="is not a directory"):
         find_model_dir(file)
 
 
@@ -156,7 +156,7 @@ def test_bytes_that_are_no_text_are_said_to_be_unreadable(tmp_path: Path) -> Non
 
 
 def test_a_name_that_python_cannot_import_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="'olmoe-plugin' is no Python identifier"):
+    with pytest.raises(BadInput, match="'olmoe-plugin' is not a Python identifier"):
         find_model_dir(package(tmp_path, "olmoe-plugin", IMPORT + 'MODELING_REGISTRY["olmoe"] = make\n'))
 
 

@@ -107,11 +107,11 @@ def test_components_are_those_of_the_real_library(tmp_path: Path) -> None:
         ({"transformer": None}, "WanPipeline has no denoiser among its components"),
         ({"transformer": ["diffusers", "WanTransformer9DModel"]}, "transformer is of class WanTransformer9DModel"),
         ({"vae": ["diffusers", "AutoencoderOfNobody"]}, "vae is of class AutoencoderOfNobody"),
-        ({"transformer": ["diffusers", "UNet2DConditionModel"]}, "which is no transformer"),
+        ({"transformer": ["diffusers", "UNet2DConditionModel"]}, "which is not a transformer"),
         ({"_class_name": "NobodysPipeline"}, "has no pipeline NobodysPipeline"),
         ({"_class_name": "WanTransformer3DModel"}, "has no pipeline WanTransformer3DModel"),
         ({"_class_name": None}, "does not say its _class_name"),
-        ({"transformer": None, "../elsewhere": ["diffusers", "WanTransformer3DModel"]}, "which is no directory"),
+        ({"transformer": None, "../elsewhere": ["diffusers", "WanTransformer3DModel"]}, "which is not a directory"),
     ],
 )
 def test_a_pipeline_that_cannot_be_looked_at_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
@@ -132,11 +132,11 @@ def test_a_config_that_contradicts_the_index_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("AutoencoderKLWan", "AutoencoderKLWan is no transformer: it stands in diffusers/models/autoencoders/"),
-        ("diffusers:UNet2DConditionModel", "UNet2DConditionModel is no transformer"),
-        ("WanTransformerBlock", "WanTransformerBlock is no transformer"),
-        ("UniPCMultistepScheduler", "UniPCMultistepScheduler is no transformer"),
-        ("StableDiffusionPipeline", "denoises with unet, a UNet2DConditionModel, which is no transformer"),
+        ("AutoencoderKLWan", "AutoencoderKLWan is not a transformer: it stands in diffusers/models/autoencoders/"),
+        ("diffusers:UNet2DConditionModel", "UNet2DConditionModel is not a transformer"),
+        ("WanTransformerBlock", "WanTransformerBlock is not a transformer"),
+        ("UniPCMultistepScheduler", "UniPCMultistepScheduler is not a transformer"),
+        ("StableDiffusionPipeline", "denoises with unet, a UNet2DConditionModel, which is not a transformer"),
         ("WanTransformer9DModel", "neither a file, a directory nor a model_type"),
         ("diffusers:WanTransformer9DModel", "diffusers 0.37.0 has no class 'WanTransformer9DModel'"),
         ("diffusers:olmoe", "has no class 'olmoe'"),

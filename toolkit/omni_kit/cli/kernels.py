@@ -53,14 +53,13 @@ def kernels_command(
     """Verify each slot's kernels, time them in a training step, and recommend a choice.
 
     Every kernel that the framework has for a slot is first fed what the model
-    feeds it, at the width that is trained, beside an independent reference:
+    feeds it, at the width that is trained, and compared with an independent reference:
     one that is wrong is named and left out, and so is one that ends its process.
 
     Then a step (forward and backward, random weights) is timed with other
     choices: one slot at a time, then greedily, then the best few together, each
     in rounds with the default before and after it. It ends when nothing more
-    gains over noise, or when the seconds are over. Upstream's own step stands
-    beside them.
+    gains over noise, or when the seconds are over. Upstream's own step is timed too.
 
     An integration that is slower than upstream, and larger, too, is exit code 1.
     Where there is no such device, the command says what could be measured, and
@@ -105,7 +104,7 @@ def _parameters(size: str) -> int:
     """
     match = _SIZE.fullmatch(size)
     if match is None or not float(match[1]):
-        raise BadInput(f"'{size}' is no size", "write 1b, 350m or a number of parameters")
+        raise BadInput(f"'{size}' is not a size", "write 1b, 350m or a number of parameters")
     return int(float(match[1]) * _UNITS[match[2].lower()])
 
 

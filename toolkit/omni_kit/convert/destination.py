@@ -77,7 +77,7 @@ class Destination:
         if self.path == self.source:
             raise BadInput(f"{self.path} is the source", "give a new directory")
         if self.path.is_relative_to(self.source):
-            raise BadInput(f"{self.path} lies in the source", "give a directory beside it")
+            raise BadInput(f"{self.path} lies in the source", "give a directory next to it")
         if self.path.exists() and not self.path.is_dir():
             raise BadInput(f"{self.path} is a file", "give a new directory")
 

@@ -87,7 +87,7 @@ class Former:
             self._refuse_if_lost(group, reading, form)
             return None
         if self.model is None and (question := open_without_model(reading, self.checkpoint)):
-            raise BadInput(f"{group.prefix}: {question}", "put the model's config.json beside the weights")
+            raise BadInput(f"{group.prefix}: {question}", "put the model's config.json next to the weights")
         name = self._container(group, reading.names[0])
         if form is not Form.canonical and self._held_singly(name):
             return None

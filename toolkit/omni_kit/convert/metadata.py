@@ -111,7 +111,7 @@ def read_metadata(path: Path) -> Any:
     except Exception as error:  # what damaged bytes raise is as arbitrary as they are
         raise BadInput(f"cannot read {path}: {error}", _HINT) from error
     if not isinstance(found, Metadata) or not _sound(found):
-        raise BadInput(f"{path} is no metadata of a checkpoint", _HINT)
+        raise BadInput(f"{path} is not checkpoint metadata", _HINT)
     return found
 
 

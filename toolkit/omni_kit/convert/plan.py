@@ -179,7 +179,7 @@ def tensors_of(checkpoint: Checkpoint) -> dict[str, TensorInfo]:
     if len(found) != len(checkpoint.tensors):
         raise BadInput(f"{checkpoint.path.name} is an index without its shards: there is nothing to convert")
     if not found:
-        raise BadInput(f"{checkpoint.path} holds no tensors")
+        raise BadInput(f"{checkpoint.path} contains no tensors")
     return found
 
 
@@ -244,9 +244,9 @@ def parse_size(text: str) -> int:
     """Bytes of "5GB", "500MiB" or "1000000".
 
     Raises:
-        BadInput: it is no size, or zero.
+        BadInput: it is not a size, or zero.
     """
     match = _SIZE.match(text.strip().upper())
     if match is None or not (size := int(float(match[1]) * _UNITS[match[2].removesuffix("B")])):
-        raise BadInput(f"'{text}' is no size of a shard", "for example 5GB or 500MB")
+        raise BadInput(f"'{text}' is not a size of a shard", "for example 5GB or 500MB")
     return size

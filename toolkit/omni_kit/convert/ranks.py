@@ -24,7 +24,7 @@ def _place() -> tuple[int, int]:
         return 0, 1
     rank, count = given["RANK"], given["WORLD_SIZE"]
     if not (rank.isascii() and rank.isdigit() and count.isascii() and count.isdigit() and int(rank) < int(count)):
-        raise BadInput(f"RANK={rank} and WORLD_SIZE={count} are no rank of a launch", "unset them, or use torchrun")
+        raise BadInput(f"RANK={rank} and WORLD_SIZE={count} are not a rank of a launch", "unset them, or use torchrun")
     return int(rank), int(count)
 
 

@@ -84,7 +84,7 @@ class _Flat:
         try:
             done = run_plan(plan, self.folder, folder, resume=False, verify=False, jobs=JOBS, progress=progress)
         except BadInput as why:  # nothing stays that could be resumed
-            raise BadInput(why.message, "mend that, and give the command again") from why
+            raise BadInput(why.message, "fix that, and give the command again") from why
         return list(done.notes)
 
     def _plan(self, renamed: Mapping[str, str]) -> ConversionPlan:
@@ -136,10 +136,10 @@ def apply_renames(
         MissingRequirement: a DCP directory without torch.
     """
     if not maps:
-        raise BadInput("no parameter is called otherwise in the newer version", "the checkpoint can stay as it is")
+        raise BadInput("no parameter has another name in the newer version", "the checkpoint can stay as it is")
     saved = _open(checkpoint)
     if into.resolve().is_relative_to(saved.folder.resolve()):
-        raise BadInput(f"{into} lies in {saved.folder}, which is read", "give a directory beside it")
+        raise BadInput(f"{into} lies in {saved.folder}, which is read", "give a directory next to it")
     refuse_taken(into)
     model_type, names, renamed = _fitting(checkpoint, saved, maps)
     notes: list[str] = []

@@ -128,7 +128,7 @@ def _all_ranks(ranks: Ranks, work: Callable[[], Any]) -> list[Any]:
         return ranks.agree(None, error)
     except OSError as error:
         reason = error.strerror or str(error)
-        return ranks.agree(None, BadInput(f"the conversion stopped: {reason}", "mend that, then --resume"))
+        return ranks.agree(None, BadInput(f"the conversion stopped: {reason}", "fix that, then --resume"))
     return ranks.agree(mine)
 
 

@@ -149,7 +149,7 @@ def _tested(package: Path) -> tuple[str, str]:
 def page(ported: Sequence[Ported]) -> str:
     """How many are proven, and a table."""
     if not ported:
-        raise BadInput("no repository was asked for")
+        raise BadInput("no repository is selected")
     lines = [
         "# Public repositories, ported into diffusers",
         "",

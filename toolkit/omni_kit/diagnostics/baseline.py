@@ -42,23 +42,23 @@ class Baseline:
             self.known = Counter(map(_key_of, _entries(self.file)))
         except (OSError, ValueError, RecursionError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise BadInput(f"{self.file} is no baseline: {why}", "write one with --write-baseline") from error
+            raise BadInput(f"{self.file} is not a baseline: {why}", "write one with --write-baseline") from error
         return self
 
     def check_replaceable(self) -> None:
         """Makes sure that nothing else is lost by writing.
 
         Raises:
-            BadInput: the file is there and is no baseline, or leads to another one by a link.
+            BadInput: the file is there and is not a baseline, or leads to another one by a link.
         """
         hint = "name a new file, or a baseline written before"
         if self.file.is_symlink() or (self.file.exists() and not self.file.is_file()):
-            raise BadInput(f"{self.file} is no plain file, and is not overwritten", hint)
+            raise BadInput(f"{self.file} is not a plain file, and is not overwritten", hint)
         try:
             if self.file.exists():
                 _entries(self.file)
         except (OSError, ValueError, RecursionError) as error:
-            raise BadInput(f"{self.file} is no baseline, and is not overwritten", hint) from error
+            raise BadInput(f"{self.file} is not a baseline, and is not overwritten", hint) from error
 
     def written(self, findings: Iterable[Finding]) -> str:
         """Write these findings, and return the line that says so."""

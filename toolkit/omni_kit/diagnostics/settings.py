@@ -133,7 +133,7 @@ def _table(file: Path) -> Any:
     table: Any = _read(file)
     for key in ("tool", "omni-kit", "check"):
         if not isinstance(table, dict):
-            raise BadInput(f"{file}: what should hold '{key}' is no table", "write [tool.omni-kit.check]")
+            raise BadInput(f"{file}: what should hold '{key}' is not a table", "write [tool.omni-kit.check]")
         if key not in table:
             return None
         table = table[key]
@@ -151,7 +151,7 @@ def _read(file: Path) -> dict[str, Any]:
 def _settings(table: Any, file: Path) -> Settings:
     known = {"select", "ignore", "strict", "per-file-ignores", "baseline"}
     if not isinstance(table, dict) or (strange := sorted(table.keys() - known)):
-        what = f"an unknown key '{strange[0]}'" if isinstance(table, dict) else "something that is no table"
+        what = f"an unknown key '{strange[0]}'" if isinstance(table, dict) else "something that is not a table"
         raise BadInput(f"{file}: [tool.omni-kit.check] has {what}", f"it may have {', '.join(sorted(known))}")
     for key, kind, words in (
         ("per-file-ignores", dict, "no table of glob = [ids]"),
@@ -159,7 +159,7 @@ def _settings(table: Any, file: Path) -> Settings:
         ("baseline", str, "no name of a file"),
     ):
         if key in table and not isinstance(table[key], kind):
-            raise BadInput(f"{file}: {key} is {words}", "mend the table")
+            raise BadInput(f"{file}: {key} is {words}", "fix the table")
     ignores = table.get("per-file-ignores", {})
     return Settings(
         select=_ids(table, "select", file),
@@ -175,5 +175,5 @@ def _settings(table: Any, file: Path) -> Settings:
 def _ids(table: Mapping[str, Any], key: str, file: Path) -> tuple[str, ...]:
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise BadInput(f"{file}: {key} is no list of rule ids", "mend the table")
+        raise BadInput(f"{file}: {key} is not a list of rule ids", "fix the table")
     return tuple(item.upper() for item in value)

@@ -178,7 +178,7 @@ def load_choice(file: Path) -> Kept:
     except (OSError, ValueError) as error:
         raise BadInput(f"{file} cannot be read as JSON", "give what `kernels --format json` printed") from error
     if not isinstance(said, dict) or said.get("schema") != SCHEMA:
-        raise BadInput(f"{file} is no result of kernels", "give what `kernels --format json` printed")
+        raise BadInput(f"{file} is not a result of kernels", "give what `kernels --format json` printed")
     recommended = said.get("recommended")
     chosen = recommended.get("ops_implementation") if isinstance(recommended, dict) else None
     model = said.get("model")

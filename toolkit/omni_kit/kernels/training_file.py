@@ -22,12 +22,12 @@ def check_training_file(file: Path) -> None:
     """Says beforehand whether settings can be put there.
 
     Raises:
-        BadInput: it is no file, or no YAML, or cannot be written.
+        BadInput: it is not a file, or no YAML, or cannot be written.
     """
     if file.is_dir():
         raise BadInput(f"{file} is a directory", "give the name of a YAML file")
     if not file.resolve().parent.is_dir():
-        raise BadInput(f"{file} cannot be written: {file.parent} is no directory", "make it first")
+        raise BadInput(f"{file} cannot be written: {file.parent} is not a directory", "make it first")
     merged(_read(file), (), {}, str(file))
 
 
@@ -47,7 +47,7 @@ def merged(text: str, place: Sequence[str], chosen: Mapping[str, str], name: str
     """The text of a file with these settings.
 
     Raises:
-        BadInput: it is no YAML mapping, or something else stands in that place.
+        BadInput: it is not a YAML mapping, or something else stands in that place.
     """
     try:
         before = read_yaml(text)
@@ -55,7 +55,7 @@ def merged(text: str, place: Sequence[str], chosen: Mapping[str, str], name: str
         raise BadInput(f"{name} is not YAML: {str(error)[:200]}", "fix it first") from error
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if before is not None and not isinstance(before, dict):
-        raise BadInput(f"{name} is no YAML mapping", "give a training file")
+        raise BadInput(f"{name} is not a YAML mapping", "give a training file")
     if not chosen:
         return text
     after = _spliced(text, root, place, chosen)

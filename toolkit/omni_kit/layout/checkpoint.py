@@ -74,7 +74,7 @@ def read_checkpoint(path: Path | HubRepo) -> Checkpoint:
             return _from_index(indexes[0], shards_needed=True)
         files = files_matching(path, "*.safetensors")
         if not files:
-            raise BadInput(f"{path} holds no safetensors files")
+            raise BadInput(f"{path} contains no safetensors files")
         _refuse_gaps(files)
         return Checkpoint(path, *_read_files(files))
     return Checkpoint(path, *_read_files([path]))
@@ -112,7 +112,7 @@ def _from_index(index: Path, shards_needed: bool = False) -> Checkpoint:
     shards = dict.fromkeys(weight_map.values())
     outside = next((shard for shard in shards if Path(shard).name != shard or shard == ".."), None)
     if outside is not None:
-        raise BadInput(f"{index.name} names '{outside}', which is not a file beside it")
+        raise BadInput(f"{index.name} names '{outside}', which is not a file next to it")
     files = [index.parent / shard for shard in shards]
     absent = [file.name for file in files if not is_file(file)]
     if len(absent) == len(files) and not shards_needed:

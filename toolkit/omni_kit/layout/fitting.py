@@ -56,7 +56,7 @@ class Feeds:
         """Tensors come through one source of a converter, to parameters in the order of its targets.
 
         Args:
-            names: None for a target that is no parameter of the model.
+            names: None for a target that is not a parameter of the model.
         """
         bucket = self._buckets.setdefault(transform, {}).setdefault(names, _Bucket(names))
         bucket.slots.setdefault(source, []).extend(shapes)

@@ -46,7 +46,7 @@ def read_header(path: Path) -> tuple[dict[str, TensorInfo], dict[str, str]]:
             leave holes or reach outside the file.
     """
     if path.exists() and not is_file(path):
-        raise BadInput(f"{path} is no file", "give a safetensors file")
+        raise BadInput(f"{path} is not a file", "give a safetensors file")
     try:
         size = path.stat().st_size
         with path.open("rb") as stream:

@@ -223,7 +223,7 @@ def _loaded(case: "Case") -> frozenset[Path] | None:
 
 def _check_checkpoint(checkpoint: Path | None) -> None:
     if checkpoint is not None and not any((checkpoint / name).is_file() for name in ("config.json", INDEX)):
-        raise BadInput(f"{checkpoint} is no checkpoint directory: it has no config.json, and no {INDEX}")
+        raise BadInput(f"{checkpoint} is not a checkpoint directory: it has no config.json, and no {INDEX}")
 
 
 def _check_values(source: str, checkpoint: Path | None) -> None:

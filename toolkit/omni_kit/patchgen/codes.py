@@ -151,7 +151,7 @@ _ALL = (
         "dropped-parameter",
         Severity.warning,
         "Keep upstream's parameters.",
-        "a caller that passes the parameter gets a TypeError, or `**kwargs` discards the value without a word.",
+        "a caller that passes the parameter gets a TypeError, or `**kwargs` discards the value silently.",
         "no caller passes the parameter; it is an error when one in the generated file does.",
     ),
     _define(
@@ -341,7 +341,7 @@ _ALL = (
         701,
         "stale",
         Severity.error,
-        "Commit what the config generates: the code, and the diff beside it; comments and layout do not count.",
+        "Commit what the config generates: the code, and its diff; comments and layout do not count.",
         "a manual change is lost at the next run, and a changed config has no effect until it runs.",
         "the file was generated from another transformers; check with that one.",
     ),

@@ -48,7 +48,7 @@ def find_configs(root: Path) -> list[Path]:
     """Every config file below `root`, sorted; hidden directories and build leftovers are not entered.
 
     Raises:
-        BadInput: `root` is no directory.
+        BadInput: `root` is not a directory.
     """
     if not root.is_dir():
         raise BadInput(f"there is no directory {root}", "give the directory to search with --root")
@@ -64,15 +64,15 @@ def _table(file: Path) -> dict[str, Any] | None:
     try:
         tool = read_toml(file.read_text(encoding="utf-8")).get("tool")
     except (OSError, ValueError) as why:
-        raise BadInput(f"{file} cannot be read: {why}", "mend the file") from why
+        raise BadInput(f"{file} cannot be read: {why}", "fix the file") from why
     table = tool.get("patchgen") if isinstance(tool, dict) else None
     if table is not None and not isinstance(table, dict):
-        raise BadInput(f"{file}: [tool.patchgen] is no table", "write [tool.patchgen] with search_root = '...'")
+        raise BadInput(f"{file}: [tool.patchgen] is not a table", "write [tool.patchgen] with search_root = '...'")
     return table
 
 
 def _project(table: dict[str, Any], file: Path) -> Project:
     root, prefix, strict = table.get("search_root", "."), table.get("package_prefix", ""), table.get("strict", False)
     if not isinstance(root, str) or not isinstance(prefix, str) or not isinstance(strict, bool):
-        raise BadInput(f"{file}: search_root and package_prefix are strings, strict is true or false", "mend the table")
+        raise BadInput(f"{file}: search_root and package_prefix are strings, strict is true or false", "fix the table")
     return Project((file.parent / root).resolve(), prefix, strict)

@@ -108,7 +108,7 @@ def really_import(path: Path) -> ModuleType:
     root, name = package_of(path)
     found = importlib.util.spec_from_file_location(name.removesuffix(".py"), path)
     if found is None or found.loader is None:
-        raise BadInput(f"{path.name} is no Python module", "give it a .py name")
+        raise BadInput(f"{path.name} is not a Python module", "give it a .py name")
     module = importlib.util.module_from_spec(found)
     with _dsl_in_sys_modules(root, _dsl_names(path)):
         found.loader.exec_module(module)

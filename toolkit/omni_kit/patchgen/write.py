@@ -117,7 +117,7 @@ def _ruff(*arguments: str) -> None:
     done = run_ruff(*arguments)
     if done.code:
         said = " ".join((done.stderr or done.stdout).split())[:400]
-        raise BadInput(f"ruff {arguments[0]} failed: {said}", "mend the ruff configuration or the config's code")
+        raise BadInput(f"ruff {arguments[0]} failed: {said}", "fix the ruff configuration or the config's code")
 
 
 def settings_of(place: Path) -> Path | None:

@@ -51,7 +51,7 @@ def render_file(file: NewFile, templates: Path, rules: Path | None = None) -> st
         raise BadInput(f"{templates} has no template {error.name}", "reinstall what brings it") from error
     except jinja2.TemplateError as error:
         line = f":{error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
-        raise BadInput(f"{file.template}{line} cannot be rendered: {error}", "mend the template") from error
+        raise BadInput(f"{file.template}{line} cannot be rendered: {error}", "fix the template") from error
     return format_python(text, Path(file.path).name, rules) if file.path.endswith(".py") else text
 
 

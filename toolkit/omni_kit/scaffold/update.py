@@ -127,7 +127,7 @@ def read_record(directory: Path) -> Recorded:
         raise BadInput(f"{directory} has no {ANSWERS}", "give a directory that omni-kit new-model wrote")
     record = load_answers(path)
     if missing := [key for key in ("name", "source", "target", "style") if key not in record.answers]:
-        raise BadInput(f"{path} does not say its {missing[0]}", "restore it, or make the integration anew")
+        raise BadInput(f"{path} does not say its {missing[0]}", "restore it, or create the integration again")
     name, source, target, style = (record.answers[key] for key in ("name", "source", "target", "style"))
     check_name(name)
     if style not in ("plugin", "in-tree"):

@@ -87,7 +87,7 @@ def get_target(name: str) -> Target:
     if name in (known := targets()):
         return known[name]
     if name in faults():
-        raise BadInput(f"the target '{name}' cannot be used: {faults()[name]}", "mend or uninstall what brings it")
+        raise BadInput(f"the target '{name}' cannot be used: {faults()[name]}", "fix or uninstall what brings it")
     raise BadInput(f"unknown target '{name}'", f"one of {', '.join(known)}")
 
 

@@ -33,7 +33,7 @@ def parse_hub(given: str) -> HubRepo:
     """
     name, _, revision = given.removeprefix(SCHEME).partition("@")
     if name.count("/") != 1 or not all(name.split("/")):
-        raise BadInput(f"'{given}' is no repository", "write hf://org/name or hf://org/name@revision")
+        raise BadInput(f"'{given}' is not a repository", "write hf://org/name or hf://org/name@revision")
     return HubRepo(name, revision or None)
 
 

@@ -44,13 +44,13 @@ def weights_at(path: Path, given: str) -> Path | None:
     if path.suffix == ".json":
         return None
     refuse_other_formats(path, given)
-    raise BadInput(f"{given} is no config.json, *.safetensors or *{INDEX_SUFFIX}")
+    raise BadInput(f"{given} is not a config.json, *.safetensors or *{INDEX_SUFFIX}")
 
 
 def refuse_other_formats(path: Path, given: str) -> None:
     """Raises BadInput for weights in a file that is not read, with the way out."""
     if way := _OTHER_FORMATS.get(path.suffix):
-        raise BadInput(f"{given} is no safetensors file", way)
+        raise BadInput(f"{given} is not a safetensors file", way)
 
 
 def refuse_pickles(directory: Path) -> None:
@@ -85,7 +85,7 @@ def read_json(path: Path) -> dict[str, Any]:
         BadInput: unreadable, not JSON, or not an object.
     """
     if path.exists() and not is_file(path):
-        raise BadInput(f"{path} is no file", "give a file")
+        raise BadInput(f"{path} is not a file", "give a file")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         json.dumps(value, ensure_ascii=False).encode()  # a lone half of a character is no text

@@ -333,7 +333,7 @@ def _pipeline(given: str, libraries: _Libraries, index: Path, config: Path | Non
     pipeline = _indexed(libraries, read_json(index))
     name = pipeline.denoiser.name
     if Path(name).name != name:
-        raise BadInput(f"{INDEX} calls a component '{name}', which is no directory beside it", "correct it")
+        raise BadInput(f"{INDEX} calls a component '{name}', which is not a directory next to it", "correct it")
     folder = index.parent / name
     beside = config or folder / "config.json"
     values = read_json(beside) if beside.exists() or config else {}
@@ -408,7 +408,7 @@ def _of_class(given: str, name: str, library: Library, values: Mapping[str, Any]
         return Subject(given, library, name, values=values)
     close = get_close_matches(name, transformer_names(library), n=1)
     raise BadInput(
-        f"{name} is no transformer: it stands in {library.name}/{place}",
+        f"{name} is not a transformer: it stands in {library.name}/{place}",
         f"give a transformer{f', such as {close[0]},' if close else ''} or a pipeline that has one",
     )
 

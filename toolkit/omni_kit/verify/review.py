@@ -158,7 +158,7 @@ def _named_in(root: Path, toy: str) -> str:
 
 
 def _meant(source: str, library: str, root: Path) -> str:
-    """A recorded name, which is no directory even where one is called so here: the integration's own, for example."""
+    """A recorded name, which is not a directory even where one has that name: the integration's own, for example."""
     return f"{library}:{source}" if library and Path(source).resolve() == root else source
 
 

@@ -74,7 +74,7 @@ def _registered(model: Mapping[str, Any], classes: Mapping[str, type], config: A
         yield f"SGLang has no denoiser {name}, and takes diffusers' own: {_told(error)}"
         return
     if not issubclass(denoiser, BaseDiT):
-        yield f"the denoiser {name} is {denoiser.__module__}.{denoiser.__name__}, which is no BaseDiT"
+        yield f"the denoiser {name} is {denoiser.__module__}.{denoiser.__name__}, which is not a BaseDiT"
 
 
 def _round_trip(config: Any, values: Mapping[str, Any]) -> Iterator[str]:

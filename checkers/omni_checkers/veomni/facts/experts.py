@@ -69,7 +69,7 @@ class Experts:
             cls = config_of(_upstream(value, self.library), name)
             skeleton = _skeleton(name, cls)
         else:
-            raise NotApplicable(f"{value} is no class that can be read")
+            raise NotApplicable(f"{value} is not a class that can be read")
         if not any("*" in parameter.pattern for parameter in skeleton.parameters):
             raise NotApplicable(f"the layers of {name} cannot be read")
         stacked = expert_parameters(skeleton)

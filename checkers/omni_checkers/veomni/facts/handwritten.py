@@ -40,7 +40,7 @@ def copies(
     """
     found = [*(overrides or ()), *_handwritten(program, files), *(_of_pipelines(diffusion) if diffusion else ())]
     if not found:
-        raise NotApplicable("no function stands in the place of a library's")
+        raise NotApplicable("no function replaces a library's")
     found += [inner for one in found for inner in _inside(one)]
     return [replace(one, copy=rename_locals(one.copy)) for one in found]
 

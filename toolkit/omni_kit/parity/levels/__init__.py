@@ -95,7 +95,7 @@ def judge(name: str, case: "Case") -> LevelResult:
         result = level.judge(case).result(name)
     except StepError as error:
         if error.blames_reference:
-            raise BadInput(str(error), "mend it, or take another version of it") from error
+            raise BadInput(str(error), "fix it, or take another version of it") from error
         result = _failed(name, error)
     except NothingToCompare as error:
         result = LevelResult(name, "error", str(error))

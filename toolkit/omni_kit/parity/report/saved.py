@@ -99,7 +99,7 @@ def load_replay(file: Path) -> Saved:
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read {file}: {error}", "give the file that a failed parity run has named") from error
     if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
-        raise BadInput(f"{file} is no saved parity run", "give the file that a failed parity run has named")
+        raise BadInput(f"{file} is not a saved parity run", "give the file that a failed parity run has named")
     try:
         return Saved(**{**data, "options": Options(**data["options"])})
     except (KeyError, TypeError) as error:

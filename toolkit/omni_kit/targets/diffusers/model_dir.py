@@ -64,7 +64,7 @@ def find_model_dir(path: Path) -> ModelDir:
     file = folder / f"transformer_{path.name}.py"
     files = [file] if file.is_file() else [] if in_tree else files_matching(folder, "transformer_*.py")
     if not (path / "__init__.py").is_file() or not files:
-        raise BadInput(f"{path} holds no model of {_PACKAGE}", _HINT)
+        raise BadInput(f"{path} contains no model of {_PACKAGE}", _HINT)
     found = [(one, name) for one in files for name in model_classes(one)]
     if not found:
         raise BadInput(f"{files[0]} defines no model: no class is a {_MIXIN}", _HINT)

@@ -249,7 +249,7 @@ def pipeline_facts(subject: Subject) -> PipelineFacts:
     """
     if subject.pipeline is None or subject.component is None:
         raise BadInput(
-            f"{subject.given} is no pipeline, and SGLang serves whole pipelines",
+            f"{subject.given} is not a pipeline, and SGLang serves whole pipelines",
             "give a directory with model_index.json, or a class such as FluxPipeline",
         )
     return PipelineFacts(subject, subject.pipeline, subject.component)

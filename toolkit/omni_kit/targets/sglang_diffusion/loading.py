@@ -36,7 +36,7 @@ class SGLangConsumer:
             hint = f"give a pipeline's directory, or a component's in it: {INDEX} says which pipeline serves it"
             raise BadInput(f"SGLang loads whole pipelines of diffusers, and {subject.given} is none", hint)
         if checkpoint.names_only:
-            raise BadInput("SGLang's loader is asked with shapes, and an index has none", "give the shards")
+            raise BadInput("SGLang's loader needs shapes, but an index has none", "give the shards")
         if find_spec("sglang") is None:
             raise MissingRequirement("--for sglang-diffusion asks SGLang's own loader: it is not installed here",
                                      INSTALL_SGLANG)  # fmt: skip

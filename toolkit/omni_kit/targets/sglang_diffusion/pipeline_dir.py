@@ -55,7 +55,9 @@ def find_pipeline_dir(path: Path) -> PipelineDir:
                 return PipelineDir(path, True, path.with_name(file), class_name, name, line)
         raise BadInput(f"{path.with_name(file)} has no pipeline {wanted}", _HINT)
     if not (path / "__init__.py").is_file():
-        why = "is no Python package" if path.is_dir() else "is no directory" if path.exists() else "does not exist"
+        why = "does not exist"
+        if path.exists():
+            why = "is not a Python package" if path.is_dir() else "is not a directory"
         raise BadInput(f"{path} {why}", _HINT)
     own = package_of_sglang(path)
     if own is None and _PACKAGE in path.parts:

@@ -43,7 +43,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
     """The whole plan of one integration.
 
     Raises:
-        BadInput: what was given is no pipeline, or one that cannot be served so; or `into` is no checkout of a known
+        BadInput: the source is not a pipeline, or one that cannot be served so; or `into` is not a checkout of a known
             version, or one with a pipeline of that name.
     """
     facts = pipeline_facts(subject)

@@ -48,15 +48,15 @@ def find_model_dir(path: Path) -> ModelDir:
     path = path.resolve()
     init = path / "__init__.py"
     if not path.is_dir():
-        raise BadInput(f"{path} is no directory" if path.exists() else f"{path} does not exist", _HINT)
+        raise BadInput(f"{path} is not a directory" if path.exists() else f"{path} does not exist", _HINT)
     if not init.is_file():
-        raise BadInput(f"{path} is no Python package: it has no __init__.py", _HINT)
+        raise BadInput(f"{path} is not a Python package: it has no __init__.py", _HINT)
     registered = _registrations(_parse(init)) or _of_a_pair(path)
     if not registered:
         raise BadInput(f"{init} registers nothing with {REGISTRY}", _HINT)
     found = located(path, registered)
     if strange := [part for part in found.import_name.split(".") if not part.isidentifier()]:
-        raise BadInput(f"{path} cannot be imported: '{strange[0]}' is no Python identifier", "rename the directory")
+        raise BadInput(f"{path} cannot be imported: '{strange[0]}' is not a Python identifier", "rename the directory")
     return found
 
 

@@ -82,7 +82,7 @@ def component_model(library: Library, class_name: str, values: Mapping[str, Any]
         )
     if not is_model(cls):
         raise BadInput(
-            f"{class_name} is no model of {library.name}: {cls.source.where(cls.node)}",
+            f"{class_name} is not a model of {library.name}: {cls.source.where(cls.node)}",
             "give a model, which has weights, or the whole pipeline",
         )
     given = {name: value for name, value in values.items() if not name.startswith("_")}

@@ -70,7 +70,7 @@ class Pipeline:
         """The transformer that denoises: of several, the one that the pipeline runs first.
 
         Raises:
-            BadInput: it has none, or what denoises is no transformer; or as `components`.
+            BadInput: it has none, or what denoises is not a transformer; or as `components`.
         """
         found = [one for one in self.components if one.role == "denoiser"]
         able = [one for one in found if (cls := find_class(self.library, one.class_name)) and is_transformer(cls)]
@@ -79,7 +79,7 @@ class Pipeline:
         name = self.cls.node.name
         if found:
             raise BadInput(
-                f"{name} denoises with {found[0].name}, a {found[0].class_name}, which is no transformer",
+                f"{name} denoises with {found[0].name}, a {found[0].class_name}, which is not a transformer",
                 f"give a pipeline whose denoiser is a class of {self.library.name}/{TRANSFORMERS}",
             )
         there = ", ".join(one.name for one in self.components) or "none"
@@ -193,7 +193,7 @@ def find_pipeline(library: Library, class_name: str, values: Mapping[str, Any]) 
         values: its model_index.json; empty where only the class is known.
 
     Raises:
-        BadInput: the library has no such class, or it is no pipeline.
+        BadInput: the library has no such class, or it is not a pipeline.
     """
     cls = find_class(library, class_name)
     if cls is None or not (place_of(library, class_name) or "").startswith(f"{PIPELINES}/"):

@@ -121,7 +121,7 @@ def find_reference(given: str) -> Reference:
     `package.module:Class`. It is read where it lies; nothing of it is imported.
 
     Raises:
-        BadInput: there is no such path, module or class; several classes have the name; it is no nn.Module.
+        BadInput: there is no such path, module or class; several classes have the name; it is not a nn.Module.
     """
     place, _, name = given.partition(BETWEEN) if BETWEEN in given else given.rpartition(":")
     name, _, loop = name.partition(BETWEEN)
@@ -151,13 +151,13 @@ def _by_path(place: str) -> tuple[Repository, list[SourceFile]]:
             repository = repository_of(path.resolve() / "__init__.py")
         files = [file for file in repository.files if file.is_relative_to(path.resolve())]
         if not files:
-            raise BadInput(f"{place} holds no Python files", "give a repository's folder, or one of its files")
+            raise BadInput(f"{place} contains no Python files", "give a repository's folder, or one of its files")
         if len(files) > _MOST_FILES:
             raise BadInput(f"{place} holds {len(files)} Python files", "give the file that has the class")
         return repository, read_all(repository, files)
     if path.suffix != ".py":
         refuse_other_formats(path, place)
-        raise BadInput(f"{place} is no Python file", "give a repository's folder, or one of its files")
+        raise BadInput(f"{place} is not a Python file", "give a repository's folder, or one of its files")
     repository = repository_of(path)
     return repository, [read_source(repository, path.resolve())]
 
@@ -199,7 +199,7 @@ def _meant(sources: list[SourceFile], name: str) -> str:
 
 def _checked(found: Reference) -> Reference:
     if not is_module(found.cls):
-        raise BadInput(f"{found.class_name} is no nn.Module: {found.where}", "give the class of the model itself")
+        raise BadInput(f"{found.class_name} is not a nn.Module: {found.where}", "give the class of the model itself")
     if found.cls.method("forward") is None:
         raise BadInput(f"{found.class_name} has no forward: {found.where}", "give the class of the model itself")
     return found

@@ -45,7 +45,7 @@ def check_values(config: ModelConfig) -> None:
     """Checks every value that config.json gives, those of its parts included.
 
     Raises:
-        BadInput: the first that its class would refuse, or that is no size of a model; with key, value and expectation.
+        BadInput: the first that its class would refuse, or that is not a model size; with key, value and expectation.
     """
     _check(config.cls, config.given, config.origin)
 

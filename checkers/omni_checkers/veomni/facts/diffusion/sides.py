@@ -150,7 +150,7 @@ def diffusion(
 ) -> Diffusion:
     """The two sides of a diffusion model."""
     if not speaks_of_diffusion(model_dir, files):
-        raise NotApplicable("the model is no diffusion transformer")
+        raise NotApplicable("the model is not a diffusion transformer")
     keys = dict.fromkeys(item.key for item in registrations if item.key and item.registry in {CONFIG, MODELING})
     sides = tuple(_side(program, key, registrations) for key in keys)
     if not sides:

@@ -33,7 +33,7 @@ def find_package(path: Path) -> ModularPackage:
     path = path.resolve()
     file = path / _FILE
     if not (path / "__init__.py").is_file() or not file.is_file() or not list(path.glob(_BLOCKS)):
-        raise BadInput(f"{path} holds no modular pipeline", _HINT)
+        raise BadInput(f"{path} contains no modular pipeline", _HINT)
     try:
         _, tree = parse_file(file)
     except (OSError, SyntaxError, UnicodeDecodeError) as error:

@@ -33,12 +33,12 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
     """The whole plan of one modular pipeline.
 
     Raises:
-        BadInput: `into` is no checkout of a known version, or one with a modular pipeline of that name.
+        BadInput: `into` is not a checkout of a known version, or one with a modular pipeline of that name.
         Refusal: no pipeline was given, or it cannot be divided; why.
     """
     if subject.pipeline is None:
         raise Refusal(
-            f"{subject.given} is no pipeline", "give the class of a standard pipeline, or its model_index.json"
+            f"{subject.given} is not a pipeline", "give the class of a standard pipeline, or its model_index.json"
         )
     base = Placed(request, prefix_of(request)).base if request.style == "in-tree" else request.name
     return Proposal(subject.pipeline, request, base).plan()

@@ -48,7 +48,7 @@ def find_drawing(path: Path) -> Drawing:
         BadInput: it defines none; what is missing.
     """
     if not path.is_file() or path.suffix != ".py":
-        raise BadInput(f"{path} is no file of a pipeline", "give pipeline_<name>.py of a ported model")
+        raise BadInput(f"{path} is not a file of a pipeline", "give pipeline_<name>.py of a ported model")
     found = find_model_dir(path.parent)
     if not found.sampler.is_file():
         raise BadInput(

@@ -35,7 +35,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
     """The whole plan of one integration.
 
     Raises:
-        BadInput: `into` is no checkout of a known version, or one with a model of that name.
+        BadInput: `into` is not a checkout of a known version, or one with a model of that name.
         Refusal: the subject is of a library that has it already, or its code cannot be taken apart.
     """
     if subject.reference is None:
@@ -45,7 +45,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
         )
     planner = _Planner(subject.given, subject.reference, request)
     if planner.both and planner.port.labels is not None:
-        raise Refusal("modular blocks are made of pipelines with prompts, and this model is told class labels",
+        raise Refusal("modular blocks need a pipeline with prompts, but this model takes class labels",
                       "leave out --pipeline")  # fmt: skip
     files = tuple(planner.files())
     return IntegrationPlan(

@@ -69,7 +69,7 @@ class SGLangPipelineBuilder:
         self._latest = self._opened[checkpoint]
         model = self._denoiser()
         if not isinstance(model, BaseDiT):
-            raise BadInput(f"SGLang fell back to {type(model).__module__}.{type(model).__name__}, which is no BaseDiT")
+            raise BadInput(f"SGLang fell back to {type(model).__module__}.{type(model).__name__}, not a BaseDiT")
         return cast(nn.Module, model)
 
     def save(self, model: Any, checkpoint: Path, out: Path) -> None:

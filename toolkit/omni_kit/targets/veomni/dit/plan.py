@@ -35,7 +35,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
     """The whole plan of one integration.
 
     Raises:
-        BadInput: the model is no diffusion transformer that is trained by its latents, or `into` is no VeOmni checkout
+        BadInput: the model is not a diffusion transformer that is trained by its latents, or `into` not a checkout
             for an in-tree integration.
     """
     planner = _Planner(subject, request)
@@ -76,7 +76,7 @@ class _Planner:
         if not self.in_tree:
             return self.request.name
         if find_checkout(self.request.into) is None:
-            raise BadInput(f"{self.request.into} is no VeOmni checkout", "give its root with --into")
+            raise BadInput(f"{self.request.into} is not a VeOmni checkout", "give its root with --into")
         for owner in registrants(self.request.into / DIFFUSION_MODELS, self.model.class_name):
             if owner.name != self.request.name:
                 raise Refusal(

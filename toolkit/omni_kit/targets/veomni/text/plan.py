@@ -37,7 +37,7 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
     """The whole plan of one integration.
 
     Raises:
-        BadInput: the checkpoint's layout has no converter, or `into` is no VeOmni checkout for an in-tree integration.
+        BadInput: the checkpoint's layout has no converter, or `into` not a VeOmni checkout for an in-tree integration.
     """
     planner = _Planner(subject, request)
     planner.refuse_what_cannot_be_finished()
@@ -118,7 +118,7 @@ class _Planner:
             return self.request.name
         if find_checkout(self.request.into) is None:
             raise BadInput(
-                f"{self.request.into} is no VeOmni checkout: it has no {MODELS}", "give its root with --into"
+                f"{self.request.into} is not a VeOmni checkout: it has no {MODELS}", "give its root with --into"
             )
         self._check_free()
         return f"{MODELS}/{self.request.name}"

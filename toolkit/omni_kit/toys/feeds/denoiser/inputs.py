@@ -31,7 +31,7 @@ def denoiser_inputs(model: Any) -> Tensors:
         For each sample, what forward takes, and `training_target`, of the shape of its answer: velocities.
 
     Raises:
-        BadInput: forward wants something that there is no rule for.
+        BadInput: forward requires something that there is no rule for.
     """
     inputs: Tensors = {}
     chosen: Chosen | None = None
@@ -102,7 +102,7 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
             roles.setdefault(role, []).append(argument.name)
         elif argument.required:
             name = f"{type(model).__name__}.forward"
-            raise BadInput(f"{name} wants '{argument.name}', for which there is no rule yet", _HINT)
+            raise BadInput(f"{name} requires '{argument.name}', for which there is no rule yet", _HINT)
     return latents.name, choices, [names for names in roles.values() if len(names) > 1]
 
 

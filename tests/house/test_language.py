@@ -1,0 +1,105 @@
+"""What users read keeps to the field's words: no figure of speech of this list comes back into a clean text."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omni_checkers.engine.registry import all_definitions
+
+ROOT = Path(__file__).parents[2]
+
+# A pattern -> what to write instead.
+TICS = {
+    r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b)": "is not a ..., has no ...",
+    r"\bholds? no\b": "does not contain",
+    r"\bbesides\b": "also, except",
+    r"\blikewise\b": "also, in the same way",
+    r"\banew\b": "again",
+    r"\bmend(?:s|ed|ing)?\b": "fix",
+    r"\bbeside\b": "next to, with",
+    r"\botherwise than\b": "differently from",
+    r"\bcalled otherwise\b": "named differently",
+    r"\bin the place of\b": "instead of",
+    r"\bwants\b": "needs, expects, requires",
+    r"\bhanded\b|\bhands (?:it|them|on|over|to|a|the)\b": "pass",
+    r"\b(?:is|are|was|were|be|been) (?:told|asked|said)\b": "print, pass, read, accept",
+    r"\bwithout a word\b|\bin silence\b": "silently, without an error",
+    r"\bgoes on\b|\bgo on\b": "continue",
+    r"\bplanted?\b|\bplanting\b": "inject",
+    r"^(?-i:Whose|What (?:is|was|are))\b(?!.*[?]$)": "name the noun",
+}
+_COMPILED = {re.compile(pattern, re.IGNORECASE): instead for pattern, instead in TICS.items()}
+_CODE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->", re.DOTALL)
+# Errors and findings: the calls by which a text reaches a user.
+_MESSAGES = {"BadInput", "Finding", "NotApplicable", "Refusal"}
+# Pages that still have such sentences; a page leaves this list when it is rewritten, and none comes to it.
+_OPEN_PAGES = {"docs/coverage.md", "docs/noticed.md"}
+
+
+def tics(text: str) -> list[str]:
+    """Each figure of speech in a text, in its sentence, and what to write instead; code is not read."""
+    plain = re.sub(r"\n\s*(?:[-*#>]|\d+\.)\s+|\n\n|\|", "\n\n", _CODE.sub("`code`", text))
+    sentences = [" ".join(one.split()) for part in plain.split("\n\n") for one in re.split(r"(?<=[.!?])\s+", part)]
+    return [f"{one}: write {instead}" for one in sentences for tic, instead in _COMPILED.items() if tic.search(one)]
+
+
+def pages() -> Iterator[Path]:
+    """The pages that people and agents read, without those that are rendered from rules."""
+    yield ROOT / "README.md"
+    for folder in ("docs", "docs/howto", "docs/reference"):
+        yield from sorted((ROOT / folder).glob("*.md"))
+    yield from (page for page in sorted((ROOT / "skills").glob("**/*.md")) if "evals" not in page.parts)
+
+
+def messages(source: str) -> Iterator[str]:
+    """The texts that a file passes to what reports them; what is put into them counts as code."""
+    for call in ast.walk(ast.parse(source)):
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in _MESSAGES:
+            for text in call.args:
+                parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "`code`" for part in parts)
+
+
+@pytest.mark.parametrize("rule", sorted(all_definitions()))
+def test_a_rule_is_written_as_a_reviewer_would(rule: str) -> None:
+    text = all_definitions()[rule].documentation
+    assert [tic for part in (text.summary, text.details, text.why, text.fine_when) for tic in tics(part)] == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_is_written_in_the_words_of_the_field(page: Path) -> None:
+    if str(page.relative_to(ROOT)) in _OPEN_PAGES:
+        pytest.skip("not rewritten yet")
+    assert tics(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_page_that_is_clean_is_no_longer_listed_as_open() -> None:
+    known = {str(page.relative_to(ROOT)): page for page in pages()}
+    assert [page for page in sorted(_OPEN_PAGES) if page not in known or not tics(known[page].read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize("folder", ["checkers", "toolkit"])
+def test_errors_and_findings_are_written_in_the_words_of_the_field(folder: str) -> None:
+    files = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / folder).rglob("*.py"))}
+    said = {path: [tic for text in messages(source) for tic in tics(text)] for path, source in files.items()}
+    assert {str(path.relative_to(ROOT)): found for path, found in said.items() if found} == {}
+
+
+@pytest.mark.parametrize(("fires", "quiet"), [
+    ("x.txt is no file", "x.txt is not a file; there is no other one"),
+    ("the loader is told the size", "the loader reads the size"),
+    ("| What is missing | `a` |", "| What `a` reads | `is no file` |"),
+    ("It needs torch.\n\n- Whose loop it is", "Pipelines whose loop is their own"),
+    ("SGLang drops it without a word", "SGLang silently drops it"),
+])  # fmt: skip
+def test_the_list_has_a_figure_of_speech_and_not_its_plain_form(fires: str, quiet: str) -> None:
+    assert len(tics(fires)) == 1
+    assert tics(quiet) == []
+
+
+def test_texts_of_errors_are_found_in_calls() -> None:
+    source = 'BadInput(f"{path} is no file", "mend it")\nprint("it is no file")\n'
+    assert list(messages(source)) == ["`code` is no file", "mend it"]
