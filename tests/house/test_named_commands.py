@@ -23,7 +23,7 @@ _FOREIGN = {
 }  # fmt: skip
 # "omni-kit failed", "omni-kit does": sentences about it.
 _SENTENCES = {
-    "and", "asks", "brings", "decides", "did", "failed", "is", "makes", "or", "reads", "uses", "wrote",
+    "and", "asks", "brings", "decides", "did", "failed", "is", "makes", "or", "reads", "runs", "uses", "wrote",
 }  # fmt: skip
 # Its rules and their pages show what does not exist, and name flags of others.
 _ABOUT_SKILLS = ROOT / "checkers" / "omni_checkers" / "skills"

@@ -117,7 +117,7 @@ def page(model_types: Sequence[str]) -> str:
     """A table for each model, and how many of its sites are patched by both."""
     library, shipped = find_library("transformers"), _shipped()
     lines = [
-        "# Media models: derived beside VeOmni's own",
+        "# Media models: derived next to VeOmni's own",
         "",
         f"Made by `make media-models` with {library.name} {library.version} and the installed VeOmni: what its patch",
         "configs change, and what `new-model` changes in the same classes.",
