@@ -167,7 +167,7 @@ class TestBaseline:
         for _ in range(2):
             assert run_check([path], write_baseline=file, cached=False).notes == [f"wrote 1 finding to {file}"]
         (tmp_path / "link.json").symlink_to(file)
-        with pytest.raises(BadInput, match="no plain file"):
+        with pytest.raises(BadInput, match="not a plain file"):
             run_check([path], write_baseline=tmp_path / "link.json")
 
     @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_a_new_model_is_written_with_it(measured: tuple[Path, int, dict[str, Any
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--size", "big"), "no size"),
+        (("--size", "big"), "not a size"),
         (("--device", "tpu"), "unknown device"),
         (("--config", "no/such/config.json"), "there is no"),
         (("--html", "no/such/page.html"), "cannot be written"),

@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_merged_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="not understood"):
         merge_file(file, PLACE, CHOSEN)
     assert file.read_text(encoding="utf-8") == "model: name\n"
-    with pytest.raises(BadInput, match="no directory"):
+    with pytest.raises(BadInput, match="not a directory"):
         check_training_file(tmp_path / "nowhere" / "train.yaml")
 
 

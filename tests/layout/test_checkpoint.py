@@ -76,7 +76,7 @@ def test_an_index_that_lists_too_little(copy: Path) -> None:
 @pytest.mark.parametrize("shard", ["../evil.safetensors", "/etc/passwd", "a/b.safetensors", ".."])
 def test_an_index_that_leaves_the_directory(copy: Path, shard: str) -> None:
     edit_index(copy, "model.norm.weight", shard)
-    with pytest.raises(BadInput, match="not a file beside it"):
+    with pytest.raises(BadInput, match="not a file next to it"):
         read_checkpoint(copy)
 
 

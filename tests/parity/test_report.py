@@ -107,7 +107,7 @@ def test_importing_the_room_imports_no_torch() -> None:
         (["{package}/empty"], "__init__.py"),
         (["{package}"], "registers nothing"),
         (["{model}", "--levels", "forward,sideways"], "unknown parity level 'sideways'"),
-        (["{model}", "--checkpoint", "nowhere"], "no checkpoint directory"),
+        (["{model}", "--checkpoint", "nowhere"], "not a checkpoint directory"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(

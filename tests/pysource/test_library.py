@@ -36,7 +36,7 @@ def test_unpacked_library_is_found(tmp_path: Path, inside: str) -> None:
 
 
 def test_a_directory_without_it_is_bad_input(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="holds no transformers package"):
+    with pytest.raises(BadInput, match="contains no transformers package"):
         find_library("transformers", tmp_path)
 
 

@@ -43,5 +43,5 @@ def test_nothing_given_changes_nothing() -> None:
 
 
 def test_a_directory_without_it_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="holds no diffusers package"), used_instead({"diffusers": tmp_path}):
+    with pytest.raises(BadInput, match="contains no diffusers package"), used_instead({"diffusers": tmp_path}):
         pass

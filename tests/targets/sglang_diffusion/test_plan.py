@@ -167,7 +167,7 @@ def test_in_tree_another_version_is_refused(broken: str, tmp_path: Path) -> None
             (package / "registry.py").write_text("register_configs = None\n")
         else:
             (package / "configs/sample").rmdir()
-    with pytest.raises(BadInput, match=r"another version|no SGLang checkout"):
+    with pytest.raises(BadInput, match=r"another version|not an SGLang checkout"):
         scaffold("SanaPipeline", tmp_path, style="in-tree")
 
 

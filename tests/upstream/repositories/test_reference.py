@@ -64,7 +64,7 @@ def test_nothing_of_it_is_imported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("spelling", "text", "said"), [
-    ("::Net", "class Net: ...", "no nn.Module"),
+    ("::Net", "class Net: ...", "not an nn.Module"),
     ("::Nett", "import torch\nclass Net(torch.nn.Module): ...", "did you mean Net?"),
     ("/m.py::Net", "import torch\nclass Net(torch.nn.Module): ...", "no forward"),
     ("/m.py::Net", "class Net(", "cannot read"),
@@ -80,7 +80,7 @@ def test_bad_input_is_one_line(spelling: str, text: str, said: str, tmp_path: Pa
 
 def test_a_pickle_is_refused(tmp_path: Path) -> None:
     (tmp_path / "w.ckpt").write_bytes(b"")
-    with pytest.raises(BadInput, match="no safetensors"):
+    with pytest.raises(BadInput, match="not a safetensors file"):
         open_source(f"{tmp_path / 'w.ckpt'}::Net")
 
 

@@ -121,7 +121,7 @@ def find_reference(given: str) -> Reference:
     `package.module:Class`. It is read where it lies; nothing of it is imported.
 
     Raises:
-        BadInput: there is no such path, module or class; several classes have the name; it is not a nn.Module.
+        BadInput: there is no such path, module or class; several classes have the name; it is not an nn.Module.
     """
     place, _, name = given.partition(BETWEEN) if BETWEEN in given else given.rpartition(":")
     name, _, loop = name.partition(BETWEEN)
@@ -199,7 +199,7 @@ def _meant(sources: list[SourceFile], name: str) -> str:
 
 def _checked(found: Reference) -> Reference:
     if not is_module(found.cls):
-        raise BadInput(f"{found.class_name} is not a nn.Module: {found.where}", "give the class of the model itself")
+        raise BadInput(f"{found.class_name} is not an nn.Module: {found.where}", "give the class of the model itself")
     if found.cls.method("forward") is None:
         raise BadInput(f"{found.class_name} has no forward: {found.where}", "give the class of the model itself")
     return found
