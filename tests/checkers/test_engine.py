@@ -358,7 +358,7 @@ class TestRun:
 
     def test_configs_of_a_checkout_are_read_while_the_package_cannot_be_parsed(self, subject: Subject) -> None:
         config = "../../../../configs/text/qwen3_moe/any.yaml"
-        path = subject("qwen3_moe", edits={config: "{\n'a", "__init__.py": "def"})
+        path = subject("qwen3_moe", edits={config: "{\n'a", "__init__.py": "def MODELING_REGISTRY"})
         assert [one.rule for one in found(path, "OMK")] == ["OMK004", "OMK002"]
 
     @pytest.mark.parametrize(("name", "text"), [

@@ -53,7 +53,7 @@ def test_nothing_to_compare_is_not_equality() -> None:
     found = compare_exactly({}, {})
 
     assert not found.ok
-    assert found.reason("tensor") == "no tensors to compare"
+    assert found.reason("tensor") == "no tensor to compare"
 
 
 @pytest.mark.parametrize("candidate", [EXPERTS.mT, EXPERTS.double()], ids=["shape", "dtype"])

@@ -81,8 +81,8 @@ def test_a_person_reads_the_counts(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--into", "out"), "belong to --apply"),
-        (("--dry-run",), "belong to --apply"),
+        (("--into", "out"), "require --apply"),
+        (("--dry-run",), "require --apply"),
         (("--apply", "saved", "--from", "old"), "writes a new checkpoint"),
         (("--apply", "saved", "--into", "out"), "needs both versions"),
     ],

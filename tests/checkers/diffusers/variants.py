@@ -498,5 +498,11 @@ VARIANTS = [
     _mapped(False, "a plain dict", table=_TABLE.replace(f"OrderedDict([{_MAPPED}])", '{"lumen": "LumenModularPipeline"}')),
     _mapped(False, "an entry that looks at the config", table=_TABLE.replace(_MAPPED, '("lumen", lambda config: "LumenModularPipeline")')),
     _mapped(False, "two pipelines of one model", own=_OWN + "\n\nclass LumenTurboModularPipeline(ModularPipeline):\n    default_blocks_name = \"LumenBlocks\"\n"),
+    _broken("DFU135", "at the top", _T, ("import torch\n", "import torch\nimport lumen_authors\n")),
+    _broken("DFU135", "a part of it, under a name", _T, ("import torch\n", "import torch\nimport lumen_authors.layers as layers\n")),
+    _broken("DFU135", "in a method", _T, ("encoder_hidden_states, return_dict: bool = True):\n", "encoder_hidden_states, return_dict: bool = True):\n        from lumen_authors import attend\n")),
+    _fine("DFU135", "a requirement of diffusers", _T, ("import torch\n", "import numpy as np\nimport torch\n")),
+    _fine("DFU135", "under a condition", _T, ("import torch\n", "import torch\nfrom diffusers.utils import is_xformers_available\n\nif is_xformers_available():\n    import xformers\n")),
+    _fine("DFU135", "that may fail", _T, ("import torch\n", "import torch\n\ntry:\n    from lumen_kernels import attend\nexcept ImportError:\n    attend = None\n")),
     _fine("DFU404", "its own file", _B, (_IMPORT, "import torch\n\nfrom .transformer_lumen import LumenRope\n")),
 ]  # fmt: skip

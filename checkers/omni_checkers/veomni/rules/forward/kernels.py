@@ -263,12 +263,29 @@ def _branches(function: ast.FunctionDef) -> Iterator[tuple[list[ast.stmt], list[
 
 
 def _unseen(function: ast.FunctionDef, fused: list[ast.stmt], eager: list[ast.stmt]) -> list[str]:
-    """The arguments that eager statements read and fused ones do not; `self` is judged by what is read of it."""
+    """Return the arguments that eager statements compute with and fused ones do not; `self` is judged by its values.
+
+    An argument that only selects positions of a sequence does not count: a fused loss takes all of them.
+    """
     named = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
     there, here = (
         {node.id for one in body for node in walked(one) if isinstance(node, ast.Name)} for body in (eager, fused)
     )
-    return [one.arg for one in named if one.arg != "self" and one.arg in there - here]
+    return [one.arg for one in named if one.arg != "self" and one.arg in there - here - _selecting(eager)]
+
+
+def _selecting(body: list[ast.stmt]) -> set[str]:
+    """Return the names that are only read to choose what is sliced: in `slice(...)`, and in tests of its kind."""
+    names = [node for one in body for node in walked(one) if isinstance(node, ast.Name)]
+    sliced = [node for one in body for node in walked(one) if _is_slice(node)]
+    inside = {id(name) for node in sliced for name in ast.walk(node)}
+    return {name.id for name in names} - {name.id for name in names if id(name) not in inside}
+
+
+def _is_slice(node: ast.AST) -> bool:
+    """Whether an expression makes a slice, also where a condition decides between it and an index."""
+    made = node.body if isinstance(node, ast.IfExp) else node
+    return (isinstance(made, ast.Call) and dotted(made.func) == "slice") or isinstance(node, ast.Slice)
 
 
 def _given_self(body: list[ast.stmt]) -> bool:

@@ -131,7 +131,8 @@ def outputs(model: UpstreamModel, labels: bool, patched: bool | None) -> list[to
     names = definitions(model.source.module, [owner])
     if patched is not None:
         sites = [one for one in find_sites(model, profile(model)) if "loss" in one.site]
-        (patch,) = derive_patches(model, sites).patches
+        target = f"{model.class_name}.forward"
+        (patch,) = [one for one in derive_patches(model, sites).patches if one.target == target]
         for old, new in OUTPUTS.items():
             if old in names:
                 more = [("fused_linear_aux", Any, field(default=None))]
