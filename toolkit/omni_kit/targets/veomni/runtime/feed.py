@@ -134,4 +134,8 @@ def _positions(model: Any, inputs: Tensors, media: Tensors, masks: Tensors) -> t
         known["audio_seqlens"] = media["audio_feature_lengths"]
         known["second_per_grids"] = inputs.get("video_second_per_grid")
     positions: torch.Tensor = model.get_position_id_func()(**known)["position_ids"]
-    return (positions.transpose(0, 1) if positions.dim() == 3 else positions).to(ids.device)
+    if positions.dim() == 3:  # [axes, 1, tokens]
+        positions = positions.transpose(0, 1)
+    elif len(positions) > 1:  # [axes, tokens]: one sample, without its axis
+        positions = positions.unsqueeze(0)
+    return positions.to(ids.device)
