@@ -45,7 +45,7 @@ class TestCheck:
         assert code == 1
         assert "__init__.py" in out
         assert "error  VEO101  'olmo_e' is not a model_type" in out
-        assert "why: VeOmni looks the class up" in out
+        assert "why: VeOmni looks up the class" in out
 
     def test_json_has_the_common_fields(self, subject: Subject, capsys: pytest.CaptureFixture[str]) -> None:
         code, data = call_json(capsys, "check", str(subject(edits=_WRONG_KEY)))

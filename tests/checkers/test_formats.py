@@ -67,7 +67,7 @@ class TestGitHub:
         path = subject(edits=_WRONG)
         (line,) = as_github(check([path]), path)
         assert re.fullmatch(
-            r"::error file=__init__\.py,line=\d+,col=1,title=VEO101::'olmo_e' is no model_type .*", line
+            r"::error file=__init__\.py,line=\d+,col=1,title=VEO101::'olmo_e' is not a model_type .*", line
         )
 
     @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ class TestGitHub:
     def test_what_has_a_meaning_there_is_escaped(self) -> None:
         report = Report([Finding("50%\nlost: a, b", Path("/a,b:c.py"), rule="VEO101", severity=Severity.error)])
         (line,) = as_github(report)
-        assert line == "::error file=/a%2Cb%3Ac.py,line=1,col=1,title=VEO101::50%25%0Alost: a, b"
+        assert line == "::error file=/a%2Cb%3Ac.py,line=1,col=1,title=VEO101::50%25 lost: a, b"
 
     def test_on_the_command_line(self, subject: Subject, capsys: pytest.CaptureFixture[str]) -> None:
         assert omni_kit(["check", str(subject(edits=_WRONG)), "--format", "github", "--no-cache"]) == 1

@@ -104,7 +104,7 @@ def test_importing_the_room_imports_no_torch() -> None:
     ("arguments", "words"),
     [
         (["nowhere"], "does not exist"),
-        (["{package}/empty"], "__init__.py"),
+        (["{package}/empty"], "is empty"),
         (["{package}"], "registers nothing"),
         (["{model}", "--levels", "forward,sideways"], "unknown parity level 'sideways'"),
         (["{model}", "--checkpoint", "nowhere"], "not a checkpoint directory"),

@@ -67,7 +67,7 @@ def test_what_passed_on_the_same_files_is_not_run_again(verified: tuple[Path, Ca
     again = verify(verified[0], quick=True)
 
     passed = {stage.stage for stage in again.stages if stage.status == "passed"}
-    assert {stage.stage for stage in again.stages if stage.resumed} == passed - {"generated", "check"}
+    assert {stage.stage for stage in again.stages if stage.resumed} == passed - {"generated", "check", "todo"}
 
 
 def test_other_pins_are_another_verdict(verified: tuple[Path, Card]) -> None:

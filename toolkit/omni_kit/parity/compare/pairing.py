@@ -1,5 +1,7 @@
 """Decides which module call of the candidate belongs to which of the reference."""
 
+import math
+import re
 from collections.abc import Iterator, Mapping
 
 from omni_kit.parity.compare.trace import ModuleCall, Recording
@@ -10,9 +12,9 @@ Pairs = dict[tuple[str, int], int]
 def pair_calls(reference: Recording, candidate: Recording) -> Pairs:
     """(module, occurrence) in the candidate -> number of the call in the reference.
 
-    First by name. What is left is paired below paired parents, in order, where the weights have the same shapes: a
-    module that was only renamed. The rest (split, fused or new modules) stays without a partner, and what it does
-    counts as the work of the module around it.
+    First by name. What is left is paired below paired parents, in order: modules whose weights have the same shapes,
+    which were only renamed; then modules with as many numbers, whose parts were split or fused. The rest stays
+    without a partner, and its work counts as that of the module around it.
     """
     named = {(call.module, call.occurrence): call.number for call in reference.calls}
     pairs = {key: named[key] for call in candidate.calls if (key := (call.module, call.occurrence)) in named}
@@ -22,11 +24,20 @@ def pair_calls(reference: Recording, candidate: Recording) -> Pairs:
             continue
         around = candidate.calls[call.parent]
         parent = pairs.get((around.module, around.occurrence))
-        alike = (other for other in free if other.parent == parent and other.weights == call.weights != "")
-        if parent is not None and (partner := next(alike, None)) is not None:
+        if parent is None or not call.weights:
+            continue
+        beside = [other for other in free if other.parent == parent and other.weights]
+        alike = [other for other in beside if other.weights == call.weights]
+        alike += [other for other in beside if _elements(other) == _elements(call)]
+        if (partner := next(iter(alike), None)) is not None:
             pairs[call.module, call.occurrence] = partner.number
             free.remove(partner)
     return pairs
+
+
+def _elements(call: ModuleCall) -> int:
+    """Return how many numbers the weights of a module hold."""
+    return sum(math.prod(map(int, re.findall(r"\d+", shape))) for shape in re.findall(r"\[([^\]]*)\]", call.weights))
 
 
 def paired(pairs: Mapping[tuple[str, int], int], calls: list[ModuleCall]) -> Iterator[tuple[ModuleCall, int]]:
