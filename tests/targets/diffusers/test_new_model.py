@@ -319,7 +319,7 @@ def test_other_targets_take_no_repositories(tmp_path: Path) -> None:
 
 
 def test_a_package_that_the_reference_needs_is_named(tmp_path: Path, sides: Sides) -> None:
-    needs = broken(tmp_path, "from nowhere_to_be_found.deep import thing\n\nx = thing(1)", sides)
+    needs = broken(tmp_path, "from nowhere_to_be_found.deep import thing", sides, made="thing(dim)")
     assert "nowhere_to_be_found is not installed" in needs
     assert "pip install nowhere_to_be_found" in needs
 
@@ -329,11 +329,11 @@ def test_a_broken_reference_is_bad_input(tmp_path: Path, sides: Sides) -> None:
         broken(tmp_path, "x = undefined", sides)
 
 
-def broken(folder: Path, line: str, sides: Sides) -> str:
+def broken(folder: Path, line: str, sides: Sides, made: str = "nn.Linear(dim, dim)") -> str:
     """What parity says of a reference with this line in it."""
     (folder / "m.py").write_text(
         f"import torch.nn as nn\n\n{line}\n\nclass Net(nn.Module):\n    def __init__(self, dim=8):\n"
-        "        super().__init__()\n        self.a = nn.Linear(dim, dim)\n\n"
+        f"        super().__init__()\n        self.a = {made}\n\n"
         "    def forward(self, x, t):\n        return self.a(x)\n",
         encoding="utf-8",
     )
