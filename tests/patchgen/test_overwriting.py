@@ -103,4 +103,4 @@ def test_run_takes_directories(world: World, tmp_path: Path) -> None:
     assert run_cli("patchgen", "check", str(tmp_path))[0] == 0
     (tmp_path / "empty").mkdir()
     code, answer = run_cli("patchgen", "run", str(tmp_path / "empty"))
-    assert (code, answer["error"]) == (2, f"there are no patch configs below {tmp_path / 'empty'}")
+    assert (code, answer["error"]) == (2, f"no patch config below {tmp_path / 'empty'}")

@@ -97,7 +97,7 @@ def _experts(model: Any, parameters: Mapping[str, nn.Parameter], matched: Mappin
             yield f"{name} is not sharded, but {shard}"
         elif counts and parameters[name].size(dim) not in counts:
             shape = list(parameters[name].shape)
-            yield f"{name} is cut along dimension {dim} of {shape}, which is not that of its experts"
+            yield f"{name} is sharded along dimension {dim} of {shape}, which is not its experts' dimension"
     modules = {name.rpartition(".")[0] for name in matched}
     for name, parameter in parameters.items():
         stacked = name.rpartition(".")[0] in modules and parameter.dim() > 1 and parameter.size(0) in counts
