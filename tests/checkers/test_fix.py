@@ -49,7 +49,7 @@ def test_a_fix_mends_its_finding(rule: str, model: str, edits: Edits, expected: 
     assert check([path], select=[rule]).findings
     report = run_check([path], select=[rule], fix=True, cached=False)
     assert report.findings == []
-    assert report.notes[0].startswith("mended ")
+    assert report.notes[0].startswith("fixed ")
     assert expected in file.read_text(encoding="utf-8")
     ast.parse(file.read_text(encoding="utf-8"))
 
