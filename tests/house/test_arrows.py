@@ -17,6 +17,7 @@ TIERS = (
         "omni_kit.documents",
         "omni_kit.files",
         "omni_kit.keyed",
+        "omni_kit.record",
         "omni_kit.stopping",
     ),
     ("omni_kit.diagnostics", "omni_kit.isolation", "omni_kit.pysource", "omni_kit.standins"),

@@ -87,4 +87,4 @@ def test_another_file_is_refused(text: str, tmp_path: Path, capsys: pytest.Captu
 
 def test_a_replay_cannot_be_asked_for_something_else(failed: ParityReport, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["parity", "--replay", failed.replay, "--levels", "keys"]) == 2
-    assert "--replay runs what the file says" in capsys.readouterr().err
+    assert "--replay takes its options from the file" in capsys.readouterr().err

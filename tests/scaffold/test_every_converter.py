@@ -22,7 +22,6 @@ NONE = {None, Converter.none, Converter.unsupported}
 RUN = """
 import importlib.util, json, sys
 from pathlib import Path
-from types import SimpleNamespace
 import torch, transformers
 from safetensors.torch import load_file
 import veomni.models
@@ -32,7 +31,10 @@ for directory, (module, name) in json.load(sys.stdin).items():
     mine = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(mine)
     config = getattr(importlib.import_module(module), name).from_pretrained(directory)
-    converter = mine.create_mine_checkpoint_tensor_converter(SimpleNamespace(config=config))
+    modeling = importlib.import_module(module.replace("configuration_", "modeling_"))
+    with torch.device("meta"):
+        model = getattr(modeling, directory.name)(config)
+    converter = mine.create_mine_checkpoint_tensor_converter(model)
     made, shards = {}, {}
     for file in sorted(directory.glob("*.safetensors")):
         for key, tensor in load_file(file).items():

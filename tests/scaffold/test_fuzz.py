@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import OmniKitError
+from omni_kit.record import ANSWERS, BASE
 from omni_kit.scaffold import new_model, update
-from omni_kit.scaffold.answers import ANSWERS, BASE
 
 SEED = 20_061
 

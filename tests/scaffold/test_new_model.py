@@ -11,10 +11,10 @@ from omni_kit.documents import read_yaml
 from omni_kit.errors import BadInput
 from omni_kit.files import write_atomic
 from omni_kit.patchgen import run_config
+from omni_kit.record import is_written
 from omni_kit.resources import resource_dir
 from omni_kit.scaffold import new_model
 from omni_kit.scaffold import write as write_module
-from omni_kit.scaffold.answers import is_written
 from omni_kit.targets.veomni.checkout import MODELS
 from tests.conftest import Checkpoints
 

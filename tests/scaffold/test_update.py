@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from omni_kit.errors import BadInput
+from omni_kit.record import ANSWERS, BASE, digest
 from omni_kit.scaffold import new_model, update
-from omni_kit.scaffold.answers import ANSWERS, BASE
-from omni_kit.scaffold.write import digest
 
 FILE = "parallel_plan.py"
 

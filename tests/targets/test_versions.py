@@ -13,8 +13,8 @@ from omni_checkers.engine.command import run_check
 from omni_kit.cli import main
 from omni_kit.errors import MissingRequirement
 from omni_kit.pysource.library import find_library
+from omni_kit.record import record_version
 from omni_kit.scaffold import new_model
-from omni_kit.scaffold.answers import record_version
 from omni_kit.targets.protocol import Target
 from omni_kit.targets.recorded import other_version
 from omni_kit.targets.registry import get_target
@@ -186,7 +186,7 @@ def test_commands_and_notes_name_the_library_that_was_read(tmp_path: Path, capsy
     (tmp_path / "foo" / "generated" / "patched.py").write_text("#  Based on: transformers==98.0\n", encoding="utf-8")
     assert "made from transformers 98.0" in other_version(tmp_path / "foo", installed)
     codes = {one.rule for one in run_check([tmp_path / "foo"]).findings}
-    assert codes == {"VEO412"}
+    assert codes == {"VEO111", "VEO412"}
     main(["patchgen", "run", "--dry-run", str(tmp_path / "foo" / "foo_gpu_patch_gen_config.py")])
     assert capsys.readouterr().out.startswith("note: foo was made from transformers 98.0")
     assert record_version(tmp_path / "foo", "transformers", installed.version)

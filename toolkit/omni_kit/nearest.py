@@ -7,8 +7,8 @@ from typing import Any
 
 from omni_kit.errors import OmniKitError
 from omni_kit.examples import FOLDER
+from omni_kit.record import ANSWERS, load_answers
 from omni_kit.resources import resource_dir
-from omni_kit.scaffold.answers import ANSWERS, load_answers
 from omni_kit.targets.protocol import package_of
 from omni_kit.targets.registry import targets
 from omni_kit.upstream.kinds import Kind

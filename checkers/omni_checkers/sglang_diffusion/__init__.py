@@ -42,6 +42,6 @@ def inputs(path: Path) -> list[Path]:
     """Every file of the integration, its README, and the record of its scaffold."""
     from omni_checkers.sglang_diffusion.examples import README
     from omni_checkers.sglang_diffusion.facts.model import own_files
-    from omni_kit.scaffold.answers import ANSWERS, BASE
+    from omni_kit.record import ANSWERS, BASE
 
     return [*own_files(path), *(file for name in (README, ANSWERS, BASE) if (file := path / name).is_file())]

@@ -3,7 +3,7 @@
 from functools import partial
 
 from omni_checkers.engine import examples as engine
-from omni_kit.scaffold.answers import ANSWERS, BASE, dump_answers, dump_base
+from omni_kit.record import ANSWERS, BASE, dump_answers, dump_base
 
 PACKAGE, PIPELINE, CONFIG = "__init__.py", "pipeline.py", "pipeline_config.py"
 README = "README.md"

@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.files import check_name, inside
 from omni_kit.layout import LayoutVerdict, judge, read_weights, refuse_original
-from omni_kit.scaffold.answers import ANSWERS, BASE, dump_answers, dump_base, is_written, load_answers
+from omni_kit.record import ANSWERS, BASE, digest, dump_answers, dump_base, is_written, load_answers
 from omni_kit.scaffold.codemods import apply_edit
 from omni_kit.scaffold.render import left_open, render, templates_of
-from omni_kit.scaffold.write import FileChange, compare, digest, read_existing, write
+from omni_kit.scaffold.write import FileChange, compare, read_existing, write
 from omni_kit.targets.protocol import (
     ConfirmsByRunning,
     IntegrationPlan,

@@ -3,15 +3,15 @@
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from omni_kit.documents import read_json
 from omni_kit.errors import BadInput, MissingRequirement
 from omni_kit.files import check_name
 from omni_kit.isolation.programs import run_program
-from omni_kit.scaffold.answers import ANSWERS, BASE, Answers, load_answers, load_base
+from omni_kit.record import ANSWERS, BASE, Answers, digest, load_answers, load_base, root_of
 from omni_kit.scaffold.new_model import draft
-from omni_kit.scaffold.write import FileChange, digest, leads_nowhere, read_existing, write
+from omni_kit.scaffold.write import FileChange, leads_nowhere, read_existing, write
 from omni_kit.targets.protocol import IntegrationPlan, Style
 
 _MERGING = 60.0  # seconds
@@ -132,19 +132,9 @@ def read_record(directory: Path) -> Recorded:
     check_name(name)
     if style not in ("plugin", "in-tree"):
         raise BadInput(f"{path} speaks of the style '{style}'", "plugin or in-tree")
-    root = _root(directory.resolve(), record)
+    root = root_of(directory.resolve(), record)
     known: Style = "in-tree" if style == "in-tree" else "plugin"
     return Recorded(name, source, target, known, root, record, load_base(directory / BASE, record))
-
-
-def _root(directory: Path, record: Answers) -> Path:
-    """The directory that recorded paths start from: what is left of `directory` without the longest of them."""
-    paths = [PurePosixPath(path) for path in record.files]
-    folders = {path.parent.parts for path in paths if not path.is_absolute()}
-    ending = [parts for parts in folders if parts and directory.parts[-len(parts) :] == parts]
-    if not ending:
-        raise BadInput(f"{directory} is not where {ANSWERS} says that it was written", "move it back, or rename it")
-    return directory.parents[len(max(ending, key=len)) - 1]
 
 
 def _plain(path: str, old: str | None, new: str) -> FileChange:

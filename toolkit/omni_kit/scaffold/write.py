@@ -1,7 +1,6 @@
 """Compares a scaffold with what is on disk, and writes it whole or not at all."""
 
 import difflib
-import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import Literal
 
 from omni_kit.errors import BadInput
 from omni_kit.files import inside, write_atomic
+from omni_kit.record import digest
 
 Action = Literal["create", "update", "unchanged", "conflict"]
 
@@ -102,11 +102,6 @@ def _put_back(path: Path, old: str | None) -> None:
             path.unlink(missing_ok=True)
         elif path.read_text(encoding="utf-8") != old:
             write_atomic(path, old)
-
-
-def digest(text: str) -> str:
-    """The hash by which a written file is recognised later."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
 
 
 def _action(path: str, old: str | None, new: str, known: Mapping[str, str], force: bool) -> Action:

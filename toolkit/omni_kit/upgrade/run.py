@@ -19,8 +19,8 @@ from omni_kit.patchgen.run import run_configs
 from omni_kit.patchgen.upgrade.configs import upgrade_configs
 from omni_kit.patchgen.upgrade.outcome import ConfigOutcome
 from omni_kit.pysource.library import find_library
+from omni_kit.record import ANSWERS, record_version
 from omni_kit.scaffold import update
-from omni_kit.scaffold.answers import ANSWERS, record_version
 from omni_kit.targets.registry import find_integrations
 from omni_kit.upgrade.companions import follow_names
 from omni_kit.upgrade.result import Bump, Leftover, ModelUpgrade, StageResult

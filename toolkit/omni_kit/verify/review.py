@@ -11,7 +11,7 @@ from typing import Any
 
 from omni_kit.errors import BadInput
 from omni_kit.pysource.nodes import constant, within
-from omni_kit.scaffold.answers import ANSWERS, BASE
+from omni_kit.record import ANSWERS, BASE
 from omni_kit.scaffold.new_model import draft
 from omni_kit.scaffold.update import read_record
 from omni_kit.targets.sides import REFERENCES, Candidate

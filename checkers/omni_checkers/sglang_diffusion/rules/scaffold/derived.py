@@ -11,7 +11,7 @@ from omni_checkers.engine.files import File
 from omni_checkers.engine.rule import Finding, Findings, NotApplicable, Rule, Severity
 from omni_checkers.sglang_diffusion.examples import DIT, QWEN, changed, with_record
 from omni_kit.errors import BadInput
-from omni_kit.scaffold.update import read_record
+from omni_kit.record import ANSWERS, BASE, load_answers, load_base, root_of
 from omni_kit.targets.protocol import TODO_MARK
 
 _LONGEST = 90
@@ -47,11 +47,12 @@ class DerivedCodeIsUnchanged(Rule):
 
     def check(self, path: Path, files: dict[Path, File]) -> Findings:
         try:
-            recorded = read_record(path)
+            record = load_answers(path / ANSWERS)
+            root = root_of(path.resolve(), record)
         except BadInput as error:
             raise NotApplicable("the integration has no scaffold record") from error
-        for name, text in recorded.base.items():
-            file = files.get((recorded.root / name).resolve()) or files.get(recorded.root / name)
+        for name, text in load_base(path / BASE, record).items():
+            file = files.get((root / name).resolve()) or files.get(root / name)
             if file is None or not name.endswith(".py"):
                 continue
             try:

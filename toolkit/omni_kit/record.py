@@ -1,9 +1,10 @@
 """What an integration was made from, and what was written then, so that it can be made again and updated."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import cast
 
 import tomlkit
@@ -12,7 +13,6 @@ from omni_kit import __version__
 from omni_kit.documents import read_json, read_toml
 from omni_kit.errors import BadInput
 from omni_kit.files import is_file, write_atomic
-from omni_kit.scaffold.write import digest
 
 ANSWERS = ".omni-kit.toml"
 BASE = ".omni-kit.base.json"
@@ -123,3 +123,22 @@ def _texts(document: Mapping[str, object], table: str) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise ValueError(f"[{table}] has to hold texts only")
     return found
+
+
+def digest(text: str) -> str:
+    """Return the hash by which a written file is recognised later."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
+
+
+def root_of(directory: Path, record: Answers) -> Path:
+    """Return the directory that recorded paths are relative to: `directory` without the longest recorded folder.
+
+    Raises:
+        BadInput: the directory is not where the record says.
+    """
+    paths = [PurePosixPath(path) for path in record.files]
+    folders = {path.parent.parts for path in paths if not path.is_absolute()}
+    ending = [parts for parts in folders if parts and directory.parts[-len(parts) :] == parts]
+    if not ending:
+        raise BadInput(f"{directory} is not where {ANSWERS} says that it was written", "move it back, or rename it")
+    return directory.parents[len(max(ending, key=len)) - 1]
