@@ -19,12 +19,12 @@ class Hidden(importlib.abc.MetaPathFinder):
 
     Args:
         directories: whose modules are refused; what is installed there is not.
-        own: the directory of the integration, which may lie in one of them.
+        own: the directory of the integration, or a file in it; it may lie in one of the directories.
     """
 
     def __init__(self, directories: Sequence[Path], own: Path) -> None:
         self._directories = [one.resolve() for one in directories]
-        self._own = own.resolve()
+        self._own = own.resolve() if own.is_dir() else own.resolve().parent
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
