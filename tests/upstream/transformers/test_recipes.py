@@ -100,3 +100,19 @@ def test_older_transformers_is_said(tmp_path: Path) -> None:
     (tmp_path / "transformers" / "__init__.py").write_text('__version__ = "4.57.0"\n')
     with pytest.raises(BadInput, match=r"4\.57\.0 has no conversion_mapping"):
         recipe_book(Library("transformers", tmp_path / "transformers"))
+
+
+def test_a_recipe_that_reads_the_patterns_of_another_is_read(tmp_path: Path) -> None:
+    """transformers 5.24 makes one recipe of those of another whose original patterns begin otherwise."""
+    (tmp_path / "transformers").mkdir()
+    (tmp_path / "transformers" / "conversion_mapping.py").write_text(
+        "from .core_model_loading import WeightRenaming\n\n\n"
+        "def _build_checkpoint_conversion_mapping():\n"
+        "    first = [WeightRenaming(source_patterns=r'a\\.', target_patterns='b.'), WeightRenaming('c', 'd')]\n"
+        "    rest = [one for one in first if not one._original_source_patterns[0].startswith('a')]\n"
+        "    return {'first': first, 'second': rest}\n",
+        encoding="utf-8",
+    )
+    entries = recipe_book(Library("transformers", tmp_path / "transformers")).entries
+    assert [one.sources for one in entries["second"]] == [("c",)]
+    assert len(entries["first"]) == 2

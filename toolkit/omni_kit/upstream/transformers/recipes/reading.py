@@ -48,7 +48,7 @@ class _Recorded:
     """A stand-in for an operation or transform class: it keeps what it was called with.
 
     Recipes also read attributes of transforms that they made earlier, so the patterns are there as upstream has them:
-    lists.
+    lists, and copies of these from before loading changes them (`_original_source_patterns`, transformers 5.24).
     """
 
     kind = ""
@@ -60,9 +60,10 @@ class _Recorded:
 
     def __getattr__(self, name: str) -> Any:
         values = self.__dict__.get("values", {})
-        if name not in values:
+        known = name.removeprefix("_original")[1:] if name.startswith("_original_") else name
+        if known not in values:
             raise AttributeError(f"{self.kind} has no {name}")
-        value = values[name]
+        value = values[known]
         return [value] if name.endswith("_patterns") and isinstance(value, str) else value
 
 
