@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from omni_kit.kernels.front import front
+from omni_kit.kernels.pareto import pareto
 from omni_kit.kernels.search import DEFAULT, MOST, Found, Search
 from omni_kit.kernels.timing import Measured, Rounds
 
@@ -77,7 +77,7 @@ def _found(recommended: str, **ms: tuple[float, float]) -> Found:
     """A search whose choices have these milliseconds and GB, each with one kernel other than the default."""
     measured = {name: Measured(one, gb, one - ms[DEFAULT][0]) for name, (one, gb) in ms.items()}
     choices = {name: {"slot": name} for name in ms}
-    return Found(choices, measured, {}, 0.5, frozenset({"slot"}), recommended, "", 1.0, front(measured))
+    return Found(choices, measured, {}, 0.5, frozenset({"slot"}), recommended, "", 1.0, pareto(measured))
 
 
 def _rounds(noise: float, **ms: tuple[float, float]) -> Rounds[Mapping[str, str]]:
@@ -150,4 +150,4 @@ def test_it_stops_after_so_many_choices() -> None:
 
 def test_front_of_points() -> None:
     points = {"a": (1.0, 9.0), "b": (2.0, 9.0), "c": (3.0, 4.0), "d": (4.0, 4.5), "e": (1.0, 9.0)}
-    assert front({name: Measured(*both, 0.0) for name, both in points.items()}) == ["a", "c"]
+    assert pareto({name: Measured(*both, 0.0) for name, both in points.items()}) == ["a", "c"]

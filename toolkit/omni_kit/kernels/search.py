@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from omni_kit.counting import counted
-from omni_kit.kernels.front import front
+from omni_kit.kernels.pareto import pareto
 from omni_kit.kernels.timing import Bench, Measured, Rounds, interleaved
 
 Choice = Mapping[str, str]
@@ -67,7 +67,7 @@ class Found:
         measured = {**self.measured, **again}
         changes = {name: _changes(self.choices[name], self.choices[DEFAULT]) for name in again}
         best = _recommended(again, changes, limit, noise)
-        return replace(self, measured=measured, noise=noise, recommended=best, front=front(measured))
+        return replace(self, measured=measured, noise=noise, recommended=best, front=pareto(measured))
 
 
 @dataclass
@@ -124,7 +124,7 @@ class Search:
             self._recommended(),
             stopped,
             self.clock() - self._begun,
-            front(self._measured),
+            pareto(self._measured),
         )
 
     def _others(self) -> list[tuple[str, str]]:

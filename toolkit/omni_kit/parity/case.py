@@ -7,9 +7,9 @@ import torch
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.compare.attention import attention_differences
 from omni_kit.parity.compare.comparison import Comparison
+from omni_kit.parity.compare.missing_inputs import caller_at_fault, lacking
 from omni_kit.parity.compare.modules import Blame, Compared, divergence, first_backward, first_forward, owner
 from omni_kit.parity.compare.tensors import FLOAT32_TOLERANCE, compare_closely, without_lone_zeros
-from omni_kit.parity.compare.withheld import giver, lacking
 from omni_kit.parity.evidence import Evidence
 from omni_kit.parity.processes.answers import NUDGED, REFERENCE
 from omni_kit.parity.processes.builder import made_feed
@@ -132,4 +132,4 @@ class Case:
             completed = Compared(self.free.reference, self.evidence.completed(), self.mask)
         except StepError:  # it does not take what it lacks
             return blame
-        return giver(self.fed, blame, completed, self.free)
+        return caller_at_fault(self.fed, blame, completed, self.free)

@@ -14,7 +14,7 @@ from omni_kit.pysource.source import dotted
 from omni_kit.targets.diffusers.modular.guided_names import ByGuider, Stead
 from omni_kit.targets.diffusers.modular.names import tree
 from omni_kit.targets.diffusers.modular.opened import Method, Opened
-from omni_kit.targets.diffusers.modular.undoubled import Kept, undoubled
+from omni_kit.targets.diffusers.modular.split_cfg_batch import Kept, split_cfg_batch
 from omni_kit.targets.diffusers.porting.syntax import visited
 from omni_kit.upstream.diffusers.guidance import guidance_of, is_combination
 from omni_kit.upstream.diffusers.guiders import COMPONENT, SCALE, Guider, guider_for
@@ -69,7 +69,7 @@ def guided(opened: Opened) -> Guided:
     guider = guider_for(opened.pipeline.library, told.formula)
     if guider is None:
         raise Kept("no guider that modular pipelines of this version take computes its formula")
-    single = undoubled(opened) if told.together else None
+    single = split_cfg_batch(opened) if told.together else None
     if single is not None:
         opened = Guided(opened.pipeline, guider, single.call)
     pair = next((found for block in _blocks(opened.call.written) if (found := _pair(block)) is not None), None)

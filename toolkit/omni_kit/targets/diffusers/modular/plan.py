@@ -19,7 +19,7 @@ from omni_kit.targets.diffusers.modular.opened import Method, Opened
 from omni_kit.targets.diffusers.modular.pieces import Collector, Piece
 from omni_kit.targets.diffusers.modular.placed import Placed
 from omni_kit.targets.diffusers.modular.rewriting import COMPONENTS
-from omni_kit.targets.diffusers.modular.undoubled import Kept
+from omni_kit.targets.diffusers.modular.split_cfg_batch import Kept
 from omni_kit.targets.protocol import TODO_MARK, Decision, IntegrationPlan, NewFile, Request
 from omni_kit.upstream.diffusers.guidance import guidance_of
 from omni_kit.upstream.diffusers.pipelines import Pipeline

@@ -12,20 +12,20 @@ from torch import nn
 from omni_kit.errors import MissingRequirement
 from omni_kit.pysource.library import find_library
 from omni_kit.targets.sides import Mesh, TrainingRun
-from omni_kit.targets.veomni.dit.runs import DitRuns
-from omni_kit.targets.veomni.dit.taught import (
+from omni_kit.targets.veomni.dit.overfit_check import (
     GET,
     IN_FULL,
     MODEL,
     PROCESS,
     Fault,
-    Lesson,
     NotTried,
+    TrainingBatch,
     answers_off,
     faults_of,
-    lesson,
     toy,
+    training_batch,
 )
+from omni_kit.targets.veomni.dit.runs import DitRuns
 from omni_kit.targets.veomni.dit.train import in_low_precision, processors_of, shares_by_flash, shares_sequences, step
 from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attention
@@ -90,12 +90,11 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
             config = MODEL_CONFIG_REGISTRY[key]().from_pretrained(str(place), seed=1, **IN_FULL)
             condition = MODELING_REGISTRY[key]()._from_config(config)
             wrapper = self._build(denoiser, denoiser, self._device)
-            taught = lesson(condition, pipeline)
-            found = list(faults_of(taught, condition, wrapper))
+            batch = training_batch(condition, pipeline)
+            found = list(faults_of(batch, condition, wrapper))
             if "from_pretrained" in vars(type(built)) and not found:
                 found += [
-                    (MODEL, f"of from_pretrained's model: {said}")
-                    for said in _loaded_by_itself(built, denoiser, taught)
+                    (MODEL, f"of from_pretrained's model: {said}") for said in _loaded_by_itself(built, denoiser, batch)
                 ]
             return found
         except ImportError:
@@ -158,10 +157,10 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         return [step(ready, batch, self._device, lambda samples: _taken(model, samples)) for batch in batches]
 
 
-def _loaded_by_itself(built: Any, denoiser: Path, taught: Lesson) -> Iterator[str]:
+def _loaded_by_itself(built: Any, denoiser: Path, batch: TrainingBatch) -> Iterator[str]:
     """What is wrong with the model that the wrapper's own from_pretrained gives."""
     given = type(built).from_pretrained(str(denoiser)).train()
-    yield from answers_off(taught, given)
+    yield from answers_off(batch, given)
     theirs, mine = ({type(one).__name__ for one in processors_of(model)} for model in (built, given))
     if theirs - mine:
         yield f"it attends by {', '.join(sorted(mine))}, and a model that VeOmni builds by {', '.join(sorted(theirs))}"

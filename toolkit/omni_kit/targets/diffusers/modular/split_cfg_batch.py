@@ -35,7 +35,7 @@ class Single:
     between: tuple[ast.Assign, ...]
 
 
-def undoubled(opened: Opened) -> Single:
+def split_cfg_batch(opened: Opened) -> Single:
     """The call, told so.
 
     Raises:

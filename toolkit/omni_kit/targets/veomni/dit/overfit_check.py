@@ -46,7 +46,7 @@ class NotTried(Exception):
 
 
 @dataclass
-class Lesson:
+class TrainingBatch:
     """What a trainer was handed.
 
     Attributes:
@@ -170,18 +170,18 @@ def _shift_by_size(root: Path) -> None:
         file.write_text(json.dumps({**values, _SHIFTS: True}), encoding="utf-8")
 
 
-def lesson(condition: Any, pipeline: Any) -> Lesson:
+def training_batch(condition: Any, pipeline: Any) -> TrainingBatch:
     """Asks a model of conditions for two samples of different sizes, as a trainer does."""
     encoded: list[torch.Tensor] = []
     with _encoding(type(pipeline.vae), encoded):
         given = condition.get_condition(inputs=list(PROMPTS), outputs=None, **_media(_filmed(pipeline)))
-    taught = Lesson(pipeline, encoded, given, [])
+    taught = TrainingBatch(pipeline, encoded, given, [])
     taught.ready = _draws(taught, condition, given, _DRAWS)
     return taught
 
 
 @torch.no_grad()
-def _draws(taught: Lesson, condition: Any, given: Mapping[str, Any], count: int) -> list[Mapping[str, Any]]:
+def _draws(taught: TrainingBatch, condition: Any, given: Mapping[str, Any], count: int) -> list[Mapping[str, Any]]:
     """So many draws of noise for the same conditions, without those of which the first sample got next to none.
 
     Such a sample's target cannot be told from its latents: schedules that end at noise level 0 draw it now and then.
@@ -195,7 +195,7 @@ def _draws(taught: Lesson, condition: Any, given: Mapping[str, Any], count: int)
     return noised
 
 
-def faults_of(taught: Lesson, condition: Any, wrapper: Any) -> Iterator[Fault]:
+def faults_of(taught: TrainingBatch, condition: Any, wrapper: Any) -> Iterator[Fault]:
     """What is wrong with it: latents, noise and targets, and what the transformer answers to both.
 
     Args:
@@ -215,7 +215,7 @@ def faults_of(taught: Lesson, condition: Any, wrapper: Any) -> Iterator[Fault]:
     yield from ((PROCESS, said) for said in _repeated(taught, condition))
 
 
-def _repeated(taught: Lesson, condition: Any) -> Iterator[str]:
+def _repeated(taught: TrainingBatch, condition: Any) -> Iterator[str]:
     """Whether each step of a model that is told its number draws noise of its own, and the same again when resumed."""
     if not hasattr(condition, "begin_step"):
         return
@@ -229,7 +229,7 @@ def _repeated(taught: Lesson, condition: Any) -> Iterator[str]:
         yield "step 1 draws other noise when it is begun again, so that a resumed training is another"
 
 
-def _off_conditions(taught: Lesson, condition: Any) -> Iterator[str]:
+def _off_conditions(taught: TrainingBatch, condition: Any) -> Iterator[str]:
     """Compare the conditions of the first sample with what the pipeline passes its transformer for the same prompt.
 
     Where the lengths differ, as of padded prompts, what both have is compared. Single numbers, such as the guidance
@@ -277,7 +277,7 @@ def chosen_distribution(condition: Any) -> str:
 
 
 def _off_distribution(
-    taught: Lesson, condition: Any, given: Mapping[str, Any], times: np.ndarray, levels: np.ndarray
+    taught: TrainingBatch, condition: Any, given: Mapping[str, Any], times: np.ndarray, levels: np.ndarray
 ) -> str:
     """How the noise levels of many draws are distributed differently from the pipeline's own; empty where they agree.
 
@@ -294,7 +294,7 @@ def _off_distribution(
     return f"half of the noise levels lie below {np.median(drawn):.3f}, and in the pipeline's loop {np.median(own):.3f}"
 
 
-def _off_schedule(taught: Lesson, condition: Any) -> str:
+def _off_schedule(taught: TrainingBatch, condition: Any) -> str:
     """How times and noise levels differ from those of the pipeline's own loop at several sizes; empty where they agree.
 
     Looked at where clean latents and noise are mixed by a noise level, as in flow matching.
@@ -365,7 +365,9 @@ def _turned(told: float, step: float, level: float) -> bool:
     return told < 0.5 < level and step > told
 
 
-def _learned(taught: Lesson, condition: Any) -> tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], float]:
+def _learned(
+    taught: TrainingBatch, condition: Any
+) -> tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], float]:
     """What a transformer that has learned its targets by heart answers to noisy latents of the first sample at a time.
 
     A target is a sum of noisy and clean latents, each with a weight that goes with the time; also, how close that is.
@@ -393,7 +395,7 @@ def _learned(taught: Lesson, condition: Any) -> tuple[Callable[[torch.Tensor, to
     return answer, _CLOSE if flows else _GUESSED
 
 
-def _weights(taught: Lesson, ready: Mapping[str, Any]) -> tuple[float, float, float]:
+def _weights(taught: TrainingBatch, ready: Mapping[str, Any]) -> tuple[float, float, float]:
     """The time of a draw, and how much of its target noisy and clean latents are."""
     noisy, target, clean = (_first(ready[name]).double().flatten() for name in (taught.arguments[0], _TARGET, _CLEAN))
     given = torch.stack([noisy, clean], dim=1)
@@ -404,7 +406,9 @@ def _weights(taught: Lesson, ready: Mapping[str, Any]) -> tuple[float, float, fl
     return float(time), float(found[0]), float(found[1])
 
 
-def _answering(taught: Lesson, learned: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
+def _answering(
+    taught: TrainingBatch, learned: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+) -> Callable[[Any], Any]:
     """The pipeline's transformer answers what was learned."""
     signature = inspect.signature(type(taught.denoiser).forward)
 
@@ -431,7 +435,7 @@ def _ending_at(clean: torch.Tensor) -> Callable[[Any], Any]:
     return lambda pipeline: replaced(pipeline.scheduler, "step", step)
 
 
-def _decoded(taught: Lesson, changed: Callable[[Any], Any], close: float = _CLOSE) -> str:
+def _decoded(taught: TrainingBatch, changed: Callable[[Any], Any], close: float = _CLOSE) -> str:
     """How what the pipeline decodes is not what was encoded of the first sample; empty where it is."""
     found, expected = _decodes(taught.pipeline, changed), taught.encoded[0]
     if found.numel() != expected.numel():
@@ -481,7 +485,7 @@ def _deep(pipeline: Any) -> bool:
 
 
 @torch.no_grad()
-def answers_off(taught: Lesson, wrapper: Any) -> Iterator[str]:
+def answers_off(taught: TrainingBatch, wrapper: Any) -> Iterator[str]:
     """What the wrapper makes of a whole batch, beside diffusers' model on each of its samples."""
     ready = taught.ready[0]
     answer = wrapper.eval()(**ready)

@@ -26,7 +26,7 @@ def lacking(replay: Compared, call: ModuleCall) -> list[str]:
     return found
 
 
-def giver(replay: Compared, blame: Blame, completed: Compared, free: Compared) -> Blame:
+def caller_at_fault(replay: Compared, blame: Blame, completed: Compared, free: Compared) -> Blame:
     """The module that withholds something, if `blame` is right once it has it; else `blame`.
 
     Args:

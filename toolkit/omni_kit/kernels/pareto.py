@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from omni_kit.kernels.timing import Measured
 
 
-def front(measured: Mapping[str, Measured]) -> list[str]:
+def pareto(measured: Mapping[str, Measured]) -> list[str]:
     """The names of the front, fastest first; of those that are alike in both, the first one stands for all."""
     kept: list[str] = []
     for name in sorted(measured, key=lambda name: (measured[name].ms, measured[name].gb)):

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from omni_kit.parity.compare.missing_inputs import caller_at_fault, lacking
 from omni_kit.parity.compare.modules import Compared, first_forward
 from omni_kit.parity.compare.pairing import pair_calls
 from omni_kit.parity.compare.trace import Recording, Script, recorded
-from omni_kit.parity.compare.withheld import giver, lacking
 from omni_kit.toys.weights import fill, shuffled_ramp
 
 HIDDEN = shuffled_ramp("hidden", (2, 5, 8)).requires_grad_()
@@ -89,7 +89,7 @@ def blamed(candidate: nn.Module) -> tuple[str, str]:
     blame = first_forward(compared[0], compared[1])
     assert blame is not None
     assert lacking(compared[0], blame.call)
-    blame = giver(compared[0], blame, compared[2], compared[1])
+    blame = caller_at_fault(compared[0], blame, compared[2], compared[1])
     return blame.call.module, blame.what
 
 
