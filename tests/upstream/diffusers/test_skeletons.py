@@ -63,7 +63,7 @@ def test_what_cannot_be_read_is_said() -> None:
     ("name", "values", "words"),
     [
         ("WanTransformer9DModel", {}, "has no class WanTransformer9DModel"),
-        ("WanTransformerBlock", {}, "is no model"),
+        ("WanTransformerBlock", {}, "is not a model"),
         ("WanTransformer3DModel", {"num_layers": "two"}, "num_layers is 'two'"),
         ("WanTransformer3DModel", {"num_layers": 10**9}, "not within 1000"),
         ("WanTransformer3DModel", {"eps": float("nan")}, "eps is nan"),
