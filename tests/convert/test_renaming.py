@@ -106,7 +106,7 @@ def test_the_model_is_the_one_whose_names_it_has(single: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("maps", "reason"),
     [
-        ({}, "no parameter is called otherwise"),
+        ({}, "no parameter has another name"),
         ({"small": {"model.norm.weight": "model.last.weight"}}, "none of the names that changed"),
         ({"small": {GATE: "model.layers.*.mlp.*.weight"}}, "more numbers on one side"),
         (
