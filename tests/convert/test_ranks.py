@@ -90,6 +90,6 @@ def test_a_launch_that_contradicts_itself_is_refused(
     named = {"RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
     for name, value in named.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(BadInput, match="no rank of a launch"):
+    with pytest.raises(BadInput, match="not a rank of a launch"):
         convert(str(toy("qwen3_moe")), tmp_path / "out", to="canonical")
     assert not (tmp_path / "out").exists()
