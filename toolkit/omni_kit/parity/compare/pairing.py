@@ -3,6 +3,8 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import chain
 
 from omni_kit.parity.compare.trace import ModuleCall, Recording
 
@@ -18,7 +20,8 @@ def pair_calls(reference: Recording, candidate: Recording) -> Pairs:
     """
     named = {(call.module, call.occurrence): call.number for call in reference.calls}
     pairs = {key: named[key] for call in candidate.calls if (key := (call.module, call.occurrence)) in named}
-    free = [call for call in reference.calls if call.number not in set(pairs.values())]
+    taken = set(pairs.values())
+    free = [call for call in reference.calls if call.number not in taken]
     for call in candidate.calls:  # parents come before their parts
         if (call.module, call.occurrence) in pairs or call.parent < 0:
             continue
@@ -27,17 +30,18 @@ def pair_calls(reference: Recording, candidate: Recording) -> Pairs:
         if parent is None or not call.weights:
             continue
         beside = [other for other in free if other.parent == parent and other.weights]
-        alike = [other for other in beside if other.weights == call.weights]
-        alike += [other for other in beside if _elements(other) == _elements(call)]
-        if (partner := next(iter(alike), None)) is not None:
+        alike = (other for other in beside if other.weights == call.weights)
+        as_large = (other for other in beside if _elements(other.weights) == _elements(call.weights))
+        if (partner := next(chain(alike, as_large), None)) is not None:
             pairs[call.module, call.occurrence] = partner.number
             free.remove(partner)
     return pairs
 
 
-def _elements(call: ModuleCall) -> int:
-    """Return how many numbers the weights of a module hold."""
-    return sum(math.prod(map(int, re.findall(r"\d+", shape))) for shape in re.findall(r"\[([^\]]*)\]", call.weights))
+@cache
+def _elements(weights: str) -> int:
+    """Return how many numbers weights of these shapes hold."""
+    return sum(math.prod(map(int, re.findall(r"\d+", shape))) for shape in re.findall(r"\[([^\]]*)\]", weights))
 
 
 def paired(pairs: Mapping[tuple[str, int], int], calls: list[ModuleCall]) -> Iterator[tuple[ModuleCall, int]]:
