@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from omni_kit.documents import read_toml
-from omni_kit.files import is_file
+from omni_kit.files import files_matching, is_file
 from omni_kit.pysource.library import Library
 from omni_kit.upstream.diffusers.pipelines import INDEX
 
@@ -27,7 +27,7 @@ def other_version(path: Path, library: Library) -> str:
 
     The versions that generated files name in their heads count for more than the record.
     """
-    heads = [_head(file) for file in sorted((path / "generated").glob("*.py"))]
+    heads = [_head(file) for file in files_matching(path / "generated", "*.py")]
     stated = [found.group(2) for head in heads for found in _BASED.finditer(head) if found.group(1) == library.name]
     made = stated[0] if stated else _recorded(path, library.name)
     if made == "" or library.version in (made, *stated):

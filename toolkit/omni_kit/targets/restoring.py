@@ -13,6 +13,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from omni_kit.files import files_matching
 from omni_kit.isolation.importing import ImportProblem, attempt
 from omni_kit.pysource.library import Library, find_library
 from omni_kit.pysource.source import parse_file
@@ -85,7 +86,7 @@ def _versions(library: str) -> tuple[Library | None, Library | None]:
 
 def _imported(root: Path, library: str) -> Iterator[tuple[str, str, str]]:
     """Module, name and file:line of what a framework's files import from modules of a library."""
-    for file in root.rglob("*.py"):
+    for file in files_matching(root, "**/*.py"):
         generates = "generated" in file.relative_to(root).parts or file.name.endswith("_patch_gen_config.py")
         if generates or library not in file.read_text(encoding="utf-8", errors="replace"):
             continue

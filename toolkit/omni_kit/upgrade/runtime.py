@@ -82,7 +82,7 @@ class _Version:
 
     @property
     def _texts(self) -> Iterator[str]:
-        for file in self.root.rglob("*.py"):
+        for file in files_matching(self.root, "**/*.py"):
             yield _read(file)
 
     @cache  # noqa: B019

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from omni_kit.errors import BadInput
+from omni_kit.files import files_matching
 from omni_kit.pysource.nodes import constant, within
 from omni_kit.record import ANSWERS, BASE
 from omni_kit.scaffold.new_model import draft
@@ -219,7 +220,7 @@ def _functions(text: str) -> dict[int, str]:
 def _targets(root: Path) -> dict[tuple[str, str], str]:
     """Patch config and function in it -> what it replaces upstream: the first string of its decorator."""
     found: dict[tuple[str, str], str] = {}
-    for file in root.glob("*_patch_gen_config.py"):
+    for file in files_matching(root, "*_patch_gen_config.py"):
         try:
             tree = ast.parse(file.read_text(encoding="utf-8"))
         except (OSError, SyntaxError, UnicodeDecodeError, ValueError):

@@ -209,7 +209,7 @@ class _Run:
     def _generated(self) -> Stage:
         from omni_kit.patchgen import check_configs
 
-        configs = sorted(self.candidate.path.glob("*_patch_gen_config.py"))
+        configs = files_matching(self.candidate.path, "*_patch_gen_config.py")
         if not configs:
             return Stage(GENERATED, "not applicable", "it has no patch config")
         results = check_configs(configs)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from omni_kit.errors import BadInput
-from omni_kit.files import write_atomic
+from omni_kit.files import files_matching, write_atomic
 from omni_kit.patchgen.apply import Applied
 from omni_kit.patchgen.diagnostics import Diagnostic
 from omni_kit.patchgen.fragment import Fragment, NoSource, fragment_of
@@ -403,4 +403,4 @@ def _copied(config: _Config, texts: dict[Path, str], folder: Path) -> Path:
 def _around(path: Path) -> Iterator[Path]:
     """The Python files beside a config."""
     yield path
-    yield from (one for one in path.parent.glob("*.py") if one != path and one.name != "__init__.py")
+    yield from (one for one in files_matching(path.parent, "*.py") if one != path and one.name != "__init__.py")

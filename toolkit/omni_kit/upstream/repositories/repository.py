@@ -111,7 +111,7 @@ def _outermost(folder: Path) -> Path:
 def _imported(file: Path) -> set[str]:
     """The modules that a file, and those next to it, import by absolute names."""
     found: set[str] = set()
-    for one in sorted(file.parent.glob("*.py"))[:_NEAR]:
+    for one in files_matching(file.parent, "*.py")[:_NEAR]:
         with suppress(OSError, SyntaxError, UnicodeDecodeError):
             for node in ast.walk(parse_file(one)[1]):
                 if isinstance(node, ast.ImportFrom) and not node.level and node.module:
