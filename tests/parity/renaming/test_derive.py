@@ -50,18 +50,19 @@ def test_everything_at_once_is_told_apart(tmp_path: Path) -> None:
     """Swapped norms, gate and value, chunks, rotary rows, a convolution over patches, a split layer, other names."""
     rows = derive(changed(tmp_path, *OTHERWISE)).rows
     found = {row.partition(" <- ")[0]: row.partition(" <- ")[2] for row in rows}
-    assert found["blocks.{}.norm1.scale"] == "blocks.{}.norm2.scale"
-    assert found["blocks.{}.norm2.scale"] == "blocks.{}.norm1.scale"
-    assert found["blocks.{}.mlp.proj_in.weight"].endswith("[torch.cat([one.chunk(2)[at] for at in (1, 0)])]")
-    assert "(1, 0, 2, 4, 3, 5)" in found["blocks.{}.ada.{}.weight"]
-    assert ".unflatten(0, (-1, 10, 2)).transpose(1, 2)" in found["blocks.{}.attn.to_q.weight"]
-    assert found["blocks.{}.attn.to_v.weight"] == "blocks.{}.attn.qkv.weight [one.chunk(3)[2]]"
+    assert found["transformer_blocks.{}.norm1.scale"] == "blocks.{}.norm2.scale"
+    assert found["transformer_blocks.{}.norm2.scale"] == "blocks.{}.norm1.scale"
+    assert found["transformer_blocks.{}.ff.proj_in.weight"].endswith("[torch.cat([one.chunk(2)[at] for at in (1, 0)])]")
+    assert "(1, 0, 2, 4, 3, 5)" in found["transformer_blocks.{}.ada.{}.weight"]
+    assert ".unflatten(0, (-1, 10, 2)).transpose(1, 2)" in found["transformer_blocks.{}.attn.to_q.weight"]
+    assert found["transformer_blocks.{}.attn.to_v.weight"] == "blocks.{}.attn.qkv.weight [one.chunk(3)[2]]"
     assert found["patches.weight"].startswith("x_in.weight [")
 
 
 def test_a_plain_port_needs_one_run(plain: Derived) -> None:
     assert plain.notes == ("found in 1 run",)
-    assert "blocks.{}.attn.to_q.weight <- blocks.{}.attn.qkv.weight [one.chunk(3)[0]]" in plain.rows
+    row = "transformer_blocks.{}.attn.to_q.weight <- blocks.{}.attn.qkv.weight [one.chunk(3)[0]]"
+    assert row in plain.rows
 
 
 def test_the_function_that_is_written_converts(plain: Derived) -> None:
@@ -72,11 +73,11 @@ def test_the_function_that_is_written_converts(plain: Derived) -> None:
     convert = scope["convert_lumen_checkpoint"]
     whole = torch.arange(24.0).reshape(12, 2)
     made = convert({"blocks.3.attn.qkv.weight": whole})  # type: ignore[operator]
-    assert torch.equal(made["blocks.3.attn.to_k.weight"], whole[4:8])
+    assert torch.equal(made["transformer_blocks.3.attn.to_k.weight"], whole[4:8])
 
 
 @pytest.mark.sweep
 def test_code_that_is_wrong_whatever_the_weights_is_said(tmp_path: Path) -> None:
     path = changed(tmp_path, ("F.silu(gate) * up", "F.relu(gate) * up"))
-    with pytest.raises(BadInput, match=r"blocks\.0\.mlp\.w_out"):
+    with pytest.raises(BadInput, match=r"transformer_blocks\.0\.ff\.w_out"):
         derive(path, seconds=5)

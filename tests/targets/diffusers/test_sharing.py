@@ -89,9 +89,9 @@ def test_a_plan_names_tokens_positions_and_what_answers(tmp_path: Path) -> None:
     text = derive(made(tmp_path, NET, "planned_net"))
     along = "ContextParallelInput(split_dim=0, expected_dims=2)"
     assert [line.strip().rstrip(",") for line in text.splitlines()[1:-1]] == [
-        '"blocks.0": {"x": ContextParallelInput(split_dim=1, expected_dims=3)}',
-        f'"blocks.*": {{"cos": {along}, "sin": {along}}}',
-        '"out": ContextParallelOutput(gather_dim=1, expected_dims=3)',
+        '"transformer_blocks.0": {"x": ContextParallelInput(split_dim=1, expected_dims=3)}',
+        f'"transformer_blocks.*": {{"cos": {along}, "sin": {along}}}',
+        '"proj_out": ContextParallelOutput(gather_dim=1, expected_dims=3)',
     ]
 
 
@@ -108,9 +108,9 @@ def test_a_plan_that_names_tokens_positions_and_what_answers_is_written(
     plan = importlib.import_module("shared_net.transformer_shared_net").SharedNetTransformer2DModel._cp_plan
     along = ContextParallelInput(split_dim=0, expected_dims=2)
     assert plan == {
-        "blocks.0": {"x": ContextParallelInput(split_dim=1, expected_dims=3)},
-        "blocks.*": {"cos": along, "sin": along},
-        "out": ContextParallelOutput(gather_dim=1, expected_dims=3),
+        "transformer_blocks.0": {"x": ContextParallelInput(split_dim=1, expected_dims=3)},
+        "transformer_blocks.*": {"cos": along, "sin": along},
+        "proj_out": ContextParallelOutput(gather_dim=1, expected_dims=3),
     }
     for name in [name for name in sys.modules if name.partition(".")[0] == path.name]:
         del sys.modules[name]

@@ -24,7 +24,7 @@ class Hidden(importlib.abc.MetaPathFinder):
 
     def __init__(self, directories: Sequence[Path], own: Path) -> None:
         self._directories = [one.resolve() for one in directories]
-        self._own = own.resolve() if own.is_dir() else own.resolve().parent
+        self._own = own.resolve().parent if own.is_file() else own.resolve()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
