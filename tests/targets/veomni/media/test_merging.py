@@ -1,9 +1,12 @@
 """Where upstream's models merge media into text, and why some are refused."""
 
+import ast
+
 import pytest
 
 from omni_kit.errors import Refusal
 from omni_kit.targets.veomni.media.dummies import dummies_of
+from omni_kit.targets.veomni.media.flow import statements_with
 from omni_kit.targets.veomni.media.merging import find_merging, refuse_encoder_decoder, text_part
 from omni_kit.upstream.subject import open_source
 from omni_kit.upstream.transformers.models import UpstreamModel
@@ -34,6 +37,48 @@ def test_features_of_further_layers_belong_to_the_same_places() -> None:
         "deepstack_video_embeds",
     ]
     assert merging.positions
+
+
+KEPT = """
+class TheModel:
+    def forward(self, input_ids, pixel_values=None, pixel_values_videos=None, kept=None, **kwargs):
+        kept = kept if kept is not None else {}
+        if kept.get("image") is None and pixel_values is not None:
+            kept["image"] = self.get_image_features(pixel_values, **kwargs)
+        if kept.get("video") is None and pixel_values_videos is not None:
+            kept["video"] = self.get_video_features(pixel_values_videos, **kwargs)
+        if kept.get("image") is not None:
+            pictures = torch.cat(kept["image"].pooler_output).to(embeds.dtype)
+            embeds = embeds.masked_scatter(mask, pictures)
+        if kept.get("video") is not None:
+            films = kept.get("video").pooler_output
+            mask = films.shape
+            embeds = embeds.masked_scatter(mask, films)
+        return embeds
+"""
+
+
+def test_what_is_kept_in_a_dict_is_followed_to_where_each_is_placed() -> None:
+    (forward,) = (one for one in ast.walk(ast.parse(KEPT)) if isinstance(one, ast.FunctionDef))
+    calls = [one for one in ast.walk(forward) if isinstance(one, ast.Call) and "_features" in ast.unparse(one.func)]
+
+    image, video = (dict(statements_with(forward.body, call)) for call in calls)
+
+    placed = {ast.unparse(one).rpartition(", ")[2]: one for one in image if "masked_scatter" in ast.unparse(one)}
+    assert {"pictures", "kept['image']"} <= image[placed["pictures)"]]
+    assert "films" not in image[placed["films)"]]
+    assert {"films", "kept['video']"} <= video[placed["films)"]]
+    assert not {"pictures", "mask"} & video[placed["films)"]]
+
+
+@pytest.mark.parametrize("branch", ["x = None", "x = f(x)", "return"])
+def test_a_branch_that_may_be_passed_over_takes_nothing_away(branch: str) -> None:
+    tree = ast.parse(f"x = made()\nif asked:\n    {branch}\ny = x\nx = 0\nlast(y)")
+    call = next(one for one in ast.walk(tree) if isinstance(one, ast.Call))
+
+    found = list(statements_with(tree.body, call))
+
+    assert [held for statement, held in found if ast.unparse(statement) == "last(y)"] == [frozenset({"y"})]
 
 
 def test_a_head_may_merge_itself() -> None:

@@ -5,11 +5,13 @@ puts what they return where placeholder tokens stand.
 """
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.targets.veomni.media.flow import Held, place_of, statements_with
 from omni_kit.targets.veomni.text.sequence import built_classes
 from omni_kit.upstream.transformers.models import UpstreamModel, upstream_model
 from omni_kit.upstream.transformers.traits import text_config
@@ -80,11 +82,7 @@ def find_merging(model: UpstreamModel) -> Merging:
             raise Refusal(
                 f"`{ast.unparse(call.func)}` ({source.where(call)}) gets no further arguments: masks are lost"
             )
-        ends = [*(call.lineno for call in calls[1:]), forward.end_lineno or 0]
-        features = tuple(
-            _features(source, owner, call, taken, _after(forward, call, end))
-            for call, end in zip(calls, ends, strict=True)
-        )
+        features = _apart([_features(source, owner, call, taken, forward) for call in calls])
         return Merging(owner, forward, features, _has_axes(source, owner, forward))
     head = source.method(model.class_name, "forward")
     where = source.where(head or source.classes[model.class_name])
@@ -152,51 +150,39 @@ def _not_handed_on(model: UpstreamModel, owner: str) -> ast.Call | None:
     return None
 
 
-def _features(
-    source: SourceFile, owner: str, call: ast.Call, taken: set[str], following: Sequence[ast.stmt]
-) -> Features:
-    kind = _kind(call)
+def _features(source: SourceFile, owner: str, call: ast.Call, taken: set[str], forward: ast.FunctionDef) -> Features:
     given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg is not None)]
     names = (node.id for value in given for node in ast.walk(value) if isinstance(node, ast.Name))
     inputs = tuple(name for name in dict.fromkeys(names) if name in taken and not name.startswith("vision_feature"))
-    outputs = {ast.unparse(target) for one in following if call in ast.walk(one) for target in _targets(one)}
-    name, placed = _placed(source, owner, following, kind, outputs)
-    return Features(kind, call, inputs, name, placed, tuple(_layers(following, outputs)))
+    following = list(statements_with(forward.body, call))
+    name, placed = _placed(source, owner, following)
+    return Features(_kind(call), call, inputs, name, placed, tuple(_layers(following)))
 
 
-def _after(forward: ast.FunctionDef, call: ast.Call, end: int) -> list[ast.stmt]:
-    """The plain statements from that of a call up to a line, in the order of the source."""
-    plain = [node for node in ast.walk(forward) if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr)]
-    first = next(one.lineno for one in plain if call in ast.walk(one))
-    return sorted((one for one in plain if first <= one.lineno < end), key=lambda one: one.lineno)
+def _apart(found: Sequence[Features]) -> tuple[Features, ...]:
+    """Features; kinds that one statement places together are not told apart, so none of them counts as recognised."""
+    placing = Counter(id(one.placed) for one in found if one.placed is not None)
+    return tuple(replace(one, name="", placed=None) if placing[id(one.placed)] > 1 else one for one in found)
 
 
-def _targets(statement: ast.stmt) -> list[ast.expr]:
-    if isinstance(statement, ast.Assign):
-        return statement.targets
-    return [statement.target] if isinstance(statement, ast.AnnAssign) else []
-
-
-def _placed(
-    source: SourceFile, owner: str, following: Sequence[ast.stmt], kind: str, outputs: set[str]
-) -> tuple[str, ast.stmt | None]:
+def _placed(source: SourceFile, owner: str, following: Sequence[Held]) -> tuple[str, ast.stmt | None]:
     """The variable of features, and the first statement that asks for their places or scatters them."""
-    for statement in following:
+    for statement, held in following:
         for node in ast.walk(statement):
             if not isinstance(node, ast.Call):
                 continue
             path, _, called = (dotted(node.func) or "").rpartition(".")
-            named = next((k.value for k in node.keywords if k.arg == f"{kind}_features"), None)
-            if called == _MASK and isinstance(named, ast.Name):
-                return named.id, statement
-            if isinstance(node.func, ast.Attribute) and node.func.attr == _SCATTER and len(node.args) == 2:
-                found = next((n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)), "")
+            scatters = isinstance(node.func, ast.Attribute) and node.func.attr == _SCATTER and len(node.args) == 2
+            if called == _MASK or (path == "self" and _scatters(source.method(owner, called))):
+                values = [*node.args, *(keyword.value for keyword in node.keywords)]
+                found = next((one.id for one in values if isinstance(one, ast.Name) and one.id in held), "")
+            elif scatters:
+                names = (one.id for one in ast.walk(node.args[1]) if isinstance(one, ast.Name))
+                found = next((name for name in names if name in held), "")
+            else:
+                continue
+            if found:
                 return found, statement
-            handed = [
-                value for value in (*node.args, *(k.value for k in node.keywords)) if ast.unparse(value) in outputs
-            ]
-            if path == "self" and handed and _scatters(source.method(owner, called)):
-                return ast.unparse(handed[0]), statement
     return "", None
 
 
@@ -206,14 +192,14 @@ def _scatters(method: ast.FunctionDef | None) -> bool:
     return any(isinstance(function, ast.Attribute) and function.attr == _SCATTER for function in calls)
 
 
-def _layers(following: Sequence[ast.stmt], outputs: set[str]) -> Iterator[tuple[str, ast.stmt]]:
+def _layers(following: Sequence[Held]) -> Iterator[tuple[str, ast.stmt]]:
     """What is taken out of a tower's output besides its features, as those of earlier layers for later ones of text."""
-    for statement in following:
+    for statement, held in following:
         value = statement.value if isinstance(statement, ast.Assign) else None
         if (
             isinstance(statement, ast.Assign)
             and isinstance(value, ast.Attribute)
-            and ast.unparse(value.value) in outputs
+            and place_of(value.value) in held
             and value.attr.startswith("deepstack")
         ):
             yield ast.unparse(statement.targets[0]), statement
