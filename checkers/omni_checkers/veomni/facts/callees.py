@@ -54,12 +54,9 @@ class Callee:
         """Names that it took in an earlier release, and takes still."""
         calls = [item for item in self.node.decorator_list if isinstance(item, ast.Call)]
         renaming = [call for call in calls if _decorator(call) == _RENAMING]
-        return {
-            arg.value
-            for call in renaming
-            for arg in call.args
-            if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
-        }
+        named = [keyword.value for call in renaming for keyword in call.keywords if keyword.arg == "old_name"]
+        old = [*named, *(call.args[0] for call in renaming if call.args)]
+        return {one.value for one in old if isinstance(one, ast.Constant) and isinstance(one.value, str)}
 
 
 def spread(function: ast.FunctionDef, call: ast.Call) -> frozenset[str]:
