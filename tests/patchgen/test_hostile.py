@@ -1,6 +1,7 @@
 """Inputs on which a careless generator is wrong without a word, one test a row."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -366,6 +367,7 @@ def test_undefined_name_is_an_error(world: World) -> None:
     result = run_config(world(CLASS, config))
     assert errors(result) == {"undefined-name"}
     assert result.diagnostics[0].names == ("missing",)
+    assert re.search(r"missing is not defined; the module of \w+ \S+ lacks it: ", result.diagnostics[0].message)
 
 
 def test_dropped_import_in_use_is_an_error(world: World) -> None:

@@ -25,7 +25,10 @@ def undefined(facts: Facts) -> Iterator[Diagnostic]:
         if name in facts.config.drop_imported_names:
             advice = "its import is dropped, and nothing else defines it"
         else:
-            advice = "declare it with add_import, add_helper or add_post_import_block"
+            library = f"{facts.source.name.partition('.')[0]} {facts.made.version}"
+            advice = (
+                f"the module of {library} lacks it: declare it with add_import, add_helper or add_post_import_block"
+            )
         yield error("undefined-name", f"{where}: {name} is not defined; {advice}", facts.origin_of(guilty[0]), [name])
 
 
