@@ -3,7 +3,7 @@
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ from omni_kit.patchgen.source import DefinitionNode
 from omni_kit.patchgen.spans import Source, first_line, shift
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+LONG = 2000  # characters of a computation that is written out
 _WORD = re.compile(r"\w+")
 _NAMES = re.compile(r"((?:id|attr|arg)=)'\w+'")
 
@@ -147,3 +148,18 @@ def _updated(node: ast.AST) -> Iterator[str]:
                     root = root.value
                 if isinstance(root, ast.Name):
                     yield root.id
+
+
+def written_out(value: ast.expr, values: Mapping[str, ast.expr]) -> ast.expr:
+    """An expression with its locals replaced by their values; a name for one that is too long."""
+
+    class Writer(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return values.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
+
+    text = ast.unparse(value)
+    if len(text) > LONG:
+        return ast.Name("...", ast.Load())
+    copy: ast.expr = ast.parse(text, mode="eval").body
+    written: ast.expr = Writer().visit(copy)
+    return written

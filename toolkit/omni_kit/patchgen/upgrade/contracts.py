@@ -16,12 +16,10 @@ from omni_kit.patchgen.imports import absolute, bound_by
 from omni_kit.patchgen.locate import Libraries
 from omni_kit.patchgen.scopes import scopes_of
 from omni_kit.patchgen.source import Definition, SourceModule, read_module
-from omni_kit.patchgen.upgrade.code import FunctionNode, dump, read, stored, written
+from omni_kit.patchgen.upgrade.code import LONG, FunctionNode, dump, read, stored, written, written_out
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.pysource.nodes import without_docstring
 from omni_kit.pysource.signatures import misfit, positional, required, signature
-
-_LONG = 2000  # characters of a computation that is written out
 
 
 class Upstream:
@@ -424,32 +422,19 @@ def _flow(side: _Side, index: int) -> str:
     for one in without_docstring(side.node.body):
         match one:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                values[name] = _written_out(value, values)
+                values[name] = written_out(value, values)
             case ast.Assign(targets=[ast.Tuple(elts=elements)], value=value):
-                whole = _written_out(value, values)
+                whole = written_out(value, values)
                 for place, element in enumerate(elements):
                     if isinstance(element, ast.Name):
                         values[element.id] = ast.Subscript(whole, ast.Constant(place), ast.Load())
             case ast.Return(value=ast.Tuple(elts=elements)) if index < len(elements):
-                text = ast.unparse(_written_out(elements[index], values))
-                return text if len(text) < _LONG else ""
+                text = ast.unparse(written_out(elements[index], values))
+                return text if len(text) < LONG else ""
             case _:
                 for name in stored(ast.Module([one], [])):
                     values[name] = ast.Name(f"{name}'", ast.Load())
     return ""
-
-
-def _written_out(value: ast.expr, values: dict[str, ast.expr]) -> ast.expr:
-    class Writer(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            return values.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
-
-    text = ast.unparse(value)
-    if len(text) > _LONG:
-        return ast.Name("...", ast.Load())
-    copy: ast.expr = ast.parse(text, mode="eval").body
-    written: ast.expr = Writer().visit(copy)
-    return written
 
 
 def _simple(node: ast.AST) -> Iterator[ast.stmt]:

@@ -22,6 +22,7 @@ from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, mo
 from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
 from omni_kit.patchgen.upgrade.outcome import Clash
 from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals
+from omni_kit.patchgen.upgrade.values import follow_values
 from omni_kit.patchgen.write import compiles
 from omni_kit.pysource.nodes import without_docstring
 from omni_kit.pysource.signatures import signature
@@ -238,6 +239,11 @@ def _merged(
         by_line = "\n".join(lines.lines) + "\n"
         if lines.clean and compiles(by_line, place.target) is None:
             text, clashes = by_line, []
+    if clashes and (same := follow_values(base, mine, theirs)) is not None:
+        followed = merge_definition(*same, lambda one: _moved(one, versions, place.target))
+        if len(followed.clashes) < len(clashes):
+            text, clashes = followed.text, followed.clashes
+            base, mine, theirs = same
     if not clashes:
         clashes = _unfit(text, mine, base, theirs, place, versions, patched, name_map)
     if clashes:

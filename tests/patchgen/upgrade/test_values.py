@@ -1,0 +1,85 @@
+"""A value that upstream computes in another way is followed into a branch of the patch, and only for the same use."""
+
+import pytest
+
+from omni_kit.patchgen.upgrade.merging import merge_definition
+from omni_kit.patchgen.upgrade.values import follow_values
+
+BASE = """\
+def forward(self, x, keep=0):
+    hidden = self.model(x)
+    indices = slice(-keep, None) if isinstance(keep, int) else keep
+    logits = self.head(hidden[:, indices, :])
+    return {"logits": logits}
+"""
+THEIRS = """\
+def forward(self, x, keep=0):
+    hidden = self.model(x)
+    hidden = kept(hidden, keep)
+    logits = self.head(hidden)
+    return {"logits": logits}
+"""
+OURS = """\
+def forward(self, x, keep=0, labels=None):
+    hidden = self.model(x)
+    indices = slice(-keep, None) if isinstance(keep, int) else keep
+    loss = logits = None
+    if labels is not None:
+        loss = fused(hidden, labels)
+    else:
+        # Only where nobody trains.
+        logits = self.head(hidden[:, indices, :])
+    return {"logits": logits, "loss": loss}
+"""
+
+
+def merged(ours: str, theirs: str = THEIRS) -> str | None:
+    found = follow_values(BASE, ours, theirs)
+    if found is None:
+        return None
+    result = merge_definition(*found)
+    assert not result.clashes
+    return result.text
+
+
+def test_a_branch_gets_the_new_value_and_keeps_its_comment() -> None:
+    assert merge_definition(BASE, OURS, THEIRS).clashes
+    assert merged(OURS) == OURS.replace("hidden[:, indices, :]", "kept(hidden, keep)").replace(
+        "    indices = slice(-keep, None) if isinstance(keep, int) else keep\n", ""
+    )
+
+
+def test_a_local_that_holds_the_value_gets_the_new_one() -> None:
+    ours = OURS.replace("    loss = logits", "    hidden = hidden[:, indices, :]\n    loss = logits")
+    ours = ours.replace("self.head(hidden[:, indices, :])", "self.head(hidden)")
+    text = merged(ours)
+    assert text is not None
+    assert "    hidden = kept(hidden, keep)\n    loss" in text
+    assert "indices" not in text
+
+
+def test_a_helper_local_that_the_patch_reads_elsewhere_stays() -> None:
+    text = merged(OURS.replace("fused(hidden, labels)", "fused(hidden, labels, indices)"))
+    assert text is not None
+    assert "indices = slice" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.head(hidden[:, indices, :])", "self.other(hidden[:, indices, :])"),
+        ("fused(hidden, labels)", "fused(hidden[:, indices, :], labels)"),
+        ("    loss = logits", "    hidden = hidden * 2\n    loss = logits"),
+        ("hidden = self.model(x)", "hidden = self.model(x) * 2"),
+        ("slice(-keep, None)", "slice(-keep, -1)"),
+    ],
+    ids=["other use", "two uses", "set again", "set otherwise", "own value"],
+)
+def test_what_the_patch_does_otherwise_is_left_to_a_person(old: str, new: str) -> None:
+    assert old in OURS
+    assert follow_values(BASE, OURS.replace(old, new, 1), THEIRS) is None
+
+
+def test_two_changed_values_are_left_to_a_person() -> None:
+    theirs = THEIRS.replace("self.head(hidden)", "self.head(hidden, self.scale)")
+    assert follow_values(BASE, OURS, theirs) is None
