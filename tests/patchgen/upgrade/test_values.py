@@ -3,6 +3,7 @@
 import pytest
 
 from omni_kit.patchgen.upgrade.merging import merge_definition
+from omni_kit.patchgen.upgrade.renames import split_locals
 from omni_kit.patchgen.upgrade.values import follow_values
 
 BASE = """\
@@ -83,3 +84,18 @@ def test_what_the_patch_does_otherwise_is_left_to_a_person(old: str, new: str) -
 def test_two_changed_values_are_left_to_a_person() -> None:
     theirs = THEIRS.replace("self.head(hidden)", "self.head(hidden, self.scale)")
     assert follow_values(BASE, OURS, theirs) is None
+
+
+def test_a_value_that_the_patch_keeps_under_a_name_of_its_own() -> None:
+    base = "def f(x):\n    s = g(x)\n    s = soft(s)\n    top = best(s)\n    return s, top.to(s.dtype)\n"
+    ours = "def f(x):\n    s = g(x)\n    w = soft(s)\n    top = best(w)\n    return s, top.to(w.dtype)\n"
+    theirs = "def f(x):\n    s = g(x)\n    p = soft(s)\n    top = best(p)\n    return s, top.to(s.dtype)\n"
+    assert merge_definition(base, ours, theirs).clashes
+    base, theirs = split_locals(base, ours, theirs)
+    assert merge_definition(base, ours, theirs).text == ours.replace("w.dtype", "s.dtype")
+
+
+def test_a_name_of_its_own_that_the_patch_sets_twice_is_not_followed() -> None:
+    base = "def f(x):\n    s = g(x)\n    s = soft(s)\n    return s\n"
+    ours = "def f(x):\n    s = g(x)\n    w = soft(s)\n    w = w * 2\n    return w\n"
+    assert split_locals(base, ours, base) == (base, base)

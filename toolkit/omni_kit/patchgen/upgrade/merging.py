@@ -494,7 +494,7 @@ class _Merger:
         gone: set[int] = set()
         for item in bs:
             if item.key not in now:
-                if item.key in mine and mine[item.key].dump != item.dump:
+                if item.key in mine and _differs(item, mine[item.key]):
                     self.clash(f"upstream dropped `{_short(self.base, item)}`, and the patch changed it", b, o, t)
                 elif item.key in mine:
                     gone.add(os.index(mine[item.key]))
@@ -622,6 +622,13 @@ def _parameters(code: Code, node: FunctionNode) -> list[Item]:
 
 def _kinds(node: FunctionNode) -> list[tuple[str, Any]]:
     return [(name, one.kind) for name, one in signature(node).parameters.items()]
+
+
+def _differs(one: Item, other: Item) -> bool:
+    """Whether two list elements of one key mean different things; the annotation of a parameter means nothing."""
+    if isinstance(one.node, tuple) and isinstance(other.node, tuple):
+        return dump(one.node[1]) != dump(other.node[1])
+    return one.dump != other.dump
 
 
 def _item(code: Code, key: str, node: Any) -> Item:

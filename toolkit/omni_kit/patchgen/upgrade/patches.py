@@ -21,7 +21,7 @@ from omni_kit.patchgen.upgrade.code import Code, FunctionNode, dump, dumps, stor
 from omni_kit.patchgen.upgrade.contracts import Upstream, dead_code, misfits, moved_meaning
 from omni_kit.patchgen.upgrade.merging import merge_annotations, merge_definition
 from omni_kit.patchgen.upgrade.outcome import Clash
-from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals
+from omni_kit.patchgen.upgrade.renames import Renames, module_renames, rename_locals, split_locals
 from omni_kit.patchgen.upgrade.values import follow_values
 from omni_kit.patchgen.write import compiles
 from omni_kit.pysource.nodes import without_docstring
@@ -230,6 +230,7 @@ def _merged(
         )
     theirs = versions.vocabulary(theirs)
     base, mine = (versions.renames.apply(one) if not name_map else one for one in (base, ours))
+    base, theirs = split_locals(base, mine, theirs)
     base, mine = rename_locals(base, mine, theirs)
     decorators = _decorators(applied, place, versions)
     merged = merge_definition(base, mine, theirs, lambda one: _moved(one, versions, place.target))

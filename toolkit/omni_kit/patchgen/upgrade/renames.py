@@ -96,6 +96,56 @@ def rename_locals(base: str, ours: str, theirs: str) -> tuple[str, str]:
     return tuple(splice(one.text, _edits(one, names, {}, {}, set())) for one in (b, o))  # type: ignore[return-value]
 
 
+def split_locals(base: str, ours: str, theirs: str) -> tuple[str, str]:
+    """`base` and `theirs` under the patch's name for a value that upstream's old code kept in a local it sets twice.
+
+    Old code may set `scores = f(x)` and `scores = g(scores)`. Where the patch keeps both as `scores` and `weights`,
+    the later one is `weights` in all three versions, also if upstream splits it now and calls it otherwise.
+    """
+    b, o, t = Code(base), Code(ours), Code(theirs)
+    if isinstance(b.node, ast.ClassDef) or isinstance(t.node, ast.ClassDef) or isinstance(o.node, ast.ClassDef):
+        return base, theirs
+    known, new = stored(b.node), stored(t.node)
+    for index, one in enumerate(b.node.body):
+        name = _updates(one)
+        own = _named_for(one, o.node, known | new) if name else None
+        behind = b.node.body[index + 1 :]
+        if name is None or own is None or any(name in stored(ast.Module([later], [])) for later in behind):
+            continue
+        assert isinstance(one, ast.Assign)
+        base = splice(b.text, [*_reads(b, one.targets, name, own), *_reads(b, behind, name, own)])
+        other = _named_for(one, t.node, known)
+        return base, theirs if other is None else splice(t.text, _edits(t, {other: own}, {}, {}, set()))
+    return base, theirs
+
+
+def _updates(one: ast.stmt) -> str | None:
+    """The local that a statement sets from what it holds."""
+    match one:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            return name if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(value)) else None
+    return None
+
+
+def _named_for(one: ast.stmt, function: FunctionNode, known: set[str]) -> str | None:
+    """Another name, not known yet and set once, to which a function assigns the value of a statement."""
+    for other in function.body:
+        match other:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name not in known:
+                times = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
+                            for n in ast.walk(function))  # fmt: skip
+                if times == 1 and dump(value) == dump(one.value):  # type: ignore[attr-defined]
+                    return name
+    return None
+
+
+def _reads(code: Code, nodes: Sequence[ast.AST], name: str, new: str) -> Iterator[Edit]:
+    for top in nodes:
+        for one in ast.walk(top):
+            if isinstance(one, ast.Name) and one.id == name:
+                yield Edit(code.start_of(one), code.end_of(one), new)
+
+
 def local_renames(old: FunctionNode, new: FunctionNode) -> dict[str, str]:
     """Parameters and locals that are gone, by what every place has instead."""
     votes: defaultdict[str, Counter[str]] = defaultdict(Counter)
