@@ -72,9 +72,10 @@ def upgrade_command(
     with used_instead({library: new if after else None}) as libraries:
         from omni_kit.upgrade import upgrade
 
+        write = not (dry_run or diff)
         result = upgrade(
-            path, old, new, library, write=not (dry_run or diff), resume=resume, compare=parity,
-            libraries=[*libraries, *companions_of(new)],
+            path, old, new, library, write=write, resume=resume, compare=parity,
+            libraries=[*libraries, *(companions_of(new) if write and parity else [])],
             say=output.say,
         )  # fmt: skip
     data = result.as_json()

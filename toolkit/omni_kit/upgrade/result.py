@@ -7,21 +7,22 @@ from typing import Any, Literal
 from omni_kit.patchgen.upgrade.outcome import ConfigOutcome, PatchStatus
 
 StageStatus = Literal["passed", "failed", "not tested", "not applicable"]
-HEAD = ("model", "carried", "merged", "dropped", "conflicts", "stages", "seconds")
+HEAD = ("model", "carried", "merged", "dropped", "conflicts", "stages", "levels", "seconds")
 
 
 @dataclass(frozen=True)
 class StageResult:
-    """One step of one model's upgrade."""
+    """One step of one model's upgrade; `levels` are those that passed in its comparison, as "5 of 6"."""
 
     stage: str
     status: StageStatus
     reason: str = ""
     seconds: float = 0.0
+    levels: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The stage for machines."""
-        found = {"stage": self.stage, "status": self.status, "reason": self.reason}
+        found = {"stage": self.stage, "status": self.status, "reason": self.reason, "levels": self.levels}
         return {**found, "seconds": round(self.seconds, 2)}
 
 
@@ -66,8 +67,8 @@ class ModelUpgrade:
 
     @property
     def seconds(self) -> float:
-        """What all stages took."""
-        return sum(one.seconds for one in self.stages)
+        """What merging the patches and all stages took."""
+        return sum(one.seconds for one in [*self.configs, *self.stages])
 
     def as_json(self) -> dict[str, Any]:
         """The model for machines."""
@@ -93,7 +94,8 @@ class ModelUpgrade:
         passed = sum(one.status == "passed" for one in self.stages)
         asked = sum(one.status != "not applicable" for one in self.stages)
         counts = [str(self.count(name)) for name in ("carried", "merged", "dropped", "conflict")]
-        return [self.path, *counts, f"{passed} of {asked}", f"{self.seconds:.1f}"]
+        levels = next((one.levels for one in self.stages if one.levels), "-")
+        return [self.path, *counts, f"{passed} of {asked}", levels, f"{self.seconds:.1f}"]
 
 
 @dataclass

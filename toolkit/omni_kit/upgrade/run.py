@@ -27,6 +27,9 @@ from omni_kit.upgrade.result import Bump, Leftover, ModelUpgrade, StageResult
 from omni_kit.upgrade.runtime import broken_uses, own_files
 from omni_kit.upgrade.toys import follow_toys
 
+# Whether a stage passed, None where it could not run; why not; and for a comparison the levels that passed.
+_Verdict = tuple[bool | None, str] | tuple[bool | None, str, str]
+
 
 def upgrade(
     path: Path,
@@ -153,19 +156,19 @@ class _Run:
         first = next((d for one in wrong for d in one.diagnostics if d.severity == "error"), None)
         return not wrong, f"{wrong[0].config}: {first.message}" if wrong and first else ""
 
-    def _compared(self, folder: Path, blocked: bool) -> tuple[bool | None, str]:
+    def _compared(self, folder: Path, blocked: bool) -> _Verdict:
         if blocked or not self.compare:
             return None, "the modeling file was not generated" if blocked else "parity was left out"
         report = run_parity(folder, None, libraries=self.libraries, say=self.say)
         self._notes += report.notes
         failed = [one for one in report.levels if one.status == "fail"]
         open_levels = [one for one in report.levels if one.status not in ("pass", "fail")]
-        passed = f"{sum(one.status == 'pass' for one in report.levels)} of {len(report.levels)} levels"
+        passed = f"{sum(one.status == 'pass' for one in report.levels)} of {len(report.levels)}"
         if failed:
-            return False, f"{failed[0].level}: {failed[0].reason}"
+            return False, f"{failed[0].level}: {failed[0].reason}", passed
         if open_levels:
-            return None, f"{passed}; {open_levels[0].level}: {open_levels[0].reason}"
-        return True, passed
+            return None, f"{open_levels[0].level}: {open_levels[0].reason}", passed
+        return True, "", passed
 
     def _runtime(self, owned: Sequence[tuple[str, Path]]) -> list[Leftover]:
         """The framework's own files: those around the integrations in a checkout, or the installed framework's."""
@@ -210,16 +213,17 @@ def _checked(folder: Path) -> tuple[bool | None, str]:
     return report.ok, f"{counted(errors, 'error')}, first {errors[0].rule}: {errors[0].message}" if errors else ""
 
 
-def _timed(name: str, run: Callable[[], tuple[bool | None, str]]) -> StageResult:
-    started = time.perf_counter()
+def _timed(name: str, run: Callable[[], _Verdict]) -> StageResult:
+    started, levels = time.perf_counter(), ""
     try:
-        passed, reason = run()
+        passed, reason, *compared = run()
+        levels = "".join(compared)
         status: Any = "not tested" if passed is None else "passed" if passed else "failed"
     except MissingRequirement as error:
         status, reason = "not tested", error.message
     except OmniKitError as error:
         status, reason = "failed", error.message
-    return StageResult(name, status, reason, time.perf_counter() - started)
+    return StageResult(name, status, reason, time.perf_counter() - started, levels)
 
 
 def _digest(folder: Path, new: Path) -> str:

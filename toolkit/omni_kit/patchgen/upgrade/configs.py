@@ -66,6 +66,7 @@ class _Config:
     roots: tuple[Path, ...]
     uses: list[_Use] = field(default_factory=list)
     extra: list[str] = field(default_factory=list)
+    excluded: dict[str, str] = field(default_factory=dict)
 
 
 def upgrade_configs(
@@ -133,6 +134,11 @@ class _Upgrade:
             outcome.error = why.message
             return
         known = _Config(outcome, loaded, versions, roots)
+        known.excluded = _moved_exclusions(loaded, versions)
+        outcome.notes += [
+            f"{name}: {f'upstream calls it {now}' if now else 'upstream no longer defines it'}; the exclusion follows"
+            for name, now in known.excluded.items()
+        ]
         libraries = Libraries(self.old, roots)
         waiting = {
             one.target: one.versions for one in marks_in(outcome.before) if one.versions != " -> ".join(self.names)
@@ -213,7 +219,7 @@ class _Upgrade:
                 self._edit(use, files, done, whole=whole)
         for config in self.configs:
             config.outcome.patches = [self._outcome(use) for use in config.uses]
-            files.setdefault(config.loaded.path, ConfigFile(config.loaded.path))
+            files.setdefault(config.loaded.path, ConfigFile(config.loaded.path)).exclude(config.excluded)
         texts = {path: splice(file.source.text, [*file.edits, *self._answered(file)]) for path, file in files.items()}
         return {path: self._imports(path, text, files[path]) for path, text in texts.items()}
 
@@ -359,6 +365,16 @@ class _Upgrade:
         elif proposal.how:
             found.status, found.reason = "merged", proposal.how
         return found
+
+
+def _moved_exclusions(loaded: LoadedConfig, versions: Versions) -> dict[str, str]:
+    """Names that a config keeps out of its output and upstream no longer defines, each with its newer name or none."""
+    if versions.after is None:
+        return {}
+    had = [name for name in loaded.config.exclude if versions.before.module.candidates(name)]
+    gone = [name for name in had if not versions.after.module.candidates(name)]
+    renamed = {name: versions.renames.path(name) for name in gone}
+    return {name: now if now != name else "" for name, now in renamed.items()}
 
 
 def _original(applied: Applied, loaded: LoadedConfig, libraries: Libraries) -> Fragment | None:

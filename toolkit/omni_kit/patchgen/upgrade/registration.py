@@ -2,12 +2,13 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from omni_kit.patchgen.source import SourceModule, read_module
 from omni_kit.patchgen.spans import Edit, first_line, last_line, shift
 from omni_kit.patchgen.upgrade.outcome import Clash
+from omni_kit.patchgen.upgrade.parts import Item, removal
 
 
 class ConfigFile:
@@ -105,6 +106,25 @@ class ConfigFile:
             self.edits.append(Edit(start, end, ""))
             return True
         return False
+
+    def exclude(self, names: Mapping[str, str]) -> None:
+        """Name what `exclude_from_output` excludes as upstream does now; a name without a newer one goes."""
+        for statement in self.source.tree.body:
+            match statement:
+                case ast.Expr(value=ast.Call(func=ast.Attribute(attr="exclude_from_output"), args=args)):
+                    self._exclude(statement, args, names)
+
+    def _exclude(self, statement: ast.Expr, args: Sequence[ast.expr], names: Mapping[str, str]) -> None:
+        items = [Item(ast.unparse(one), "", self.source.start_of(one), self.source.end_of(one), one) for one in args]
+        given = [one.value if isinstance(one, ast.Constant) else None for one in args]
+        gone = {index for index, name in enumerate(given) if names.get(str(name)) == ""}
+        if gone and len(gone) == len(args):
+            end = self.source.line_start((statement.end_lineno or statement.lineno) + 1)
+            self.edits.append(Edit(self.source.line_start(statement.lineno), end, ""))
+            return
+        self.edits += removal(self.source, items, gone)
+        renamed = ((item, names[str(name)]) for item, name in zip(items, given, strict=True) if names.get(str(name)))
+        self.edits += [Edit(item.start, item.end, f'"{new}"') for item, new in renamed]
 
     def mark(self, line: int, text: str) -> None:
         """Put a mark above the statement that registers a patch, and above its comments."""

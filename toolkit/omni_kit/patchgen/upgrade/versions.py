@@ -1,5 +1,6 @@
 """A version of a library, by its number or its place."""
 
+import hashlib
 import shutil
 import sys
 import tempfile
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from omni_kit.errors import BadInput, MissingRequirement
+from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
 from omni_kit.files import cache_directory
 from omni_kit.isolation.programs import run_program
 from omni_kit.patchgen.locate import unpacked_library
@@ -44,8 +45,32 @@ def version_at(library: str, given: str) -> Path:
 
 
 def companions_of(root: Path) -> list[Path]:
-    """Return the directory of a fetched package that also has what it needs in other versions; none for another."""
-    return [root.parent] if root.parent.is_relative_to(cache_directory() / "libraries") else []
+    """Return the directories of what a package needs of others in other versions than the installed ones.
+
+    Those of a fetched package lie beside it; those of another are fetched into the cache. Without a network there are
+    none, and importing the package says what it lacks.
+    """
+    libraries = cache_directory() / "libraries"
+    if root.parent.is_relative_to(libraries):
+        return [root.parent]
+    unfit = sorted(_unfit(root.parent, root.name))
+    if not unfit:
+        return []
+    place = libraries / "needed" / hashlib.sha256(" ".join(unfit).encode()).hexdigest()[:16]
+    if not place.is_dir():
+        try:
+            _install(unfit, place)
+        except OmniKitError:
+            return []
+    return [place]
+
+
+def _install(wanted: Sequence[str], place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+        fresh = Path(folder) / "fresh"
+        _pip(wanted, fresh)
+        fresh.rename(place)
 
 
 def _fetch(library: str, version: str, place: Path) -> None:
@@ -54,7 +79,7 @@ def _fetch(library: str, version: str, place: Path) -> None:
     with tempfile.TemporaryDirectory(dir=place.parent) as folder:
         fresh = Path(folder) / "fresh"
         _pip([f"{library}=={version}"], fresh)
-        unfit = list(_unfit(fresh))
+        unfit = list(_unfit(fresh, library))
         if unfit:
             _pip(unfit, fresh)
         shutil.rmtree(place, ignore_errors=True)
@@ -73,9 +98,9 @@ def _pip(wanted: Sequence[str], place: Path) -> None:
         )
 
 
-def _unfit(place: Path) -> Iterator[str]:
-    """What a fetched package requires, where another version of that is installed."""
-    for found in metadata.distributions(path=[str(place)]):
+def _unfit(place: Path, library: str) -> Iterator[str]:
+    """What an unpacked package requires, where another version of that is installed."""
+    for found in metadata.distributions(name=library, path=[str(place)]):
         for requirement in map(Requirement, found.requires or ()):
             if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
                 continue
