@@ -59,6 +59,23 @@ def test_a_local_that_holds_the_value_gets_the_new_one() -> None:
     assert "indices" not in text
 
 
+@pytest.mark.parametrize("local", [False, True], ids=["in place", "local"])
+def test_a_second_run_changes_nothing(local: bool) -> None:
+    ours = OURS
+    if local:
+        ours = OURS.replace("    loss = logits", "    hidden = hidden[:, indices, :]\n    loss = logits")
+        ours = ours.replace("self.head(hidden[:, indices, :])", "self.head(hidden)")
+    once = merged(ours)
+    assert once is not None
+    assert merged(once) == once
+
+
+def test_a_comment_of_the_patch_over_a_line_that_goes_stays() -> None:
+    text = merged(OURS.replace("    indices = slice", "    # Ours.\n    indices = slice"))
+    assert text is not None
+    assert "# Ours." in text
+
+
 def test_a_helper_local_that_the_patch_reads_elsewhere_stays() -> None:
     text = merged(OURS.replace("fused(hidden, labels)", "fused(hidden, labels, indices)"))
     assert text is not None

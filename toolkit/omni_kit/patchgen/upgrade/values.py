@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
-from omni_kit.patchgen.spans import Edit, splice
+from omni_kit.patchgen.spans import Edit, first_line, splice
 from omni_kit.patchgen.upgrade.alignment import assignment
 from omni_kit.patchgen.upgrade.code import Code, dump, dumps, read, size, stored, written_out
 from omni_kit.pysource.nodes import without_docstring
@@ -40,7 +40,7 @@ def follow_values(base: str, ours: str, theirs: str) -> tuple[str, str, str] | N
             edits[0].append(_whole(b, bs[start:end], text))
             edits[1].extend(mine)
             edits[2].append(_whole(t, ts[here:there], text))
-    if not edits[1]:
+    if not edits[0]:
         return None
     base, ours, theirs = (splice(code.text, one) for code, one in zip((b, o, t), edits, strict=True))
     return base, ours, theirs
@@ -136,6 +136,10 @@ def _followed(o: Code, was: ast.expr, now: ast.expr, use: str, b: Code, run: Seq
     for name, value in helpers.items():
         values[name] = written_out(value, values)
     places = [(node, parent) for node, parent in _within(mine) if _is(node, was, values)]
+    if not places and any(
+        _is(node, now, {}) and _used_alike(node, around, use, mine) for node, around in _within(mine)
+    ):
+        return []  # an earlier upgrade brought it
     if not places or not all(_used_alike(node, parent, use, mine) for node, parent in places):
         return None
     carried = [parent for node, parent in places if assignment(parent) is not None]  # type: ignore[arg-type]
@@ -155,8 +159,14 @@ def _followed(o: Code, was: ast.expr, now: ast.expr, use: str, b: Code, run: Seq
         if isinstance(one, ast.Name) and id(one) not in inside
     }
     gone = [one for one in mine if (pair := _helper(one, run)) and pair[0].id not in left | read([now])]
-    edits += [Edit(o.line_start(o.first_line_of(one)), o.line_start((one.end_lineno or 0) + 1), "") for one in gone]
-    return edits
+    return edits + [_without(o, one, b, run) for one in gone]
+
+
+def _without(o: Code, one: ast.stmt, b: Code, run: Sequence[ast.stmt]) -> Edit:
+    """Take a statement out, with the comment above it if that is upstream's."""
+    old = next(was for was in run if dump(was) == dump(one))
+    first = o.first_line_of(one) if o.comments_of(one) == b.comments_of(old) else first_line(one)
+    return Edit(o.line_start(first), o.line_start((one.end_lineno or 0) + 1), "")
 
 
 def _used_alike(node: ast.expr, parent: ast.AST, use: str, mine: Sequence[ast.stmt]) -> bool:
