@@ -163,13 +163,16 @@ def list_command(root: RootOption = None, output_format: FormatOption = Format.h
 def drift_command(
     configs: ConfigsArgument = None,
     before: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--from", help="Unpacked version that the patches were written for; by default the recorded hashes."
+            "--from",
+            metavar="OLD",
+            help="Version that the patches are written for: a number or a path; by default the recorded hashes.",
         ),
     ] = None,
     after: Annotated[
-        Path | None, typer.Option("--to", help="Newer unpacked version; by default the installed one.")
+        str | None,
+        typer.Option("--to", metavar="NEW", help="Newer version: a number or a path; by default the installed one."),
     ] = None,
     library: Annotated[str, typer.Option("--library", help="Name of the package.")] = "transformers",
     all_configs: AllOption = False,
@@ -212,10 +215,12 @@ def drift_command(
     from omni_kit.patchgen.drift import drift_report, write_targets
     from omni_kit.patchgen.keys import write_rename_maps
     from omni_kit.patchgen.report import drift_json
+    from omni_kit.patchgen.upgrade.versions import version_at
 
     output = Output("patchgen", output_format, full)
     _check_apply(apply, into, before, dry_run)
-    report = drift_report(chosen_configs(configs, all_configs or not configs, root), before, after, library)
+    old, new = (version_at(library, one) if one else None for one in (before, after))
+    report = drift_report(chosen_configs(configs, all_configs or not configs, root), old, new, library)
     notes = list(report.notes)
     if output_dir is not None:
         written = [*write_targets(report, output_dir), *write_rename_maps(report.keys, output_dir)]
@@ -233,7 +238,7 @@ def drift_command(
     output.finish(answer, ok=ok, human=human, notes=notes)
 
 
-def _check_apply(apply: str | None, into: Path | None, before: Path | None, dry_run: bool) -> None:
+def _check_apply(apply: str | None, into: Path | None, before: str | None, dry_run: bool) -> None:
     """Raises BadInput where options of --apply stand alone."""
     if apply is None and (into is not None or dry_run):
         raise BadInput("--into and --dry-run require --apply", "name the checkpoint with --apply")
