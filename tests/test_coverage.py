@@ -35,12 +35,15 @@ REFUSED = {
 }
 
 DENOISERS = {
-    "DiTTransformer2DModel": "drops classes at random while it trains",
     "Flux2Transformer2DModel": "shares its sequences, two streams of them",
     "LTX2VideoTransformer3DModel": "answers pictures and sound",
-    "OmniGenTransformer2DModel": "has a config value that transformers rewrites",
     "SanaTransformer2DModel": "has linear attention, which no kernel takes the place of",
     "ZImageTransformer2DModel": "takes and answers lists",
+}
+# No pipeline draws with them from a prompt alone, so that new-model leaves their conditions to do.
+DENOISERS_TO_FINISH = {
+    "DiTTransformer2DModel": "drops classes at random while it trains",
+    "OmniGenTransformer2DModel": "has a config value that transformers rewrites",
 }
 SHARES = {"Flux2Transformer2DModel"}
 QUICK = {"ctrl", "gpt_oss", "rembert", "olmo_hybrid", *REFUSED, "ZImageTransformer2DModel"}
@@ -82,9 +85,16 @@ def test_a_denoiser_is_proven(name: str, sides: Sides, tmp_path: Path) -> None:
     assert case.about.startswith("equal") == (name in SHARES), case.about
 
 
+@pytest.mark.parametrize("name", cases(DENOISERS_TO_FINISH))
+def test_a_denoiser_with_a_to_do_is_not_proven(name: str, sides: Sides, tmp_path: Path) -> None:
+    case = denoisers.cover_one(name, tmp_path / name, sides)
+    assert case.outcome == "to finish", case.reason
+    assert case.reason.startswith("1 to-do: write get_condition")
+
+
 def test_the_sample_is_of_what_is_covered() -> None:
     assert {*PROVEN, *TO_FINISH, *REFUSED} <= set(names())
-    assert set(DENOISERS) <= set(denoisers.names())
+    assert {*DENOISERS, *DENOISERS_TO_FINISH} <= set(denoisers.names())
 
 
 def test_the_page_cuts_no_cell_and_names_no_machine() -> None:

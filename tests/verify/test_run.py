@@ -33,6 +33,20 @@ def olmoe(tmp_path: Path) -> Path:
     return tmp_path / "olmoe"
 
 
+@pytest.fixture
+def wan(tmp_path: Path) -> Path:
+    """A copy of the worked example of a diffusion transformer, whose toy cannot be built: no level runs."""
+    shutil.copytree(OLMOE.parent / "wan", tmp_path / "wan", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "wan" / "toy_config.json").write_text("{}", encoding="utf-8")
+    return tmp_path / "wan"
+
+
+def leave_to_do(directory: Path) -> None:
+    """Leave the unit of steps to a person."""
+    file = next(directory.glob("*_condition/modeling_*.py"))
+    file.write_text(f"{file.read_text(encoding='utf-8')}\n# TODO(omni-kit): the unit of steps\n", encoding="utf-8")
+
+
 def statuses(card: Card) -> dict[str, str]:
     return {stage.stage: stage.status for stage in card.stages}
 
@@ -200,3 +214,21 @@ def test_what_comments_silence_is_named(olmoe: Path) -> None:
 def test_what_is_no_integration_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         verify(tmp_path)
+
+
+def test_a_to_do_is_to_be_finished_and_no_finding_that_fails(wan: Path) -> None:
+    assert statuses(verify(wan, quick=True))["check"] == "passed"
+    leave_to_do(wan)
+    card = verify(wan, quick=True)
+    (check,) = [stage for stage in card.stages if stage.stage == "check"]
+
+    assert (check.status, statuses(card)["todo"]) == ("not tested", "not tested")
+    assert check.reason == "1 to-do left: unfinished: the unit of steps"
+    assert card.exit_code == 3
+
+
+def test_a_to_do_covers_up_no_other_finding(wan: Path) -> None:
+    leave_to_do(wan)
+    (wan / "make_data.py").write_text("def make(:\n", encoding="utf-8")
+
+    assert statuses(verify(wan, quick=True))["check"] == "failed"

@@ -9,14 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
+from omni_kit.counting import counted
 from omni_kit.errors import OmniKitError
 from omni_kit.isolation.pool import map_in_forks
 from omni_kit.parity.processes.workers import Sides
 from omni_kit.verify.card import Stage
-from omni_kit.verify.run import DIFFERENCE, LEFT_OUT, TODO, verify
+from omni_kit.verify.run import CHECK, DIFFERENCE, LEFT_OUT, TODO, verify
 
 _PROCESSES = 2
 _LONGEST = 300
+_TO_FINISH = frozenset({TODO, CHECK})  # the stages that are not tested where to-dos are left
 
 Outcome = Literal["proven", "to finish", "refused", "no toy", "fault"]
 
@@ -65,10 +67,13 @@ def proof(directory: Path, sides: Sides) -> tuple[Outcome, str]:
         wrong = [
             stage
             for stage in card.stages
-            if stage.status == status and stage.reason != LEFT_OUT and stage.stage != TODO
+            if stage.status == status and stage.reason != LEFT_OUT and stage.stage not in _TO_FINISH
         ]
         if wrong:
             return cast(Outcome, outcome), f"{wrong[0].stage}: {wrong[0].reason}"
+    left = [what for stage in card.stages if stage.stage == TODO for what in stage.untried]
+    if left:
+        return "to finish", f"{counted(left, 'to-do')}: {left[0].partition(' ')[2]}"
     return "proven", f"{max(_difference(stage) for stage in card.stages):.0e}"
 
 

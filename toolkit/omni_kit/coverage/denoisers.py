@@ -17,6 +17,7 @@ _SHARED, _ALONE = "equal", "no plan"
 _MEANING: dict[Outcome, str] = {
     "proven": "what new-model writes passes `verify --quick`, with no edit by hand; what is saved is, in "
     "tensors and config.json, what diffusers saves, and diffusers loads it",
+    "to finish": "new-model leaves to-dos, and until they are done `verify` reports that they are",
     "refused": "new-model says why it would not be right, and writes nothing",
     "no toy": "diffusers cannot build or run it small, so nothing could be compared",
     "fault": "something on the way failed",

@@ -19,6 +19,7 @@ _TOLD = ("way", "devices", "not served")
 _MEANING: dict[Outcome, str] = {
     "proven": "what new-model writes passes `verify --quick` with no edit by hand: SGLang's engine and diffusers' "
     "pipeline are compared stage by stage on a small pipeline of that class",
+    "to finish": "new-model leaves to-dos, and until they are done `verify` reports that they are",
     "refused": "new-model says why SGLang cannot serve it, and writes nothing",
     "no toy": "no small pipeline can be made here, so nothing was compared",
     "fault": "something on the way failed",
