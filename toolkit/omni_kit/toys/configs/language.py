@@ -29,7 +29,7 @@ from omni_kit.toys.configs.sizes import (
     TO_TEXT_WIDTH,
     VISION,
 )
-from omni_kit.toys.configs.tokens import fit_token_ids
+from omni_kit.toys.configs.tokens import fit_token_ids, is_part
 from omni_kit.upstream.transformers.configs import BY_LAYER
 
 
@@ -99,7 +99,7 @@ def _fit_pictures(toy: dict[str, Any], vision: Mapping[str, Any]) -> None:
 
 def _parts(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The configs of the parts that a model is made of."""
-    parts = {key: value for key, value in config.items() if isinstance(value, dict) and key.endswith("config")}
+    parts = {key: value for key, value in config.items() if is_part(key, value)}
     return {key: value for key, value in parts.items() if key not in DROPPED and key != BY_LAYER}
 
 

@@ -26,11 +26,16 @@ def fit_token_ids(toy: dict[str, Any]) -> None:
             part[key] = fitted
 
 
+def is_part(key: str, value: Any) -> bool:
+    """Return whether a value of a config is the config of a part: by its name, or because it names a model itself."""
+    return isinstance(value, dict) and (key.endswith("config") or "model_type" in value)
+
+
 def _parts(toy: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The config and every config below it."""
     yield toy
     for key, value in toy.items():
-        if isinstance(value, dict) and key.endswith("config"):
+        if is_part(key, value):
             yield from _parts(value)
 
 

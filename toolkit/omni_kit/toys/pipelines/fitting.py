@@ -41,6 +41,7 @@ _UNEVEN = 2  # how much axes differ that share a head unevenly
 _TOKENS_HALVED = 4  # a picture halved along both sides
 _OF_TEXT = ("tokenizer", "text_encoder")
 _BEYOND = re.compile(r"index \d+ is out of bounds for dimension \d+ with size (?P<size>\d+)")
+_TABLE = re.compile(r"expanded size of the tensor \((?P<size>\d+)\) must match the existing size \((?P<came>\d+)\)")
 _OF_LAYER = re.compile(r"hidden_states\w*\[")
 _LENGTH = 64  # of a text whose encoder is not known
 _LARGE = 64  # along each side of a table of positions
@@ -179,6 +180,8 @@ class _Parts:
                 return
         if (beyond := _BEYOND.search(said)) and self._enlarge(config, int(beyond["size"])):
             return
+        if (table := _TABLE.search(said)) and int(table["came"]) > int(table["size"]) and self._restore(config):
+            return
         for pattern in _WIDTHS:
             if (match := pattern.search(said)) and self._change(config, int(match["wants"]), int(match["came"])):
                 return
@@ -308,6 +311,14 @@ class _Parts:
         names = [name for name in names if config[name] in (size, math.isqrt(size)) and name not in self._changed]
         self._changed |= {name: _LARGE**2 if config[name] == size else _LARGE for name in names}
         return bool(names)
+
+    def _restore(self, config: Mapping[str, Any]) -> bool:
+        """Whether a toy has a smaller limit than the class has by default: then all have their own again."""
+        own = parts.denoiser_defaults(self._denoiser)
+        limits = {name: own[name] for name in config if "max" in name and name in own and name not in self._changed}
+        limits = {name: value for name, value in limits.items() if value is not None and value != config[name]}
+        self._changed |= limits
+        return bool(limits)
 
     def _lengthen(self, config: Mapping[str, Any], more: int) -> bool:
         """Whether the denoiser counts the tokens of a text, and takes so many more now: texts are padded to more."""

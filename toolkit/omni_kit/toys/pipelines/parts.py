@@ -1,5 +1,6 @@
 """A small component of each sort, by its class: real classes, random weights."""
 
+import contextlib
 import inspect
 import sys
 from collections.abc import Mapping
@@ -76,10 +77,20 @@ def encoder(component: Component, *, deep: bool = False) -> Any:
     known = {"pad_token_id": _PAD, "bos_token_id": _BEGIN, "eos_token_id": _END}
     try:
         config = config_class.from_dict({**values, **{key: one for key, one in known.items() if key in values}})
-        made = cls._from_config(config, dtype=torch.float32)
+        return _built(cls, config).eval()
     except Exception as error:  # whatever its class raises for a small config
         raise BadInput(f"no small {component.class_name} can be built: {told(error)}") from error
-    return made.eval()
+
+
+def _built(cls: Any, config: Any) -> Any:
+    """A model of a config, or of the first of its parts that makes one: encoders share a config with their decoders."""
+    try:
+        return cls._from_config(config, dtype=torch.float32)
+    except AttributeError:
+        for name in getattr(config, "sub_configs", {}):
+            with contextlib.suppress(AttributeError):
+                return cls._from_config(getattr(config, name), dtype=torch.float32)
+        raise
 
 
 def _deepen(values: dict[str, Any], whole: Mapping[str, Any]) -> None:
@@ -236,7 +247,12 @@ def denoiser(component: Component, changed: Mapping[str, Any]) -> Any:
 
 def denoiser_config(component: Component) -> dict[str, Any]:
     """The arguments of a small denoiser."""
-    return toy_denoiser(constructor_defaults(_class(component)))
+    return toy_denoiser(denoiser_defaults(component))
+
+
+def denoiser_defaults(component: Component) -> dict[str, Any]:
+    """The arguments of a denoiser as its class has them."""
+    return constructor_defaults(_class(component))
 
 
 def _class(component: Component) -> Any:

@@ -1,6 +1,7 @@
 """Rules about what surrounds a model in VeOmni's repository: VEO801 to VEO804."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -257,6 +258,6 @@ def _strange(values: Any, owner: str, classes: Mapping[str, Mapping[str, str]], 
         annotation = classes[owner].get(str(key))
         if annotation is None:
             yield name
-        inner = next((cls for cls in classes if annotation and cls in annotation), None)
+        inner = next((word for word in re.findall(r"\w+", annotation or "") if word in classes), None)
         if inner is not None:
             yield from _strange(value, inner, classes, f"{name}.")
