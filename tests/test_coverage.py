@@ -36,7 +36,6 @@ REFUSED = {
 
 DENOISERS = {
     "Flux2Transformer2DModel": "shares its sequences, two streams of them",
-    "LTX2VideoTransformer3DModel": "answers pictures and sound",
     "SanaTransformer2DModel": "has linear attention, which no kernel takes the place of",
     "ZImageTransformer2DModel": "takes and answers lists",
 }
@@ -45,6 +44,8 @@ DENOISERS_TO_FINISH = {
     "DiTTransformer2DModel": "drops classes at random while it trains",
     "OmniGenTransformer2DModel": "has a config value that transformers rewrites",
 }
+# Why no small pipeline can be made around them, so that their conditions are not tried.
+UNTRIED = {"LTX2VideoTransformer3DModel": "there is no rule for connectors"}
 SHARES = {"Flux2Transformer2DModel"}
 QUICK = {"ctrl", "gpt_oss", "rembert", "olmo_hybrid", *REFUSED, "ZImageTransformer2DModel"}
 
@@ -92,9 +93,16 @@ def test_a_denoiser_with_a_to_do_is_not_proven(name: str, sides: Sides, tmp_path
     assert case.reason.startswith("1 to-do: write get_condition")
 
 
+@pytest.mark.parametrize("name", cases(UNTRIED))
+def test_a_denoiser_whose_conditions_were_not_tried_is_not_proven(name: str, sides: Sides, tmp_path: Path) -> None:
+    case = denoisers.cover_one(name, tmp_path / name, sides)
+    assert case.outcome == "not tested", case.reason
+    assert UNTRIED[name] in case.reason
+
+
 def test_the_sample_is_of_what_is_covered() -> None:
     assert {*PROVEN, *TO_FINISH, *REFUSED} <= set(names())
-    assert {*DENOISERS, *DENOISERS_TO_FINISH} <= set(denoisers.names())
+    assert {*DENOISERS, *DENOISERS_TO_FINISH, *UNTRIED} <= set(denoisers.names())
 
 
 def test_the_page_cuts_no_cell_and_names_no_machine() -> None:

@@ -1,6 +1,7 @@
 """What became of one model, and the page that tells it of all."""
 
 import re
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ _PROCESSES = 2
 _LONGEST = 300
 _TO_FINISH = frozenset({TODO, CHECK})  # the stages that are not tested where to-dos are left
 
-Outcome = Literal["proven", "to finish", "refused", "no toy", "fault"]
+Outcome = Literal["proven", "not tested", "to finish", "refused", "no toy", "fault"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,13 @@ def _share(cover_one: CoverOne, names: Sequence[str]) -> list[Case]:
         logs = Path(place) / "logs"
         logs.mkdir()
         with Sides(logs) as sides:
-            return [cover_one(name, Path(place) / name, sides) for name in names]
+            return [_told(cover_one(name, Path(place) / name, sides)) for name in names]
+
+
+def _told(case: Case) -> Case:
+    """Print a case as it ends."""
+    print(f"{case.name}: {case.outcome}: {case.reason}", file=sys.stderr, flush=True)
+    return case
 
 
 def proof(directory: Path, sides: Sides) -> tuple[Outcome, str]:

@@ -14,9 +14,11 @@ from omni_kit.upstream.diffusers.classes import transformer_names
 
 TARGET = "veomni"
 _SHARED, _ALONE = "equal", "no plan"
+_NOTHING = " | "
 _MEANING: dict[Outcome, str] = {
-    "proven": "what new-model writes passes `verify --quick`, with no edit by hand; what is saved is, in "
-    "tensors and config.json, what diffusers saves, and diffusers loads it",
+    "proven": "what new-model writes passes `verify --quick` and the level `hooks`, with no edit by hand; what is "
+    "saved is, in tensors and config.json, what diffusers saves, and diffusers loads it",
+    "not tested": "the transformer passes `verify --quick`, and its conditions could not be tried here",
     "to finish": "new-model leaves to-dos, and until they are done `verify` reports that they are",
     "refused": "new-model says why it would not be right, and writes nothing",
     "no toy": "diffusers cannot build or run it small, so nothing could be compared",
@@ -35,15 +37,29 @@ def cover_one(name: str, place: Path, sides: Sides) -> Case:
     try:
         scaffold = new_model(package, name, target=TARGET, into=place)
     except OmniKitError as error:
-        return Case(name, "", "refused", error.message)
+        return Case(name, _NOTHING, "refused", error.message)
     try:
         checkpoint = make_toy_checkpoint(name, place / "checkpoint", sides=sides)
     except OmniKitError as error:
-        return Case(name, "", "no toy", error.message.partition(": ")[2] or error.message)
+        return Case(name, _NOTHING, "no toy", error.message.partition(": ")[2] or error.message)
     outcome, reason = proof(place / package, sides)
+    conditions = ""
+    if outcome == "proven":
+        outcome, conditions, reason = _conditioned(place / package, sides, reason)
     shares = any((one.what, one.choice) == ("sequence parallelism", "patch") for one in scaffold.plan.decisions)
     about = _shared(place / package, checkpoint, sides) if shares and outcome == "proven" else _ALONE
-    return Case(name, about, outcome, reason)
+    return Case(name, f"{about} | {conditions}", outcome, reason)
+
+
+def _conditioned(directory: Path, sides: Sides, figure: str) -> tuple[Outcome, str, str]:
+    """What the level `hooks` says of the model of conditions: the outcome, what was compared, and figure or reason."""
+    try:
+        (level,) = run_parity(directory, ["hooks"], sides=sides).levels
+    except OmniKitError as error:
+        return "not tested", "", error.message
+    if level.status == "pass":
+        return "proven", _SHARED, figure
+    return ("fault" if level.status == "fail" else "not tested"), "", level.reason
 
 
 def _shared(directory: Path, checkpoint: Path, sides: Sides) -> str:
@@ -70,5 +86,6 @@ def page(cases: Sequence[Case]) -> str:
         f"Made by `make coverage-dit` with {library.name} {library.version}: every transformer that it exports, from a",
         "toy with the library's own class. A toy is small and keeps the model's decisions. Where the class says how a",
         "sequence is shared among processes, two and four of them are compared with one, on even and odd lengths.",
+        "Conditions are compared with the pipeline's own: latents, embeddings, timesteps, noise levels and targets.",
     ]
-    return as_markdown(heading, _MEANING, ("class", "sequence parallelism"), cases)
+    return as_markdown(heading, _MEANING, ("class", "sequence parallelism", "conditions"), cases)
