@@ -5,6 +5,7 @@ import inspect
 import json
 import random
 import runpy
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +17,13 @@ import pytest
 import yaml
 from PIL import Image
 
+from omni_checkers import check
 from omni_kit.errors import BadInput, OmniKitError, Refusal
+from omni_kit.parity.candidate import find_candidate
 from omni_kit.pysource.library import find_library
 from omni_kit.scaffold import new_model
 from omni_kit.targets.protocol import Request
+from omni_kit.targets.sides import Ability
 from omni_kit.targets.veomni.dit.plan import make_plan
 from omni_kit.upstream.diffusers.classes import transformer_names
 from omni_kit.upstream.subject import open_source
@@ -198,6 +202,32 @@ def test_in_tree_the_aggregate_imports_it(checkout: Path) -> None:
     assert "from . import mine, wan" in aggregate or "from . import wan, mine" in aggregate
     assert '"mine"' in aggregate
     assert (checkout / "configs/dit/mine.yaml").is_file()
+    launcher = (checkout / "veomni/models/diffusers/mine/train.py").read_text(encoding="utf-8")
+    assert "-m veomni.models.diffusers.mine.train configs/dit/mine.yaml" in launcher
+    assert "import veomni.models.diffusers.mine.mine_condition.data" in launcher
+
+
+def test_its_training_file_has_no_argument_that_the_trainer_lacks(checkout: Path) -> None:
+    package = find_library("veomni").root
+    for name in ("arguments/arguments_types.py", "trainer/dit_trainer.py"):
+        (checkout / "veomni" / name).parent.mkdir()
+        shutil.copy(package / name, checkout / "veomni" / name)
+    new_model("mine", SOURCE, target="veomni", into=checkout, style="in-tree")
+    found = [checkout / "veomni/models/diffusers/mine"]
+    file = checkout / "configs/dit/mine.yaml"
+
+    assert check(found, select=["VEO804"]).findings == []
+    file.write_text(file.read_text(encoding="utf-8").replace("mm_configs:", "media:"), encoding="utf-8")
+    assert [one.message for one in check(found, select=["VEO804"]).findings] == ["VeOmni has no argument 'data.media'"]
+
+
+def test_what_can_be_trained_has_a_launcher_data_and_a_training_file(checkout: Path) -> None:
+    new_model("mine", SOURCE, target="veomni", into=checkout, style="in-tree")
+    found = checkout / "veomni/models/diffusers/mine"
+
+    assert Ability.train in find_candidate(found).offers
+    (checkout / "configs/dit/mine.yaml").unlink()
+    assert Ability.train not in find_candidate(found).offers
     assert (checkout / "configs/model_configs/mine/mine.json").is_file()
     assert (checkout / "tests/models/test_mine_parity.py").is_file()
 

@@ -1,15 +1,20 @@
 """What every comparison of a model directory of VeOmni has in common, whatever its kind."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from omni_kit.targets.sides import Candidate
 from omni_kit.targets.veomni.installing import INSTALL_VEOMNI
 from omni_kit.targets.veomni.model_dir import ModelDir
 
-TRAINING_FILE = "train.yaml"
-"""What an integration that `train` can run has."""
 _TOY_CONFIG = "toy_config.json"
+
+
+def trains(found: ModelDir) -> bool:
+    """Return whether a directory has what the level `train` runs: a launcher, a maker of data, and a training file."""
+    own = all((found.path / name).is_file() for name in ("train.py", "make_data.py"))
+    return own and Path(f"{found.training_files}.yaml").is_file()
 
 
 def candidate(
@@ -38,4 +43,5 @@ def _side_options(found: ModelDir) -> Mapping[str, Any]:
         "import_name": found.import_name,
         "sys_path": str(found.sys_path),
         "registered": list(found.registered),
+        "training_files": str(found.training_files),
     }

@@ -38,6 +38,14 @@ class ModelDir:
     sys_path: Path
     registered: Mapping[str, int]
 
+    @property
+    def training_files(self) -> Path:
+        """What the paths of its training files begin with: a checkout has all of them in one folder."""
+        if self.style == "plugin":
+            return self.path / "train"
+        folder = "dit" if self.path.parent.name == "diffusers" else "text"
+        return self.sys_path / "configs" / folder / self.path.name
+
 
 def find_model_dir(path: Path) -> ModelDir:
     """Reads what `path` registers, without importing anything.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from omni_kit.targets.protocol import IntegrationPlan, Request
 from omni_kit.targets.sides import DENOISER, DIFFUSERS, Ability, Candidate
-from omni_kit.targets.veomni.comparing import TRAINING_FILE, candidate
+from omni_kit.targets.veomni.comparing import candidate, trains
 from omni_kit.targets.veomni.dit.directories import denoiser_class, find_transformer
 from omni_kit.upstream.subject import Subject
 
@@ -25,6 +25,7 @@ class DitHandler:
 
     def candidate(self, path: Path) -> Candidate:
         """A wrapper's directory beside the class of diffusers that it registers a model for."""
-        found = candidate(find_transformer(path), denoiser_class, builder=_SIDE, reference=DIFFUSERS, feed=DENOISER)
-        trains = {Ability.train} if (found.path / TRAINING_FILE).is_file() else set()
-        return replace(found, offers=found.offers | {Ability.ways, Ability.hooks, Ability.adapters} | trains)
+        model = find_transformer(path)
+        found = candidate(model, denoiser_class, builder=_SIDE, reference=DIFFUSERS, feed=DENOISER)
+        own = {Ability.ways, Ability.hooks, Ability.adapters}
+        return replace(found, offers=found.offers | own | ({Ability.train} if trains(model) else set()))

@@ -5,30 +5,33 @@ A transformer that has learned its targets by heart must draw, in that pipeline,
 
 import contextlib
 import inspect
-import json
-import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from omni_kit.errors import BadInput
-from omni_kit.targets.references.pipelines import PipelineBuilder, read_pipeline
+from omni_kit.targets.references.pipelines import read_pipeline
 from omni_kit.targets.replacing import replaced
-from omni_kit.toys.feeds.pipeline import PROMPTS, PipelineFeed
-from omni_kit.toys.pipelines.parts import told
-from omni_kit.upstream.diffusers.calling import FRAMES
+from omni_kit.targets.veomni.dit.small_pipeline import (
+    FRAME_COUNT,
+    SIZES,
+    STEPS,
+    call_arguments,
+    decoded_latents,
+    drawn_shape,
+    draws_own_size,
+    encoding,
+    media,
+)
+from omni_kit.toys.feeds.pipeline import PROMPTS
 from omni_kit.upstream.diffusers.signatures import STEP_NAMES
 
 GET, PROCESS, MODEL = "get_condition", "process_condition", "the trainer's call"
 Fault = tuple[str, str]
 IN_FULL = {"torch_dtype_of_encoders": "float32"}
 """What configs of conditions that `new-model` makes are told, so that rounding excuses nothing."""
-_SIZES, _FRAMES, _STEPS = ((64, 64), (64, 96)), 5, 3  # as many frames as small pipelines are fitted to
 _DRAWS, _MORE_DRAWS = 12, 3000  # of noise, by which times and noise levels are told: at last nearly all there are
 _CLOSE = 1e-3  # of the largest element: what a wrong scale or shift does is a hundred times as much
 _GUESSED = 5e-2  # between the times that were drawn, what was learned is guessed
@@ -37,12 +40,7 @@ _LEVEL = 5e-3  # of a noise level from 0 to 1: what is between two of a thousand
 _MANY, _APART = 512, 0.12  # draws, and how far apart two distributions are that no chance explains: one in a million
 _CHOICES = ("shift", "sampling", "weighting", "distribution")  # in names of settings that choose a distribution
 _NO_NOISE = 1e-6  # a level at which a step goes nowhere, whatever is answered
-_SHIFTS = "use_dynamic_shifting"
 _TARGET, _CLEAN = "training_target", "latents"
-
-
-class NotTried(Exception):
-    """There is nothing to teach with; why."""
 
 
 @dataclass
@@ -51,15 +49,22 @@ class TrainingBatch:
 
     Attributes:
         pipeline: diffusers' own, of the same parts.
+        own_size: it draws other sizes than it is asked for.
         encoded: what the autoencoder made of the media of each sample.
         given: what `get_condition` answered.
         ready: what `process_condition` answered, draw by draw.
     """
 
     pipeline: Any
+    own_size: bool
     encoded: Sequence[torch.Tensor]
     given: Mapping[str, Any]
     ready: Sequence[Mapping[str, Any]]
+
+    def media(self, sizes: Sequence[tuple[int, int]]) -> dict[str, Any]:
+        """A sample of each size, as the pipeline draws it."""
+        shapes = [drawn_shape(self.pipeline, size) if self.own_size else (FRAME_COUNT, *size) for size in sizes]
+        return media(self.pipeline, shapes)
 
     @property
     def arguments(self) -> list[str]:
@@ -77,106 +82,14 @@ class TrainingBatch:
         return getattr(self.pipeline, read_pipeline(type(self.pipeline).__name__).denoiser.name)
 
 
-def toy(pipeline_class: str, root: Path) -> Any:
-    """A small pipeline of a class, saved below `root`.
-
-    Raises:
-        NotTried: none can be made.
-    """
-    try:
-        return _fitting_toy(pipeline_class, root)
-    except (NotTried, ImportError):
-        raise
-    except Exception as error:  # whatever a pipeline raises that was made for other sizes
-        raise NotTried(f"a small {pipeline_class} fails with {told(error)}") from error
-
-
-def _fitting_toy(pipeline_class: str, root: Path) -> Any:
-    pipeline = _toy(pipeline_class, root)
-    if not (said := _misfit(pipeline)):
-        return pipeline
-    if levels := _levels_wanted(pipeline):
-        file = root.parent / "toy_config.json"
-        file.write_text(json.dumps({"class": pipeline_class, "changed": {"vae": levels}}), encoding="utf-8")
-        shutil.rmtree(root)
-        pipeline = _toy(str(file), root)
-        said = _misfit(pipeline)
-    if said:
-        raise NotTried(f"{pipeline_class} takes the size of latents from elsewhere: {said}")
-    return pipeline
-
-
-def _toy(source: str, root: Path) -> Any:
-    builder = PipelineBuilder()
-    builder.open({})
-    try:
-        builder.make_toy(source, PipelineFeed())
-    except BadInput as error:
-        raise NotTried(error.message) from error
-    builder.save_toy(None, root, "hub")
-    _shift_by_size(root)
-    pipeline = _loaded(root)
-    if not hasattr(getattr(pipeline, "vae", None), "encode"):
-        raise NotTried(f"{type(pipeline).__name__} has no autoencoder that encodes")
-    if "height" not in inspect.signature(pipeline.__call__).parameters:
-        raise NotTried(f"VeOmni's data has images and videos, and {type(pipeline).__name__} draws neither")
-    return pipeline
-
-
-def _misfit(pipeline: Any) -> str:
-    """The shape of a pipeline's latents where its autoencoder makes another number of them; empty where they agree."""
-    pixels = torch.zeros(1, 3, *([_FRAMES] if _filmed(pipeline) or _deep(pipeline) else []), *_SIZES[0])
-    pixels = pixels if _filmed(pipeline) or not _deep(pipeline) else pixels[:, :, :1]
-    pixels = pixels[0].transpose(0, 1) if _filmed(pipeline) and not _deep(pipeline) else pixels  # frame by frame
-    made: list[torch.Tensor] = []
-    with _encoding(type(pipeline.vae), made), torch.no_grad():
-        pipeline.vae.encode(pixels)
-    found = _decodes(pipeline, lambda _: contextlib.nullcontext())
-    return "" if found.numel() == made[0].numel() else f"{list(found.shape)} in a small one"
-
-
-def _levels_wanted(pipeline: Any) -> dict[str, Any]:
-    """The arguments of an autoencoder that makes latents as small as the pipeline says; none where it does not say."""
-    config, scale = pipeline.vae.config, getattr(pipeline, "vae_scale_factor", None)
-    channels = config.get("block_out_channels")
-    if not isinstance(scale, int) or scale & (scale - 1):
-        return {}
-    if not channels:
-        return _patches_wanted(config, scale)
-    count = scale.bit_length()
-    names = [name for name, value in config.items() if isinstance(value, list | tuple) and len(value) == len(channels)]
-    names = [name for name in names if name == "block_out_channels" or name.endswith("block_types")]
-    return {name: [config[name][0]] * count for name in names}
-
-
-def _patches_wanted(config: Mapping[str, Any], scale: int) -> dict[str, Any]:
-    """The same of one that takes patches of pixels, and as many channels of each."""
-    own = config.get("scale_factor_spatial")
-    if "patch_size" not in config or not isinstance(own, int) or scale % own or scale == own:
-        return {}
-    side, colours = scale // own, ("in_channels", "out_channels")
-    wanted = {name: 3 * side**2 for name in colours if config.get(name) == 3}
-    return {"patch_size": side, "scale_factor_spatial": scale, **wanted}
-
-
-def _shift_by_size(root: Path) -> None:
-    """Let the scheduler shift noise levels by the size of latents, if the pipeline says by how much."""
-    file = root / "scheduler" / "scheduler_config.json"
-    if not file.is_file():
-        return
-    values = json.loads(file.read_text(encoding="utf-8"))
-    source = inspect.getsource(type(_loaded(root)).__call__)
-    if _SHIFTS in values and re.search(r"\bmu\s*=", source):
-        file.write_text(json.dumps({**values, _SHIFTS: True}), encoding="utf-8")
-
-
 def training_batch(condition: Any, pipeline: Any) -> TrainingBatch:
     """Asks a model of conditions for two samples of different sizes, as a trainer does."""
     encoded: list[torch.Tensor] = []
-    with _encoding(type(pipeline.vae), encoded):
-        given = condition.get_condition(inputs=list(PROMPTS), outputs=None, **_media(_filmed(pipeline)))
-    taught = TrainingBatch(pipeline, encoded, given, [])
-    taught.ready = _draws(taught, condition, given, _DRAWS)
+    taught = TrainingBatch(pipeline, draws_own_size(pipeline), encoded, {}, [])
+    given = taught.media(SIZES)
+    with encoding(type(pipeline.vae), encoded):
+        taught.given = condition.get_condition(inputs=list(PROMPTS), outputs=None, **given)
+    taught.ready = _draws(taught, condition, taught.given, _DRAWS)
     return taught
 
 
@@ -236,7 +149,7 @@ def _off_conditions(taught: TrainingBatch, condition: Any) -> Iterator[str]:
     that a model is trained with, are the trainer's choice.
     """
     settings = {name: getattr(condition.config, name, None) for name in ("guidance_scale", "max_sequence_length")}
-    expected = _passed(taught.pipeline, _SIZES[0], _STEPS, settings)
+    expected = _passed(taught.pipeline, SIZES[0], STEPS, settings)
     ready = taught.ready[0]
     for name in taught.arguments[1:]:
         if name == taught.step or not (wanted := _tensors(expected.get(name))):
@@ -299,8 +212,8 @@ def _off_schedule(taught: TrainingBatch, condition: Any) -> str:
 
     Looked at where clean latents and noise are mixed by a noise level, as in flow matching.
     """
-    for size in (*_SIZES, _LARGE):
-        given = condition.get_condition(inputs=[PROMPTS[0]], outputs=None, **_media(_filmed(taught.pipeline), [size]))
+    for size in (*SIZES, _LARGE):
+        given = condition.get_condition(inputs=[PROMPTS[0]], outputs=None, **taught.media([size]))
         drawn = [_weights(taught, one) for one in _draws(taught, condition, given, _DRAWS)]
         if not all(abs(noisy + clean) < _CLOSE * abs(noisy) for _, noisy, clean in drawn):
             return ""
@@ -356,7 +269,7 @@ def _passed(
         raise Seen
 
     with replaced(cls, "forward", forward), contextlib.suppress(Seen), torch.no_grad():
-        pipeline(**_asked(pipeline, size, steps, settings or {}))
+        pipeline(**call_arguments(pipeline, size, steps, settings or {}))
     return found
 
 
@@ -381,7 +294,7 @@ def _learned(
         weighed += [_weights(taught, one) for one in _draws(taught, condition, taught.given, _MORE_DRAWS)]
     times, noisy, clean = np.array(sorted(weighed)).T
     sign = float(np.sign(noisy.mean()))
-    on_schedule = _schedule_of(taught.pipeline, _SIZES[0]) if flows else (times, noisy)
+    on_schedule = _schedule_of(taught.pipeline, SIZES[0]) if flows else (times, noisy)
     first = taught.ready[0][_CLEAN][0]
 
     def answer(given: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
@@ -437,51 +350,11 @@ def _ending_at(clean: torch.Tensor) -> Callable[[Any], Any]:
 
 def _decoded(taught: TrainingBatch, changed: Callable[[Any], Any], close: float = _CLOSE) -> str:
     """How what the pipeline decodes is not what was encoded of the first sample; empty where it is."""
-    found, expected = _decodes(taught.pipeline, changed), taught.encoded[0]
+    found, expected = decoded_latents(taught.pipeline, changed), taught.encoded[0]
     if found.numel() != expected.numel():
         return f"{list(found.shape)} instead of {list(expected.shape)}"
     found = found.reshape(expected.shape)
     return "" if _near(found, expected, close) else _off(found, expected)
-
-
-def _decodes(pipeline: Any, changed: Callable[[Any], Any]) -> torch.Tensor:
-    """What a pipeline hands its autoencoder."""
-    seen: list[torch.Tensor] = []
-
-    class Seen(Exception):
-        """Ends the pipeline at its decoder."""
-
-    def decode(latents: torch.Tensor, *args: Any, **kwargs: Any) -> None:
-        seen.append(latents)
-        raise Seen
-
-    with changed(pipeline), replaced(pipeline.vae, "decode", decode), contextlib.suppress(Seen), torch.no_grad():
-        pipeline(**_asked(pipeline, _SIZES[0], _STEPS))
-    return seen[0]
-
-
-def _asked(
-    pipeline: Any, size: tuple[int, int], steps: int, settings: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """The arguments of a pipeline's call."""
-    rows, columns = size
-    asked = {
-        "prompt": PROMPTS[0], "height": rows, "width": columns, "num_inference_steps": steps,
-        "guidance_scale": 1.0, "use_resolution_binning": False, "generator": torch.Generator().manual_seed(0),
-        **dict.fromkeys(FRAMES, _FRAMES),
-    }  # fmt: skip
-    asked |= {name: value for name, value in (settings or {}).items() if value is not None}
-    taken = inspect.signature(pipeline.__call__).parameters
-    return {name: value for name, value in asked.items() if name in taken}
-
-
-def _filmed(pipeline: Any) -> bool:
-    return any(name in FRAMES for name in inspect.signature(pipeline.__call__).parameters)
-
-
-def _deep(pipeline: Any) -> bool:
-    """Whether its autoencoder's convolutions go along frames."""
-    return any(parameter.dim() == 5 for parameter in pipeline.vae.parameters())
 
 
 @torch.no_grad()
@@ -498,45 +371,6 @@ def answers_off(taught: TrainingBatch, wrapper: Any) -> Iterator[str]:
         expected = expected[0] if isinstance(expected, list) else expected
         if prediction.shape == expected.shape and not _near(prediction, expected):
             yield f"sample {number} is answered otherwise than by diffusers' model: {_off(prediction, expected)}"
-
-
-@contextlib.contextmanager
-def _encoding(cls: type, encoded: list[torch.Tensor]) -> Iterator[None]:
-    """Notes what autoencoders of a class make, which is its mean, whether a sample is drawn or not."""
-    right = cls.encode  # type: ignore[attr-defined]
-
-    def encode(*args: Any, **kwargs: Any) -> Any:
-        answer = right(*args, **kwargs)
-        held = getattr(answer, "latent_dist", None) or answer[0]
-        if hasattr(held, "mean") and not isinstance(held, torch.Tensor):
-            held.std = held.var = torch.zeros_like(held.mean)
-        encoded.append((held if isinstance(held, torch.Tensor) else held.mean).detach().clone())
-        return answer
-
-    with replaced(cls, "encode", encode):
-        yield
-
-
-def _media(films: bool, sizes: Sequence[tuple[int, int]] = _SIZES) -> dict[str, Any]:
-    """A sample of each size, as the data pipeline hands them: pictures, or frames of bytes."""
-    from PIL import Image
-
-    made = []
-    for rows, columns in sizes:
-        x, y, t = np.meshgrid(np.linspace(0, 3, columns), np.linspace(0, 2, rows), np.linspace(0, 1, _FRAMES))
-        frames = np.stack([np.sin(x + t), np.cos(y - t), np.sin(x * y)])  # [3, rows, columns, frames]
-        made.append(((frames + 1) * 127.5).astype(np.uint8))
-    if films:
-        return {"images": [[] for _ in made], "videos": [[torch.from_numpy(one).permute(3, 0, 1, 2)] for one in made]}
-    return {"images": [[Image.fromarray(one[..., 0].transpose(1, 2, 0))] for one in made], "videos": [[] for _ in made]}
-
-
-def _loaded(root: Path) -> Any:
-    from diffusers import DiffusionPipeline
-
-    pipeline = DiffusionPipeline.from_pretrained(root)
-    pipeline.set_progress_bar_config(disable=True)
-    return pipeline
 
 
 def _first(values: Any) -> torch.Tensor:

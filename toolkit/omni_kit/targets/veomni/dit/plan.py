@@ -120,6 +120,7 @@ class _Planner:
             "test_path": self._test, "pipeline": self.condition.pipeline,
             "denoiser": self.condition.denoiser or "transformer", "lora_modules": self._adapted, "films": self._films,
             "model_path": given.path, "download": given.download, "given": given.given,
+            "package": base.replace("/", "."), "training_file": f"{yaml}.yaml",
         }  # fmt: skip
         yield NewFile(f"{base}/__init__.py", "__init__.py.jinja", context=shared)
         yield from self._package("transformer", vars(self.transformer), ["attention"], self.transformer.kernels)
@@ -131,9 +132,8 @@ class _Planner:
         if self._adapted:
             yield NewFile(f"{yaml}_lora.yaml", "train.yaml.jinja", context={**shared, "lora": True})
         yield NewFile(f"{base}/{name}_condition/data.py", "condition/data.py.jinja", context=vars(self.transformer))
-        if not self.in_tree:
-            yield NewFile(f"{base}/train.py", "train.py.jinja", context=shared)
-            yield NewFile(f"{base}/make_data.py", "make_data.py.jinja", context=shared)
+        yield NewFile(f"{base}/train.py", "train.py.jinja", context=shared)
+        yield NewFile(f"{base}/make_data.py", "make_data.py.jinja", context=shared)
         yield NewFile(config, text=_json({**self._values, **self._signed}))
         yield NewFile(self._test, "test_parity.py.jinja", context=shared)
         toy = f"{base}/toy_config.json"

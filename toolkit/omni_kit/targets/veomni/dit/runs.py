@@ -14,6 +14,7 @@ import yaml
 from omni_kit.documents import read_mapping
 from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import ADAPTED, ALONE, EMBEDDED, OFFLINE, RESUMED, WHOLE, TrainingRun
+from omni_kit.targets.veomni.dit.small_pipeline import Shape
 from omni_kit.targets.veomni.runtime.trainer import (
     ONE_GPU,
     SAVED,
@@ -25,8 +26,8 @@ from omni_kit.targets.veomni.runtime.trainer import (
     small_settings,
 )
 
-_FULL, _LORA = "train.yaml", "train_lora.yaml"
-_SAMPLES, _SIDE, _FRAMES = 16, 64, 9
+_FULL, _LORA = ".yaml", "_lora.yaml"
+_SAMPLES, _FRAMES = 16, 9
 
 
 @dataclass(frozen=True)
@@ -35,22 +36,26 @@ class DitRuns:
 
     Attributes:
         path: its directory; `package`, as it is imported.
+        training_files: what the paths of its training files begin with.
         pipeline: a small pipeline on disk; `denoiser`, the folder of its transformer.
         signed: what VeOmni's config of the transformer says beside diffusers' own: the keys of the registry.
         where: for data and what the trainer writes.
+        shape: frames, rows and columns of the media that the pipeline draws.
     """
 
     path: Path
+    training_files: str
     package: str
     pipeline: Path
     denoiser: str
     signed: Mapping[str, str]
     where: Path
+    shape: Shape
 
     def planned(self) -> tuple[list[TrainingRun], list[str]]:
         """The runs, in order; and what is wrong with the training files."""
         module = f"{self.package}.train"
-        files = [self.path / name for name in (_FULL, _LORA) if (self.path / name).is_file()]
+        files = [self._own(name) for name in (_FULL, _LORA) if self._own(name).is_file()]
         own = [TrainingRun(file.name, module, [str(file), *plain_settings()], several(), "") for file in files]
         runs = list(self._runs(module))
         return runs, list(refused([*own, *runs]))
@@ -60,7 +65,8 @@ class DitRuns:
         """A data set by the integration's own maker."""
         made = self.where / "data.jsonl"
         made.parent.mkdir(parents=True, exist_ok=True)
-        options = {"--samples": _SAMPLES, "--size": _SIDE, "--frames": _FRAMES}
+        frames, rows, _ = self.shape
+        options = {"--samples": _SAMPLES, "--size": rows, "--frames": max(_FRAMES, frames)}
         text = (self.path / "make_data.py").read_text(encoding="utf-8")
         told = [part for name, value in options.items() if name in text for part in (name, str(value))]
         with replaced(sys, "argv", ["make_data", str(made), *told]):
@@ -83,11 +89,15 @@ class DitRuns:
         made.write_text(json.dumps({**values, **self.signed}), encoding="utf-8")
         return made
 
+    def _own(self, ending: str) -> Path:
+        """A training file as it is."""
+        return Path(f"{self.training_files}{ending}")
+
     def _file(self, name: str) -> Path:
         """A training file with the one setting that the command line cannot give: encoders in float32."""
-        values = read_mapping(self.path / name)
+        values = read_mapping(self._own(name))
         values["model"].setdefault("condition_model_cfg", {})["torch_dtype_of_encoders"] = "float32"
-        made = self.where / "files" / name
+        made = self.where / "files" / self._own(name).name
         made.parent.mkdir(parents=True, exist_ok=True)
         made.write_text(yaml.safe_dump(values), encoding="utf-8")
         return made
@@ -110,7 +120,7 @@ class DitRuns:
         }
         yield self._run(EMBEDDED, module, _FULL, several(), self._data, storing)
         yield self._run(OFFLINE, module, _FULL, several(), stored, {"train.training_task": "offline_training"})
-        if (self.path / _LORA).is_file():
+        if self._own(_LORA).is_file():
             adapter = str(out / ADAPTED / f"global_step_{STEPS}")
             saved: dict[str, object] = {"train.checkpoint.save_steps": SAVED}
             yield self._run(ADAPTED, module, _LORA, several(), self._data, online | saved, adapter=adapter)

@@ -18,14 +18,13 @@ from omni_kit.targets.veomni.dit.overfit_check import (
     MODEL,
     PROCESS,
     Fault,
-    NotTried,
     TrainingBatch,
     answers_off,
     faults_of,
-    toy,
     training_batch,
 )
 from omni_kit.targets.veomni.dit.runs import DitRuns
+from omni_kit.targets.veomni.dit.small_pipeline import SIZES, NotTried, drawn_shape, toy
 from omni_kit.targets.veomni.dit.train import in_low_precision, processors_of, shares_by_flash, shares_sequences, step
 from omni_kit.targets.veomni.runtime import trainer
 from omni_kit.targets.veomni.runtime.attention import SHARED, use_packed_attention
@@ -39,6 +38,7 @@ from omni_kit.toys.tensors import Tensors
 from omni_kit.upstream.diffusers.pipelines import pipeline_of
 
 _SHARDS = 3
+_UNTRIED = "text conditioning not tested"
 _LATENTS = "latents"
 _OWN_LOSS = "the loss is VeOmni's flow-matching objective, written again for upstream, whose model has none"
 _ONE_BY_ONE = "VeOmni's wrapper takes the samples of a batch one at a time, and so does upstream here"
@@ -74,8 +74,8 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         with tempfile.TemporaryDirectory() as place:
             try:
                 return [GET, PROCESS, MODEL], self._taught(checkpoint, Path(place))
-            except (NotTried, ImportError) as reason:
-                raise MissingRequirement(f"text conditioning not tested: {reason}") from reason
+            except (NotTried, ImportError, MissingRequirement) as reason:
+                raise MissingRequirement(f"{_UNTRIED}: {reason}", getattr(reason, "hint", "")) from reason
 
     def _taught(self, checkpoint: Path, place: Path) -> list[Fault]:
         from veomni.models.loader import MODEL_CONFIG_REGISTRY, MODELING_REGISTRY
@@ -123,7 +123,7 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
         if read is None:
             raise MissingRequirement("diffusers has no pipeline that draws with it from a prompt alone")
         try:
-            toy(read.cls.node.name, where / "pipeline")
+            shape = drawn_shape(toy(read.cls.node.name, where / "pipeline"), SIZES[0])
         except NotTried as reason:
             raise MissingRequirement(f"no small pipeline could be made: {reason}") from reason
         trainer.prepare(f"{self._import_name}.train")
@@ -131,7 +131,16 @@ class VeOmniDiffusionBuilder(VeOmniBuilder):
             "model_type": type(built.config).model_type,
             "condition_model_type": built.config.condition_model_type,
         }
-        runs = DitRuns(self._path, self._import_name, where / "pipeline", read.denoiser.name, signed, where)
+        runs = DitRuns(
+            self._path,
+            self._training_files,
+            self._import_name,
+            where / "pipeline",
+            read.denoiser.name,
+            signed,
+            where,
+            shape,
+        )
         found = runs.planned()
         self._notes = trainer.said()
         return found

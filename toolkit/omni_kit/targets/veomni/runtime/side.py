@@ -74,6 +74,7 @@ class VeOmniBuilder:
 
         directory = Path(options["path"])
         self._import_name, self._path = str(options["import_name"]), directory
+        self._training_files = str(options["training_files"])
         if options["style"] == "in-tree":
             _forget_overrides(MODELING_REGISTRY, options["registered"])
         module = importlib.import_module(options["import_name"])
@@ -282,7 +283,7 @@ class VeOmniBuilder:
     def training_runs(self, checkpoint: Path, where: Path) -> tuple[list[TrainingRun], list[str]]:
         """On the integration's own training files, data and launcher, with overrides for a small model."""
         modules = {name.rpartition(".")[2] for name, _ in self._build(checkpoint, None, "meta").named_modules()}
-        found = TextRuns(self._path, self._import_name, checkpoint, modules, where).planned()
+        found = TextRuns(self._path, self._training_files, self._import_name, checkpoint, modules, where).planned()
         for run in found[0]:
             trainer.prepare(run.module)
         self._notes = trainer.said()

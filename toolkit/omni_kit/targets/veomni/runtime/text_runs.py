@@ -24,7 +24,7 @@ from omni_kit.targets.veomni.runtime.trainer import (
     small_settings,
 )
 
-FULL, LORA = "train.yaml", "train_lora.yaml"
+FULL, LORA = ".yaml", "_lora.yaml"
 _SAMPLES = 256
 _LENGTH = 64  # tokens of a row
 _UNKNOWN = "<unk>"
@@ -39,12 +39,14 @@ class TextRuns:
 
     Attributes:
         path: its directory; `package`, as it is imported.
+        training_files: what the paths of its training files begin with.
         checkpoint: of the toy, in upstream's layout.
         modules: the last names of the model's modules.
         where: for models, data and what the trainer writes.
     """
 
     path: Path
+    training_files: str
     package: str
     checkpoint: Path
     modules: Set[str]
@@ -59,11 +61,16 @@ class TextRuns:
 
     def _unknown_modules(self) -> Iterator[str]:
         """What the adapters' training file names and the model does not have: peft passes over it without a word."""
-        settings = read_mapping(self.path / LORA).get("model") or {} if (self.path / LORA).is_file() else {}
+        settings = read_mapping(self._own(LORA)).get("model") or {} if self._own(LORA).is_file() else {}
         named = (settings.get("lora_config") or {}).get("lora_modules") or []
         known = set(self.modules) | set(_FUSED)
         if isinstance(named, list) and (unknown := [one for one in named if str(one).rpartition(".")[2] not in known]):
-            yield f"{LORA}: lora_modules names {', '.join(map(str, unknown))}, which the model does not have"
+            names = ", ".join(map(str, unknown))
+            yield f"{self._own(LORA).name}: lora_modules names {names}, which the model does not have"
+
+    def _own(self, ending: str) -> Path:
+        """A training file as it is."""
+        return Path(f"{self.training_files}{ending}")
 
     @property
     def _model(self) -> Path:
@@ -116,7 +123,7 @@ class TextRuns:
 
     def _runs(self) -> Iterator[TrainingRun]:
         out = self.where / "out"
-        packs = (read_mapping(self.path / FULL).get("train") or {}).get("dyn_bsz", True)
+        packs = (read_mapping(self._own(FULL)).get("train") or {}).get("dyn_bsz", True)
         saving = [f"--train.checkpoint.{name}={SAVED}" for name in ("save_steps", "hf_save_steps")]
         last = out / WHOLE / "checkpoints" / f"global_step_{STEPS}"
         yield self._run(WHOLE, FULL, several(), self._model, self._data, saving, export=str(last / "hf_ckpt"))
@@ -126,7 +133,7 @@ class TextRuns:
         alone = as_arguments(ONE_GPU)
         alone += ["--train.pad_to_length=true"] if packs else []
         yield self._run(ALONE, FULL, 1, self._plain_model, self._repeated, alone)
-        if (self.path / LORA).is_file():
+        if self._own(LORA).is_file():
             adapter = str(out / ADAPTED / f"global_step_{STEPS}")
             yield self._run(ADAPTED, LORA, several(), self._model, self._data, saving[:1], adapter=adapter)
             middle = out / ADAPTED / "checkpoints" / f"global_step_{SAVED}"
@@ -142,7 +149,7 @@ class TextRuns:
             "data.chat_template": "default",
             "data.max_seq_len": _LENGTH,
         }
-        arguments = [str(self.path / file), *as_arguments(told), *plain_settings(), *more]
+        arguments = [str(self._own(file)), *as_arguments(told), *plain_settings(), *more]
         return TrainingRun(name, f"{self.package}.train", arguments, processes, str(model), **fields)
 
 

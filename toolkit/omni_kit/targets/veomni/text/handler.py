@@ -5,7 +5,7 @@ from pathlib import Path
 
 from omni_kit.targets.protocol import Decision, IntegrationPlan, Request
 from omni_kit.targets.sides import LANGUAGE, TRANSFORMERS, Ability, Candidate
-from omni_kit.targets.veomni.comparing import TRAINING_FILE, candidate
+from omni_kit.targets.veomni.comparing import candidate, trains
 from omni_kit.targets.veomni.model_dir import ModelDir, find_model_dir
 from omni_kit.toys.modules import with_experts
 from omni_kit.upstream.subject import Subject
@@ -30,11 +30,12 @@ class TextHandler:
 
     def candidate(self, path: Path) -> Candidate:
         """A model directory beside transformers' own classes, in the same language."""
-        found = candidate(find_model_dir(path), _first_key, builder=_SIDE, reference=TRANSFORMERS, feed=LANGUAGE)
+        model = find_model_dir(path)
+        found = candidate(model, _first_key, builder=_SIDE, reference=TRANSFORMERS, feed=LANGUAGE)
         own = {Ability.ways, Ability.hooks, Ability.adapters, Ability.kernels}
         # A toy has no processor, which a training on pictures begins with.
-        trains = (found.path / TRAINING_FILE).is_file() and not (found.path / MEDIA_FILE).is_file()
-        return replace(found, offers=found.offers | own | ({Ability.train} if trains else set()))
+        training = {Ability.train} if trains(model) and not (found.path / MEDIA_FILE).is_file() else set()
+        return replace(found, offers=found.offers | own | training)
 
     def sites(self, subject: Subject) -> tuple[Decision, ...]:
         """Where VeOmni's kernels fit, whether an integration can be written or not; nothing without a head for text."""

@@ -214,16 +214,18 @@ class _Planner:
             yield NewFile(f"{base}/README.md", "README.md.jinja", context={**context, **vars(self.training)})
 
     def _training_files(self) -> Iterator[NewFile]:
-        """VeOmni's arguments, full and LoRA; a plugin also brings what starts the trainer and a maker of data."""
-        name, base = self.request.name, self.base
-        context = {**vars(self.context), **self._media, **vars(self.training), "kernels": dict(self.request.kernels)}
-        yaml = f"configs/text/{name}" if self.in_tree else f"{base}/train"
+        """VeOmni's arguments, full and LoRA, what starts the trainer, and a maker of data."""
+        base = self.base
+        yaml = f"configs/text/{self.request.name}" if self.in_tree else f"{base}/train"
+        context = {
+            **vars(self.context), **self._media, **vars(self.training), "kernels": dict(self.request.kernels),
+            "package": base.replace("/", "."), "training_file": f"{yaml}.yaml",
+        }  # fmt: skip
         yield NewFile(f"{yaml}.yaml", "train.yaml.jinja", context={**context, "lora": False})
         if self.training.lora_modules:
             yield NewFile(f"{yaml}_lora.yaml", "train.yaml.jinja", context={**context, "lora": True})
-        if not self.in_tree:
-            yield NewFile(f"{base}/train.py", "train.py.jinja", context=context)
-            yield NewFile(f"{base}/make_data.py", "make_data.py.jinja", context=context)
+        yield NewFile(f"{base}/train.py", "train.py.jinja", context=context)
+        yield NewFile(f"{base}/make_data.py", "make_data.py.jinja", context=context)
 
     @cached_property
     def _media(self) -> dict[str, Any]:
