@@ -261,10 +261,13 @@ class _Recorder:
         return contextlib.nullcontext()
 
     def __getattr__(self, name: str):
-        """What pipelines ask the model itself, and it has from its config."""
-        if name in ("config", "given") or name not in self.config:
+        """What pipelines ask the model itself: from its config, or from a model without storage."""
+        if name.startswith("_") or name in ("config", "given"):
             raise AttributeError(name)
-        return self.config[name]
+        if name in self.config:
+            return self.config[name]
+        with torch.device("meta"):
+            return getattr(WanTransformer3DModel.from_config(dict(self.config)), name)
 
 
 def _preparing(pipeline, latents: torch.Tensor):
