@@ -185,7 +185,8 @@ def checkout(tmp_path: Path) -> Path:
     """The folders of a VeOmni checkout, with a diffusion model of its own."""
     for folder in ("transformers", "diffusers/wan"):
         (tmp_path / "veomni" / "models" / folder).mkdir(parents=True)
-    (tmp_path / "veomni/models/transformers/__init__.py").write_text("", encoding="utf-8")
+    for package in ("veomni", "veomni/models", "veomni/models/transformers"):
+        (tmp_path / package / "__init__.py").write_text("", encoding="utf-8")
     models = tmp_path / "veomni/models/diffusers"
     (models / "__init__.py").write_text('from . import wan\n\n__all__ = ["wan"]\n', encoding="utf-8")
     (models / "wan/__init__.py").write_text(
