@@ -262,12 +262,14 @@ class _Recorder:
 
     def __getattr__(self, name: str):
         """What pipelines ask the model itself: from its config, or from a model without storage."""
-        if name.startswith("_") or name in ("config", "given"):
+        if name.startswith("_") or name in ("config", "given", "whole"):
             raise AttributeError(name)
         if name in self.config:
             return self.config[name]
-        with torch.device("meta"):
-            return getattr(WanTransformer3DModel.from_config(dict(self.config)), name)
+        if "whole" not in vars(self):
+            with torch.device("meta"):
+                self.whole = WanTransformer3DModel.from_config(dict(self.config))
+        return getattr(self.whole, name)
 
 
 def _preparing(pipeline, latents: torch.Tensor):
