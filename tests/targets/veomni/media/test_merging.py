@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from omni_kit.errors import Refusal
+from omni_kit.targets.veomni.media.context import media_context
 from omni_kit.targets.veomni.media.dummies import dummies_of
 from omni_kit.targets.veomni.media.flow import statements_with
 from omni_kit.targets.veomni.media.merging import find_merging, refuse_encoder_decoder, text_part
@@ -121,3 +122,18 @@ def test_the_text_model_of_another_file_is_found() -> None:
     assert text is not None
     assert text.class_name == "LlamaForCausalLM"
     assert text_part(model_of("qwen2_5_vl")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "towers"),
+    [
+        ("llava", ["vision_tower"]),
+        ("qwen3_vl", ["visual"]),  # get_video_features calls get_image_features
+        ("chameleon", ["vqmodel"]),  # get_image_features calls get_image_tokens, and that a method of the tower
+        ("qwen2_5_omni_thinker", ["audio_tower", "visual"]),
+    ],
+)
+def test_towers_are_modules_and_no_methods(name: str, towers: list[str]) -> None:
+    model = model_of(name)
+
+    assert media_context(model, find_merging(model)).towers == towers

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from omni_kit.pysource.source import dotted
 from omni_kit.targets.veomni.media.dummies import Dummy, batched, dummies_of
@@ -55,13 +56,30 @@ def media_context(model: UpstreamModel, merging: Merging) -> MediaContext:
 
 
 def _towers(model: UpstreamModel, merging: Merging) -> Iterator[str]:
-    """The first module that each method for features calls."""
+    """The first module that each method for features calls, itself or in other methods of its class."""
     for one in merging.features:
-        method = model.source.method(merging.owner, f"get_{one.kind}_features")
-        calls = [node for node in ast.walk(method) if isinstance(node, ast.Call)] if method is not None else []
-        named = (dotted(call.func) or "" for call in sorted(calls, key=lambda call: call.lineno))
-        own = (name.removeprefix("self.") for name in named if name.startswith("self."))
-        yield from (name for name in [next((name for name in own if "." not in name), "")] if name)
+        yield from islice(_modules_called(model, merging.owner, f"get_{one.kind}_features", frozenset()), 1)
+
+
+def _modules_called(model: UpstreamModel, owner: str, name: str, before: frozenset[str]) -> Iterator[str]:
+    """The modules of a class that its method calls, in the order of the source."""
+    source = model.source
+    method, init = source.method(owner, name), source.method(owner, "__init__")
+    calls = [node for node in ast.walk(method) if isinstance(node, ast.Call)] if method is not None else []
+    held = {target.partition(".")[2] for target in _assigned(init)}
+    for call in sorted(calls, key=lambda call: call.lineno):
+        this, called, *_ = [*(dotted(call.func) or "").split("."), ""]
+        if this == "self" and called in held:
+            yield called
+        elif this == "self" and called not in before:
+            yield from _modules_called(model, owner, called, before | {name})
+
+
+def _assigned(method: ast.FunctionDef | None) -> Iterator[str]:
+    """What a method assigns, as it is written."""
+    for node in ast.walk(method) if method is not None else ():
+        if isinstance(node, ast.Assign):
+            yield from (dotted(target) or "" for target in node.targets)
 
 
 def _attributes(model: UpstreamModel, merging: Merging) -> Iterator[tuple[str, str]]:
