@@ -29,7 +29,7 @@ def test_a_diffusion_model_made_again_is_what_is_committed(name: str, source: st
         assert made[path] == committed[path], f"{path} differs: run `make reference` and look at the change"
 
 
-@pytest.mark.parametrize("name", ["qwen3_moe", "olmoe"])
+@pytest.mark.parametrize("name", ["qwen3_moe", "olmoe", "qwen3_vl", "qwen2_5_omni_thinker"])
 def test_regenerating_gives_what_is_committed(name: str, tmp_path: Path) -> None:
     new_model(name, name, target="veomni", into=tmp_path)
     result = run_config(tmp_path / name / f"{name}_gpu_patch_gen_config.py")

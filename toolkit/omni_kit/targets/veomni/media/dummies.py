@@ -83,7 +83,7 @@ def _inputs(model: UpstreamModel, one: Features) -> Iterator[tuple[str, str]]:
         yield pixels, f"torch.ones(1, {tiles}, {square}, **options)"
         yield "image_sizes", f'torch.tensor([[{vision.size}, {vision.size}]], device=options["device"])'
     elif "image_sizes" in names and _takes_sizes(model, one):
-        side = f"{vision.merge} * {vision.patch}"
+        side = f"2 * {vision.merge} * {vision.patch}"  # several features: upstream squeezes a dimension of one
         yield pixels, f"torch.ones(1, {vision.channels}, {side}, {side}, **options)"
         yield "image_sizes", f'torch.tensor([[{side}, {side}]], device=options["device"])'
     else:
