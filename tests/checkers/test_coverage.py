@@ -14,6 +14,7 @@ from omni_kit.parity.faults.calling import CALL_FAULTS
 from omni_kit.parity.faults.conversion import CONVERSION
 from omni_kit.parity.faults.media import MEDIA_FAULTS
 from omni_kit.parity.faults.processes import PROCESS_FAULTS
+from omni_kit.parity.faults.sharing import SHARING_FAULTS
 from omni_kit.resources import resource_dir
 
 DOC = Path(__file__).parents[2] / "docs" / "coverage.md"
@@ -28,7 +29,7 @@ def _exists(claim: str) -> bool:
         return name in LEVELS
     if kind == "fault":
         of_code = {fault.name for fault in (*FAULTS, *CONVERSION)}
-        return name in of_code or name in {**CALL_FAULTS, **MEDIA_FAULTS, **PROCESS_FAULTS}
+        return name in of_code or name in {*CALL_FAULTS, *MEDIA_FAULTS, *PROCESS_FAULTS, *SHARING_FAULTS}
     if kind == "command":
         return omni_kit([name, "--help"]) == 0
     if kind == "template":

@@ -8,7 +8,7 @@ from omni_kit.isolation.worker import StepError
 from omni_kit.parity.case import Case
 from omni_kit.parity.compare.files import same_tensors
 from omni_kit.parity.evidence import PlantedEvidence
-from omni_kit.parity.faults.processes import PROCESS_FAULTS
+from omni_kit.parity.faults.sharing import kinds_between
 from omni_kit.parity.levels import BY_NAME, PROCESS_LEVELS, judge
 from omni_kit.parity.levels.mesh import judge_trained
 from omni_kit.parity.processes.answers import CANDIDATE, REFERENCE
@@ -75,7 +75,7 @@ def prove(case: Case, levels: Sequence[str] = (), say: Callable[[str], None] = l
             idle += [judged.name] if judged.idle else []
             planted += [] if judged.idle else [judged]
     for level in shared:
-        planted += filter(None, (_try_between(case, level, kind) for kind in PROCESS_FAULTS))
+        planted += filter(None, (_try_between(case, level, kind) for kind in kinds_between(level)))
     return proof_of(planted, idle)
 
 
@@ -90,7 +90,9 @@ def _try_between(case: Case, level: str, kind: str) -> Planted | None:
     try:
         trained, changed = case.pair.trained_with(level, kind)
     except StepError as error:
-        return Planted(name, kind, level, detected_by=("error",), blamed=str(error))
+        # The level, which passes without the fault, fails by what a process raises or waits for in vain.
+        noticed = (level,) if error.blames_candidate else ("error",)
+        return Planted(name, kind, level, noticed, str(error), located=error.blames_candidate)
     if not changed:
         return None
     verdict = judge_trained(case, trained)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from omni_kit.parity.case import Case
 from omni_kit.parity.compare.comparison import Comparison
 from omni_kit.parity.compare.files import load_tensors, same_tensors
-from omni_kit.parity.faults.calling import CALL_FAULTS
+from omni_kit.parity.faults.calling import CALL_FAULTS, CallFault
 from omni_kit.parity.levels.scenarios import Scenarios, compared_way
 from omni_kit.parity.processes.answers import CANDIDATE, Called
 from omni_kit.parity.report.report import Planted
@@ -22,7 +22,7 @@ def prove_calls(case: Case, say: Callable[[str], None] = lambda line: None) -> I
     told = case.pair.called()
     right = [called for called in told if compared_way(case, called, Comparison()).status == "pass"]
     for name, fault in CALL_FAULTS.items():
-        if not any(one.name.startswith(fault.shown_by) for one in right):
+        if not any(_shown(one.name, fault) for one in right):
             continue
         place = f"{CANDIDATE}/mistaken ways"
         failures = case.pair.called_wrongly(name, place)
@@ -31,10 +31,15 @@ def prove_calls(case: Case, say: Callable[[str], None] = lambda line: None) -> I
             idle = not seen and not any(_changed(case, one, place) for one in right)
         finally:
             shutil.rmtree(case.pair.folder(place), ignore_errors=True)
-        located = bool(seen) and all(way.startswith(fault.shown_by) for way in seen)
+        located = bool(seen) and all(_shown(way, fault) for way in seen)
         noticed = (Scenarios.name,) if seen else ()
         yield (one := Planted(name, name, "", noticed, ", ".join(seen), located, idle))
         say(f"called wrongly: {name}: {one}" + (f" ({one.blamed})" if seen else ""))
+
+
+def _shown(way: str, fault: CallFault) -> bool:
+    """Whether a way of calling can show a fault, with a scene of media before it or without."""
+    return way.startswith(fault.shown_by) or way.partition(", ")[2].startswith(fault.shown_by)
 
 
 def _showing(case: Case, right: list[Called], place: str, failures: dict[str, str]) -> Iterator[str]:

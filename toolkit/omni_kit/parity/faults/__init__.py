@@ -3,8 +3,9 @@
 from omni_kit.parity.faults.attention import ATTENTION
 from omni_kit.parity.faults.experts import EXPERTS, ROUTER
 from omni_kit.parity.faults.kinds import CodeFault, Fault, StateFault
+from omni_kit.parity.faults.merging import MERGING
 from omni_kit.parity.faults.surroundings import GRADIENTS, INPUTS, NORMS, OUTPUTS
 
-FAULTS: tuple[Fault, ...] = (*ATTENTION, *EXPERTS, *ROUTER, *NORMS, *INPUTS, *OUTPUTS, *GRADIENTS)
+FAULTS: tuple[Fault, ...] = (*ATTENTION, *EXPERTS, *ROUTER, *NORMS, *INPUTS, *MERGING, *OUTPUTS, *GRADIENTS)
 
 __all__ = ["FAULTS", "CodeFault", "Fault", "StateFault"]

@@ -46,6 +46,23 @@ def _turned(positions: torch.Tensor) -> torch.Tensor:
     return positions.index_select(axes[0], torch.tensor([0, 2, 1], device=positions.device))
 
 
+def _one_time(model: Any, called: Called) -> None:
+    """Every frame of a film has the time of its first, where positions have three axes."""
+    positions, films = called.get("position_ids"), called.get("video_mask")
+    if not (isinstance(positions, torch.Tensor) and isinstance(films, torch.Tensor)):
+        return
+    axes = [axis for axis, size in enumerate(positions.shape) if size == 3]
+    if positions.dim() != 3 or not axes or len(films) > 1:
+        return
+    called["position_ids"] = positions = positions.clone()
+    times, first = positions.select(axes[0], 0).reshape(-1), 0
+    shown = films.reshape(-1).tolist()
+    for place in range(1, len(shown)):
+        first = first if shown[place - 1] else place
+        if shown[place]:
+            times[place] = times[first]
+
+
 def _joined(model: Any, called: Called) -> None:
     """Several packed samples are taken for one."""
     for name in ("cu_seq_lens_q", "cu_seq_lens_k"):
@@ -74,6 +91,7 @@ MEDIA_FAULTS: Mapping[str, tuple[tuple[str, ...], Callable[[Any, Called], object
     "rows and columns of images are exchanged": (
         shown("I"), _changed("image_grid_thw", lambda grid: grid[:, [0, 2, 1]]),
     ),
+    "films have no time": (shown("V"), _one_time),
     "rows and columns of positions are exchanged": (shown("IV"), _changed("position_ids", _turned)),
     "packed samples see each other": (several_packed(), _joined),
     "pictures and frames of one pack see each other": (packed("IV"), _first_metadata),

@@ -145,12 +145,6 @@ def _without_tanh(right: Any, function: Any, *given: Any) -> Any:
     return value if isinstance(value, torch.Tensor) else next(iter(given), UNFIT)
 
 
-def _pictures_shifted(right: Any, function: Any, *given: Any, **named: Any) -> Any:
-    if len(given) < 2 or not isinstance(given[-1], torch.Tensor) or len(given[-1]) < 2:
-        return UNFIT
-    return function(*given[:-1], given[-1].roll(1, 0), **named)
-
-
 def _one_later(timestep: Any) -> Any:
     return timestep + 1 if isinstance(timestep, torch.Tensor) else UNFIT
 
@@ -207,7 +201,6 @@ INPUTS: tuple[Fault, ...] = (
     CodeFault(
         "position-embedding-dropped", "binary", combines(ast.Add, right=r"^pos\w*emb\w*$"), lambda r, left, p: left
     ),
-    CodeFault("pictures-shifted", "call", calls("masked_scatter"), _pictures_shifted),
     CodeFault("patches-shifted", "return", lambda s: class_named("PatchEmbed|PatchMerger")(s.module), _rolled),
     CodeFault("timestep-one-later", "argument", takes("timesteps?"), _one_later),
     CodeFault("gate-dropped", "binary", combines(ast.Mult, right=r"^\w*gate\w*$"), lambda right, left, gate: left),

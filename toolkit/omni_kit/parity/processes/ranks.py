@@ -25,7 +25,7 @@ from omni_kit.files import write_atomic
 from omni_kit.isolation.failures import lacks_package, one_line
 from omni_kit.isolation.groups import run_group
 from omni_kit.parity.compare.files import save_tensors
-from omni_kit.parity.faults.processes import process_fault
+from omni_kit.parity.faults.sharing import fault_between
 from omni_kit.parity.processes.batches import load_batches
 from omni_kit.parity.processes.builder import made
 from omni_kit.parity.processes.executed import execution, read_executed, write_executed
@@ -129,7 +129,7 @@ def _train(job: Job, number: int) -> None:
     if job.run is not None:
         cast(Trains, builder).run_trainer(job.run, job.out)
         return
-    with process_fault(job.fault) as outcome:
+    with fault_between(job.fault) as outcome:
         results = cast(Distributed, builder).train(job.checkpoint, load_batches(job.batches), job.mesh)
     if outcome.changed:
         (job.out / PLANTED).touch()
