@@ -91,8 +91,8 @@ def _try_between(case: Case, level: str, kind: str) -> Planted | None:
         trained, changed = case.pair.trained_with(level, kind)
     except StepError as error:
         # The level, which passes without the fault, fails by what a process raises or waits for in vain.
-        noticed = (level,) if error.blames_candidate else ("error",)
-        return Planted(name, kind, level, noticed, str(error), located=error.blames_candidate)
+        by = (level,) if error.blames_candidate else ("error",)
+        return Planted(name, kind, level, by, str(error), located=error.blames_candidate)
     if not changed:
         return None
     verdict = judge_trained(case, trained)

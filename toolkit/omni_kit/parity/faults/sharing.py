@@ -11,6 +11,7 @@ from omni_kit.parity.faults.kinds import CodeFault, calls
 from omni_kit.parity.faults.planting import Outcome, Place, planted
 from omni_kit.parity.faults.processes import PROCESS_FAULTS, process_fault
 from omni_kit.parity.faults.source import sites
+from omni_kit.targets.replacing import replaced
 
 Called = dict[str, Any]
 # Is called before each call of the whole model, with it and its named arguments.
@@ -27,7 +28,7 @@ def _positions_after_cutting(outcome: Outcome, stack: ExitStack) -> _Before:
         whole = positions.shape[-1] > tokens.shape[-1]
         if not whole and not distributed.get_rank():
             return
-        parts = positions.split(tokens.shape[-1], dim=-1)
+        parts = torch.split(positions, tokens.shape[-1], dim=-1)
         cut = torch.cat([part - part[..., :1] for part in parts], dim=-1)
         outcome.changed |= not torch.equal(cut, positions)
         called["position_ids"] = cut
@@ -95,6 +96,5 @@ def fault_between(kind: str) -> Iterator[Outcome]:
             finally:
                 depth -= 1
 
-        stack.callback(setattr, nn.Module, "__call__", own)
-        nn.Module.__call__ = call  # type: ignore[method-assign]
+        stack.enter_context(replaced(nn.Module, "__call__", call))
         yield outcome
