@@ -1,8 +1,9 @@
 """What notices each mistake of a list: `python -m tools.noticed MISTAKES.yaml ... --into docs/noticed.md`.
 
-Each entry of a list is a fresh scaffold with a few words replaced. `wrong` entries must fail `verify`, `harmless` ones
-must not. What a scaffold fails without an edit counts for neither. Results are kept in a file beside the page
-(`--kept FILE`), so that an interrupted run goes on.
+Each entry of a list is a fresh scaffold with a few words replaced. `wrong` entries must fail a stage of `verify`,
+`harmless` ones must not. Stages run in rounds, the quick ones first, until one fails; all entries share the processes.
+What a scaffold fails without an edit counts for neither. Results are kept in a file (`--kept FILE`), so that an
+interrupted run goes on.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import asdict, dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -21,12 +22,18 @@ import yaml
 
 from omni_kit import __version__
 from omni_kit.errors import OmniKitError
+from omni_kit.parity import run_parity
+from omni_kit.parity.levels import LEVELS
+from omni_kit.parity.processes.workers import Sides
 from omni_kit.patchgen import run_configs
 from omni_kit.scaffold import new_model
-from omni_kit.verify import Card, verify
+from omni_kit.verify import verify
 
 _FOLDERS = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/")  # of this machine
 _CONFIGS = "*_patch_gen_config.py"
+_SLOW = ("scenarios", "train")  # a round of their own each
+_MESHES = ("steps", "lora", "sp", "fsdp", "ep", "stages")
+_QUICK = tuple(level for level in LEVELS if level not in {*_SLOW, *_MESHES})  # with the static stages
 
 
 @dataclass(frozen=True)
@@ -86,13 +93,15 @@ def main() -> None:
     parser.add_argument("--only", default="", help="judge only entries whose id contains this, again")
     given = parser.parse_args()
     listed = [entry for file in given.lists for entry in read_list(file)]
-    entries = [*_fresh(listed), *listed]
+    entries = sorted([*_fresh(listed), *listed], key=lambda entry: not entry.wrong)
     known = {one.id: one for one in _kept(given.kept)}
-    with tempfile.TemporaryDirectory(prefix="noticed-") as place:
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="noticed-")))
+        sides = stack.enter_context(Sides(place / "logs"))
         for entry in entries:
             if (entry.id in known and not given.only) or given.only not in entry.id:
                 continue
-            known[entry.id] = result = judged(entry, Path(place))
+            known[entry.id] = result = judged(entry, place, sides)
             with given.kept.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(result)) + "\n")
             print(f"{entry.id}: {result.by or 'nothing failed'}", flush=True)
@@ -130,31 +139,36 @@ def _kept(file: Path) -> Iterator[Result]:
         yield Result(kept["id"], [(stage, why) for stage, why in kept["failed"]], kept["not_tested"])
 
 
-def judged(entry: Mistake, place: Path) -> Result:
-    """The static stages and the default levels; all stages where none of those fails."""
+def judged(entry: Mistake, place: Path, sides: Sides) -> Result:
+    """The stages of the first round in which one fails; of the last round where none does."""
     name = entry.model if entry.model.islower() else "wan"
     fresh = place / "scaffolds" / entry.model
     if not fresh.is_dir():
         with redirect_stdout(StringIO()):
             new_model(name, entry.model, target="veomni", into=fresh)
             run_configs(sorted((fresh / name).glob(_CONFIGS)))
-    own = place / entry.id
+    own = place / "edited"
     integration = shutil.copytree(fresh, own) / name
     try:
         entry.plant(integration)
-        card = verify(integration, quick=True)
-        if card.passed:
-            card = verify(integration)
+        return _rounds(entry.id, integration, sides)
     except OmniKitError as error:
         return Result(entry.id, [("refused", error.message)], [])
     finally:
         shutil.rmtree(own)
-    return _result(entry.id, card)
 
 
-def _result(name: str, card: Card) -> Result:
+def _rounds(name: str, integration: Path, sides: Sides) -> Result:
+    card = verify(integration, levels=_QUICK, sides=sides, fresh=True)
     failed = [(stage.stage, stage.reason) for stage in card.stages if stage.status == "failed"]
-    return Result(name, failed, [stage.stage for stage in card.stages if stage.status == "not tested"])
+    untested = [stage.stage for stage in card.stages if stage.status == "not tested" and not stage.left_out]
+    for levels in (_MESHES, *((level,) for level in _SLOW)):
+        if failed:
+            break
+        report = run_parity(integration, levels, sides=sides)
+        failed = [(level.level, level.reason) for level in report.levels if level.status == "fail"]
+        untested += [level.level for level in report.levels if level.status != "pass" and level.applicable]
+    return Result(name, failed, untested)
 
 
 def page(entries: Sequence[Mistake], results: Mapping[str, Result]) -> str:
@@ -163,8 +177,9 @@ def page(entries: Sequence[Mistake], results: Mapping[str, Result]) -> str:
         "# What notices a mistake",
         "",
         f"Written by `python -m tools.noticed` with omni-kit {__version__}. Each line is a fresh scaffold with one",
-        "mistake, as `bench/mistakes` lists it, and the stages of `omni-kit verify` that failed. A mistake that the",
-        "static stages and the default levels notice is not judged by the others.",
+        "mistake, as `bench/mistakes` lists it, and the stages of `omni-kit verify` that failed. The static stages run",
+        f"with {_listed(_QUICK)}; then {_listed(_MESHES)}; then {_listed(_SLOW)}. A failure ends",
+        "the run of an entry. Fault injection is left out: it judges the levels, not the integration.",
         "",
     ]
     for wrong, title in ((True, "Mistakes"), (False, "Harmless edits")):
@@ -173,6 +188,10 @@ def page(entries: Sequence[Mistake], results: Mapping[str, Result]) -> str:
         lines += [f"## {title}", "", f"{len(chosen)} tried, {noticed} failed.", "", "| edit | failed | first reason |"]
         lines += ["|---|---|---|", *(_row(entry, results[entry.id]) for entry in chosen), ""]
     return "\n".join(lines)
+
+
+def _listed(levels: Sequence[str]) -> str:
+    return f"{', '.join(levels[:-1])} and {levels[-1]}"
 
 
 def _row(entry: Mistake, result: Result) -> str:
