@@ -105,6 +105,8 @@ KNOWN = {
         "qwen3_omni_moe": 2,
         "qwen3_vl_moe": 2,
     },
+    # Read, not run: GlmMoeDsaTopkRouter.forward casts to float32, and autocast lowers the product.
+    "VEO519": {"glm_moe_dsa": 2},
     # Read, not run: dummy_forward takes the dtype of the first parameter, or keeps its first input.
     "VEO505": _DUMMIES,
     "VEO506": {"qwen2_5vl": 2, "qwen2_vl": 2},

@@ -54,6 +54,21 @@ def test_replay_follows_the_choice_of_experts(
     assert (site.target, site.router) == (target, router)
 
 
+@pytest.mark.parametrize(
+    ("model_type", "targets"),
+    [
+        ("glm4_moe", ["Glm4MoeTopkRouter.forward"]),
+        ("deepseek_v2", ["DeepseekV2Moe.forward"]),
+        ("hy_v3", ["HYV3TopKRouter.forward"]),
+        ("olmoe", []),
+        ("ernie4_5_moe", []),
+    ],
+)
+def test_products_in_float32_are_kept_from_autocast(model: Models, model_type: str, targets: list[str]) -> None:
+    found = find_sites(model(model_type), profile(model(model_type)))
+    assert [one.target for one in found if one.site == "router-precision"] == targets
+
+
 @pytest.mark.parametrize("model_type", ["llama", "qwen2", "qwen3", "mistral"])
 def test_standard_dense_has_no_moe_sites(model: Models, model_type: str) -> None:
     assert decisions(model(model_type)) == {

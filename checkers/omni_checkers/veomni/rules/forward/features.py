@@ -1,4 +1,4 @@
-"""Features that VeOmni's own integrations of the same structure have: VEO518."""
+"""Features that VeOmni's own integrations of the same structure have: VEO518 and VEO519."""
 
 import ast
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from omni_checkers.veomni.examples import GPU_CONFIG, patch_config
 from omni_checkers.veomni.facts.generated import Generated
 from omni_kit.pysource.nodes import calls, last_name, within
 from omni_kit.pysource.source import dotted
+from omni_kit.targets.veomni.text.precision import products
 from omni_kit.targets.veomni.text.replay import REPLAY, REPLAYING, choices, known_features
 
 _EXPERTS = "self.experts"
@@ -63,10 +64,50 @@ class FeaturesOfSiblings(Rule):
                 yield Finding(f"{message}, as VeOmni's own models do", item.file.path, chosen[1].lineno)
 
 
+_PRODUCT = "router_logits = F.linear(hidden_states.float(), self.weight.float())"
+_GUARD = "with torch.autocast(device_type=hidden_states.device.type, enabled=False):"
+_FLOAT32 = _ROUTED.format(imports="", replay="").replace(
+    "router_logits = F.linear(hidden_states, self.weight)", _PRODUCT
+)
+
+
+class RouterPrecision(Rule):
+    """Disable autocast around a router's products in float32, as VeOmni's own models do.
+
+    Why: Autocast lowers the inputs of the product again, whatever the code casts them to. Training under autocast then
+    selects other experts than generation, without an error.
+
+    Fine when: nobody trains the model under autocast; state that in its README.
+    """
+
+    id = "VEO519"
+    name = "autocast-of-float32-routers"
+    severity = Severity.info
+    target = "veomni"
+    BAD = ({GPU_CONFIG: patch_config(_FLOAT32)},)
+    GOOD = ({GPU_CONFIG: patch_config(_FLOAT32.replace(f"    {_PRODUCT}", f"    {_GUARD}\n        {_PRODUCT}"))},)
+
+    def check(self, generated: list[Generated]) -> Findings:
+        for item in generated:
+            for block in _routers(item.file.tree):
+                for method in (one for one in block.body if isinstance(one, ast.FunctionDef)):
+                    for product in products(method):
+                        message = f"{block.name}.{method.name} multiplies in float32, which autocast lowers"
+                        yield Finding(message, item.file.path, product.statement.lineno)
+
+
 def _chosen(blocks: list[ast.ClassDef]) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
     """The methods that choose experts by a statement that a call can follow."""
     for block in blocks:
         yield from ((block, item) for item in block.body if isinstance(item, ast.FunctionDef) and choices(item))
+
+
+def _routers(tree: ast.Module | None) -> list[ast.ClassDef]:
+    """The classes that call experts, those that choose them, and those that are built by one of them."""
+    blocks = _blocks(tree)
+    built = {last_name(call) for block in blocks for call in calls(block)}
+    nodes = within(tree, ast.ClassDef) if tree is not None else ()
+    return [*blocks, *(node for node in nodes if node.name in built and node not in blocks)]
 
 
 def _blocks(tree: ast.Module | None) -> list[ast.ClassDef]:

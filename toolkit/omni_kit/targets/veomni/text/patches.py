@@ -22,6 +22,7 @@ from omni_kit.targets.veomni.text.loss import (
     standard_block,
     statement_of,
 )
+from omni_kit.targets.veomni.text.precision import products
 from omni_kit.targets.veomni.text.replay import (
     MONITOR,
     called_after,
@@ -174,6 +175,10 @@ def _patch(model: UpstreamModel, site: Site, sites: Sequence[Site], head: Sequen
         yield _guarded_experts(source, site)
     elif site.site == "router-replay":
         yield _replayed(source, site)
+    elif site.site == "router-precision" and not any(
+        other.site == "router-replay" and other.target == site.target for other in sites
+    ):
+        yield _overridden(source, site, [], "Disable autocast around products in float32")
     elif site.site == "causal-lm-loss":
         balanced = any(other.site == "load-balancing-loss" for other in sites)
         if site.decision == "patch":
@@ -244,8 +249,15 @@ def _replayed(source: SourceFile, site: Site) -> Patch:
         if before := called_before(choice):
             edits.append(Edit.before(source, choice.statement, before))
         edits.append(Edit.after(source, choice.statement, called_after(choice, site.router[1], records=records)))
-    text = edited(source, node, edits)
-    description = "Replay and count the choice of experts"
+    return _overridden(source, site, edits, "Replay and count the choice of experts")
+
+
+def _overridden(source: SourceFile, site: Site, edits: Sequence[Edit], description: str) -> Patch:
+    """A router's method with these edits, its products in float32 out of autocast's reach."""
+    class_name, _, method = site.target.rpartition(".")
+    node = source.method(class_name, method)
+    assert node is not None
+    text = edited(source, node, [*edits, *(product.guarded(source) for product in products(node))])
     return Patch(
         "override_method", site.target, description, renamed(text, method, f"{snake(class_name)}_{method}_patched")
     )

@@ -30,6 +30,7 @@ from omni_kit.targets.veomni.text.loss import (
     read_loss,
     recorded_logits,
 )
+from omni_kit.targets.veomni.text.precision import guarded_methods, products
 from omni_kit.targets.veomni.text.replay import REPLAY, choices, known_features, routing_methods
 from omni_kit.targets.veomni.text.routing import Block, returns_logits, routing_block, routing_scheme
 from omni_kit.toys.modules import parts, small_model
@@ -64,9 +65,11 @@ class Site:
     """One place where VeOmni could patch, and what was decided.
 
     Attributes:
-        site: a key of SLOTS; "router", "router-replay" or "attention", for which VeOmni has none.
+        site: a key of SLOTS; "router", "router-replay", "router-precision" or "attention", for which VeOmni
+            has none.
         target: the upstream class, method or function; "" when the model has none.
-        decision: "patch", "adapt" (VeOmni's loss signature, or its calls after a choice of experts), "upstream"
+        decision: "patch", "adapt" (VeOmni's loss signature, its calls after a choice of experts,
+            or its guard of products in float32), "upstream"
             (VeOmni's functions take its place without a patch) or "skip".
         epsilon: the attribute of a norm that the kernel takes as its epsilon.
         router: of a choice of experts, the class of the module that makes the logits, and the module as its code says.
@@ -281,6 +284,7 @@ def _routers(model: UpstreamModel, profile: ModelProfile, small: Module) -> Iter
         reason = f"VeOmni has no slot for routers: upstream's code stays, which weighs experts {told}"
         yield Site("router", own.class_name, "skip", reason, where)
         yield from _replayed(model, block)
+        yield from _guarded(model, block)
         return
     if profile.kind is Kind.moe:
         reason = "VeOmni has no slot for routers: upstream's code stays, and no module was found that calls experts"
@@ -299,6 +303,14 @@ def _replayed(model: UpstreamModel, block: Block) -> Iterator[Site]:
         where = model.source.where(choices(method)[0].statement)
         target = f"{owner}.{method.name}"
         yield Site("router-replay", target, "adapt", reason, where, router=(known, name))
+
+
+def _guarded(model: UpstreamModel, block: Block) -> Iterator[Site]:
+    """The methods that multiply in float32 where autocast would lower it."""
+    for owner, method in guarded_methods(model.source, [block.router.class_name, block.module.class_name]):
+        reason = "upstream multiplies in float32, which autocast would lower"
+        where = model.source.where(products(method)[0].statement)
+        yield Site("router-precision", f"{owner}.{method.name}", "adapt", reason, where)
 
 
 def _attentions(model: UpstreamModel, built: Mapping[str, Module]) -> Iterator[Site]:
