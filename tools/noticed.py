@@ -20,20 +20,23 @@ from typing import Any
 
 import yaml
 
+from omni_checkers import all_rules, check
 from omni_kit import __version__
 from omni_kit.errors import OmniKitError
 from omni_kit.parity import run_parity
 from omni_kit.parity.levels import LEVELS
 from omni_kit.parity.processes.workers import Sides
-from omni_kit.patchgen import run_configs
+from omni_kit.patchgen import check_configs, run_configs
 from omni_kit.scaffold import new_model
-from omni_kit.verify import verify
+from omni_kit.verify.run import CHECK, GENERATED
+from omni_kit.verify.thresholds import SEVERITIES
 
 _FOLDERS = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/")  # of this machine
 _CONFIGS = "*_patch_gen_config.py"
 _SLOW = ("scenarios", "train")  # a round of their own each
 _MESHES = ("steps", "lora", "sp", "fsdp", "ep", "stages")
-_QUICK = tuple(level for level in LEVELS if level not in {*_SLOW, *_MESHES})  # with the static stages
+_QUICK = tuple(level for level in LEVELS if level not in {*_SLOW, *_MESHES})
+_ROUNDS: tuple[Sequence[str], ...] = (_QUICK, _MESHES, *((level,) for level in _SLOW))
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,11 @@ class Mistake:
     what: str
     model: str
     edits: Mapping[str, Sequence[Sequence[str]]]
+
+    @property
+    def in_generated(self) -> bool:
+        """It edits generated code: that the code is no longer what its patch config makes does not count."""
+        return any(Path(name).parts[0] == "generated" for name in self.edits)
 
     def plant(self, integration: Path) -> None:
         """Edit a scaffold, and generate again what its patch configs generate.
@@ -151,24 +159,32 @@ def judged(entry: Mistake, place: Path, sides: Sides) -> Result:
     integration = shutil.copytree(fresh, own) / name
     try:
         entry.plant(integration)
-        return _rounds(entry.id, integration, sides)
+        failed, untested = _static(integration, entry.in_generated), []
+        for levels in _ROUNDS:
+            if failed:
+                break
+            report = run_parity(integration, levels, sides=sides)
+            failed = [(level.level, level.reason) for level in report.levels if level.status == "fail"]
+            untested += [level.level for level in report.levels if level.status != "pass" and level.applicable]
+        return Result(entry.id, failed, untested)
     except OmniKitError as error:
         return Result(entry.id, [("refused", error.message)], [])
     finally:
         shutil.rmtree(own)
 
 
-def _rounds(name: str, integration: Path, sides: Sides) -> Result:
-    card = verify(integration, levels=_QUICK, sides=sides, fresh=True)
-    failed = [(stage.stage, stage.reason) for stage in card.stages if stage.status == "failed"]
-    untested = [stage.stage for stage in card.stages if stage.status == "not tested" and not stage.left_out]
-    for levels in (_MESHES, *((level,) for level in _SLOW)):
-        if failed:
-            break
-        report = run_parity(integration, levels, sides=sides)
-        failed = [(level.level, level.reason) for level in report.levels if level.status == "fail"]
-        untested += [level.level for level in report.levels if level.status != "pass" and level.applicable]
-    return Result(name, failed, untested)
+def _static(integration: Path, in_generated: bool) -> list[tuple[str, str]]:
+    """The static stages of `verify` that fail, with the reason; see `Mistake.in_generated`."""
+    stale = {rule.id for rule in all_rules() if rule.staleness and in_generated}
+    found = [
+        one
+        for one in check([integration], level="import").findings
+        if one.severity in SEVERITIES and one.rule.partition(".")[0] not in stale
+    ]
+    configs = [] if in_generated else sorted(integration.glob(_CONFIGS))
+    wrong = [one for one in check_configs(configs) if not one.ok] if configs else []
+    failed = [(GENERATED, wrong[0].status)] if wrong else []
+    return [*failed, (CHECK, f"{found[0].rule}: {found[0].message}")] if found else failed
 
 
 def page(entries: Sequence[Mistake], results: Mapping[str, Result]) -> str:
@@ -178,8 +194,10 @@ def page(entries: Sequence[Mistake], results: Mapping[str, Result]) -> str:
         "",
         f"Written by `python -m tools.noticed` with omni-kit {__version__}. Each line is a fresh scaffold with one",
         "mistake, as `bench/mistakes` lists it, and the stages of `omni-kit verify` that failed. The static stages run",
-        f"with {_listed(_QUICK)}; then {_listed(_MESHES)}; then {_listed(_SLOW)}. A failure ends",
-        "the run of an entry. Fault injection is left out: it judges the levels, not the integration.",
+        f"first; then {_listed(_QUICK)};",
+        f"then {_listed(_MESHES)}; then {_listed(_SLOW)}. A failure ends the run of an entry. Fault injection is",
+        "left out: it judges the levels, not the integration. Where generated code is edited, it does not count that",
+        "the code is no longer what its patch config makes.",
         "",
     ]
     for wrong, title in ((True, "Mistakes"), (False, "Harmless edits")):

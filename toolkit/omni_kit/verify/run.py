@@ -46,7 +46,6 @@ def verify(
     source: str | None = None,
     sides: Sides | None = None,
     libraries: Sequence[Path] = (),
-    levels: Sequence[str] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Card:
     """The verdict on one integration.
@@ -60,17 +59,13 @@ def verify(
         min_branches: percent of the branches that the levels must execute; None for no such stage.
         sides: processes to use and to leave running; None starts two and ends them.
         libraries: directories from which both sides import first; see `used_instead`.
-        levels: run only these levels, and neither fault injection nor the integration's own tests; None for all.
         say: is told each stage as it ends.
 
     Raises:
         BadInput: there is no integration at `path`, or several.
         MissingRequirement: the device is not there.
     """
-    return _Run(
-        path, weights, quick, fresh, device, min_branches, reviewed, source, sides, libraries, levels,
-        say,
-    ).card()  # fmt: skip
+    return _Run(path, weights, quick, fresh, device, min_branches, reviewed, source, sides, libraries, say).card()
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,6 @@ class _Run:
     source: str | None
     sides: Sides | None
     libraries: Sequence[Path]
-    levels: Sequence[str] | None
     say: Callable[[str], None]
     _suppressed: list[str] = field(default_factory=list)
     _findings: list[Remark] = field(default_factory=list)
@@ -150,12 +144,8 @@ class _Run:
         return review(self.candidate, self._owned[0].name, self.source, remarks)
 
     @property
-    def _partial(self) -> bool:
-        return self.quick or self.levels is not None
-
-    @property
     def _measures(self) -> bool:
-        return not self._partial or self.min_branches is not None
+        return not self.quick or self.min_branches is not None
 
     @cached_property
     def _executed(self) -> dict[str, Arcs]:
@@ -272,7 +262,7 @@ class _Run:
         command = shlex.join(["python", "-m", "pytest", str(self.candidate.path / TESTS)])
         if not own_tests(self.candidate.path):
             return Stage(TESTS, "not applicable", "its directory has no tests")
-        if self._partial:
+        if self.quick:
             return Stage(TESTS, "not tested", LEFT_OUT, command=command, left_out=True)
         try:
             found = run_own_tests(self.candidate.path)
@@ -296,11 +286,10 @@ class _Run:
 
     def _parity(self) -> Iterator[Stage]:
         """Every level, and the proof that they notice faults."""
-        everything = not self._partial
-        wanted = list(BY_NAME) if everything else parse_levels(self.levels, self.candidate.offers)
+        wanted = parse_levels(None, self.candidate.offers) if self.quick else list(BY_NAME)
         before = {} if self.fresh else self.earlier.stages
         todo = [name for name in wanted if name not in before]
-        proving = everything and PROVE not in before
+        proving = not self.quick and PROVE not in before
         started = time.monotonic()
         report = self._compared(todo, proving) if todo or proving else None
         spent = time.monotonic() - started
@@ -310,7 +299,7 @@ class _Run:
             command = shlex.join(["omni-kit", "parity", str(self.path), *_asking(name)])
             if name in before:
                 yield replace(before[name], resumed=True)
-            elif name not in wanted and (name != PROVE or self._partial):
+            elif name not in wanted and (name != PROVE or self.quick):
                 yield Stage(name, "not tested", LEFT_OUT, command=command, left_out=True)
             elif isinstance(report, str):
                 yield Stage(name, "not tested", report, command=command)
