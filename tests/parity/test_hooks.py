@@ -41,6 +41,12 @@ FAULTS: dict[str, tuple[Edits, str]] = {
         {REGISTRY: [('"model.layers.*.mlp.experts.gate_up_proj",', '"model.layers.*.mlp.experts.gate",')]},
         "_convert_lora_targets_to_parameters: ValueError",
     ),
+    "adapters of one projection are those of another": (
+        {REGISTRY: [('"model.layers.*.mlp.experts.gate_up_proj",', '"SWAP",'),
+                    ('"model.layers.*.mlp.experts.down_proj",', '"model.layers.*.mlp.experts.gate_up_proj",'),
+                    ('"SWAP",', '"model.layers.*.mlp.experts.down_proj",')]},
+        "asked for gate_proj alone, it returns model.layers.*.mlp.experts.down_proj",
+    ),
     "a converter keeps what it has given out": (
         {CONVERTER: [("        del self._expert_buffer[buf_key]\n", ""), ("if self._expert_buffer:", "if False:")]},
         "_create_checkpoint_tensor_converter: it keeps",

@@ -19,7 +19,6 @@ ROUNDS: Sequence[Sequence[str] | None] = (None, ("keys", "dtype", "opslots"), ("
 QUICK = ("activation-fixed-experts", "norm-weight-after-rounding", "loss-without-temperature", "norm-by-product")
 # What is judged wrongly today, and why.
 KNOWN = {
-    "experts-in-reverse": "calls of one module are paired by their order, which such a loop changes",
     "softmax-in-half": "torch's softmax rounds once at its end: on the toy, no bit changes",
 }
 Planted = Callable[["Entry"], Path]

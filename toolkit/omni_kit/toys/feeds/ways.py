@@ -110,6 +110,9 @@ def _labelled(labels: Tensors, takes: Mapping[str, Any]) -> Iterator[Way]:
     yield Way("a single label", alone, backward=True)
     if "output_router_logits" in takes:
         yield Way("output_router_logits with labels", labels, {"output_router_logits": True}, backward=True)
+    switches = {"output_router_logits": True} if "output_router_logits" in takes else {}
+    unmasked = {name: tensor for name, tensor in labels.items() if name != "attention_mask"}
+    yield Way("no attention_mask", unmasked, switches, backward=True)
     yield Way("gradient checkpointing", labels, backward=True, checkpointing=True)
 
 
@@ -232,7 +235,7 @@ def _asked(model: Any, way: Way) -> Tensors:
     fed = {**way.inputs, **way.switches}
     if way.embedded:
         fed["inputs_embeds"] = model.get_input_embeddings()(fed.pop("input_ids"))
-    answers = _Answers(way.inputs["attention_mask"].bool())
+    answers = _Answers(way.inputs.get("attention_mask", torch.ones_like(way.inputs["input_ids"])).bool())
     if way.generated:
         ids = model.generate(**fed, max_new_tokens=way.generated, do_sample=False, pad_token_id=0, eos_token_id=None)
         answers.add("tokens", ids)

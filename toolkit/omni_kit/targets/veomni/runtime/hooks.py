@@ -4,7 +4,7 @@ import ast
 import inspect
 import json
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from functools import cache
 from itertools import chain
@@ -202,8 +202,27 @@ def _lora(model: Any, checkpoint: Path) -> Iterator[str] | None:
     named = list(found.get("target_parameters") or [])
     if not named:
         return iter(["it translates none of gate_proj, up_proj and down_proj into a parameter"])
-    left = [name for name in experts if not any(fnmatch(name, one) or name.endswith(f".{one}") for one in named)]
-    return (f"asked for {', '.join(_TARGETS)}, it leaves out {name}" for name in dict.fromkeys(map(_any_layer, left)))
+    left = [name for name in experts if name not in _matching(named, experts)]
+    lost = [f"asked for {', '.join(_TARGETS)}, it leaves out {name}" for name in dict.fromkeys(map(_any_layer, left))]
+    return iter([*lost, *_exchanged(model, experts)])
+
+
+def _exchanged(model: Any, experts: Sequence[str]) -> Iterator[str]:
+    """Projections that, asked for alone, give another stack than the one that is named after them."""
+    from veomni.lora.target_mapping import resolve_fused_moe_lora_targets
+
+    for target in _TARGETS:
+        word = target.removesuffix("_proj")
+        own = [name for name in experts if word in name.rpartition(".")[2].split("_")]
+        found = resolve_fused_moe_lora_targets(model, {"lora_modules": [target]})
+        given = _matching(list(found.get("target_parameters") or []), experts)
+        if own and (other := next((name for name in given if name not in own), "")):
+            yield f"asked for {target} alone, it returns {_any_layer(other)}"
+
+
+def _matching(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The names that a pattern of VeOmni's matches."""
+    return [name for name in names if any(fnmatch(name, one) or name.endswith(f".{one}") for one in patterns)]
 
 
 def _any_layer(name: str) -> str:
