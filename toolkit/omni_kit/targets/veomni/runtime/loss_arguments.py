@@ -18,6 +18,7 @@ _OF_THE_MODEL = frozenset(
     {"logits", "labels", "vocab_size", "hidden_states", "weights", "ignore_index", "cross_entropy_fn", "kwargs"}
 )
 _TOP = 3  # tokens that a teacher names
+_KEPT = "logits_to_keep"
 _CLOSE = 1e-5
 _PLAIN = "the loss function"
 
@@ -56,7 +57,17 @@ def _lost(model: Any, fed: Mapping[str, Any]) -> list[str]:
     wrong = [said for name, slot in {**slots, _PLAIN: None}.items() for said in _unheard(model, fed, name, slot)]
     for name, slot in slots.items():
         wrong += [f"{name}: {said}" for said in _differing(model, fed, slot)]
-    return wrong
+    return [*wrong, *(_without_logits(model, fed) if slots else ())]
+
+
+def _without_logits(model: Any, fed: Mapping[str, Any]) -> Iterator[str]:
+    """Logits that a loss without a kernel leaves, and that the output lacks; evaluation reads them."""
+    from veomni.ops.kernels.cross_entropy import ForCausalLMLoss
+
+    with _bound(model, None, ForCausalLMLoss), torch.no_grad():
+        answer = model(**fed, use_cache=False)
+    if getattr(answer, "logits", None) is None and getattr(answer, "fused_linear_aux", None) is None:
+        yield "with labels and without a kernel, the output has no logits, which upstream returns"
 
 
 def _slots(model: Any) -> dict[str, Any]:
@@ -101,10 +112,12 @@ def _differing(model: Any, fed: Mapping[str, Any], slot: Any) -> Iterator[str]:
     teacher = [one for one in given if one.startswith("teacher")]
     groups = [["num_items_in_batch"], ["shift_labels"], ["return_log_probs", "temperature"]]
     groups += [["return_log_probs", "temperature", *teacher]] if teacher else []
-    for group in groups:
-        chosen = {one: given[one] for one in group if one in given}
-        plain = _answers(model, fed, chosen, None, ForCausalLMLoss)
-        kernel = _answers(model, fed, chosen, slot, ForCausalLMLoss)
+    cases = [(fed, {one: given[one] for one in group if one in given}) for group in groups]
+    if _KEPT in inspect.signature(model.forward).parameters:
+        cases.append(({**fed, "labels": fed["labels"][:, -_TOP:]}, {_KEPT: _TOP}))
+    for inputs, chosen in cases:
+        plain = _answers(model, inputs, chosen, None, ForCausalLMLoss)
+        kernel = _answers(model, inputs, chosen, slot, ForCausalLMLoss)
         if isinstance(plain, str):
             continue  # it refuses it without a kernel, too: the loss is not made of hidden states
         if isinstance(kernel, str):
