@@ -183,7 +183,7 @@ def _static(integration: Path, in_generated: bool) -> list[tuple[str, str]]:
     ]
     configs = [] if in_generated else sorted(integration.glob(_CONFIGS))
     wrong = [one for one in check_configs(configs) if not one.ok] if configs else []
-    failed = [(GENERATED, wrong[0].status)] if wrong else []
+    failed: list[tuple[str, str]] = [(GENERATED, wrong[0].status)] if wrong else []
     return [*failed, (CHECK, f"{found[0].rule}: {found[0].message}")] if found else failed
 
 
