@@ -24,6 +24,7 @@ LIST = Path(__file__).resolve().parent / "ports.json"
 _HOST = "https://github.com/"
 _FETCHING = 600.0
 _LONGEST = 160
+_RAISES = "raise NotImplementedError"  # a pipeline, where the authors' loop was not read
 PROVEN, NOT_TESTED = "proven", "not fetched"
 
 
@@ -52,7 +53,8 @@ class Ported:
         seconds: what new-model took.
         todo: how many to-dos its files have.
         parity: of the default levels, in short.
-        pipeline: whether whole trajectories equal those of the authors' loop; empty where that was not found.
+        pipeline: whether whole trajectories equal those of the authors' loop; where that was not read, that it raises;
+            empty where it was, and is not called.
         tests: the counts of the tests that were written.
         reason: why it is not proven.
     """
@@ -116,9 +118,10 @@ def _ported(repository: Repository, source: Path, place: Path) -> Ported:
     todo = len([*left_to_do(package)])
     parity, why = _compared(package)
     tests, failed = _tested(package)
-    pipeline = ""
+    file = package / f"pipeline_{name}.py"
+    pipeline = "raises" if _RAISES in file.read_text(encoding="utf-8") else ""
     if (package / "authors_sampling.py").is_file():
-        pipeline, odd = _compared(package / f"pipeline_{name}.py")
+        pipeline, odd = _compared(file)
         why = why or (f"pipeline: {odd}" if odd else "")
     why = why or failed
     return Ported(repository, "not proven" if why else PROVEN, seconds, todo, parity, pipeline, tests, why)
@@ -155,7 +158,8 @@ def page(ported: Sequence[Ported]) -> str:
         "",
         "Made by `make coverage-ports`. Each repository is fetched at its commit; `new-model` writes the port, and",
         "nobody edits it. A port is proven when the default levels of `parity` pass, its own tests pass, and, where",
-        "the authors' sampling loop was found, the pipeline's whole trajectory equals it.",
+        "the authors' sampling loop was found, the pipeline's whole trajectory equals it. A pipeline that raises has",
+        "no denoising steps yet: the authors' loop was not read, and one to-do says so.",
         "",
     ]
     for aside, title in ((False, "Repositories that the tool was written with"), (True, "Repositories kept aside")):

@@ -28,6 +28,10 @@ LABELS = "class_labels"
 _IS_TEXT = re.compile(r"(text|txt|context|ctx|caption|cap|prompt|cond|encoder|enc|emb)", re.IGNORECASE)
 _IS_MASK = re.compile(r"mask")
 _IS_NO_TEXT = re.compile(r"(mask|ids?$|len|size|pos|rope|freq|pooled|vec|scale|guidance|image|img|video|audio|drop)")
+TEXT_WIDTH = re.compile(
+    r"(text|txt|context|ctx|caption|cap|prompt|cond|joint|cross)\w*_(dim|width|channels|features|size|in_dim)"
+)
+"""An argument of a constructor that says how wide the embedding of a prompt is."""
 _OUTPUT = "Transformer2DModelOutput"
 
 
@@ -46,11 +50,12 @@ class Forward:
     todo: list[str] = field(default_factory=list)
 
 
-def roles_of(taken: Mapping[str, Argument], labels: str = "") -> dict[str, str]:
+def roles_of(taken: Mapping[str, Argument], labels: str = "", worded: bool = False) -> dict[str, str]:
     """What the authors call an argument -> what diffusers calls it; those that it has no name for stay.
 
     Args:
         labels: the argument that is a class label; empty without one.
+        worded: the model is made with the width of a prompt's embedding: `y` is one, too.
     """
     names = list(taken)
     step = next((name for name in names if STEP.match(name)), "")
@@ -58,18 +63,20 @@ def roles_of(taken: Mapping[str, Argument], labels: str = "") -> dict[str, str]:
     others = [name for name in names if name not in (step, latents, labels)]
     text = next((name for name in others if _IS_TEXT.search(name) and not _IS_NO_TEXT.search(name)), "")
     if not text and not labels:
-        plain = [n for n in others if len(n) > 1 and taken[n].required and not _IS_NO_TEXT.search(n)]
+        plain = [n for n in others if (worded or len(n) > 1) and taken[n].required and not _IS_NO_TEXT.search(n)]
         text = plain[0] if len(plain) == 1 else ""
     mask = next((name for name in others if text and _IS_MASK.search(name)), "")
     named = ((latents, LATENTS), (step, TIME), (labels, LABELS), (text, TEXT), (mask, MASK))
     return {old: new for old, new in named if old}
 
 
-def port_forward(parts: Parts, taken: Mapping[str, Argument], blocks: Mapping[str, str], labels: str = "") -> Forward:
+def port_forward(
+    parts: Parts, taken: Mapping[str, Argument], blocks: Mapping[str, str], labels: str = "", worded: bool = False
+) -> Forward:
     """Rewrites the forward of the model's class.
 
     Args:
-        labels: the argument that is a class label; empty without one.
+        labels, worded: as `roles_of` takes them.
         blocks: the lists of modules that the model has -> the class of what they hold.
     """
     root = parts.root
@@ -80,7 +87,7 @@ def port_forward(parts: Parts, taken: Mapping[str, Argument], blocks: Mapping[st
         done.todo.append("its forward is a base's: bring it here, with return_dict and gradient checkpointing")
         return done
     used = names_used(own)
-    done.names = {old: new for old, new in roles_of(taken, labels).items() if old == new or new not in used}
+    done.names = {old: new for old, new in roles_of(taken, labels, worded).items() if old == new or new not in used}
     looped = _Loops(blocks, {part.name: part for part in parts.parts})
     changed = _answering(visited(own, Renamed(done.names), looped), done)
     done.blocks, done.todo = looped.found, done.todo + looped.todo

@@ -14,7 +14,7 @@ from omni_kit.targets.diffusers.porting.attention import Attended, port_attentio
 from omni_kit.targets.diffusers.porting.checking import repaired
 from omni_kit.targets.diffusers.porting.constructor import attributes_taken, port_constructor
 from omni_kit.targets.diffusers.porting.feed_forward import Layers, with_feed_forwards
-from omni_kit.targets.diffusers.porting.forward import Forward, lists_of_blocks, port_forward
+from omni_kit.targets.diffusers.porting.forward import TEXT_WIDTH, Forward, lists_of_blocks, port_forward
 from omni_kit.targets.diffusers.porting.inheriting import with_bases
 from omni_kit.targets.diffusers.porting.initialising import without_initial_weights
 from omni_kit.targets.diffusers.porting.labels import Guided, Labels, guided_of, labels_of
@@ -104,7 +104,9 @@ def port(reference: Reference, prefix: str, library: Library, package: str, rule
     found = attending_in(closure)
     attention = port_attention(parts, closure, found, prefix)
     labels = labels_of(reference)
-    forward = port_forward(parts, reference.forward, blocks, labels.argument if labels is not None else "")
+    worded = any(map(TEXT_WIDTH.search, reference.arguments))
+    told = labels.argument if labels is not None else ""
+    forward = port_forward(parts, reference.forward, blocks, told, worded)
     guided = guided_of(reference, labels, forward.names) if labels is not None else None
     if guided is not None:  # a pipeline guides
         _without_method(parts.root, guided.method)

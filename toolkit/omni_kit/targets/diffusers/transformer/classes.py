@@ -12,7 +12,7 @@ from omni_kit.targets.diffusers.scheduling.installed import Installed
 from omni_kit.upstream.repositories.diffusing import ANCESTRAL, Diffusing
 from omni_kit.upstream.repositories.reference import Reference
 
-_SIZE = re.compile(r"^(input|sample|img|image|latent|resolution)_?(size|resolution)?$")
+SIZE = re.compile(r"^(input|sample|img|image|latent|resolution)_?(size|resolution)?$")
 _FRAMES = re.compile(r"^(num_?frames|frames|video_length|temporal_size)$")
 _VARIANCE = re.compile(r"learn(ed)?_(sigma|variance)|pred_sigma")
 
@@ -63,7 +63,7 @@ def class_facts(reference: Reference, labels: Labels, guided: Guided | None, nam
     axes = _axes(reference, next((old for old, new in names.items() if new == LATENTS), ""))
     channels = next((at for at, name in enumerate(axes) if name.lower().startswith("c")), 1)
     axis = channels if len(axes) == 5 else 1
-    return ClassFacts(labels, guided, argument(_SIZE), argument(_FRAMES), len(axes) == 5, axis, argument(_VARIANCE))
+    return ClassFacts(labels, guided, argument(SIZE), argument(_FRAMES), len(axes) == 5, axis, argument(_VARIANCE))
 
 
 def _axes(reference: Reference, latents: str) -> list[str]:

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from omni_kit.errors import Refusal
-from omni_kit.targets.diffusers.porting.forward import LABELS, LATENTS, MASK, TEXT, TIME
+from omni_kit.targets.diffusers.porting.forward import LABELS, LATENTS, MASK, TEXT, TEXT_WIDTH, TIME
 from omni_kit.targets.diffusers.porting.parts import collect
 from omni_kit.targets.diffusers.porting.port import Port
 from omni_kit.targets.diffusers.porting.syntax import code
 from omni_kit.targets.diffusers.scheduling.choice import NOTHING, Stepping, stepping_of
-from omni_kit.targets.diffusers.transformer.classes import ClassFacts, class_facts, stepping_along
+from omni_kit.targets.diffusers.transformer.classes import SIZE, ClassFacts, class_facts, stepping_along
 from omni_kit.targets.protocol import Decision
 from omni_kit.upstream.repositories.closure import closure_of
 from omni_kit.upstream.repositories.diffusing import Diffusing, diffusing_of
@@ -19,10 +19,8 @@ from omni_kit.upstream.repositories.sampling import Sampling, Schedule, sampling
 
 _CHANNELS = re.compile(r"^(in|latent|z|vae|input)_?(channels|chans?|dim|ch)$")
 
-_WIDTH = re.compile(
-    r"(text|txt|context|ctx|caption|cap|prompt|cond|joint|cross)\w*_(dim|width|channels|features|size|in_dim)"
-)
-_ANY_WIDTH = 32
+_LENGTH = re.compile(r"num_\w*tokens?$|token_num|(model|text|txt|caption|prompt)_(max_)?(len|length)$")
+_ANY_WIDTH, _ANY_LENGTH = 32, 7
 _AT_HAND = {"torch", "numpy", "math"}
 
 
@@ -65,6 +63,8 @@ class PipelineFacts:
     Attributes:
         channels: the argument of the transformer that says how many channels latents have; empty where none does.
         text, mask: whether the transformer takes an embedded prompt, and a mask for it.
+        mask_needed: it takes none without a mask.
+        size: the argument of the transformer that fixes the size of latents; empty where none does.
         unknown: what else its forward must be given, by diffusers' names.
         shift: of the schedule; 1 where it is not known.
         sampling: the authors' loop, where it was found.
@@ -78,6 +78,8 @@ class PipelineFacts:
     channels: str
     text: bool
     mask: bool
+    mask_needed: bool
+    size: str
     unknown: tuple[str, ...]
     shift: float
     sampling: Sampling | None
@@ -94,7 +96,7 @@ class PipelineFacts:
 
     @property
     def unread(self) -> bool:
-        """Whether it is not known how the authors sample by labels."""
+        """Whether it is not known how the authors sample: the pipeline raises where its steps are to be written."""
         return self.diffusing is None and (self.sampling is None or bool(self.stepping.unmoved))
 
     def decision(self) -> Decision:
@@ -140,6 +142,8 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
         channels=channels,
         text=TEXT in names.values(),
         mask=MASK in names.values(),
+        mask_needed=MASK in taken,
+        size=next((name for name in reference.arguments if SIZE.match(name)), ""),
         unknown=unknown,
         shift=shift or 1.0,
         sampling=sampling,
@@ -156,8 +160,14 @@ def pipeline_facts(reference: Reference, ported: Port) -> PipelineFacts:
 
 def text_width(reference: Reference, toy: Mapping[str, object]) -> int:
     """How wide the embedding of a prompt is in a toy; a guess of ours where no argument says it."""
-    found = (toy.get(name) for name in reference.arguments if _WIDTH.search(name))
+    found = (toy.get(name) for name in reference.arguments if TEXT_WIDTH.search(name))
     return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), _ANY_WIDTH)
+
+
+def text_length(reference: Reference, toy: Mapping[str, object]) -> int:
+    """How many tokens a prompt has in a toy: as many as an argument fixes, else any number."""
+    found = (toy.get(name) for name in reference.arguments if _LENGTH.search(name))
+    return next((value for value in found if isinstance(value, int) and not isinstance(value, bool)), _ANY_LENGTH)
 
 
 def _which(reference: Reference, found: Sequence[Sampling]) -> list[str]:
@@ -173,15 +183,15 @@ def _todo(
 ) -> list[str]:  # fmt: skip
     todo = [] if by_class else ["encode prompts as the authors do: which text encoder, which layer, which length"]
     todo.append("scale latents as the authors' autoencoder wants it")
-    if by_class is not None and diffusing is None and (sampling is None or stepping.unmoved):
-        why = f": the loop of {sampling.where} {stepping.unmoved}" if sampling is not None else ", which was not found"
-        todo.append(f"write the denoising steps of the authors' sampling{why}")
-    elif diffusing is not None:
-        pass
-    elif sampling is None:
-        todo.append("compare the steps with the authors' sampling loop, which was not found")
-    elif stepping.unmoved:
-        todo.append(f"write the authors' step as a scheduler: the loop of {sampling.where} {stepping.unmoved}")
+    if diffusing is None and sampling is None:
+        todo.append("write the denoising steps of the authors' sampling, which was not found")
+    elif diffusing is None and sampling is not None and stepping.unmoved:
+        what = (
+            "write the denoising steps of the authors' sampling"
+            if by_class
+            else "write the authors' step as a scheduler"
+        )
+        todo.append(f"{what}: the loop of {sampling.where} {stepping.unmoved}")
     if sampling is not None and stepping.made is not None and stepping.made.after:
         todo.append(f"do after the last step what {sampling.function} does: {stepping.made.after}")
     if sampling is not None and unshown and (stepping.unmoved or not stepping.reason):

@@ -21,7 +21,7 @@ from omni_kit.targets.diffusers.toy import toy_of
 from omni_kit.targets.diffusers.transformer.conversion import conversion_of
 from omni_kit.targets.diffusers.transformer.entries import Entered, entries, found_by_name, scheduler_entries
 from omni_kit.targets.diffusers.transformer.lora import LoraMixin, lora_mixin
-from omni_kit.targets.diffusers.transformer.pipeline import PipelineFacts, pipeline_facts, text_width
+from omni_kit.targets.diffusers.transformer.pipeline import PipelineFacts, pipeline_facts, text_length, text_width
 from omni_kit.targets.protocol import Decision, Edit, IntegrationPlan, NewFile, Request, Todo
 from omni_kit.targets.recorded import ALONE
 from omni_kit.upstream.diffusers.needs import importable
@@ -47,6 +47,9 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
     if planner.both and planner.port.labels is not None:
         raise Refusal("modular blocks need a pipeline with prompts, but this model takes class labels",
                       "leave out --pipeline")  # fmt: skip
+    if planner.both and planner.pipeline.unread:
+        raise Refusal("modular blocks need the authors' denoising steps, and their sampling loop was not read",
+                      "leave out --pipeline, or name the function that samples: PATH::Class::function")  # fmt: skip
     files = tuple(planner.files())
     return IntegrationPlan(
         base=planner.base,
@@ -163,7 +166,8 @@ class _Planner:
             "toy": {key: value for key, value in self.toy.items() if not key.startswith("_")},
             "conversion_module": "diffusers.loaders.single_file_utils" if in_tree else f"{name}.conversion",
             "model_module": f"...models.transformers.transformer_{name}" if in_tree else f".transformer_{name}",
-            "text_width": text_width(self.reference, self.toy), "attends": bool(self.port.attention.processors),
+            "text_width": text_width(self.reference, self.toy), "text_length": text_length(self.reference, self.toy),
+            "unread": self.pipeline.unread, "attends": bool(self.port.attention.processors),
             "testers": tuple(self.testers) if in_tree else (), "both": self.both,
             "lora": self.lora.name if self.lora is not None else "",
             "scheduler": self.scheduler, "scheduling": self.pipeline.stepping.made, "counted": self.scheduler != FIRST,
@@ -182,8 +186,8 @@ class _Planner:
             return {"labels": None, "video": False}
         name = self.pipeline.stepping.name
         variance = str(self._configured.get("variance_type", "")).startswith("learned")
-        more = {"unread": self.pipeline.unread, "diffusing": self.pipeline.diffusing}
-        return {**facts.context(self.toy, name == "DDPMScheduler", variance), **more}
+        told = facts.context(self.toy, name == "DDPMScheduler", variance)
+        return {**told, "diffusing": self.pipeline.diffusing}
 
     @property
     def _pipeline_templates(self) -> tuple[str, str]:
