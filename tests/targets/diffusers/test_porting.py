@@ -483,3 +483,45 @@ def test_what_a_backend_answers_is_reshaped(tmp_path: Path) -> None:
     asked = ASKED.replace("return self.o(y[:, 0])", "return self.o(y.view(1, -1, 8).view(torch.float32))")
     found = ported(tmp_path, attention(SPLIT, asked))
     assert "y.reshape(1, -1, 8).view(torch.float32)" in found.text
+
+
+INSIDE = f"""class Attn(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        from .layers import Scaled as S
+        self.q, self.scaled = nn.Linear(dim, dim), S()
+
+    def forward(self, x):
+        from . import kernels as K, absent
+        import math
+        return K.gate(self.scaled(self.q(x))) * math.pi
+
+{NET}"""
+
+
+def test_what_functions_import_of_the_authors_is_written_here(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").touch()
+    (tmp_path / "layers.py").write_text(
+        "from torch import nn\n\n\nclass Scaled(nn.Module):\n    def forward(self, x):\n        return 2 * x\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "kernels.py").write_text(
+        "def gate(x):\n    from .deep import bent\n    return bent(x)\n", encoding="utf-8"
+    )
+    (tmp_path / "deep.py").write_text("def bent(x):\n    return x.tanh()\n", encoding="utf-8")
+    (tmp_path / "m.py").write_text(HEAD + INSIDE.replace(", absent", ""), encoding="utf-8")
+    text = port(find_reference(f"{tmp_path / 'm.py'}::Net"), "Tiny", find_library("diffusers"), "diffusers").text
+    assert "from ." not in text
+    assert "kernels" not in text
+    assert all(one in text for one in ("class TinyScaled(", "def gate(", "def bent(", "TinyScaled()", "gate(self."))
+    assert "import math" in text
+
+
+def test_a_name_that_functions_import_from_two_places_stays_with_them(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text("def run(x):\n    return x\n", encoding="utf-8")
+    forward = "from one import run\nreturn run(self.other(self.q(x)))"
+    more = "\n    def other(self, x):\n        from two import run\n        return run(x)\n"
+    text = attention(SPLIT, forward).replace("\n\nclass Net", f"{more}\n\nclass Net")
+    assert "from one import run" in ported(tmp_path, text).text
+    assert "from two import run" in ported(tmp_path, text).text

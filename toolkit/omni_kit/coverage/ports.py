@@ -120,7 +120,7 @@ def _ported(repository: Repository, source: Path, place: Path) -> Ported:
     tests, failed = _tested(package)
     file = package / f"pipeline_{name}.py"
     pipeline = "raises" if _RAISES in file.read_text(encoding="utf-8") else ""
-    if (package / "authors_sampling.py").is_file():
+    if not pipeline and (package / "authors_sampling.py").is_file():
         pipeline, odd = _compared(file)
         why = why or (f"pipeline: {odd}" if odd else "")
     why = why or failed

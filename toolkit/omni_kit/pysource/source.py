@@ -5,7 +5,7 @@ import gc
 import stat
 import sys
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
@@ -65,16 +65,25 @@ class SourceFile:
     @cached_property
     def imports(self) -> dict[str, Imported]:
         """Names bound by imports anywhere at the top level, guarded ones included."""
-        found: dict[str, Imported] = {}
-        for node in _top_level(self.tree.body):
+        return dict(self._bound(_top_level(self.tree.body)))
+
+    @cached_property
+    def inner_imports(self) -> dict[str, Imported]:
+        """Names bound by imports inside functions alone, each by one and the same import throughout the file."""
+        found: dict[str, set[Imported]] = {}
+        for name, imported in self._bound(ast.walk(self.tree)):
+            found.setdefault(name, set()).add(imported)
+        return {name: ways.pop() for name, ways in found.items() if len(ways) == 1 and name not in self.imports}
+
+    def _bound(self, nodes: Iterable[ast.AST]) -> Iterator[tuple[str, Imported]]:
+        """The names that imports bind, and to what."""
+        for node in nodes:
             if isinstance(node, ast.ImportFrom):
                 module = absolute_module(self.package, node)
-                for alias in node.names:
-                    found[alias.asname or alias.name] = Imported(module, alias.name)
+                yield from ((alias.asname or alias.name, Imported(module, alias.name)) for alias in node.names)
             elif isinstance(node, ast.Import):
                 for alias in node.names:
-                    found[alias.asname or alias.name.partition(".")[0]] = Imported(alias.name, None)
-        return found
+                    yield alias.asname or alias.name.partition(".")[0], Imported(alias.name, None)
 
     def origin(self, node: ast.AST) -> str:
         """What a dotted name means: `F.pad` is "torch.nn.functional.pad"; as written where it is not imported."""

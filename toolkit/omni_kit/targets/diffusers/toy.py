@@ -15,7 +15,13 @@ _WHOLE = re.compile(
 _WIDTHS = re.compile(r"_(width|features)$")
 _ANY_WIDTH = 512  # for what has no default: toys shrink it by its name
 # Sizes that authors leave to a config, and that no model is without.
-_NEVER_NONE: Mapping[str, int] = {"in_channels": 4, "sample_size": 8, "sample_size_t": 3, "patch_size_t": 1}
+_NEVER_NONE: Mapping[str, int] = {
+    "in_channels": 4,
+    "patch_size": 2,
+    "sample_size": 8,
+    "sample_size_t": 3,
+    "patch_size_t": 1,
+}
 _IS_PLACE = re.compile(r"[$/\\]|\.(pt|pth|bin|ckpt|safetensors)$")
 _TYPES: Mapping[str, Any] = {"int": _ANY_WIDTH, "bool": False, "float": 1.0}
 

@@ -4,7 +4,7 @@ import ast
 from dataclasses import dataclass
 
 from omni_kit.pysource.library import Library
-from omni_kit.pysource.source import SourceFile, absolute_module, dotted, read_source
+from omni_kit.pysource.source import Imported, SourceFile, absolute_module, dotted, read_source
 from omni_kit.standins import ROOT, STAND_INS, stand_ins
 
 STAR = "*"
@@ -42,9 +42,14 @@ def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = fr
         return block
     if head in (own := definitions(source)):
         return None if rest else Defined(source, head, own[head])
-    imported = source.imports.get(head)
-    if imported is None:
-        return _starred(source, name, seen)
+    if (imported := source.imports.get(head)) is not None:
+        return _imported(source, imported, head, rest, seen)
+    return _inside(source, head, rest, seen) or _starred(source, name, seen)
+
+
+def _imported(
+    source: SourceFile, imported: Imported, head: str, rest: str, seen: frozenset[tuple[str, str]]
+) -> Defined | str | None:
     if imported.name is not None:
         if (file := source.library.module_file(imported.module)) is not None and file != source.path:
             inner = f"{imported.name}.{rest}" if rest else imported.name
@@ -55,6 +60,13 @@ def resolve(source: SourceFile, name: str, seen: frozenset[tuple[str, str]] = fr
         return imported.module
     aliased = imported.module.partition(".")[0] != head
     return _in_module(source, imported.module if aliased else head, rest, seen)
+
+
+def _inside(source: SourceFile, head: str, rest: str, seen: frozenset[tuple[str, str]]) -> Defined | None:
+    """What an import inside a function brings of the authors' files, or of a stand-in: others stay where they are."""
+    imported = source.inner_imports.get(head)
+    found = _imported(source, imported, head, rest, seen) if imported is not None else None
+    return in_stand_ins(found) if isinstance(found, str) else found
 
 
 def _in_module(source: SourceFile, module: str, rest: str, seen: frozenset[tuple[str, str]]) -> Defined | str | None:

@@ -12,6 +12,7 @@ from omni_kit.targets.diffusers.porting.dispatch import BACKEND, DISPATCH, Dispa
 from omni_kit.targets.diffusers.porting.grouped import with_groups
 from omni_kit.targets.diffusers.porting.heads import with_heads_apart
 from omni_kit.targets.diffusers.porting.layers import with_layers
+from omni_kit.targets.diffusers.porting.lifting import Lifted, holds_layers_alone, without_forward
 from omni_kit.targets.diffusers.porting.parts import Part, Parts
 from omni_kit.targets.diffusers.porting.projections import Projections, layers, projections_of
 from omni_kit.targets.diffusers.porting.syntax import (
@@ -62,12 +63,23 @@ def port_attention(parts: Parts, closure: Closure, found: Sequence[Attending], p
         if part.definition in helpers and part.cls is None:
             _dispatch_in_function(part, helpers, closure)
     holders = [part for part in parts.parts if part.cls is not None and part.definition in helpers]
+    lifted = Lifted(parts, prefix)
     for part in holders:
-        if part is parts.root or _is_block(part, parts):
+        assert part.cls is not None
+        if part is not parts.root and holds_layers_alone(part, parts.parts):
+            part.node = without_forward(part.cls)
+        elif (
+            part is not parts.root
+            and _is_block(part, parts)
+            and lifted.lift(part, _written_functions(part, closure, helpers))
+        ):
+            continue
+        elif part is parts.root or _is_block(part, parts):
             _dispatch_in_place(part, helpers, closure)
             done.todo.append((part.name, "move this attention into a class of its own, with a processor"))
         else:
             _with_processor(part, parts, closure, helpers, found, _processor_name(part, holders, prefix), done)
+    done.processors += lifted.processors
     for one in found:
         if one.by not in (SDPA,) and not one.by.endswith("MultiheadAttention"):
             done.todo.append(

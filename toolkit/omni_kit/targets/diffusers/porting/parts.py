@@ -3,7 +3,7 @@
 import ast
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -15,6 +15,7 @@ from omni_kit.upstream.repositories.names import Defined
 
 # How what torch has is written here, longest first.
 _USUAL = (("torch.nn.functional.", "F."), ("torch.nn.", "nn."), ("torch.", "torch."))
+_Small = cst.BaseSmallStatement | cst.RemovalSentinel
 _IMPORTS = {"F": "import torch.nn.functional as F", "nn": "import torch.nn as nn", "torch": "import torch"}
 
 
@@ -80,7 +81,8 @@ def collect(closure: Closure, prefix: str, model: str) -> Parts:
         for name, absolute in closure.foreign[one].items():
             written[name], line = _usual(one, name, absolute)
             imports[line] = None
-        node = visited(_parsed(one), _Written({**written, one.name: names[one]}))
+        inlined = {name.partition(".")[0] for name in closure.uses[one]} & one.source.inner_imports.keys()
+        node = visited(_parsed(one), _WithoutImports(inlined), _Written({**written, one.name: names[one]}))
         parts.append(Part(one, names[one], node))
     return Parts(parts, list(imports))
 
@@ -141,6 +143,37 @@ def _parsed(one: Defined) -> cst.BaseStatement:
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
+
+
+class _WithoutImports(cst.CSTTransformer):
+    """Leaves out what functions import and the file itself has."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = names
+
+    def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> _Small:  # noqa: N802
+        """`import a.b as c`."""
+        return self._kept(updated_node, updated_node.names)
+
+    def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> _Small:  # noqa: N802
+        """`from a import b as c`."""
+        return updated_node if isinstance(updated_node.names, cst.ImportStar) else self._kept(
+            updated_node, updated_node.names
+        )  # fmt: skip
+
+    def leave_IndentedBlock(  # noqa: N802
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        """A block has a statement."""
+        return updated_node if updated_node.body else updated_node.with_changes(body=[cst.parse_statement("pass")])
+
+    def _kept(self, node: cst.Import | cst.ImportFrom, names: Sequence[cst.ImportAlias]) -> _Small:
+        kept = [one for one in names if (one.evaluated_alias or one.evaluated_name.partition(".")[0]) not in self.names]
+        if len(kept) == len(names):
+            return node
+        if not kept:
+            return cst.RemoveFromParent()
+        return node.with_changes(names=[*kept[:-1], kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)])
 
 
 class _Written(cst.CSTTransformer):

@@ -92,12 +92,18 @@ class PipelineFacts:
     @property
     def proven(self) -> bool:
         """Whether the authors' sampling is called, and compared with the pipeline."""
-        return self.diffusing is not None or (self.sampling is not None and bool(self.sampling.roles))
+        called = self.diffusing is not None or (self.sampling is not None and bool(self.sampling.roles))
+        return called and not self.raises
 
     @property
-    def unread(self) -> bool:
-        """Whether it is not known how the authors sample: the pipeline raises where its steps are to be written."""
-        return self.diffusing is None and (self.sampling is None or bool(self.stepping.unmoved))
+    def raises(self) -> str:
+        """Why the pipeline has no denoising steps, and raises where they are to be written; empty where it has them."""
+        if self.diffusing is None and (self.sampling is None or self.stepping.unmoved):
+            return "The authors' sampling loop was not read: write the denoising steps here."
+        if self.unknown:
+            made = ", ".join(self.unknown)
+            return f"The authors' code makes {made} for the transformer: write the denoising steps here."
+        return ""
 
     def decision(self) -> Decision:
         """Which scheduler, and why."""

@@ -47,8 +47,8 @@ def make_plan(subject: Subject, request: Request) -> IntegrationPlan:
     if planner.both and planner.port.labels is not None:
         raise Refusal("modular blocks need a pipeline with prompts, but this model takes class labels",
                       "leave out --pipeline")  # fmt: skip
-    if planner.both and planner.pipeline.unread:
-        raise Refusal("modular blocks need the authors' denoising steps, and their sampling loop was not read",
+    if planner.both and planner.pipeline.raises:
+        raise Refusal("modular blocks need denoising steps, which were not read from the authors' sampling code",
                       "leave out --pipeline, or name the function that samples: PATH::Class::function")  # fmt: skip
     files = tuple(planner.files())
     return IntegrationPlan(
@@ -167,7 +167,7 @@ class _Planner:
             "conversion_module": "diffusers.loaders.single_file_utils" if in_tree else f"{name}.conversion",
             "model_module": f"...models.transformers.transformer_{name}" if in_tree else f".transformer_{name}",
             "text_width": text_width(self.reference, self.toy), "text_length": text_length(self.reference, self.toy),
-            "unread": self.pipeline.unread, "attends": bool(self.port.attention.processors),
+            "raises": self.pipeline.raises, "attends": bool(self.port.attention.processors),
             "testers": tuple(self.testers) if in_tree else (), "both": self.both,
             "lora": self.lora.name if self.lora is not None else "",
             "scheduler": self.scheduler, "scheduling": self.pipeline.stepping.made, "counted": self.scheduler != FIRST,
@@ -283,7 +283,7 @@ class _Planner:
             place = f"{self.base}/{sampler_name(self.in_tree)}"
             yield NewFile(place, "authors_diffusing.py.jinja", context=self.context)
         for template, place in self._places().items():
-            if self.pipeline.unread and template == "test_pipeline_class.py.jinja":
+            if self.pipeline.raises and template == "test_pipeline_class.py.jinja":
                 continue  # the pipeline raises where its steps are to be written
             yield NewFile(place, template, context=self.context)
         if self.in_tree:

@@ -147,7 +147,7 @@ def _arguments(model: Any) -> list[Argument]:
 
 def _annotated(one: inspect.Parameter) -> str:
     """The annotation; the type of a plain default without one."""
-    if one.annotation is one.empty and isinstance(one.default, (bool, int, float, str)):
+    if one.annotation is one.empty and isinstance(one.default, (bool, int, float, str, tuple)):
         return type(one.default).__name__
     return str(one.annotation)
 

@@ -37,8 +37,8 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"latents|(pose|control|audio)_hidden_states$|^noise", beside.latents),
     )
 )
-# Numbers and switches, of which those that are data have roles.
-_PLAIN = re.compile(r"(<class ')?(int|bool|float|str)('>)?( \| None)?")
+# Numbers, pairs of them by default, and switches, of which those that are data have roles.
+_PLAIN = re.compile(r"(<class ')?(int|bool|float|str|tuple)('>)?( \| None)?")
 
 
 def role_of(argument: Argument) -> Role | None:
