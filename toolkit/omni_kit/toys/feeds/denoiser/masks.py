@@ -35,7 +35,7 @@ def masked(kind: torch.dtype = torch.float32) -> Fill:
 
 
 def mask(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """Masks of bools, whole numbers and floats; of rows, of latents, of a text's rows for all queries, of squares."""
+    """Masks of bools, whole numbers and floats; of rows, then of latents, then of squares, then of a text for all queries."""
     text = words(argument.name)
     spans: tuple[Dim, ...] = (text, patches, plus(text, patches), plus(text, patches, 1))
     for span, kind in product(spans, _KINDS):
@@ -44,9 +44,10 @@ def mask(argument: Argument, sizes: Sizes) -> Iterator[Option]:
         yield option(masked(kind), 1, 1, *PICTURE)
         yield option(masked(kind), 1, 1, *LATENTS)
         yield option(masked(kind), 1, *LATENTS)
-        yield option(masked(kind), 1, 1, text)
     for span, kind in product(spans, _KINDS):
         yield option(masked(kind), 1, span, span)
+    for kind in _KINDS:
+        yield option(masked(kind), 1, 1, text)
 
 
 def dropped(argument: Argument, sizes: Sizes) -> Iterator[Option]:
