@@ -35,7 +35,7 @@ def masked(kind: torch.dtype = torch.float32) -> Fill:
 
 
 def mask(argument: Argument, sizes: Sizes) -> Iterator[Option]:
-    """Masks of bools, whole numbers and floats; of rows, then of latents, then of squares, then of a text for all queries."""
+    """Masks of bools, whole numbers and floats; of rows, of latents, of squares, then of a text for all queries."""
     text = words(argument.name)
     spans: tuple[Dim, ...] = (text, patches, plus(text, patches), plus(text, patches, 1))
     for span, kind in product(spans, _KINDS):
