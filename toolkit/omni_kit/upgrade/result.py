@@ -68,7 +68,7 @@ class ModelUpgrade:
     @property
     def seconds(self) -> float:
         """What merging the patches and all stages took."""
-        return sum(one.seconds for one in [*self.configs, *self.stages])
+        return sum(one.seconds for one in self.configs) + sum(one.seconds for one in self.stages)
 
     def as_json(self) -> dict[str, Any]:
         """The model for machines."""

@@ -8,6 +8,7 @@ expression of that value, in the same use, becomes upstream's new one.
 import ast
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from typing import TypeGuard
 
 from omni_kit.patchgen.spans import Edit, first_line, splice
 from omni_kit.patchgen.upgrade.alignment import assignment
@@ -215,5 +216,5 @@ def _same_before(inputs: set[str], mine: Sequence[ast.stmt], first: int, b: Code
     return True
 
 
-def _sets(node: ast.AST, name: str) -> bool:
+def _sets(node: ast.AST, name: str) -> TypeGuard[ast.stmt]:
     return isinstance(node, ast.stmt) and not hasattr(node, "body") and name in stored(ast.Module([node], []))
