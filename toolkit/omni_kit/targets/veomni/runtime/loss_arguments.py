@@ -114,7 +114,10 @@ def _differing(model: Any, fed: Mapping[str, Any], slot: Any) -> Iterator[str]:
     groups += [["return_log_probs", "temperature", *teacher]] if teacher else []
     cases = [(fed, {one: given[one] for one in group if one in given}) for group in groups]
     if _KEPT in inspect.signature(model.forward).parameters:
-        cases.append(({**fed, "labels": fed["labels"][:, -_TOP:]}, {_KEPT: _TOP}))
+        # One row: VeOmni's loss views hidden states, which several rows cut at their end do not allow.
+        rows = len(fed["labels"])
+        row = {name: value[:1] if getattr(value, "shape", ())[:1] == (rows,) else value for name, value in fed.items()}
+        cases.append(({**row, "labels": row["labels"][:, -_TOP:]}, {_KEPT: _TOP}))
     for inputs, chosen in cases:
         plain = _answers(model, inputs, chosen, None, ForCausalLMLoss)
         kernel = _answers(model, inputs, chosen, slot, ForCausalLMLoss)
