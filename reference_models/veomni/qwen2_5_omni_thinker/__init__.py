@@ -12,10 +12,6 @@ def register_qwen2_5_omni_thinker_modeling(architecture: str | None):
     classes = {
         "Qwen2_5OmniThinkerTextModel": modeling.Qwen2_5OmniThinkerTextModel,
         "Qwen2_5OmniThinkerForConditionalGeneration": modeling.Qwen2_5OmniThinkerForConditionalGeneration,
-        "Qwen2_5OmniTalkerModel": modeling.Qwen2_5OmniTalkerModel,
-        "Qwen2_5OmniToken2WavDiTModel": modeling.Qwen2_5OmniToken2WavDiTModel,
-        "Qwen2_5OmniToken2WavBigVGANModel": modeling.Qwen2_5OmniToken2WavBigVGANModel,
-        "Qwen2_5OmniToken2WavModel": modeling.Qwen2_5OmniToken2WavModel,
     }
 
     wanted = architecture or "Qwen2_5OmniThinkerForConditionalGeneration"

@@ -30,6 +30,38 @@ config = PatchConfig(
     description="Qwen25OmniThinker with OpSlot guards and VeOmni's loss contract",
 )
 
+# Only speech needs these: training never builds them.
+config.exclude_from_output(
+    "Qwen2_5OmniTalkerCausalLMOutputWithPast",
+    "Qwen2_5OmniTalkerModel",
+    "Qwen2_5OmniTalkerForConditionalGeneration",
+    "Qwen2_5OmniDiTRotaryEmbedding",
+    "TimeDelayNetBlock",
+    "Res2NetBlock",
+    "SqueezeExcitationBlock",
+    "AttentiveStatisticsPooling",
+    "SqueezeExcitationRes2NetBlock",
+    "ECAPA_TimeDelayNet",
+    "DiTInputEmbedding",
+    "DiTCodecEmbedding",
+    "Qwen2_5_OmniAdaLayerNormZero",
+    "Qwen2_5_OmniAdaLayerNormZero_Final",
+    "DiTMLP",
+    "apply_rotary_pos_emb",
+    "DiTAttention",
+    "SinusPositionEmbedding",
+    "DiTTimestepEmbedding",
+    "DiTDecoderLayer",
+    "SnakeBeta",
+    "TorchActivation1d",
+    "AMPBlock",
+    "Qwen2_5OmniToken2WavBigVGANModel",
+    "RungeKutta4ODESolver",
+    "Qwen2_5OmniToken2WavDiTModel",
+    "Qwen2_5OmniToken2WavModel",
+    "Qwen2_5OmniForConditionalGeneration",
+)
+
 config.add_post_import_block(
     "from ..media import collate_infos, collate_metadata, from_pipeline, positions_of, sounds_of, tower_arguments"
 )

@@ -140,7 +140,7 @@ class Positions:
         owner: upstream's class. config: its config.
     """
 
-    def __init__(self, owner: type, config):
+    def __init__(self, owner, config):
         self._owner, self.config = owner, config
 
     def __call__(self, input_ids, attention_mask=None, **known):
@@ -164,7 +164,7 @@ class Positions:
         return {"position_ids": position_ids, "rope_deltas": rope_deltas}
 
 
-def positions_of(owner: type, config) -> Positions:
+def positions_of(owner, config) -> Positions:
     """What VeOmni's data pipeline makes positions with."""
     return Positions(owner, copy.deepcopy(config))
 

@@ -23,7 +23,7 @@ class Trainer(VLMTrainer):
         args = self.base.args
         if args.model.lora_config:
             self.base._setup_lora()
-        elif args.train.freeze_vit:
+        elif getattr(args.train, "freeze_vit", False):
             for name, parameter in self.base.model.named_parameters():
                 if set(TOWERS) & set(name.split(".")):
                     parameter.requires_grad_(False)

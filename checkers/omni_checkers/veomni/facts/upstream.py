@@ -2,16 +2,16 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from omni_kit.pysource.library import Library
-from omni_kit.pysource.source import SourceFile, dotted, read_source
+from omni_kit.pysource.source import SourceFile, read_source
 from omni_kit.upstream.transformers.autoclasses import find_class
 from omni_kit.upstream.transformers.configs import ConfigClass, config_class, model_types
 from omni_kit.upstream.transformers.defaults import as_config, default_config
 from omni_kit.upstream.transformers.models import UpstreamModel
+from omni_kit.upstream.transformers.speech import config_names
 
 _CONFIG_CLASS = re.compile(r"^class (\w+)\(", re.MULTILINE)
 
@@ -53,19 +53,3 @@ def _upstream_class(library: Library, model_type: str, class_name: str) -> Upstr
     cls = config_class(library, model_type)
     found = find_class(cls, class_name)
     return UpstreamModel(library, default_config(cls), found[0], class_name) if found is not None else None
-
-
-def config_names(node: ast.ClassDef) -> Iterator[str]:
-    """What a class says of its config, the surest first."""
-    for item in node.body:
-        if isinstance(item, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == "config_class" for target in item.targets
-        ):
-            yield dotted(item.value) or ""
-    for item in node.body:
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.target.id == "config":
-            yield dotted(item.annotation) or ""
-        elif isinstance(item, ast.FunctionDef) and item.name == "__init__":
-            for argument in item.args.args:
-                if argument.arg == "config" and argument.annotation is not None:
-                    yield dotted(argument.annotation) or ""

@@ -238,6 +238,9 @@ def test_patches_are_upstream_with_a_guard(model: Models, model_type: str) -> No
 
 
 class _WithoutGuards(ast.NodeTransformer):
+    def visit_With(self, node: ast.With) -> ast.AST | list[ast.stmt]:
+        return node.body if ast.unparse(node.items[0]).startswith("torch.autocast(") else self.generic_visit(node)
+
     def visit_If(self, node: ast.If) -> ast.AST | None:
         guards = (".use_non_eager_impl", "get_active_replay() is not None")
         return None if ast.unparse(node.test).endswith(guards) else self.generic_visit(node)

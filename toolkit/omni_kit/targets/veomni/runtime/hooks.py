@@ -208,7 +208,7 @@ def _lora(model: Any, checkpoint: Path) -> Iterator[str] | None:
 
 
 def _exchanged(model: Any, experts: Sequence[str]) -> Iterator[str]:
-    """Projections that, asked for alone, give another stack than the one that is named after them."""
+    """Projections that, asked for alone, give others' stacks and not the one that is named after them."""
     from veomni.lora.target_mapping import resolve_fused_moe_lora_targets
 
     for target in _TARGETS:
@@ -216,8 +216,8 @@ def _exchanged(model: Any, experts: Sequence[str]) -> Iterator[str]:
         own = [name for name in experts if word in name.rpartition(".")[2].split("_")]
         found = resolve_fused_moe_lora_targets(model, {"lora_modules": [target]})
         given = _matching(list(found.get("target_parameters") or []), experts)
-        if own and (other := next((name for name in given if name not in own), "")):
-            yield f"asked for {target} alone, it returns {_any_layer(other)}"
+        if own and given and not set(own) & set(given):
+            yield f"asked for {target} alone, it returns {_any_layer(given[0])}"
 
 
 def _matching(patterns: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -74,7 +74,7 @@ class VeOmniBuilder:
 
         directory = Path(options["path"])
         self._import_name, self._path = str(options["import_name"]), directory
-        self._training_files = str(options["training_files"])
+        self._training_files = str(options.get("training_files", ""))  # who does not train has none
         if options["style"] == "in-tree":
             _forget_overrides(MODELING_REGISTRY, options["registered"])
         module = importlib.import_module(options["import_name"])

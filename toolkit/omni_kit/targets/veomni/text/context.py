@@ -37,6 +37,7 @@ class TextContext:
         expert_parallel: the experts' code can do with a part of them, so there is a plan that cuts them.
         converter: a converter is written, for experts that lie `disk` where there are some.
         media: what the generated module takes from the integration's module for media; nothing for text alone.
+        excluded: definitions that the generated module leaves out.
         grouped_mm: the settings choose the experts' kernel that omni-kit brings, so the integration has its file.
     """
 
@@ -69,6 +70,7 @@ class TextContext:
     converter: bool
     disk: str
     media: Sequence[str]
+    excluded: Sequence[str]
     grouped_mm: bool
 
 
@@ -83,14 +85,16 @@ def text_context(
     disk: str,
     routers: Sequence[str] = (),
     media: Sequence[str] = (),
+    excluded: Sequence[str] = (),
 ) -> TextContext:
     """The context of one integration.
 
     Args:
         routers: the classes of the modules that VeOmni knows a layer's choice of experts by.
+        excluded: definitions that the generated module leaves out; no head is among those that are registered.
     """
     name, in_tree, model_type = request.name, request.style == "in-tree", model.config.model_type
-    heads = [head for head in model.heads if _registrable(head, model)]
+    heads = [head for head in model.heads if head not in excluded and _registrable(head, model)]
     module = f"veomni.models.transformers.{name}" if in_tree else name
     pairs = list(_lora_pairs(model))
     planned = {slot(operation) for _, operation, _ in patches.slots}
@@ -129,6 +133,7 @@ def text_context(
         converter=converter,
         disk=disk,
         media=media,
+        excluded=excluded,
         grouped_mm=request.kernels.get("moe_implementation") == GROUPED_MM,
     )
 

@@ -18,6 +18,7 @@ from omni_kit.targets.veomni.media.dummies import without_dummies
 from omni_kit.targets.veomni.media.merging import Merging, find_merging, refuse_encoder_decoder, text_part
 from omni_kit.targets.veomni.media.patches import IMPORTED as MEDIA_IMPORTS
 from omni_kit.targets.veomni.media.patches import media_decisions, media_patches, merging_edits
+from omni_kit.targets.veomni.media.speech import speech_only
 from omni_kit.targets.veomni.text.context import TextContext, models_package, text_context
 from omni_kit.targets.veomni.text.converter import class_prefix, converter_context, layout_of
 from omni_kit.targets.veomni.text.patches import PatchSet, derive_patches, plain_classifiers
@@ -174,6 +175,7 @@ class _Planner:
             disk=str(self.layout.disk),
             routers=[site.router[0] for site in self.sites if site.site == "router-replay"],
             media=MEDIA_IMPORTS if self.merging is not None else (),
+            excluded=speech_only(self.model) if self.merging is not None else (),
         )
 
     @property

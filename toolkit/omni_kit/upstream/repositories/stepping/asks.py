@@ -139,6 +139,9 @@ class Asks:
             if value is None or not reads(node) & forms.keys():
                 done.append(node)
                 continue
+            if (several := _one_by_one(node)) and all(formula.of(one) is not None for _, one in several):
+                forms |= {name: formula.of(one) for name, one in several}
+                continue
             form = formula.of(value)
             if form is not None and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 if formula.is_guidance(form):
@@ -191,3 +194,13 @@ def bound_once(body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
             plain = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
             found.setdefault(name, []).extend([node.value] if plain else [ast.Constant(None)] * 2)  # type: ignore[attr-defined]
     return {name: values[0] for name, values in found.items() if len(values) == 1}
+
+
+def _one_by_one(node: ast.stmt) -> list[tuple[str, ast.expr]]:
+    """Name and value of each pair that `a, b = x, y` assigns; empty for another statement."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    value = node.value if isinstance(node, ast.Assign) else None
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(target.elts) != len(value.elts):
+        return []
+    names = [one.id for one in target.elts if isinstance(one, ast.Name)]
+    return list(zip(names, value.elts, strict=True)) if len(names) == len(target.elts) else []
