@@ -1,11 +1,13 @@
 """Config classes read from source, against the real ones."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omni_kit.errors import BadInput
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.library import Library
 from omni_kit.upstream.transformers.config_view import ConfigView
 from omni_kit.upstream.transformers.configs import ModelConfig, config_class, model_types
@@ -24,6 +26,26 @@ def test_values_equal_the_built_config(library: Library, model_type: str) -> Non
     common: dict[str, Any] = {k: v for k, v in read.items() if k in real and k not in {"rope_parameters", "dtype"}}
     assert len(common) > 15
     assert common == {k: real[k] for k in common}
+
+
+@pytest.mark.parametrize("model_type", [*SUBJECTS, "stablelm", "persimmon"])
+@pytest.mark.parametrize("given", [{}, {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "rope_theta": 500.0}])
+def test_constructors_read_the_rope_settings_of_the_built_config(
+    library: Library, model_type: str, given: dict[str, Any]
+) -> None:
+    """The base class of configs completes them; what config.json leaves open stays open in the config's own values."""
+    from transformers import AutoConfig
+
+    real = AutoConfig.for_model(model_type, **copy.deepcopy(given))
+    view = ConfigView(ModelConfig(config_class(library, model_type), given, ""))
+    before = copy.deepcopy(view.as_dict())
+    assert view.get("rope_parameters") == real.rope_parameters
+    assert view.as_dict() == before
+
+
+def test_constructors_read_no_rope_settings_of_a_config_without_them(library: Library) -> None:
+    view = ConfigView(ModelConfig(config_class(library, "mamba"), {}, ""))
+    assert view.get("rope_parameters") is UNKNOWN
 
 
 def test_model_types_are_those_of_the_auto_table(library: Library) -> None:

@@ -289,11 +289,16 @@ def attending(model: UpstreamModel, old: str, new: str) -> tuple[str, str]:
     return site.decision, site.reason
 
 
+_SCALE, _SELECTED = "self.scaling = self.head_dim**-0.5", "index_mask + causal_mask"
+
+
 def test_attention_that_hands_over_all_that_it_computes_with_stays(model: Models) -> None:
     for name, spelt, otherwise in (
         ("gemma2", "softcap=self.attn_logit_softcapping", "softcap=self.config.attn_logit_softcapping"),
         ("gpt_oss", "s_aux=self.sinks", "s_aux=self.sinks.clone()"),
         ("llama", "* scaling\n", "* (1.0 * scaling)\n"),
+        ("llama", _SCALE, f'{_SCALE} * (1.0 if config.rope_parameters["rope_type"] == "default" else 2.0)'),
+        ("glm_moe_dsa", _SELECTED, f"{_SELECTED} + torch.finfo(query_states.dtype).max * 0"),
     ):
         assert attending(model(name), spelt, otherwise)[0] == "upstream", name
 
@@ -303,6 +308,7 @@ def test_attention_that_hands_over_all_that_it_computes_with_stays(model: Models
     [
         ("gpt_oss", "s_aux=self.sinks,", ""),  # upstream's own function takes the sinks of the module
         ("llama", "* scaling\n", "* scaling + 0.1 * torch.arange(key.shape[2])\n"),
+        ("glm_moe_dsa", _SELECTED, 'index_mask + causal_mask if self.config._attn_implementation == "eager" else causal_mask'),
     ],
 )
 def test_attention_that_veomni_would_change_is_named(model: Models, name: str, spelt: str, otherwise: str) -> None:

@@ -53,9 +53,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Method:
-    """A method of a module."""
+    """A method of a module or of a config."""
 
-    owner: Module
+    owner: Module | Config
     cls: ClassRef
     node: ast.FunctionDef
 
@@ -131,7 +131,8 @@ class Construction(OpenDomain):
             case Config() if name == "get_text_config":
                 return Native(partial(_text_config, base))
             case Config():
-                return base.get(name)
+                method = base.method(name)
+                return base.get(name) if method is None else Method(base, *method)
             case Unknown() if (home := frame.home.source.home_of(Imported(base.name, name))) is not None:
                 return self.defined(*home)
         return super().attribute(base, name, frame) if isinstance(base, Unknown) else UNKNOWN

@@ -1,5 +1,6 @@
 """What expressions of a constructor can be worth, besides plain Python values."""
 
+import ast
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -67,6 +68,10 @@ class Config(ABC):
     @abstractmethod
     def make(self, cls: ClassRef, values: dict[str, Any]) -> "Config | None":
         """The config that calling another class of configs gives; None for any other class."""
+
+    def method(self, name: str) -> tuple[ClassRef, ast.FunctionDef] | None:
+        """A method that is run when it is called, with the class that defines it; None where none is."""
+        return None
 
     def of_type(self, model_type: str, values: dict[str, Any]) -> "Config | None":
         """The config of a model_type of the library; None where it has none."""

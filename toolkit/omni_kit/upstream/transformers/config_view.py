@@ -29,6 +29,8 @@ _NOT_SAVED = {
     "base_config_key",
     "ignore_keys_at_rope_validation", "has_no_defaults_at_init", "is_composition",
 }  # fmt: skip
+# what every config fills in when it is built, and the method of the base class that does it
+_ROPE, _FILLS_ROPE = "rope_parameters", "convert_rope_params_to_dict"
 
 
 class ConfigView(Config):
@@ -44,7 +46,9 @@ class ConfigView(Config):
         self._values.setdefault("_attn_implementation", "eager")
         self._properties = _properties(config.cls)
         self._parts: dict[str, Any] = {}
+        self._built = False
         self._post_init()
+        self._built = True
 
     @property
     def given(self) -> Mapping[str, Any]:
@@ -67,6 +71,8 @@ class ConfigView(Config):
         name = self._real(name)
         if name == BY_LAYER and name in self._values:
             return LayerConfigs(self, self._values[name])
+        if name == _ROPE and name in self._values and self._built:
+            return self._rope()
         if name in self._values:
             value = self._values[name]
             return self._part(name, value) if isinstance(value, Mapping) and name.endswith("config") else value
@@ -161,9 +167,42 @@ class ConfigView(Config):
             for name, value in kwargs.items():  # the base class keeps what is left over
                 self._values.setdefault(name, value)
 
+    def _rope(self) -> Any:
+        """The rotary settings as the library's base class completes them; as they are where it does not, or unread.
+
+        They are no part of `as_dict`: only the base class says them.
+        """
+        cls = self.config.cls
+        found = ClassRef(cls.source, cls.source.classes[cls.name]).method(_FILLS_ROPE)
+        if found is not None and self._values[_ROPE] is not UNKNOWN:
+            filled, given = _Filled(self), copy.deepcopy(dict(self.config.given))
+            kwargs = {name: value for name, value in given.items() if name not in cls.defaults}
+            returned_by(Place(found[0], filled), found[1], [filled], kwargs)
+            if filled.rope:
+                return filled.rope
+        return self._values[_ROPE]
+
     def _run_property(self, node: ast.FunctionDef) -> Any:
         source = self.config.cls.source
         return returned_by(Place(ClassRef(source, source.classes[self.config.cls.name]), self), node, [self], {})
+
+
+class _Filled(ConfigView):
+    """A config while the library's base class fills in its rotary settings by methods of its own."""
+
+    def __init__(self, view: ConfigView) -> None:
+        vars(self).update(vars(view.copy()), _built=False)
+
+    @property
+    def rope(self) -> Any:
+        """The settings; None where one of them could not be read."""
+        found = self._values[_ROPE]
+        return found if isinstance(found, Mapping) and UNKNOWN not in found.values() else None
+
+    def method(self, name: str) -> tuple[ClassRef, ast.FunctionDef] | None:
+        """See `Config`."""
+        source = self.config.cls.source
+        return ClassRef(source, source.classes[self.config.cls.name]).method(name)
 
 
 class LayerConfigs:

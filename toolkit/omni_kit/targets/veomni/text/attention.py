@@ -20,7 +20,7 @@ from omni_kit.upstream.torch.tensors import FLOAT32, INT64, Tensor, tensor_of
 REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 _ASKS_FOR_FLASH = "is_flash_attention_requested"
 _IMPLEMENTATION = "_attn_implementation"
-_BATCH, _TOKENS = 2, 5
+_BATCH, _TOKENS = 2, 11  # more tokens than the selections of toys keep, or nothing would be selected
 _WIDTHS = ("head_dim", "qk_rope_head_dim", "rotary_dim", "rotary_ndims", "attention_head_dim")
 
 
