@@ -35,6 +35,22 @@ def test_what_is_missing_names_its_command(monkeypatch: pytest.MonkeyPatch) -> N
     assert (torch["status"], torch["version"], torch["fix"]) == ("missing", None, "pip install torch accelerate")
 
 
+@pytest.mark.parametrize(("transformers", "said"), [("99.1", ["99.1 is installed"]), ("5.9.0", [])])
+def test_a_version_that_a_missing_target_does_not_take_is_said(
+    transformers: str, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == "veomni":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return transformers if name == "transformers" else real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    found = [item.problem for item in doctor.examine() if item.status == "other version"]
+    assert [one.partition("; ")[2] for one in found] == said
+
+
 @pytest.mark.parametrize(
     ("code", "says"),
     [

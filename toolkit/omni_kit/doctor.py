@@ -94,9 +94,9 @@ def refused(needed: Requirement, found: Component) -> str:
 
 
 def _other_versions(target: Target, *, asked: bool) -> list[Component]:
-    """Upstream's libraries in a version that a target does not take; of targets that are installed or asked for."""
-    name = target.requirements[0].name if target.requirements else target.name
-    if not asked and _package(name, "", "").status == "missing":
+    """Upstream's libraries in a version that a target does not take; not of one that goes into its own environment."""
+    own = target.requirements[0] if target.requirements else Requirement(target.name, "", "")
+    if not asked and own.apart and _package(own.name, "", "").status == "missing":
         return []
     return [
         Component(pin.library, installed, target.name, "other version", pin.install, pin.against(installed))

@@ -54,6 +54,18 @@ def test_replay_follows_the_choice_of_experts(
     assert (site.target, site.router) == (target, router)
 
 
+def test_replay_is_skipped_and_said_where_veomni_is_not_installed(
+    model: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = model("olmoe")
+    monkeypatch.setattr("omni_kit.targets.veomni.text.replay.find_spec", lambda name: None)
+    (site,) = (one for one in find_sites(subject, profile(subject)) if one.site == "router-replay")
+    assert (site.target, site.decision) == ("OlmoeTopKRouter.forward", "skip")
+    assert "VeOmni is not installed" in site.reason
+    patched = [one.target for one in derive_patches(subject, find_sites(subject, profile(subject))).patches]
+    assert "OlmoeTopKRouter.forward" not in patched
+
+
 @pytest.mark.parametrize(
     ("model_type", "targets"),
     [
@@ -308,7 +320,7 @@ def test_attention_that_hands_over_all_that_it_computes_with_stays(model: Models
     [
         ("gpt_oss", "s_aux=self.sinks,", ""),  # upstream's own function takes the sinks of the module
         ("llama", "* scaling\n", "* scaling + 0.1 * torch.arange(key.shape[2])\n"),
-        ("glm_moe_dsa", _SELECTED, 'index_mask + causal_mask if self.config._attn_implementation == "eager" else causal_mask'),
+        ("glm_moe_dsa", _SELECTED, f'{_SELECTED} if self.config._attn_implementation == "eager" else causal_mask'),
     ],
 )
 def test_attention_that_veomni_would_change_is_named(model: Models, name: str, spelt: str, otherwise: str) -> None:

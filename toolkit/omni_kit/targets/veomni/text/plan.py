@@ -173,7 +173,7 @@ class _Planner:
             expert_parallel=self.expert_parallel,
             converter=converter,
             disk=str(self.layout.disk),
-            routers=[site.router[0] for site in self.sites if site.site == "router-replay"],
+            routers=[one.router[0] for one in self.sites if (one.site, one.decision) == ("router-replay", "adapt")],
             media=MEDIA_IMPORTS if self.merging is not None else (),
             excluded=speech_only(self.model) if self.merging is not None else (),
         )

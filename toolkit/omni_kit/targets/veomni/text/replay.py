@@ -93,6 +93,11 @@ def called_before(choice: Choice) -> str:
     return f"router_scores_of_all = {choice.scores}" if choice.overwrites else ""
 
 
+def is_installed() -> bool:
+    """Whether there is a VeOmni whose functions can be read."""
+    return find_spec(REPLAY.partition(".")[0]) is not None
+
+
 @cache
 def known_features() -> dict[str, frozenset[str]]:
     """Module of the installed VeOmni -> the functions that it has for routers, of those that are called here."""

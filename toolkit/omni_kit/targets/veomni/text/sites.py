@@ -31,7 +31,7 @@ from omni_kit.targets.veomni.text.loss import (
     recorded_logits,
 )
 from omni_kit.targets.veomni.text.precision import guarded_methods, products
-from omni_kit.targets.veomni.text.replay import REPLAY, choices, known_features, routing_methods
+from omni_kit.targets.veomni.text.replay import REPLAY, choices, is_installed, known_features, routing_methods
 from omni_kit.targets.veomni.text.routing import Block, returns_logits, routing_block, routing_scheme
 from omni_kit.toys.modules import parts, small_model
 from omni_kit.upstream.construction import Module, Tensor
@@ -294,15 +294,20 @@ def _routers(model: UpstreamModel, profile: ModelProfile, small: Module) -> Iter
 def _replayed(model: UpstreamModel, block: Block) -> Iterator[Site]:
     """Where experts are chosen, for VeOmni's calls after it; none where the installed VeOmni has no such functions."""
     owners = [block.router.class_name, block.module.class_name]
-    for owner, method in routing_methods(model.source, owners) if REPLAY in known_features() else ():
+    decision, reason = "adapt", "VeOmni replays an earlier choice of experts, and counts how often each is chosen"
+    if not is_installed():
+        decision = "skip"
+        reason = "VeOmni is not installed, which tells whether it replays choices of experts: upstream's code stays"
+    elif REPLAY not in known_features():
+        return
+    for owner, method in routing_methods(model.source, owners):
         held = next((name for name, found in block.module.attributes.items() if block.router in found), "")
         # A router of torch's own class cannot be told from other layers by its class, as VeOmni tells it.
         apart = owner != block.router.class_name and held and block.router.class_name in model.source.classes
         name, known = (f"self.{held}", block.router.class_name) if apart else ("self", owner)
-        reason = "VeOmni replays an earlier choice of experts, and counts how often each is chosen"
         where = model.source.where(choices(method)[0].statement)
         target = f"{owner}.{method.name}"
-        yield Site("router-replay", target, "adapt", reason, where, router=(known, name))
+        yield Site("router-replay", target, decision, reason, where, router=(known, name))
 
 
 def _guarded(model: UpstreamModel, block: Block) -> Iterator[Site]:
