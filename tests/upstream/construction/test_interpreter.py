@@ -37,6 +37,18 @@ class Block(nn.Module):
         self.index = index
 
 
+class Grown(nn.ModuleList):
+    def __init__(self, config):
+        super().__init__()
+        for index in range(config.layers):
+            self.append(Block(config, index))
+
+
+class Own(Grown):
+    def append(self, module):
+        self.add_module(f"own_{module.index}", module)
+
+
 class Base(nn.Module):
     def __init__(self, config):
         super().__init__()
@@ -61,6 +73,8 @@ CASES = {
         "        for i in range(c.layers):\n"
         "            self.blocks.append(Block(c, i, wide=i == 1))"
     ),
+    "a class of lists that grows": "self.grown = Grown(c)",
+    "a class of lists that grows in its own way": "self.own = Own(c)",
     "a local list that grows": (
         "found = []\n"
         "        for kind in c.kinds:\n"

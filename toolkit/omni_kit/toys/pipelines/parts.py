@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -128,7 +129,8 @@ def autoencoder(component: Component, changed: Mapping[str, Any] | None = None, 
     cls = _class(component)
     values = constructor_defaults(cls)
     latents = max((one for name, one in values.items() if name in _LATENT_CHANNELS and isinstance(one, int)), default=1)
-    shared = -(-_CHANNELS // (2 * latents)) * 2 * latents  # some share them among means and deviations of latents
+    # some norms share them among their groups, and some classes among means and deviations of latents
+    shared = math.lcm(_CHANNELS, 2 * latents)
     channels = shared if shared <= _MOST_CHANNELS else _CHANNELS
     values = {name: _shrunk(name, value, channels) for name, value in values.items()}
     _level(values, levels)

@@ -141,7 +141,7 @@ class Construction(OpenDomain):
         alternatives = module.attributes.get(name)
         if alternatives is not None:
             return alternatives[0] if len(alternatives) == 1 else UNKNOWN
-        if module.cls is None and name in {"append", "insert"}:
+        if name in {"append", "insert"} and _is_list(module):
             return Native(partial(_added, frame, module))
         if module.cls is None or name == "config":
             return UNKNOWN
@@ -385,6 +385,12 @@ def _register_buffer(frame: Any, module: Module, name: Any, tensor: Any = UNKNOW
     if isinstance(name, str) and persistent is not False and tensor is not None:
         shape = tensor.shape if isinstance(tensor, Tensor) else None
         frame.set_own(module, name, Tensor(shape, frame.home.source.where(frame.at), buffer=True))
+
+
+def _is_list(module: Module) -> bool:
+    """Whether a module is a container of torch's, or of a class that extends its list and leaves its methods alone."""
+    cls = module.cls
+    return cls is None or ("nn.ModuleList" in cls.mro and cls.method("append") is cls.method("insert") is None)
 
 
 def _added(frame: Frame, module: Module, *given: Any) -> None:
