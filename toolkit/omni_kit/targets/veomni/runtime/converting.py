@@ -39,7 +39,7 @@ def prediction_faults(model: Any, made: Any, checkpoint: Path) -> Iterator[str]:
     """
     names, known = _prediction_keys(model, checkpoint), set(model.state_dict())
     for name, shape in names.items():
-        one = _converted(model, made, name, torch.empty(*shape, device="meta"))
+        one = _converted(model, made, name, torch.empty(tuple(shape), device="meta"))
         if one is not None and one.name != name and one.name not in known:
             yield f"it makes {one.name} of a prediction layer, which no parameter takes"
             return

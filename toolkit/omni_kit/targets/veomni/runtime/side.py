@@ -118,7 +118,7 @@ class VeOmniBuilder:
         model = self._build(config_dir, None, "meta")
         converter, found = get_checkpoint_tensor_converter(model), dict[str, list[int]]()
         for name, shape in published.items():
-            empty = torch.empty(*shape, device="meta")
+            empty = torch.empty(tuple(shape), device="meta")
             one = maybe_convert_checkpoint_tensor(_convert_weight_key(name, model), empty, converter)
             found |= {one.name: list(one.tensor.shape)} if one is not None else {}
         for one in converter.finalize() if converter is not None else ():
