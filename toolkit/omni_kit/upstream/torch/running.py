@@ -254,7 +254,7 @@ class TensorValues(Domain):
             return value
         if isinstance(base, Table) and name in {"get_interface", "get"}:
             return Native(base.get_interface)
-        if isinstance(base, Dtype | Limits) or (isinstance(base, Chosen) and name in {"values", "indices"}):
+        if isinstance(base, Dtype) or (isinstance(base, Chosen) and name in {"values", "indices"}):
             return getattr(base, name)
         if isinstance(base, ClassRef):
             return self._of_class(base, name, None)
