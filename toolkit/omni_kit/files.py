@@ -104,6 +104,17 @@ def check_replaceable(file: Path, command: str) -> None:
             raise BadInput(f"{file} cannot be read: {error.strerror}", "give another name") from error
         if not ours:
             raise BadInput(f"{file} exists and is not a page of {command}", "give another name, or remove it")
+    refuse_no_folder(file)
+
+
+def refuse_no_folder(file: Path) -> None:
+    """Check beforehand that the directory of a file exists.
+
+    Raises:
+        BadInput: it does not, or `file` is a directory itself.
+    """
+    if file.is_dir():
+        raise BadInput(f"{file} is a directory", "give the name of a file")
     if not file.resolve().parent.is_dir():
         raise BadInput(f"{file} cannot be written: {file.parent} is not a directory", "make it first")
 

@@ -58,21 +58,23 @@ def upgrade_command(
     Exit 0 only when every model is verified; 1 when something failed or needs a decision; 3 when something was not
     tested. Saved checkpoints follow with `omni-kit patchgen drift --apply`.
     """
-    from omni_kit.files import check_replaceable, write_atomic
+    from omni_kit.files import check_replaceable, refuse_no_folder, write_atomic
     from omni_kit.patchgen.upgrade.versions import companions_of, version_at
     from omni_kit.pysource.library import find_library, used_instead
 
     output = Output("upgrade", fmt, full)
     if before is None:
         raise BadInput("upgrade needs the version that is in use", "pass it with --from, as a number or a path")
+    write = not (dry_run or diff)
     if report is not None and report.suffix == ".html":
         check_replaceable(report, "omni-kit upgrade")
+    elif report is not None:
+        refuse_no_folder(report)
     old = version_at(library, before)
     new = version_at(library, after) if after else find_library(library).root
     with used_instead({library: new if after else None}) as libraries:
         from omni_kit.upgrade import upgrade
 
-        write = not (dry_run or diff)
         result = upgrade(
             path, old, new, library, write=write, resume=resume, compare=parity,
             libraries=[*libraries, *(companions_of(new) if write and parity else [])],
@@ -82,10 +84,10 @@ def upgrade_command(
     if diff:
         texts = [one for model in result.models for one in model.configs if one.text != one.before]
         data["diff"] = "\n".join(one.diff(path.resolve()) for one in texts)
-    if report is not None:
+    if report is not None and write:
         write_atomic(report, result.page() if report.suffix == ".html" else result.markdown())
         output.say(f"wrote {report}")
-    notes = ["nothing was written, so nothing was generated, checked or compared"] if dry_run or diff else []
+    notes = [] if write else ["nothing was written, so nothing was generated, checked or compared"]
     human = partial(_render, result, str(data.get("diff", "")))
     output.finish(data, ok=result.exit_code == 0, human=human, notes=notes, exit_code=result.exit_code)
 

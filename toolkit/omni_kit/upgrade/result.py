@@ -162,12 +162,19 @@ class Bump:
             for one in model.stages
             if one.status in ("failed", "not tested")
         ]
+        older = [
+            f"{model.path}: {one.stage}: {one.reason}"
+            for model in self.models
+            for one in model.stages
+            if one.status == "passed" and one.reason
+        ]
         left = [f"{one.path}:{one.line} {one.what}" for model in self.models for one in model.left]
         runtime = [f"{one.path}:{one.line} {one.what}" for one in self.runtime]
         found = [
             ("Conflicts to decide", conflicts),
             ("Patches that upstream made unnecessary", dropped),
             ("Stages that did not pass", failed),
+            ("Remarks on stages that passed", older),
             ("Names and layouts to follow by hand", left),
             ("The framework's own code", runtime),
         ]

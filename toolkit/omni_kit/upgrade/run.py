@@ -78,6 +78,8 @@ class _Run:
         owned = find_integrations(self.path)
         folders = [one.path for _, one in owned]
         configs = find_configs(self.path)
+        if self.write and not self._findings.is_file():
+            run_check(folders, write_baseline=self._findings)
         merged = self._merged(configs)
         names = [
             f"{self.library} {one.version}"
@@ -120,7 +122,7 @@ class _Run:
         ran = []
         if model.configs:
             ran.append(_timed("patchgen", lambda: self._generated(model, folder)))
-        ran.append(_timed("check", lambda: _checked(folder)))
+        ran.append(_timed("check", lambda: self._checked(folder)))
         blocked = any(one.status == "failed" for one in ran if one.stage == "patchgen")
         ran.append(_timed("parity", lambda: self._compared(folder, blocked)))
         model.stages += ran
@@ -155,6 +157,14 @@ class _Run:
             model.changed.append(self._shown(folder / ANSWERS))
         first = next((d for one in wrong for d in one.diagnostics if d.severity == "error"), None)
         return not wrong, f"{wrong[0].config}: {first.message}" if wrong and first else ""
+
+    def _checked(self, folder: Path) -> _Verdict:
+        """The rules; findings that the integration had before the upgrade do not count, and are reported."""
+        report = run_check([folder], baseline=self._findings)
+        errors = [one for one in report.findings if one.severity == "error"]
+        if errors:
+            return report.ok, f"{counted(errors, 'error')}, first {errors[0].rule}: {errors[0].message}"
+        return report.ok, f"{counted(report.matched, 'finding')} older than this upgrade" if report.matched else ""
 
     def _compared(self, folder: Path, blocked: bool) -> _Verdict:
         if blocked or not self.compare:
@@ -195,6 +205,11 @@ class _Run:
         name = hashlib.sha256(f"{self.path}{self.old}{self.new}".encode()).hexdigest()[:16]
         return cache_directory() / "upgrades" / f"{name}.json"
 
+    @property
+    def _findings(self) -> Path:
+        """The findings before the first run of this upgrade: a later run starts from what the first one wrote."""
+        return self._file.with_suffix(".findings.json")
+
     def _state(self) -> dict[str, Any]:
         try:
             found = json.loads(self._file.read_text(encoding="utf-8"))
@@ -205,12 +220,6 @@ class _Run:
     def _keep(self) -> None:
         if self.write:
             write_atomic(self._file, json.dumps(self._kept, indent=1))
-
-
-def _checked(folder: Path) -> tuple[bool | None, str]:
-    report = run_check([folder])
-    errors = [one for one in report.findings if one.severity == "error"]
-    return report.ok, f"{counted(errors, 'error')}, first {errors[0].rule}: {errors[0].message}" if errors else ""
 
 
 def _timed(name: str, run: Callable[[], _Verdict]) -> StageResult:
