@@ -86,7 +86,7 @@ def compare(file: Path, text: str, names: list[str]) -> tuple[ParityReport, set[
 
 
 def judge(file: Path, ours: str, names: list[str], known: dict[tuple[str, str], str]) -> None:
-    """Runs the functions that differ, in the maintainers' file, and keeps what parity says of each.
+    """Run the functions that differ in the maintainers' file, and record parity's verdict on each.
 
     Args:
         known: verdicts by name and syntax tree; the same function of another device's file is not run again.

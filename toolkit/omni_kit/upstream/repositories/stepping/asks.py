@@ -139,8 +139,9 @@ class Asks:
             if value is None or not reads(node) & forms.keys():
                 done.append(node)
                 continue
-            if (several := _one_by_one(node)) and all(formula.of(one) is not None for _, one in several):
-                forms |= {name: formula.of(one) for name, one in several}
+            several = {name: formula.of(one) for name, one in _one_by_one(node)}
+            if several and None not in several.values():
+                forms |= several
                 continue
             form = formula.of(value)
             if form is not None and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
