@@ -144,7 +144,7 @@ def diffusion_model(source: str, where: Path, config_path: Path) -> dict[str, ob
     import diffusers
 
     from omni_kit.pysource.library import find_library
-    from omni_kit.targets.veomni.dit.overfit_check import toy
+    from omni_kit.targets.veomni.dit.small_pipeline import toy
     from omni_kit.upstream.diffusers.pipelines import pipeline_of
 
     read = pipeline_of(find_library("diffusers"), source)
