@@ -43,6 +43,22 @@ def test_a_change_without_a_cause_counts(tmp_path: Path) -> None:
     assert "not explained |" in page([one])
 
 
+def test_annotations_and_decorators_are_no_cause(tmp_path: Path) -> None:
+    typed = OLD.replace("    def forward(self, x):", "    @documented(1)\n    def forward(self, x: Tensor) -> Tensor:")
+    one = compare(facts(tmp_path / "1", OLD, fact("norm", "patch")), facts(tmp_path / "2", typed, fact("norm", "skip")))
+    assert one.changes[0].cause == ""
+
+
+def test_a_new_conversion_is_a_cause(tmp_path: Path) -> None:
+    converter = Fact("decisions", "checkpoint converter", "generate", "model_type:foo")
+    base, other = facts(tmp_path / "1", OLD, fact("norm", "patch")), facts(tmp_path / "2", OLD, converter)
+    for one, text in ((base, "MAPPING = {}\n"), (other, "MAPPING = {\n    'foo': [],\n}\n")):
+        Path(one.roots["transformers"], "conversion_mapping.py").write_text(text, encoding="utf-8")
+    causes = {change.fact.what: change.cause for change in compare(base, other).changes}
+    assert causes["checkpoint converter"] == "a conversion of foo is new (transformers/conversion_mapping.py:2)"
+    assert causes["norm"] == ""
+
+
 def test_another_name_of_the_same_thing_is_alike(tmp_path: Path) -> None:
     before, after = fact("experts OldName", "patch"), fact("experts NewName", "patch")
     one = compare(facts(tmp_path / "1", OLD, before), facts(tmp_path / "2", OLD, after))

@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
@@ -12,6 +13,7 @@ from pathlib import Path
 from omni_kit.coverage.facts import Fact, Facts
 
 _EVIDENCE = re.compile(r"([\w./-]+\.py):(\d+)")
+_RECIPE, _RECIPES = re.compile(r"(?:class|model_type):(\w+)"), "transformers/conversion_mapping.py"
 _ALIKE, _RENAMED, _UPSTREAM, _UNEXPLAINED = "alike", "renamed upstream", "changed upstream", "not explained"
 LEAST_EXPLAINED = 0.99
 _LONGEST = 110
@@ -85,7 +87,7 @@ def compare(base: Facts, other: Facts) -> Comparison:
 def _paired(before: Sequence[Fact], after: Sequence[Fact]) -> Iterator[tuple[Fact | None, Fact | None, str]]:
     """Facts about the same thing; what is left over is paired where only a name changed."""
     here, there = ({(fact.room, fact.what): fact for fact in facts} for facts in (before, after))
-    for key in here.keys() & there.keys():
+    for key in (key for key in here if key in there):
         yield here[key], there[key], _ALIKE if here[key].choice == there[key].choice else _UNEXPLAINED
     gone = [here[key] for key in here if key not in there]
     new = [there[key] for key in there if key not in here]
@@ -104,6 +106,10 @@ def _kind(fact: Fact) -> tuple[str, str]:
 def _cause(base: Facts, other: Facts, facts: Sequence[Fact | None]) -> str:
     """The first line that differs in the code that one of these was read from."""
     read = [fact for fact in facts if fact is not None]
+    own = [fact.evidence for fact in facts[:2] if fact is not None]
+    named = [name for evidence in own for name in _RECIPE.findall(evidence)]
+    if cause := next((cause for name in named if (cause := _recipe(base, other, name))), ""):
+        return cause
     for fact in read:
         for path, line in _EVIDENCE.findall(fact.evidence):
             for version in (other, base):
@@ -112,6 +118,21 @@ def _cause(base: Facts, other: Facts, facts: Sequence[Fact | None]) -> str:
                         return cause
     paths = dict.fromkeys(path for fact in read for path, _ in _EVIDENCE.findall(fact.evidence))
     return next((cause for path in paths if (cause := _difference(base, other, path, ""))), "")
+
+
+def _recipe(base: Facts, other: Facts, name: str) -> str:
+    """Where one version alone has a recipe for checkpoints of a class or model_type; empty where both or none do."""
+    lines = [
+        next((node.lineno for node in ast.walk(_tree(_file(facts, _RECIPES)))
+              if isinstance(node, ast.Constant) and node.value == name), None)
+        for facts in (base, other)
+    ]  # fmt: skip
+    match lines:
+        case [None, int(line)]:
+            return f"a conversion of {name} is new ({_RECIPES}:{line})"
+        case [int(line), None]:
+            return f"the conversion of {name} is gone ({_RECIPES}:{line} in {_version(base, _RECIPES)})"
+    return ""
 
 
 def _difference(base: Facts, other: Facts, path: str, name: str) -> str:
@@ -197,8 +218,26 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[tuple[int, str]]:
             continue
         if isinstance(node, ast.Import | ast.ImportFrom):
             continue
+        if isinstance(node, ast.AnnAssign):
+            if node.value is None:
+                continue
+            node = ast.copy_location(ast.Assign([node.target], node.value), node)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            node = _bare(node)
         yield node.lineno, ast.unparse(node).partition("\n")[0] if inner else ast.unparse(node)
         yield from _statements(inner)
+
+
+def _bare(node: ast.ClassDef | ast.FunctionDef) -> ast.stmt:
+    """A definition's head, without decorators and annotations, on which no decision rests."""
+    head = copy(node)
+    head.body, head.decorator_list = [ast.Pass()], []
+    if isinstance(head, ast.FunctionDef):
+        head.args, head.returns = deepcopy(head.args), None
+        for argument in ast.walk(head.args):
+            if isinstance(argument, ast.arg):
+                argument.annotation = None
+    return head
 
 
 def page(comparisons: Sequence[Comparison]) -> str:

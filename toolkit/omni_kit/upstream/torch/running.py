@@ -8,7 +8,7 @@ import ast
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -255,6 +255,8 @@ class TensorValues(Domain):
         if isinstance(base, Table) and name in {"get_interface", "get"}:
             return Native(base.get_interface)
         if isinstance(base, Dtype) or (isinstance(base, Chosen) and name in {"values", "indices"}):
+            return getattr(base, name)
+        if isinstance(base, Limits) and name in {field.name for field in fields(base)}:
             return getattr(base, name)
         if isinstance(base, ClassRef):
             return self._of_class(base, name, None)

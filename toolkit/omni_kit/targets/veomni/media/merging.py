@@ -99,10 +99,13 @@ def _has_axes(source: SourceFile, owner: str, forward: ast.FunctionDef) -> bool:
     return bool(makes) and source.method(owner, POSITIONS) is not None
 
 
+_LAYERS = ("Attention", "DecoderLayer")  # in the names of classes: a file that defines both has its text's layers
+
+
 def text_part(model: UpstreamModel) -> UpstreamModel | None:
     """Return the model of another type that a model builds for its text; None where its own file has the layers."""
     config = text_config(model)
-    if config is model.config or ("Attention(" in model.source.text and "DecoderLayer" in model.source.text):
+    if config is model.config or all(any(part in name for name in model.source.classes) for part in _LAYERS):
         return None
     try:
         found = upstream_model(model.library, config)
