@@ -258,6 +258,12 @@ class TestRope:
         assert rotated % 2 == 0
         assert 0 < rotated < width
 
+    def test_types_of_layers_without_settings_get_their_own(self) -> None:
+        kinds = ["sliding_attention", "full_attention"]
+        toy = toy_config({**default("qwen3"), "rope_parameters": {}, "layer_types": kinds * 4})
+        assert set(toy["rope_parameters"]) == set(kinds)
+        assert all(rope["rope_theta"] for rope in toy["rope_parameters"].values())
+
     def test_settings_for_each_type_of_layer_are_kept_apart(self) -> None:
         toy = toy_config(default("gemma3_text"))
 

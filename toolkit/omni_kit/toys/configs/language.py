@@ -209,6 +209,9 @@ def _fit_latent_attention(toy: dict[str, Any], config: Mapping[str, Any]) -> Non
 def _fit_rope(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
     """Keeps the kind of rope; lengths shrink with the context, factor lists with the rotary width."""
     shrunk = toy.get("max_position_embeddings", 1) / max(config.get("max_position_embeddings") or 1, 1)
+    if toy.get("rope_parameters") == {}:  # a class that sets none by default reads those of each type of layer
+        kinds = dict.fromkeys(toy.get("layer_types") or ())
+        toy["rope_parameters"] = {kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in kinds}
     for rope in (*_rope_dicts(toy.get("rope_parameters")), toy):
         if int(_head_dim(toy) * (rope.get("partial_rotary_factor") or 1.0)) % 2:
             rope["partial_rotary_factor"] = 0.5

@@ -199,6 +199,7 @@ AT_MOST: Mapping[str, int] = {
     "moe_num_shared_experts": 2,
     "num_shared_experts": 2,
     "n_group": 2,
+    "num_expert_group": 2,
     "topk_group": 1,
     "moe_top_k": 3,
     "index_kpool": 7,
